@@ -15,7 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise
 
 import zoo
-from converter.api.conversion import tidy
+from converter.api.conversion import clean_up_model
 from converter.frontend.trace import trace
 from converter.ir import Graph
 from converter.lower import lower
@@ -47,7 +47,7 @@ def convert(name: str) -> tuple[Times, int, int]:
     passes.run_passes(graph, passes.PassSettings(opset=OPSET), mark)
     lowered = lower(graph, OPSET, TARGET)
     mark("lower")
-    written = tidy(lowered, TARGET)
+    written = clean_up_model(lowered, TARGET)
     mark("tidy")
     pairs = [("all", moments[0], moments[-1])]
     pairs += [(after[0], before, after) for before, after in pairwise(moments)]

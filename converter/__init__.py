@@ -1,14 +1,14 @@
-"""JAX functions and Equinox modules to ONNX.
+"""Convert JAX functions and Equinox modules to ONNX.
 
     >>> import converter
     >>> export = converter.to_onnx(jax.vmap(model), [("batch", 3, 224, 224)], opset=23)
     >>> export.save("model.onnx")
 
-``explain`` says what cannot be converted, ``check`` compares a file with JAX, ``bisect`` names the
-step of a conversion that changes a number, ``join`` puts two models in a row. ``rule``,
-``expansion`` and ``recogniser`` register what is to be converted in another way.
+``explain`` lists what prevents a conversion, ``check`` compares a file with JAX, ``bisect`` finds
+the step of a conversion that changes a number, and ``join`` joins two models. ``rule``,
+``expansion`` and ``recogniser`` register users' rules.
 
-``import converter`` costs nothing: each name is imported when it is first used (``__init__.pyi``).
+``import converter`` is fast: each name is imported on first use (``__init__.pyi``).
 """
 
 import ast
@@ -22,13 +22,13 @@ _MODULES = {
     if isinstance(line, ast.ImportFrom)
     for name in line.names
 }
-"""By public name, the module that it is imported from."""
+"""The module of each public name."""
 
 __all__ = sorted(_MODULES)
 
 
 def __getattr__(name):
-    """A public name, imported when it is first used."""
+    """Return a public name, imported on first use."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value = getattr(import_module(_MODULES[name]), name)
@@ -36,5 +36,5 @@ def __getattr__(name):
 
 
 def __dir__():
-    """The public names."""
+    """Return the public names."""
     return __all__

@@ -1,18 +1,19 @@
-"""What the converter raises. Every message says what was wrong, what was received, what to do."""
+"""The errors of the converter. Every message says what was wrong, what was received, and what to
+do."""
 
 
 class ConverterError(Exception):
-    """Base of all of the converter's own errors."""
+    """Base class of the converter's errors."""
 
 
 class SpecError(ConverterError, ValueError):
-    """An argument of ``to_onnx`` cannot be used."""
+    """Error for an argument of ``to_onnx`` that cannot be used."""
 
 
 class Unsupported(ConverterError, NotImplementedError):
-    """A primitive (or one form of it) has no rule at the requested opset.
+    """Error for a primitive, or a form of it, that has no rule at the requested opset.
 
-    ``reason`` is the message without the source line, ``line`` that line.
+    ``reason`` is the message without the source line, ``line`` is that line.
     """
 
     def __init__(self, reason: str, line: str = "") -> None:
@@ -21,11 +22,13 @@ class Unsupported(ConverterError, NotImplementedError):
 
 
 class CheckError(ConverterError, ValueError):
-    """``check`` could not compare: inputs or outputs do not fit the model."""
+    """Error for a file that is not verified, or cannot be compared because inputs or outputs do not
+    fit."""
 
 
 class SaveError(ConverterError, OSError):
-    """The file could not be written; ``errno`` and ``strerror`` are the system's."""
+    """Error for a file that cannot be written. ``errno`` and ``strerror`` are those of the
+    system."""
 
     def __str__(self) -> str:
         return str(self.args[0])

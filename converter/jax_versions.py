@@ -1,4 +1,5 @@
-"""Names and forms that differ between the versions of JAX, from 0.7.2 on. No other room asks."""
+"""Names and forms that differ between versions of JAX, from 0.7.2 on. No other package checks
+versions."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -30,23 +31,24 @@ __all__ = [
 ]
 
 DIGAMMA_OF_ZERO = -math.inf if jax.__version_info__ >= (0, 11, 2) else math.nan
-"""What ``lax.digamma`` gives for zeros of either sign."""
+"""The result of ``lax.digamma`` for zeros of either sign."""
 
 IGAMMA_OF_INFINITY = jax.__version_info__ >= (0, 11)
-"""Whether the incomplete gamma functions have a limit where their first operand is infinite."""
+"""Whether the incomplete gamma functions return their limit for an infinite first operand."""
 
 TOP_K_HAS_AXIS = jax.__version_info__ >= (0, 8)
 
 
 def named_params(eqn: Any) -> Mapping[str, Any]:
-    """Parameters of an equation as the newest JAX has them."""
+    """Return the parameters of an equation as the newest JAX has them."""
     if eqn.primitive.name == "top_k":  # before jax 0.8 it has no axis: the last is meant
         return {"axis": len(eqn.invars[0].aval.shape) - 1, **eqn.params}
     return eqn.params
 
 
 def top_k(x: Any, k: int, axis: int) -> tuple[Any, Any]:
-    """The largest along an axis and their places; before jax 0.8 `lax.top_k` takes the last."""
+    """Return the largest entries along an axis and their positions; before jax 0.8 `lax.top_k` has
+    no axis."""
     if TOP_K_HAS_AXIS:
         values, places = lax.top_k(x, k, axis=axis)
         return values, places
@@ -55,16 +57,16 @@ def top_k(x: Any, k: int, axis: int) -> tuple[Any, Any]:
 
 
 def bind_params(primitive: Any, params: Mapping[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
-    """Functions that ``bind`` takes before the operands, and parameters, of an equation's own.
+    """Return the functions and parameters that ``bind`` needs for the parameters of an equation.
 
-    Since jax 0.9 no primitive takes such functions.
+    Since jax 0.9 no primitive needs functions.
     """
     bound = primitive.get_bind_params(dict(params))
     return bound if isinstance(bound, tuple) else ((), bound)
 
 
 def bind_primitive(primitive: Any, operands: Sequence[Any], params: Mapping[str, Any]) -> list[Any]:
-    """Results of a primitive for operands, with the parameters of an equation."""
+    """Return the results of a primitive for operands, with the parameters of an equation."""
     functions, others = bind_params(primitive, params)
     results = primitive.bind(*functions, *operands, **others)
     return list(results) if primitive.multiple_results else [results]

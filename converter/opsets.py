@@ -1,4 +1,4 @@
-"""Which versions of ONNX are written, and for which runtime. Importing this costs nothing."""
+"""The supported ONNX versions and the names of the targets. This module imports quickly."""
 
 import re
 from pathlib import Path
@@ -12,44 +12,46 @@ IR_VERSIONS = {
 """The version of ONNX's file format that is written for each opset."""
 
 OPSETS = range(17, 27)
-"""The versions of ONNX's operators that can be asked for."""
+"""The supported opsets."""
 
 OLDEST = OPSETS.start
 
 FUSED = 23
-"""The opset that brought operators for attention, rotary embeddings and root mean square norms."""
+"""The first opset with operators for attention, rotary embeddings and RMS norms."""
 
 TARGET_NAMES = tuple(
     sorted(file.parent.name for file in Path(__file__).parent.glob("targets/*/__init__.py"))
 )
-"""The runtimes that a file can be for."""
+"""The names of the targets."""
 
 DEFAULT_TARGET: Final = "onnxruntime"
-"""The runtime that a file is for if no other is asked for."""
+"""The default target."""
 
 OLDEST_RUNTIME: Final = "1.23.1"
-"""The oldest ONNX Runtime that files are checked in, and are for if no version is asked for: 1.23.0
-mixes up the groups of heads of `Attention`."""
+"""The oldest ONNX Runtime in which files are verified, and the oldest that they are for by default:
+1.23.0 confuses the groups of heads of `Attention`."""
 
 OLDEST_ON_CUDA: Final = "1.25"
 """The first ONNX Runtime whose CUDA provider has the operators of `FUSED`, by its release notes."""
 
 WEB_RELEASE: Final = "1.30.0"
-"""The newest onnxruntime-web on npm: files for the web use its kernels, `zoo site` brings it."""
+"""The newest onnxruntime-web on npm. Files for the web use its kernels, and `zoo site` includes
+it."""
 
 
 def is_older(version: str, other: str) -> bool:
-    """Whether a version of a runtime came before another: ``1.9.1`` before ``1.23``."""
+    """Return True if a version is older than another: ``1.9.1`` is older than ``1.23``."""
     first, second = (tuple(map(int, re.findall(r"\d+", text)[:3])) for text in (version, other))
     return first < second
 
 
 def too_old(version: str) -> str:
-    """Warning of an ONNX Runtime that files cannot be checked in; none of a newer one."""
+    """Return a warning for an ONNX Runtime in which files cannot be verified, or "" for a newer
+    one."""
     if not is_older(version, OLDEST_RUNTIME):
         return ""
     return (
         f"ONNX Runtime {version} is installed, which is older than {OLDEST_RUNTIME}: install a "
-        "newer one here, as with `pip install --upgrade onnxruntime`. A file for that version is "
-        f"written by target onnxruntime=={version}, and runs there without this package"
+        "newer one here, for example with `pip install --upgrade onnxruntime`. Files for that "
+        f"version are written with target onnxruntime=={version} and run there without this package"
     )

@@ -1,1 +1,2 @@
-"""What is called from outside: conversion, explanation, bisection, and what others register."""
+"""The public functions: conversion, explanation, bisection, and the registration of users'
+rules."""

@@ -1,40 +1,41 @@
-"""Which step of a conversion changes a number."""
+"""Find the step of a conversion that changes a result."""
 
 from dataclasses import replace
 
 import jax
 
 from converter.api.conversion import finish
-from converter.api.request import BisectionRequest, asked_by
+from converter.api.request import BisectionRequest, accepts_arguments_of
 from converter.pipeline import passes
-from converter.verify.samples import refuse_forbidden
+from converter.verify.samples import check_inputs_allowed
 from converter.verify.watch import Change, StepChangedError, Watch
 
 
-@asked_by(BisectionRequest)
+@accepts_arguments_of(BisectionRequest)
 def bisect(request: BisectionRequest) -> Change | None:
-    """Convert step by step, and name the first step that changes a number by more than rounding.
+    """Convert step by step, and return the first step that changes a number by more than its
+    rounding error.
 
-    The graph is evaluated in JAX as it was traced and after each pass; at last the file is run in
-    ONNX Runtime, at every level of its optimiser. An element that is open, because nothing says
-    whether roundings explain it (``Verdict``), counts as changed.
+    The graph is evaluated in JAX after tracing and after each pass. At the end the file is run in
+    ONNX Runtime, at every optimization level. An open element (``Verdict``) counts as changed.
 
-    Args:
-        fn: as in ``to_onnx``, and so is all that is not said here.
-        inputs: arrays as the function takes them, or pytrees of them, one for each positional
-            input, then those by name.
-        specs: as in ``to_onnx``, for named dimensions; without them the shapes of the inputs.
+    Arguments:
+        fn: as in ``to_onnx``, like all arguments that are not listed here.
+        inputs: arrays as the function takes them, or pytrees of them: one for each positional
+            input, then the inputs by name.
+        specs: as in ``to_onnx``, for named dimensions. By default they are the shapes of the
+            inputs.
 
     Returns:
-        The first step after which a number is another, or none.
+        The first step after which a number is wrong, or None.
     """
     if request.specs is None:
         request = replace(request, specs=request.inputs)
     graph = request.trace(request.calls)
     interface = request.interface(graph)
-    arrays = interface.taken(jax.tree.leaves(list(request.inputs)))
-    refuse_forbidden(graph, arrays)
-    watch = Watch(request.trace, [("given", arrays)], interface.called(request.call))
+    arrays = interface.to_file_arrays(jax.tree.leaves(list(request.inputs)))
+    check_inputs_allowed(graph, arrays)
+    watch = Watch(request.trace, [("given", arrays)], interface.wrap(request.call))
     try:
         watch.trace()
         passes.run_passes(graph, request, watch)

@@ -1,4 +1,4 @@
-"""``to_onnx``: all the stages in a row."""
+"""``to_onnx``, which runs all stages of a conversion."""
 
 import gc
 import logging
@@ -14,7 +14,7 @@ from typing import Any
 import onnx_ir as ir
 from onnx_ir.passes import Sequential, common
 
-from converter.api.request import FileRequest, asked_by
+from converter.api.request import FileRequest, accepts_arguments_of
 from converter.errors import CheckError, SpecError
 from converter.frontend.trace import source_line
 from converter.fuse.match import grouped_near_misses
@@ -33,103 +33,105 @@ from converter.verify.watch import Watch
 logger = logging.getLogger(__name__)
 
 
-@asked_by(FileRequest)
+@accepts_arguments_of(FileRequest)
 def to_onnx(request: FileRequest) -> Export:
     """Convert a JAX function or an Equinox module to ONNX.
 
-    Args:
-        fn: called as ``fn(*inputs)``, or ``fn(params, *inputs)`` where ``params`` is given. Or what
-            ``jax.jit(fn).trace(...)`` gives, which has its own ``specs`` and ``kwargs``.
-        specs: one per input: a shape (float32), a (shape, dtype) pair, an array or a
-            ``jax.ShapeDtypeStruct``, or a pytree of these. A dimension may be a name,
-            ``("B", 3, 224, 224)``. Inputs are named after the arguments of ``fn``, those in a
-            pytree by their path (``batch.image``). Complex inputs, parameters and outputs are real
-            in the file, the real and the imaginary parts on a last axis of two. PRNG keys,
-            ``jax.random.key(0)`` as a spec, are uint32 [..., 2] in the file, as
-            ``jax.random.key_data`` has them; so are those that ``fn`` returns. What is drawn from
-            them follows ``jax_threefry_partitionable`` as it is set during the conversion.
-        params: a pytree whose array leaves become initializers named by their path; leaves may be
-            abstract (``jax.ShapeDtypeStruct``), their values are then given to ``Export.save``.
-        kwargs: arguments by name: such a spec for an input, and numbers, words and functions, which
-            stay what they are: ``{"mask": ("B", 16), "training": False}``.
-        constraints: what holds of named dimensions, by ``>=``, ``<=`` or ``==``, as
-            ``jax.export.SymbolicScope`` takes it: ``["B >= 2", "mod(h, 16) == 0", "h == w"]``.
-            Every name is at least 1. The file's metadata repeats them.
-        opset: one of ``converter.OPSETS``, by default what the target takes best; attention and
-            rotary embeddings are fused from the opset on that has operators for them.
-        path: also save the model there.
-        external_data: its weights go into ``<name>_data`` beside it, which they do anyway above
-            2 GB; false forbids that.
-        attention_layout: operands of ``Attention``, [batch, heads, positions, width] (``"4d"``)
-            or [batch, positions, heads * width] (``"3d"``); by default what the target runs best,
-            which for ONNX Runtime depends on where the operands come from.
-        strict: do what JAX does for every input, NaN and infinities included, where ONNX's operator
-            does not: slower. ``Report.deviations`` says what it would change, ``docs/exactness.md``
-            what there is.
-        fold: let scales and shifts by parameters, as of a batch norm at inference or LayerScale,
-            change the weights of the convolution or product before them, instead of being
-            operators.
-        fuse: false to recognise nothing, or a list of what to: ``["attention", "layer_norm"]``. A
-            wrong name is answered with all of them. ``Report.newer`` counts what a newer opset
-            would fuse.
-        target: the runtime that the file is for, of ``converter.TARGETS``: its missing and wrong
-            kernels are avoided, and ``docs/how-to/conversion.md`` says what each gets. Or
-            ``"portable"``, what all of them run; or ``"standard"``, what ONNX defines and nothing
-            else, for runtimes that have it all.
-        input_names: instead of the names found in ``fn``, which get a number (``x_1``) where
-            something else has them.
-        output_names: the same for outputs.
+    Arguments:
+        fn: the function, called as ``fn(*inputs)``, or as ``fn(params, *inputs)`` if ``params`` is
+            given. It may be the result of ``jax.jit(fn).trace(...)``, which has its own ``specs``
+            and ``kwargs``.
+        specs: one spec for each input: a shape (float32), a (shape, dtype) pair, an array, a
+            ``jax.ShapeDtypeStruct``, or a pytree of these. A dimension may be a name, ``("B", 3,
+            224, 224)``. Inputs are named after the arguments of ``fn``; inputs in a pytree are
+            named by their path (``batch.image``). Complex inputs, parameters and outputs are real
+            in the file, with the real and imaginary parts on a last axis of size two. PRNG keys
+            (``jax.random.key(0)`` as a spec) are uint32 [..., 2] in the file, as in
+            ``jax.random.key_data``; so are keys that ``fn`` returns. The numbers drawn from them
+            follow the value of ``jax_threefry_partitionable`` during the conversion.
+        params: a pytree whose array leaves become initializers named by their path. Leaves may be
+            abstract (``jax.ShapeDtypeStruct``); their values are then passed to ``Export.save``.
+        kwargs: keyword arguments of ``fn``: a spec for an input, or a constant such as a number,
+            string or function: ``{"mask": ("B", 16), "training": False}``.
+        constraints: relations of named dimensions with ``>=``, ``<=`` or ``==``, as
+            ``jax.export.SymbolicScope`` takes them: ``["B >= 2", "mod(h, 16) == 0", "h == w"]``.
+            Every named dimension is at least 1. The metadata of the file repeats the constraints.
+        opset: one of ``converter.OPSETS``; by default the one that the target supports best.
+            Attention and rotary embeddings are fused from the opset on that has operators for them.
+        path: a path at which the model is also saved.
+        external_data: true to write the weights to a separate file ``<name>_data``, which always
+            happens above 2 GB; false to forbid it.
+        attention_layout: layout of the operands of ``Attention``: [batch, heads, positions, width]
+            (``"4d"``) or [batch, positions, heads * width] (``"3d"``). By default it is the faster
+            one for the target; for ONNX Runtime this depends on the operations that compute the
+            operands.
+        strict: true to give JAX's results for every input, including NaN and infinities, where the
+            ONNX operator gives others. This is slower. ``Report.deviations`` lists the operators
+            that it would change; ``docs/exactness.md`` describes all of them.
+        fold: true to fold scales and shifts by parameters, such as a batch norm at inference or
+            LayerScale, into the weights of the convolution or matrix product before them.
+        fuse: false to fuse nothing, or a list of the structures to fuse: ``["attention",
+            "layer_norm"]``. The error for an unknown name lists all of them. ``Report.newer``
+            counts the structures that a newer opset would fuse.
+        target: the runtime that the file is written for, one of ``converter.TARGETS``. Operators
+            that it lacks or computes wrongly are avoided; see ``docs/how-to/conversion.md``.
+            ``"portable"`` uses what all targets run. ``"standard"`` follows the ONNX standard only,
+            for runtimes that implement all of it.
+        input_names: names of the inputs in place of those found in ``fn``. A name that is already
+            used gets a number (``x_1``).
+        output_names: names of the outputs.
         channels_first: names of inputs and outputs that are [batch, space…, channels] in the
             function and [batch, channels, space…] in the file.
-        verify: compare the file with JAX before it is written, as ``check`` does, on drawn inputs,
-            or on these; ``Export.verdict`` has the errors.
-        accept_open: names of outputs of which ``verify`` accepts elements that are open: nothing
-            says whether roundings explain how they differ.
-        metadata: what the file says about itself: texts by name, or a ``Metadata`` with names,
+        verify: true to compare the file with JAX before it is written, as ``check`` does, on drawn
+            inputs; or the inputs to use. ``Export.verdict`` has the errors.
+        accept_open: names of outputs for which ``verify`` accepts open elements: elements that may
+            differ by rounding, although nothing decides that they do.
+        metadata: metadata of the file: a dictionary of strings, or a ``Metadata`` with names,
             versions and a description.
-        source_lines: each node's ``doc_string`` says where it comes from:
+        source_lines: true to write the source line of each node into its ``doc_string``:
             ``models/layers.py:44 (gelu)``.
 
-    With ``CONVERTER_CHECK=1`` in the environment every step is evaluated on drawn inputs.
+    With ``CONVERTER_CHECK=1`` in the environment, every step of the conversion is evaluated on
+    drawn inputs.
 
     Raises:
         SpecError: an argument cannot be used.
         Unsupported: a primitive has no rule at this opset.
-        CheckError: the file is not what JAX computes, where that was to be verified; or a step
-            changed a number, which is asked where the environment says so.
+        CheckError: ``verify`` found that the file does not compute what JAX computes, or a step
+            changed a number while ``CONVERTER_CHECK`` was set.
     """
-    about = metadata_of(request.metadata)
-    dump = _dumping(os.environ.get("CONVERTER_DUMP"))
-    with _searching_new_objects():
+    metadata = metadata_of(request.metadata)
+    dump = _stage_dumper(os.environ.get("CONVERTER_DUMP"))
+    with _freeze_existing_objects():
         graph = request.trace(request.calls)
-        request.runtime.refuse_open(graph)
+        request.runtime.check_fixed_sizes(graph)
         dump("trace", graph)
         interface = request.interface(graph)
         checks = os.environ.get("CONVERTER_CHECK")
-        call = interface.called(request.call)
+        call = interface.wrap(request.call)
         watches = [Watch(request.trace, [*samples(graph)], call)] if checks else []
         passes.run_passes(graph, request, dump, *watches)
-        made = finish(graph, request, request.trace, about, request.source_lines)
-    for watch in watches if not saving.missing(made.model, graph) else ():
-        watch.file(made)
-    export = replace(made, interface=interface)
+        unverified = finish(graph, request, request.trace, metadata, request.source_lines)
+    for watch in watches if not saving.missing_parameters(unverified.model, graph) else ():
+        watch.file(unverified)
+    export = replace(unverified, interface=interface)
     dump("model", export.model.graph)
     verify = request.verify
     if not isinstance(verify, bool) or verify:
         drawn = None if isinstance(verify, bool) else verify
-        export = _verified(export, request, drawn)
+        export = _verify_export(export, request, drawn)
     if request.path is not None:
         export.save(request.path, external_data=request.external_data)
     return export
 
 
 @contextmanager
-def _searching_new_objects() -> Iterator[None]:
-    """Have Python search for garbage only what is made meanwhile.
+def _freeze_existing_objects() -> Iterator[None]:
+    """Exclude the objects that exist now from garbage collection while the context is active.
 
-    A search of all that JAX holds takes longer than most of the passes together.
+    Searching all objects that JAX holds takes longer than most of the passes together.
     """
-    if gc.get_freeze_count():  # somebody has frozen objects who wants them to stay so
+    if gc.get_freeze_count():  # unfreezing would also release objects that the caller has frozen
         yield
         return
     gc.freeze()
@@ -139,22 +141,22 @@ def _searching_new_objects() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _verified(export: Export, request: FileRequest, inputs: Sequence[Any] | None) -> Export:
-    """With what ``check`` finds; **raises** `CheckError` if the file is not right."""
-    if absent := saving.missing(export.model, export.graph):
+def _verify_export(export: Export, request: FileRequest, inputs: Sequence[Any] | None) -> Export:
+    """Return the export with its verdict. Raise `CheckError` if the file is not verified."""
+    if missing_names := saving.missing_parameters(export.model, export.graph):
         raise SpecError(
-            f"a file without weights cannot be verified: {absent[0]} has no value; "
-            "give arrays in params, or check the file that Export.save writes"
+            f"a file without weights cannot be verified: {missing_names[0]} has no value; "
+            "pass arrays in params, or check the file that Export.save writes"
         )
     verdict = check(export, request.call, inputs, accept_open=request.accept_open)
     if not verdict.passed:
-        first, advice = verdict.differences[0], ""
-        if first.open:
-            advice = f"; accept_open=[{first.output!r}] accepts that"
+        difference, advice = verdict.differences[0], ""
+        if difference.open:
+            advice = f"; accept_open=[{difference.output!r}] accepts that"
         elif export.report.deviations and not request.strict:
             advice = f"; strict=True may mend it, since {export.report.deviations[0]}"
         raise CheckError(
-            f"the file is not what JAX computes: {first}{advice}; "
+            f"the file is not what JAX computes: {difference}{advice}; "
             "converter.bisect names the step that changes it"
         )
     verified = replace(export.report, untaken=verdict.untaken)
@@ -165,14 +167,15 @@ def finish(
     graph: Graph,
     settings: PassSettings,
     retrace: Callable[[], Graph],
-    about: Metadata | None = None,
+    metadata: Metadata | None = None,
     source_lines: bool = False,
 ) -> Export:
-    """Turn a graph into the model, its parameters bound if they have values."""
+    """Return the export of a graph: lower it, clean up the model, and bind parameters that have
+    values."""
     target = settings.runtime
-    noted = deviations(target)
-    model = tidy(lower(graph, settings.version, target, lines=source_lines), target)
-    (about or Metadata()).write(model)
+    known_deviations = deviations(target)
+    model = clean_up_model(lower(graph, settings.version, target, lines=source_lines), target)
+    (metadata or Metadata()).write(model)
     newer = sorted(settings.newer.items())
     report_of_model = replace(
         report(model),
@@ -182,36 +185,41 @@ def finish(
             for sentence, nodes in settings.deviations.items()
         ],
         fails_verification=any(
-            noted[nodes[0].op].fails_verification
+            known_deviations[nodes[0].op].fails_verification
             for nodes in settings.deviations.values()
-            if nodes[0].op in noted
+            if nodes[0].op in known_deviations
         ),
         newer={opset: Counter(dict(sorted(counts.items()))) for opset, counts in newer},
     )
     export = Export(model, graph, report_of_model, retrace)
-    if not saving.missing(model, graph):
+    if not saving.missing_parameters(model, graph):
         saving.bind(model, graph)
     return export
 
 
-def tidy(model: ir.Model, target: Target) -> ir.Model:
-    """Avoid quirks of the target, merge equal nodes, drop unused nodes, sort, in place.
+def clean_up_model(model: ir.Model, target: Target) -> ir.Model:
+    """Remove quirks of the target, merge equal nodes, drop unused nodes and sort the rest, in
+    place.
 
-    Identities stay: the lowering writes one only where an output needs a name of its own.
+    Identity nodes stay: the lowering emits one only where an output needs a separate name.
     """
-    target.settle(model)
-    typed = [(graph, [(v.type, v.shape) for v in graph.outputs]) for graph in model.graphs()]
-    merge, drop = common.CommonSubexpressionEliminationPass(), common.RemoveUnusedNodesPass()
-    Sequential(merge, drop, common.TopologicalSortPass())(model)
-    # An output may be another node's result now, which was one on the way and had no type.
-    for graph, types in typed:
+    target.remove_quirks(model)
+    output_types = [(graph, [(v.type, v.shape) for v in graph.outputs]) for graph in model.graphs()]
+    merge_nodes, drop_nodes = (
+        common.CommonSubexpressionEliminationPass(),
+        common.RemoveUnusedNodesPass(),
+    )
+    Sequential(merge_nodes, drop_nodes, common.TopologicalSortPass())(model)
+    # An output may now be the result of another node, which had no type as an intermediate value.
+    for graph, types in output_types:
         for value, (kind, shape) in zip(graph.outputs, types, strict=True):
             value.type, value.shape = kind, shape
     return model
 
 
-def _dumping(folder: str | None) -> Callable[[str, object], None]:
-    """What writes each stage as text into ``CONVERTER_DUMP``, where that is set."""
+def _stage_dumper(folder: str | None) -> Callable[[str, object], None]:
+    """Return a function that writes a stage as text into the ``folder``, or does nothing without
+    one."""
     numbers = count()
 
     def dump(stage: str, content: object) -> None:

@@ -1,9 +1,9 @@
-"""What stands in the way of a conversion, all of it at once, before anything is written."""
+"""List everything that prevents a conversion, before anything is written."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from converter.api.request import GraphRequest, asked_by
+from converter.api.request import GraphRequest, accepts_arguments_of
 from converter.errors import Unsupported
 from converter.lower import lower
 from converter.pipeline import passes
@@ -11,7 +11,8 @@ from converter.pipeline import passes
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Something that cannot be written, why and what to do, and the source lines it comes from."""
+    """A reason why a function cannot be converted, with advice, and the source lines that it
+    concerns."""
 
     reason: str
     lines: tuple[str, ...]
@@ -22,39 +23,41 @@ class Obstacle:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The obstacles, none of which is left where a function can be converted.
+    """The obstacles of a conversion; the list is empty if the function can be converted.
 
-    ``is_whole`` is false where tracing ended at an obstacle: what comes after it was not seen.
+    ``is_complete`` is false if tracing stopped at an obstacle, so that later operations were not
+    examined.
     """
 
     obstacles: list[Obstacle]
-    is_whole: bool = True
+    is_complete: bool = True
 
     @property
     def is_convertible(self) -> bool:
+        """Whether the function can be converted."""
         return not self.obstacles
 
     def __str__(self) -> str:
         if self.is_convertible:
             return "everything can be converted"
-        unseen = [] if self.is_whole else ["what comes after it was not looked at"]
+        unseen = [] if self.is_complete else ["later operations were not examined"]
         return "\n".join([*map(str, self.obstacles), *unseen])
 
 
-@asked_by(GraphRequest)
+@accepts_arguments_of(GraphRequest)
 def explain(request: GraphRequest) -> Explanation:
-    """Report what ``to_onnx`` could not write of a function; all arguments are as there."""
+    """Return the obstacles that ``to_onnx`` would meet. All arguments are those of ``to_onnx``."""
     refused: list[Unsupported] = []
     try:
         graph = request.trace(request.calls)
         passes.run_passes(graph, request)
     except Unsupported as error:
-        return Explanation(_explanation_grouped([error]), is_whole=False)
+        return Explanation(_group_by_reason([error]), is_complete=False)
     lower(graph, request.version, request.runtime, refused=refused)
-    return Explanation(_explanation_grouped(refused))
+    return Explanation(_group_by_reason(refused))
 
 
-def _explanation_grouped(refused: Sequence[Unsupported]) -> list[Obstacle]:
+def _group_by_reason(refused: Sequence[Unsupported]) -> list[Obstacle]:
     lines: dict[str, dict[str, None]] = {}
     for error in refused:
         lines.setdefault(error.reason, {})[error.line] = None

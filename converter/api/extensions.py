@@ -1,4 +1,4 @@
-"""What is registered from outside, and for how long."""
+"""Registration of users' rules, expansions and recognisers."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from jax.extend.core import Primitive
 
-from converter.decompositions.registered import Applies, DecompositionFunction, always, registering
+from converter.decompositions.registered import Applies, DecompositionFunction, always, register_as
 from converter.frontend.calls import is_users
 from converter.fuse import user_recognisers as recognisers
 from converter.ir import ops, outside
@@ -15,56 +15,60 @@ from converter.lower import lowerings as rules
 from converter.lower.lowerings import Lowering
 from converter.opsets import OLDEST
 
-Meant: TypeAlias = Primitive | str
+OperationName: TypeAlias = Primitive | str
 
 
 def rule(
-    *operations: Meant, since: int = OLDEST, ignores: Iterable[str] = ()
+    *operations: OperationName, since: int = OLDEST, ignores: Iterable[str] = ()
 ) -> Callable[[Lowering], Lowering]:
-    """Register a rule for one or more operations.
+    """Register a lowering rule for one or more operations.
 
-    It gets the builder, the ONNX values of the operands, and the parameters by keyword:
+    The rule gets the builder, the ONNX values of the operands, and the parameters as keywords:
 
         @converter.rule("my_primitive")
         def _(b, x, *, alpha):
             return b.op("Elu", x, alpha=alpha)
 
-    ``b.op`` writes a node, ``b.const`` an initializer, ``b.shape`` a shape, also where it is
-    dynamic; ``b.out`` and ``b.operand()`` have shapes and dtypes.
+    ``b.op`` emits a node, ``b.const`` an initializer, and ``b.shape`` a shape, which may be
+    dynamic. ``b.out`` and ``b.operand()`` have shapes and dtypes.
 
-    Args:
-        operations: primitives, or names of them or of what a recogniser found. Where a program has
-            a primitive of its own of that name, no other is meant.
-        since: the opset that brought what it writes; of several rules the newest is taken.
-        ignores: parameters that it knowingly does not read. A node with any other is refused.
+    Arguments:
+        operations: primitives, names of primitives, or names of fused structures. If a program has
+            its own primitive of a name, the rule applies to that one only.
+        since: the first opset that has the operators of the rule. Among several rules the newest
+            applicable one is used.
+        ignores: parameters that the rule ignores on purpose. A node with any other parameter is
+            refused.
     """
-    add = rules.add_from_outside
-    return rules.lowers(*map(_meant, operations), since=since, ignores=ignores, add=add)
+    add = rules.add_user_rule
+    return rules.lowers(*map(_find_operation, operations), since=since, ignores=ignores, add=add)
 
 
 def expansion(
-    *primitives: Meant, ignores: Iterable[str] = (), only: Applies = always
+    *primitives: OperationName, ignores: Iterable[str] = (), only: Applies = always
 ) -> Callable[[DecompositionFunction], DecompositionFunction]:
-    """Register a JAX function that is traced in the place of one or more primitives.
+    """Register a JAX function that is traced in place of one or more primitives.
 
-    It gets the operands by position and the primitive's parameters by keyword:
+    The function gets the operands as positional arguments and the parameters as keywords:
 
         @converter.expansion("my_primitive")
         def _(x, *, alpha):
             return jax.numpy.where(x > 0, x, alpha * x)
 
-    Args:
-        primitives: as in ``rule``.
-        ignores: parameters that it knowingly does not read. A primitive with any other stays.
-        only: is asked with the types of the operands and the parameters whether it applies.
+    Arguments:
+        primitives: primitives or names of primitives.
+        ignores: parameters that the function ignores on purpose. A primitive with any other
+            parameter is not expanded.
+        only: a predicate of the operand types and the parameters that decides whether the function
+            applies.
     """
-    meant = [*map(_meant, primitives)]
-    return registering(outside.expansions.add, meant, ignores, applies=only)
+    operations = [*map(_find_operation, primitives)]
+    return register_as(outside.expansions.add, operations, ignores, applies=only)
 
 
 @contextmanager
 def extensions() -> Iterator[None]:
-    """Rules, expansions and recognisers that are registered inside are forgotten at the end.
+    """Remove the rules, expansions and recognisers registered inside this context when it ends.
 
     with converter.extensions():
         converter.rule("my_primitive")(lambda b, x: b.op("Softsign", x))
@@ -74,7 +78,7 @@ def extensions() -> Iterator[None]:
         yield
 
 
-def _meant(op: Meant) -> Op | str:
+def _find_operation(op: OperationName) -> Op | str:
     if isinstance(op, str):
         return op
     return ops.of_user(op) if is_users(op) else ops.named(op.name)

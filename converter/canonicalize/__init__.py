@@ -1,7 +1,8 @@
-"""One spelling where JAX has several; constant folding, common subexpressions, dead code.
+"""Rewrite equivalent operations in one form; fold constants, merge common subexpressions, drop dead
+code.
 
-The one spelling is ``reshape`` for every change of shape, slices for ``split`` and for indexing by
-numbers, ``einsum`` (labelled axes, no transposes around it) for ``dot_general``.
+In canonical form every change of shape is a ``reshape``, every split and constant index is a slice,
+and every contraction is an ``einsum`` (labelled axes, without transposes around it).
 """
 
 import logging
@@ -19,21 +20,22 @@ from converter.ir.rewrite import Rule, drop_dead, sweep
 
 logger = logging.getLogger(__name__)
 
-ROUNDS = 8  # each round only shrinks the graph; real networks settle in three
+MAX_ROUNDS = 8  # every round only shrinks the graph; real networks need three
 
-FORWARDS = tuple(op for op in ops.stated() if op.forwards)
-_RENAMED = (ops.squeeze, ops.stack, ops.unstack, ops.dot_general, ops.scatter_sub)
-FORMS = frozenset({*_RENAMED, *FORWARDS})
-"""Operations that have another spelling, of which none is left."""
+FORWARDING_OPS = tuple(op for op in ops.stated() if op.forwards)
+_REWRITTEN_OPS = (ops.squeeze, ops.stack, ops.unstack, ops.dot_general, ops.scatter_sub)
+ELIMINATED_OPS = frozenset({*_REWRITTEN_OPS, *FORWARDING_OPS})
+"""Operations that canonicalization eliminates."""
 
 
 def canonicalize(graph: Graph) -> None:
+    """Canonicalize a graph in place."""
     fill_empty(graph)
     drop_dead(graph)
-    for turn in range(ROUNDS):
+    for round_index in range(MAX_ROUNDS):
         changed = sweep(graph, RULES)
-        if turn and not changed:
-            break  # what was folded and merged stays so until a rule changes something
+        if round_index and not changed:
+            break  # only a change by a rule can allow further folding and merging
         drop_dead(graph)
         folded, merged = fold_constants(graph), merge_equals(graph)
         if not (changed or folded or merged):
@@ -43,7 +45,7 @@ def canonicalize(graph: Graph) -> None:
 
 
 RULES: dict[Op, Rule] = {
-    **dict.fromkeys(FORWARDS, lambda node, _: node.inputs),
+    **dict.fromkeys(FORWARDING_OPS, lambda node, _: node.inputs),
     **reshaping.RULES,
     **slicing.RULES,
     **identities.RULES,
@@ -52,17 +54,17 @@ RULES: dict[Op, Rule] = {
 
 # ------------------------------------------------------------------------------ constant folding
 
-# So much larger than all that it comes from may a step on the way be: a mask of 1 MiB is made of
-# numbers that take more.
-SPARE = 16 * CEILING
+# An intermediate value may exceed all of its sources by this many bytes: a mask of 1 MiB is
+# computed from numbers that take more.
+EXTRA_BYTES = 16 * CEILING
 
 
 def fold_constants(graph: Graph) -> bool:
-    """Evaluate nodes that depend on constants alone; only results that something needs."""
+    """Evaluate nodes that depend only on constants, if another node reads their results."""
     constants = computable(graph, ("const",))
     needed: dict[int, Value] = {}
     for value in boundary(graph, constants) if constants else ():
-        source = source_behind(value, (ops.broadcast_in_dim,))  # growing one is left to its reader
+        source = source_behind(value, (ops.broadcast_in_dim,))  # broadcasts stay in the graph
         if id(source) in constants and size_in_bytes(source) <= CEILING:
             needed[id(source)] = source
     if not needed:
@@ -74,24 +76,27 @@ def fold_constants(graph: Graph) -> bool:
 
 
 def computable(graph: Graph, kinds: Container[str]) -> set[int]:
-    """ids of what depends on values of these kinds alone, on no way through much larger ones."""
+    """Return the ids of values that depend only on values of these kinds.
+
+    Values whose intermediate results are much larger than their sources are excluded.
+    """
     computable_ids: set[int] = set()
     leaves: dict[int, dict[int, float]] = {}  # id(value) -> the sizes of what it is made from
     for node in graph.walk():
         if not all(v.kind in kinds or id(v) in computable_ids for v in node.inputs):
             continue
-        own: dict[int, float] = {}
+        source_sizes: dict[int, float] = {}
         for value in node.inputs:
-            own |= leaves.get(id(value)) or {id(value): size_in_bytes(value)}
-        leaves.update((id(value), own) for value in node.outputs)
-        room = sum(own.values()) + SPARE
-        if is_computable(node) and all(size_in_bytes(v) <= room for v in node.outputs):
+            source_sizes |= leaves.get(id(value)) or {id(value): size_in_bytes(value)}
+        leaves.update((id(value), source_sizes) for value in node.outputs)
+        limit = sum(source_sizes.values()) + EXTRA_BYTES
+        if is_computable(node) and all(size_in_bytes(v) <= limit for v in node.outputs):
             computable_ids.update(map(id, node.outputs))
     return computable_ids
 
 
 def boundary(graph: Graph, inner: Container[int]) -> list[Value]:
-    """Values that something reads which is not one of these itself."""
+    """Return the values that nodes outside of ``inner`` read, and the outputs of all graphs."""
     read = all_outputs(graph)
     for node in graph.walk():
         if not any(id(v) in inner for v in node.outputs):
@@ -100,6 +105,6 @@ def boundary(graph: Graph, inner: Container[int]) -> list[Value]:
 
 
 def all_outputs(graph: Graph) -> list[Value]:
-    """The outputs of a graph and of the bodies in it."""
+    """Return the outputs of a graph and of its bodies."""
     bodies = [b for n in graph.walk() for b in n.bodies.values()]
     return [v for g in (graph, *bodies) for v in g.outputs]

@@ -1,4 +1,4 @@
-"""What has no elements is a constant, whatever computes it; nothing after this has to mind it."""
+"""Replace values without elements by constants, so that later passes need not consider them."""
 
 import numpy as np
 
@@ -19,39 +19,39 @@ def _fill(graph: Graph, table: dict[int, Value]) -> None:
     nodes: list[Node] = []
     for value in (*graph.params, *graph.inputs):
         if is_empty(value):
-            table[id(value)] = _filled(value, nodes)
+            table[id(value)] = _empty_constant(value, nodes)
     for node in graph.nodes:
         nodes.append(node)
         for body in node.bodies.values():
             _fill(body, table)
         for value in node.outputs:
             if is_empty(value) and not _is_filled(node):
-                table[id(value)] = _filled(value, nodes)
+                table[id(value)] = _empty_constant(value, nodes)
     graph.nodes = nodes
 
 
 def is_empty(value: Value) -> bool:
-    """Whether a value has no elements, whatever its named sizes are."""
+    """Return True if a value has no elements, whatever the named sizes are."""
     return any([dims.is_static(d) and d == 0 for d in value.shape])
 
 
-def over_nothing(node: Node, editor: Editor) -> Value | None:
-    """A sum, maximum … over no elements is one number, wherever the result has elements."""
+def reduce_empty(node: Node, editor: Editor) -> Value | None:
+    """Replace a reduction over no elements by a constant."""
     if is_empty(node.out) or not any(map(is_empty, node.inputs)):
         return None
     with precision([node]):
-        (result,) = run_node(node, [_nothing(v) for v in node.inputs], {})
+        (result,) = run_node(node, [_empty_array(v) for v in node.inputs], {})
     return editor.broadcast(const(np.ravel(result)[0]), node.out.shape, ())
 
 
-def _nothing(value: Value) -> np.ndarray:
-    """An array without elements; named sizes are one."""
+def _empty_array(value: Value) -> np.ndarray:
+    """Return an array without elements, in which named sizes are 1."""
     return np.zeros([d if dims.is_static(d) else 1 for d in value.shape], value.dtype)
 
 
-def _filled(value: Value, nodes: list[Node]) -> Value:
-    """A constant; where sizes have names, one that is spread over them."""
-    constant = const(_nothing(value))
+def _empty_constant(value: Value, nodes: list[Node]) -> Value:
+    """Return a constant without elements, broadcast to its named sizes."""
+    constant = const(_empty_array(value))
     if dims.all_static(value.shape):
         return constant
     params = {"shape": value.shape, "broadcast_dimensions": tuple(range(value.rank))}
@@ -65,13 +65,14 @@ def _is_filled(node: Node) -> bool:
     return spread and not dims.all_static(node.out.shape)
 
 
-def of_nothing(index: int) -> Rule:
-    """Keep what is updated as it is where operand ``index``, the update, is empty."""
+def skip_empty_update(index: int) -> Rule:
+    """Return a rule that replaces an update by its operand if operand ``index``, the update, is
+    empty."""
     return lambda node, _: node.inputs[0] if is_empty(node.inputs[index]) else None
 
 
-def scatter_nothing(node: Node, editor: Editor) -> Value | None:
-    """No window fits: nothing is added to zeros."""
+def scatter_empty(node: Node, editor: Editor) -> Value | None:
+    """Replace a scatter of no windows by zeros."""
     if not is_empty(node.inputs[0]):
         return None
     return editor.broadcast(const(0, node.out.dtype), node.out.shape, ())

@@ -1,4 +1,4 @@
-"""Arithmetic that does nothing, or that has a shorter name."""
+"""Remove arithmetic without an effect, and use the shorter form of equivalent operations."""
 
 import math
 from collections.abc import Sequence
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 import numpy as np
 
-from converter.canonicalize.emptiness import of_nothing, over_nothing, scatter_nothing
-from converter.canonicalize.slicing import interleaved
+from converter.canonicalize.emptiness import reduce_empty, scatter_empty, skip_empty_update
+from converter.canonicalize.slicing import match_interleaving
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.dtypes import is_float
 from converter.ir.op import Op
@@ -26,12 +26,12 @@ NEUTRAL_NUMBERS: dict[Op, float] = {
 }
 
 
-def _neutral(node: Node, _: Editor) -> Value | None:
-    return _without(node, NEUTRAL_NUMBERS[node.op])
+def _drop_neutral(node: Node, _: Editor) -> Value | None:
+    return _drop_number(node, NEUTRAL_NUMBERS[node.op])
 
 
-def _without(node: Node, number: float) -> Value | None:
-    """``x op number`` is x, where x already has the result's type."""
+def _drop_number(node: Node, number: float) -> Value | None:
+    """Return x for ``x op number`` if x has the type of the result."""
     for side in (0, 1) if node.op.commutes else (1,):
         other = node.inputs[1 - side]
         if scalar(node.inputs[side]) == number and dims.same_shape(other.shape, node.out.shape):
@@ -42,17 +42,17 @@ def _without(node: Node, number: float) -> Value | None:
 def _mul(node: Node, editor: Editor) -> Value | None:
     if node.inputs[0] is node.inputs[1]:
         return editor.add(ops.square, node.inputs[:1], node.out.shape, node.out.dtype)
-    return _neutral(node, editor)
+    return _drop_neutral(node, editor)
 
 
 def _logical(node: Node, editor: Editor) -> Value | None:
-    """With true or false it is the other operand, or that."""
+    """Fold a logical operation with a constant operand."""
     if node.out.dtype != np.bool_:
         return None
     absorbs = node.op is ops.or_
     if any(scalar(v) == absorbs for v in node.inputs):
         return editor.broadcast(const(absorbs, np.bool_), node.out.shape, ())
-    return _without(node, not absorbs)
+    return _drop_number(node, not absorbs)
 
 
 def _integer_pow(node: Node, editor: Editor) -> Value | None:
@@ -64,31 +64,33 @@ def _integer_pow(node: Node, editor: Editor) -> Value | None:
 
 
 def _pow(node: Node, editor: Editor) -> Value | None:
-    """Of what is not negative the power 3/2, which takes as long as twenty products."""
+    """Replace the power 3/2 of a nonnegative number by x * sqrt(x); Pow takes as long as twenty
+    products."""
     x, exponent = node.inputs
     if not dims.same_shape(x.shape, node.out.shape):
         return None
-    if scalar(exponent) != 1.5 or known_range(x, DEEPEST_COMPARISON).low < 0:
+    if scalar(exponent) != 1.5 or known_range(x, MAX_RANGE_DEPTH).low < 0:
         return None
     return editor.binary(ops.mul, x, editor.add(ops.sqrt, [x], x.shape, x.dtype))
 
 
-DEEPEST_COMPARISON = 5
-"""Operations that are looked through for a comparison, of which there may be thousands."""
+MAX_RANGE_DEPTH = 5
+"""Number of operations through which ranges are computed for a comparison. A graph may have
+thousands of comparisons."""
 
-_SWAPPED = {ops.gt: ops.lt, ops.ge: ops.le}
+_MIRRORED = {ops.gt: ops.lt, ops.ge: ops.le}
 
 
-def _ordered(node: Node, editor: Editor) -> Value | None:
-    """A comparison with a number, of what is known to be above or below it.
+def _fold_order_comparison(node: Node, editor: Editor) -> Value | None:
+    """Fold a comparison with a number if the ranges of the operands decide it.
 
-    Named dimensions are more than nothing, which means ask before they divide by them.
+    Named dimensions are known to be positive; means are compared with zero before a division.
     """
     if not any(scalar(v) is not None for v in node.inputs):
         return None
-    op = _SWAPPED.get(node.op, node.op)
+    op = _MIRRORED.get(node.op, node.op)
     operands = node.inputs if op is node.op else node.inputs[::-1]
-    low, high = (known_range(v, DEEPEST_COMPARISON) for v in operands)
+    low, high = (known_range(v, MAX_RANGE_DEPTH) for v in operands)
     strict = op is ops.lt
     holds = high.low > low.high or (not strict and high.low == low.high)
     fails = high.high < low.low or (strict and high.high == low.low)
@@ -97,71 +99,74 @@ def _ordered(node: Node, editor: Editor) -> Value | None:
     return None
 
 
-def _different(node: Node, editor: Editor) -> Value | None:
-    """What is a truth already, or of numbers in different ranges, or that are known to be one."""
+def _fold_equality(node: Node, editor: Editor) -> Value | None:
+    """Fold a comparison for equality if ranges are disjoint or single numbers, or if one side is a
+    Boolean."""
     if node.inputs[0].dtype == np.bool_:
-        return _without(node, node.op is ops.eq)
+        return _drop_number(node, node.op is ops.eq)
     if not any(scalar(v) is not None for v in node.inputs):
         return None
-    x, y = (known_range(v, DEEPEST_COMPARISON) for v in node.inputs)
-    apart, same = x.high < y.low or y.high < x.low, x.low == x.high == y.low == y.high
-    if apart or (same and not (x.nan or y.nan)):
-        holds = node.op is ops.ne if apart else node.op is ops.eq
+    x, y = (known_range(v, MAX_RANGE_DEPTH) for v in node.inputs)
+    are_disjoint, are_same = x.high < y.low or y.high < x.low, x.low == x.high == y.low == y.high
+    if are_disjoint or (are_same and not (x.nan or y.nan)):
+        holds = node.op is ops.ne if are_disjoint else node.op is ops.eq
         return editor.broadcast(const(holds, np.bool_), node.out.shape, ())
     return None
 
 
-def _inside_anyway(node: Node, _: Editor) -> Value | None:
-    """Between numbers, or a number and a named size, where it is in any case."""
+def _drop_clamp(node: Node, _: Editor) -> Value | None:
+    """Drop a clamp whose operand is known to be within the bounds."""
     x = node.inputs[1]
     if not dims.same_shape(x.shape, node.out.shape):
         return None
-    low, interval, high = (known_range(v, DEEPEST_COMPARISON) for v in node.inputs)
+    low, interval, high = (known_range(v, MAX_RANGE_DEPTH) for v in node.inputs)
     is_inside = low.high <= interval.low and interval.high <= high.low
     return x if is_inside and not (low.nan or high.nan) else None
 
 
-def _size_of_sum(node: Node, _: Editor) -> Value | None:
-    """Sums of what is not negative, which are no negative zero either."""
+def _drop_abs(node: Node, _: Editor) -> Value | None:
+    """Drop the absolute value of a nonnegative sum, which is never the negative zero either."""
     x = node.inputs[0]
-    plain = x.made_by(ops.reduce_sum, ops.exp, ops.square) is not None and is_float(x.dtype)
-    return x if plain and known_range(x, DEEPEST_COMPARISON).low >= 0 else None
+    is_nonnegative_op = x.made_by(ops.reduce_sum, ops.exp, ops.square) is not None and is_float(
+        x.dtype
+    )
+    return x if is_nonnegative_op and known_range(x, MAX_RANGE_DEPTH).low >= 0 else None
 
 
-_TOTAL = {ops.eq_to: ops.eq, ops.le_to: ops.le, ops.lt_to: ops.lt}
+_PARTIAL_ORDERS = {ops.eq_to: ops.eq, ops.le_to: ops.le, ops.lt_to: ops.lt}
 
 
-def _total(node: Node, editor: Editor) -> Value | None:
-    """The total order of what has no NaN is its order."""
+def _drop_total_order(node: Node, editor: Editor) -> Value | None:
+    """Replace a comparison by total order by an ordinary one for operands that cannot be NaN."""
     if is_float(node.inputs[0].dtype):
         return None
-    return editor.add(_TOTAL[node.op], node.inputs, node.out.shape, node.out.dtype)
+    return editor.add(_PARTIAL_ORDERS[node.op], node.inputs, node.out.shape, node.out.dtype)
 
 
-def _identities_select(node: Node, _: Editor) -> Value | None:
-    """Of one case, or of cases that are all the same."""
-    which, cases = source_behind(node.inputs[0], SPREAD), node.inputs[1:]
-    numbers = known_range(which) if which.kind == "const" else None
+def _fold_select(node: Node, _: Editor) -> Value | None:
+    """Fold a selection with a known index, or with cases that are all the same."""
+    selector, cases = source_behind(node.inputs[0], SPREAD), node.inputs[1:]
+    numbers = known_range(selector) if selector.kind == "const" else None
     if numbers is not None and numbers.low == numbers.high:
-        chosen = cases[min(max(int(numbers.low), 0), len(cases) - 1)]
+        case_value = cases[min(max(int(numbers.low), 0), len(cases) - 1)]
     elif all(case is cases[0] for case in cases):
-        chosen = cases[0]
+        case_value = cases[0]
     else:
         return None
-    return chosen if dims.same_shape(chosen.shape, node.out.shape) else None
+    return case_value if dims.same_shape(case_value.shape, node.out.shape) else None
 
 
 def _reduce(node: Node, editor: Editor) -> Value | None:
     source = node.inputs[0]
     if all(dims.same(source.shape[a], 1) for a in node.params["axes"]):
         return editor.reshape(source, node.out.shape)
-    return over_nothing(node, editor)
+    return reduce_empty(node, editor)
 
 
 def _scatter_sub(node: Node, editor: Editor) -> Value:
     x, indices, updates = node.inputs
-    less = editor.add(ops.neg, [updates], updates.shape, updates.dtype)
-    return editor.add(ops.scatter_add, [x, indices, less], x.shape, x.dtype, node.params)
+    negated = editor.add(ops.neg, [updates], updates.shape, updates.dtype)
+    return editor.add(ops.scatter_add, [x, indices, negated], x.shape, x.dtype, node.params)
 
 
 def _dim_as_value(node: Node, _: Editor) -> Value | None:
@@ -170,15 +175,15 @@ def _dim_as_value(node: Node, _: Editor) -> Value | None:
 
 
 def _fraction_of_bits(node: Node, editor: Editor) -> Value | None:
-    """A float from 1 to 2, less 1, whose digits are an integer: that integer, scaled.
+    """Rewrite a float from 1 to 2 that is built from bits, minus 1, as a scaled integer.
 
-    So numbers between 0 and 1 are drawn. Before opset 26 ONNX has no operator that would take bits
-    for a float.
+    JAX draws numbers between 0 and 1 in this way. Before opset 26, ONNX has no operator that
+    reinterprets bits as a float.
     """
-    made, dtype = node.inputs[0].made_by(ops.bitcast_convert_type), node.out.dtype
-    if made is None or scalar(node.inputs[1]) != 1 or not is_float(dtype):
+    bitcast, dtype = node.inputs[0].made_by(ops.bitcast_convert_type), node.out.dtype
+    if bitcast is None or scalar(node.inputs[1]) != 1 or not is_float(dtype):
         return None
-    bits = made.inputs[0].made_by(ops.or_)
+    bits = bitcast.inputs[0].made_by(ops.or_)
     digits = None if bits is None else _fraction_digits(bits, dtype)
     if digits is None:
         return None
@@ -187,7 +192,7 @@ def _fraction_of_bits(node: Node, editor: Editor) -> Value | None:
 
 
 def _fraction_digits(node: Node, dtype: np.dtype) -> Value | None:
-    """What is below the bits of 1, where that is all there is besides."""
+    """Return the digits that are combined with the bits of 1, or None if there are other bits."""
     one = int(np.ones((), dtype).view(node.out.dtype))
     most = (1 << jnp.finfo(dtype).nmant) - 1
     for number, digits in (node.inputs, node.inputs[::-1]):
@@ -196,8 +201,8 @@ def _fraction_digits(node: Node, dtype: np.dtype) -> Value | None:
     return None
 
 
-def _identities_scan(node: Node, editor: Editor) -> Sequence[Value] | None:
-    """A loop without turns gives what it is given; what it would have stacked is empty."""
+def _drop_empty_scan(node: Node, editor: Editor) -> Sequence[Value] | None:
+    """Replace a scan of length zero by its initial states and empty results."""
     if not dims.same(node.params["length"], 0):
         return None
     count = node.params["num_carry"]
@@ -206,27 +211,27 @@ def _identities_scan(node: Node, editor: Editor) -> Sequence[Value] | None:
 
 
 RULES: dict[Op, Rule] = {
-    **dict.fromkeys(NEUTRAL_NUMBERS, _neutral),
-    ops.sub: lambda node, editor: _neutral(node, editor) or _fraction_of_bits(node, editor),
+    **dict.fromkeys(NEUTRAL_NUMBERS, _drop_neutral),
+    ops.sub: lambda node, editor: _drop_neutral(node, editor) or _fraction_of_bits(node, editor),
     ops.mul: _mul,
-    ops.add: lambda node, editor: _neutral(node, editor) or interleaved(node, editor),
+    ops.add: lambda node, editor: _drop_neutral(node, editor) or match_interleaving(node, editor),
     ops.and_: _logical,
-    ops.or_: lambda node, editor: _logical(node, editor) or interleaved(node, editor),
+    ops.or_: lambda node, editor: _logical(node, editor) or match_interleaving(node, editor),
     ops.integer_pow: _integer_pow,
     ops.pow: _pow,
-    **dict.fromkeys((ops.lt, ops.le, ops.gt, ops.ge), _ordered),
-    **dict.fromkeys((ops.eq, ops.ne), _different),
-    ops.clamp: _inside_anyway,
-    ops.abs: _size_of_sum,
-    **dict.fromkeys(_TOTAL, _total),
-    ops.select_n: _identities_select,
+    **dict.fromkeys((ops.lt, ops.le, ops.gt, ops.ge), _fold_order_comparison),
+    **dict.fromkeys((ops.eq, ops.ne), _fold_equality),
+    ops.clamp: _drop_clamp,
+    ops.abs: _drop_abs,
+    **dict.fromkeys(_PARTIAL_ORDERS, _drop_total_order),
+    ops.select_n: _fold_select,
     ops.scatter_sub: _scatter_sub,
     ops.dim_as_value: _dim_as_value,
     **dict.fromkeys((op for op in ops.stated() if op.reduces), _reduce),
-    **dict.fromkeys((ops.conv_general_dilated, ops.reduce_window_sum), over_nothing),
-    **dict.fromkeys((ops.reduce_window_max, ops.reduce_window_min), over_nothing),
-    ops.dynamic_update_slice: of_nothing(1),
-    **dict.fromkeys(ops.SCATTERS, of_nothing(2)),
-    ops.select_and_scatter_add: scatter_nothing,
-    ops.scan: _identities_scan,
+    **dict.fromkeys((ops.conv_general_dilated, ops.reduce_window_sum), reduce_empty),
+    **dict.fromkeys((ops.reduce_window_max, ops.reduce_window_min), reduce_empty),
+    ops.dynamic_update_slice: skip_empty_update(1),
+    **dict.fromkeys(ops.SCATTERS, skip_empty_update(2)),
+    ops.select_and_scatter_add: scatter_empty,
+    ops.scan: _drop_empty_scan,
 }

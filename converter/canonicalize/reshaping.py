@@ -1,11 +1,11 @@
-"""Reshapes, transposes, broadcasts and conversions: forwarded, joined, written as reshapes.
+"""Merge reshapes, transposes, broadcasts and conversions, and rewrite changes of shape as reshapes.
 
-``einsum``, a contraction by axis labels, stands for ``dot_general``; transposes of it are labels.
+``dot_general`` becomes ``einsum``, a contraction by axis labels, which also absorbs transposes.
 """
 
 from typing import Any
 
-from converter.canonicalize.emptiness import over_nothing
+from converter.canonicalize.emptiness import reduce_empty
 from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import along
 from converter.ir.moves import above, write
@@ -13,46 +13,48 @@ from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule, inverse_order, moves_only_ones
 
 
-def _reshaping_convert(node: Node, _: Editor) -> Value | None:
+def _drop_conversion(node: Node, _: Editor) -> Value | None:
     return node.inputs[0] if node.inputs[0].dtype == node.out.dtype else None
 
 
-def _cumulative(node: Node, _: Editor) -> Value | None:
-    """Along an axis of one element."""
+def _drop_cumulative(node: Node, _: Editor) -> Value | None:
+    """Drop a cumulative operation along an axis of one element."""
     x = node.inputs[0]
     return x if dims.same(x.shape[node.params["axis"]], 1) else None
 
 
-def _reshaping_reshape(node: Node, editor: Editor) -> Value | None:
-    source, own = node.inputs[0], node.op is ops.reshape
-    if own and (order := node.params.get("dimensions")) is not None:
+def _canonicalize_reshape(node: Node, editor: Editor) -> Value | None:
+    source, is_reshape = node.inputs[0], node.op is ops.reshape
+    if is_reshape and (order := node.params.get("dimensions")) is not None:
         return editor.reshape(editor.transpose(source, order), node.out.shape)
-    if own and (turned := _einsum_of_moved_ones(node, editor)) is not None:
-        return turned
-    works = not dims.same_shape(source.shape, node.out.shape) and not source.made_by(ops.reshape)
-    if works and own and set(node.params) == {"shape"}:
+    if is_reshape and (contraction := _move_ones_into_einsum(node, editor)) is not None:
+        return contraction
+    is_needed = not dims.same_shape(source.shape, node.out.shape) and not source.made_by(
+        ops.reshape
+    )
+    if is_needed and is_reshape and set(node.params) == {"shape"}:
         return None
     return editor.reshape(source, node.out.shape)
 
 
-def _einsum_of_moved_ones(node: Node, editor: Editor) -> Value | None:
-    """A reshape that moves axes of one transposes them, which labels can do."""
+def _move_ones_into_einsum(node: Node, editor: Editor) -> Value | None:
+    """Replace a reshape that only moves axes of size one by a permutation of an einsum's labels."""
     source, shape = node.inputs[0], node.out.shape
     inner = source.made_by(ops.einsum)
     if inner is None or not editor.single_use(source) or source.rank != len(shape):
         return None
     ones = [i for i, d in enumerate(source.shape) if dims.same(d, 1)]
-    others = [i for i in range(source.rank) if i not in ones]
+    other_axes = [i for i in range(source.rank) if i not in ones]
     if sum(dims.same(d, 1) for d in shape) != len(ones):
         return None
-    order = [(ones if dims.same(d, 1) else others).pop(0) for d in shape]
+    order = [(ones if dims.same(d, 1) else other_axes).pop(0) for d in shape]
     if order == sorted(order) or not dims.same_shape([source.shape[i] for i in order], shape):
         return None
     params = {**inner.params, "out": [inner.params["out"][i] for i in order]}
     return editor.add(ops.einsum, inner.inputs, shape, node.out.dtype, params)
 
 
-def _reshaping_transpose(node: Node, editor: Editor) -> Value | None:
+def _canonicalize_transpose(node: Node, editor: Editor) -> Value | None:
     source, order, shape = node.inputs[0], tuple(node.params["permutation"]), node.out.shape
     if (inner := source.made_by(ops.einsum)) and editor.single_use(source):
         params = {**inner.params, "out": [inner.params["out"][i] for i in order]}
@@ -65,7 +67,7 @@ def _reshaping_transpose(node: Node, editor: Editor) -> Value | None:
     return None
 
 
-def _broadcast(node: Node, editor: Editor) -> Value | None:
+def _canonicalize_broadcast(node: Node, editor: Editor) -> Value | None:
     source, shape = node.inputs[0], node.out.shape
     axes = list(node.params["broadcast_dimensions"])
     if inner := source.made_by(ops.broadcast_in_dim):
@@ -80,12 +82,12 @@ def _broadcast(node: Node, editor: Editor) -> Value | None:
     return None
 
 
-def _rev(node: Node, editor: Editor) -> Value | None:
-    """What is reversed twice, transposed between or not, is not reversed."""
-    seen = above(along(node.out))
-    if seen is not None and seen.op() is ops.transpose:
-        seen = above(seen)
-    source = above(seen) if seen is not None and seen.op() is ops.rev else None
+def _drop_double_reverse(node: Node, editor: Editor) -> Value | None:
+    """Drop two reversals of the same axes, also with a transpose between them."""
+    view = above(along(node.out))
+    if view is not None and view.op() is ops.transpose:
+        view = above(view)
+    source = above(view) if view is not None and view.op() is ops.rev else None
     return None if source is None else write(editor, source, node.out.shape)
 
 
@@ -93,9 +95,10 @@ def _rev(node: Node, editor: Editor) -> Value | None:
 
 
 def _dot_general(node: Node, editor: Editor) -> Value:
-    """Batch axes, then the free ones of the left operand, then those of the right."""
-    if (nothing := over_nothing(node, editor)) is not None:
-        return nothing
+    """Rewrite as einsum: batch axes first, then free axes of the left operand, then of the right
+    one."""
+    if (constant := reduce_empty(node, editor)) is not None:
+        return constant
     (lhs_sum, rhs_sum), (lhs_batch, rhs_batch) = node.params["dimension_numbers"]
     x, y = node.inputs
     lhs = list(range(x.rank))
@@ -110,40 +113,49 @@ def _dot_general(node: Node, editor: Editor) -> Value:
 
 
 def _einsum(node: Node, editor: Editor) -> Value | None:
-    """Transposed operands are operands with other labels; broadcast ones have fewer."""
+    """Absorb transposes of operands into their labels, and drop axes that broadcasts add."""
     labels = [node.params["lhs"], node.params["rhs"]]
     inputs = list(node.inputs)
     for side in (0, 1):
         if inner := inputs[side].made_by(ops.transpose):
-            back = inverse_order(inner.params["permutation"])
-            labels[side] = [labels[side][i] for i in back]
+            inverse = inverse_order(inner.params["permutation"])
+            labels[side] = [labels[side][i] for i in inverse]
             inputs[side] = inner.inputs[0]
         elif inner := inputs[side].made_by(ops.broadcast_in_dim):
-            left = _unbroadcast(inner, labels[side], labels[1 - side], node.params["out"])
-            if left is not None:
-                labels[side], inputs[side] = left, inner.inputs[0]
+            remaining = _labels_without_broadcast(
+                inner, labels[side], labels[1 - side], node.params["out"]
+            )
+            if remaining is not None:
+                labels[side], inputs[side] = remaining, inner.inputs[0]
     if inputs == node.inputs:
         return None
-    kept = {**node.params, "lhs": labels[0], "rhs": labels[1]}
-    return editor.add(ops.einsum, inputs, node.out.shape, node.out.dtype, kept)
+    params = {**node.params, "lhs": labels[0], "rhs": labels[1]}
+    return editor.add(ops.einsum, inputs, node.out.shape, node.out.dtype, params)
 
 
-def _unbroadcast(inner: Node, own: Any, other: Any, out: Any) -> list[Any] | None:
-    """The labels left to a broadcast operand, if the other operand has the ones it loses."""
+def _labels_without_broadcast(
+    inner: Node, labels: Any, other_labels: Any, result_labels: Any
+) -> list[Any] | None:
+    """Return the labels of a broadcast operand without the added axes, or None if only it has
+    them."""
     axes, source = inner.params["broadcast_dimensions"], inner.inputs[0]
     if not all(dims.same(source.shape[i], inner.out.shape[a]) for i, a in enumerate(axes)):
         return None
-    lost = [own[a] for a in range(inner.out.rank) if a not in axes]
-    return [own[a] for a in axes] if all(a in other and a in out for a in lost) else None
+    dropped = [labels[a] for a in range(inner.out.rank) if a not in axes]
+    return (
+        [labels[a] for a in axes]
+        if all(a in other_labels and a in result_labels for a in dropped)
+        else None
+    )
 
 
 RULES: dict[Op, Rule] = {
     ops.dot_general: _dot_general,
     ops.einsum: _einsum,
-    ops.convert_element_type: _reshaping_convert,
-    **dict.fromkeys((ops.reshape, ops.squeeze), _reshaping_reshape),
-    ops.transpose: _reshaping_transpose,
-    ops.broadcast_in_dim: _broadcast,
-    ops.rev: _rev,
-    **dict.fromkeys((ops.cumsum, ops.cumprod, ops.cummax, ops.cummin), _cumulative),
+    ops.convert_element_type: _drop_conversion,
+    **dict.fromkeys((ops.reshape, ops.squeeze), _canonicalize_reshape),
+    ops.transpose: _canonicalize_transpose,
+    ops.broadcast_in_dim: _canonicalize_broadcast,
+    ops.rev: _drop_double_reverse,
+    **dict.fromkeys((ops.cumsum, ops.cumprod, ops.cummax, ops.cummin), _drop_cumulative),
 }

@@ -1,7 +1,4 @@
-"""Slices, and parts that are put together: slices for every cut, slices of what was joined.
-
-Indexing by numbers is slicing too.
-"""
+"""Rewrite splits and constant indices as slices, and merge slices and concatenations."""
 
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -17,27 +14,28 @@ from converter.ir.rewrite import Editor, Rule
 from converter.ir.scalars import scalar
 
 
-def _slicing_slice(node: Node, editor: Editor) -> Value | None:
+def _canonicalize_slice(node: Node, editor: Editor) -> Value | None:
     source, params = node.inputs[0], node.params
     if dims.same_shape(source.shape, node.out.shape):
-        return source  # no stride shortens nothing: a full slice of equal shape is the whole
-    cut_through = source.node is not None and source.node.op in (ops.slice, ops.concatenate)
-    if cut_through and not has_strides(node):
-        seen, inner = above(along(node.out)), source.made_by(ops.slice)
-        if seen is not None and (
-            whole_cut := above(seen) if _cuts_alike(inner, node) else part(seen)
+        return source  # a slice of the same shape is the whole operand
+    can_merge = source.node is not None and source.node.op in (ops.slice, ops.concatenate)
+    if can_merge and not has_strides(node):
+        view, inner = above(along(node.out)), source.made_by(ops.slice)
+        if view is not None and (
+            merged := above(view) if _slices_same_axes(inner, node) else part(view)
         ):
-            return editor.cut(whole_cut.base, whole_cut.starts, node.out.shape)
+            return editor.cut(merged.base, merged.starts, node.out.shape)
     if params["strides"] is None:
-        whole = {**params, "strides": (1,) * source.rank}
-        return editor.add(ops.slice, [source], node.out.shape, node.out.dtype, whole)
+        full_params = {**params, "strides": (1,) * source.rank}
+        return editor.add(ops.slice, [source], node.out.shape, node.out.dtype, full_params)
     return None
 
 
-def _cuts_alike(inner: Node | None, outer: Node) -> bool:
-    """Both cut the same axes, so that one slice says what the two do; others keep their roles."""
-    plain = inner is not None and not has_strides(inner)
-    return inner is not None and plain and cut_axes(inner) == cut_axes(outer)
+def _slices_same_axes(inner: Node | None, outer: Node) -> bool:
+    """Return True if both slice the same axes, so that one slice replaces both; others keep their
+    roles."""
+    is_unstrided = inner is not None and not has_strides(inner)
+    return inner is not None and is_unstrided and cut_axes(inner) == cut_axes(outer)
 
 
 def _split(node: Node, editor: Editor) -> list[Value] | None:
@@ -61,7 +59,7 @@ def _stack(node: Node, editor: Editor) -> Value:
     return editor.concatenate([editor.reshape(v, shape) for v in node.inputs], axis)
 
 
-def _slicing_concatenate(node: Node, editor: Editor) -> Value | None:
+def _canonicalize_concatenate(node: Node, editor: Editor) -> Value | None:
     axis = node.params["dimension"]
     parts = [v for v in node.inputs if not dims.same(v.shape[axis], 0)]
     if len(parts) == 1:
@@ -73,12 +71,12 @@ def _slicing_concatenate(node: Node, editor: Editor) -> Value | None:
 
 
 def _merge_broadcasts(parts: list[Value], axis: int, editor: Editor) -> list[Value]:
-    """Neighbours that are broadcast alike are joined first and broadcast once."""
+    """Concatenate neighbours that are broadcast alike first, and broadcast the result once."""
     result: list[Value] = []
     for value in parts:
         before = result[-1].made_by(ops.broadcast_in_dim) if result else None
         node = value.made_by(ops.broadcast_in_dim)
-        if before is not None and node is not None and _broadcast_alike(before, node, axis):
+        if before is not None and node is not None and _are_broadcast_alike(before, node, axis):
             axes = node.params["broadcast_dimensions"]
             joined = editor.concatenate([before.inputs[0], node.inputs[0]], axes.index(axis))
             size = dims.as_dim(before.out.shape[axis] + value.shape[axis])
@@ -89,14 +87,14 @@ def _merge_broadcasts(parts: list[Value], axis: int, editor: Editor) -> list[Val
     return result
 
 
-def _broadcast_alike(first: Node, second: Node, axis: int) -> bool:
+def _are_broadcast_alike(first: Node, second: Node, axis: int) -> bool:
     axes = first.params["broadcast_dimensions"]
     if axes != second.params["broadcast_dimensions"] or axis not in axes:
         return False
-    own, nodes = axes.index(axis), (first, second)
-    shapes = [(*s[:own], *s[own + 1 :]) for s in (n.inputs[0].shape for n in nodes)]
-    whole = all(dims.same(n.inputs[0].shape[own], n.out.shape[axis]) for n in nodes)
-    return whole and dims.same_shape(*shapes)
+    axis_index, nodes = axes.index(axis), (first, second)
+    shapes = [(*s[:axis_index], *s[axis_index + 1 :]) for s in (n.inputs[0].shape for n in nodes)]
+    keeps_size = all(dims.same(n.inputs[0].shape[axis_index], n.out.shape[axis]) for n in nodes)
+    return keeps_size and dims.same_shape(*shapes)
 
 
 def _pad(node: Node, _: Editor) -> Value | None:
@@ -104,23 +102,24 @@ def _pad(node: Node, _: Editor) -> Value | None:
     return node.inputs[0] if empty else None
 
 
-def interleaved(node: Node, editor: Editor) -> Value | None:
-    """Entries of two arrays by turns, which ``lax.associative_scan`` spreads and adds up.
+def match_interleaving(node: Node, editor: Editor) -> Value | None:
+    """Match the interleaving of two arrays, which ``lax.associative_scan`` writes as a sum of
+    padded arrays.
 
-    A zero keeps its sign, which in a sum with zero it loses.
+    A negative zero keeps its sign, which it would lose in a sum with zero.
     """
     parts = [_spread_entries(v) for v in node.inputs]
     for first, second in (parts, parts[::-1]):
         if first is None or second is None or (first.low, second.low) != (0, 1):
             continue
         if first.axis == second.axis and dims.same_shape(*(v.shape for v in node.inputs)):
-            return _by_turns(first, second, node, editor)
+            return _interleave(first, second, node, editor)
     return None
 
 
 @dataclass(frozen=True)
 class SpreadEntries:
-    """Entries of ``x`` with a zero between any two, behind ``low`` of them."""
+    """Entries of ``x`` with a zero between neighbours, after ``low`` zeros."""
 
     x: Value
     axis: int
@@ -128,47 +127,51 @@ class SpreadEntries:
 
 
 def _spread_entries(value: Value) -> SpreadEntries | None:
-    made = value.made_by(ops.pad)
-    if made is None or scalar(made.inputs[1]) != 0:
+    pad = value.made_by(ops.pad)
+    if pad is None or scalar(pad.inputs[1]) != 0:
         return None
-    config = made.params["padding_config"]
+    config = pad.params["padding_config"]
     axes = [i for i, edges in enumerate(config) if tuple(edges) != (0, 0, 0)]
     if len(axes) != 1 or config[axes[0]][2] != 1 or not dims.all_static(value.shape):
         return None
     low, high, _ = config[axes[0]]
-    return SpreadEntries(made.inputs[0], axes[0], low) if high in (0, 1) else None
+    return SpreadEntries(pad.inputs[0], axes[0], low) if high in (0, 1) else None
 
 
-def _by_turns(first: SpreadEntries, second: SpreadEntries, node: Node, editor: Editor) -> Value:
-    """Beside each other on an axis of their own; of an odd number the last one is for nothing."""
+def _interleave(first: SpreadEntries, second: SpreadEntries, node: Node, editor: Editor) -> Value:
+    """Interleave entries on a new axis; for an odd number of entries the last filler is cut off."""
     axis, x, y = first.axis, first.x, second.x
     if x.shape[axis] > y.shape[axis]:
         config = tuple((0, int(i == axis), 0) for i in range(x.rank))
         filler = const(0, y.dtype)
         y = editor.add(ops.pad, [y, filler], x.shape, y.dtype, {"padding_config": config})
     shape = (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :])
-    both = editor.concatenate([editor.reshape(v, shape) for v in (x, y)], axis + 1)
-    whole = (*x.shape[:axis], 2 * x.shape[axis], *x.shape[axis + 1 :])
-    return editor.slice(editor.reshape(both, whole), axis, 0, node.out.shape[axis])
+    pairs = editor.concatenate([editor.reshape(v, shape) for v in (x, y)], axis + 1)
+    merged_shape = (*x.shape[:axis], 2 * x.shape[axis], *x.shape[axis + 1 :])
+    return editor.slice(editor.reshape(pairs, merged_shape), axis, 0, node.out.shape[axis])
 
 
 # --------------------------------------------------------------------------- indexing by numbers
 
 
-def _static_indexing_gather(node: Node, editor: Editor) -> Value | None:
-    """``x[:, 1]``, ``x[..., 4:]`` or ``x[..., ::2]`` where a size has a name: jnp gathers."""
+def _gather_to_slice(node: Node, editor: Editor) -> Value | None:
+    """Rewrite a gather with constant indices as a slice: ``x[:, 1]``, ``x[..., 4:]``, ``x[...,
+    ::2]``.
+
+    jnp emits gathers for these if a size is named.
+    """
     x, indices = node.inputs
     numbers, sizes = node.params["dimension_numbers"], node.params["slice_sizes"]
     array = indices.const
-    plain = isinstance(array, np.ndarray) and not numbers.operand_batching_dims
-    if not plain or array.ndim > 2 or 0 in array.shape:
+    is_constant = isinstance(array, np.ndarray) and not numbers.operand_batching_dims
+    if not is_constant or array.ndim > 2 or 0 in array.shape:
         return None
     columns = dict(zip(numbers.start_index_map, array.reshape(-1, array.shape[-1]).T, strict=True))
-    steps = {axis: _step(column) for axis, column in columns.items()}
+    steps = {axis: _constant_step(column) for axis, column in columns.items()}
     moving = [axis for axis, step in steps.items() if step != 0]
-    if None in steps.values() or not _inside(node, columns):
+    if None in steps.values() or not _is_within_bounds(node, columns):
         return None
-    if array.ndim == 2 and not (len(moving) <= 1 and _stays(node, moving)):
+    if array.ndim == 2 and not (len(moving) <= 1 and _keeps_axis_position(node, moving)):
         return None
     starts = tuple(int(columns[i][0]) if i in columns else 0 for i in range(x.rank))
     last = [int(columns[i][-1]) if i in columns else 0 for i in range(x.rank)]
@@ -179,16 +182,17 @@ def _static_indexing_gather(node: Node, editor: Editor) -> Value | None:
     return editor.reshape(editor.add(ops.slice, [x], shape, x.dtype, params), node.out.shape)
 
 
-def _step(column: np.ndarray) -> int | None:
-    """How far apart the numbers are: 0 where they are the same, ``None`` where it varies."""
+def _constant_step(column: np.ndarray) -> int | None:
+    """Return the difference between consecutive numbers: 0 if all are the same, None if it
+    varies."""
     steps = np.diff(column.astype(np.int64))
     if not steps.size or not steps.any():
         return 0
     return int(steps[0]) if steps[0] > 0 and (steps == steps[0]).all() else None
 
 
-def _inside(node: Node, columns: dict[int, np.ndarray]) -> bool:
-    """No index is negative or too large; where a size has a name, JAX may promise so."""
+def _is_within_bounds(node: Node, columns: dict[int, np.ndarray]) -> bool:
+    """Return True if all indices are within bounds; for a named size, JAX may promise it."""
     if any(column.min() < 0 for column in columns.values()):
         return False
     mode = lax.GatherScatterMode.from_any(node.params["mode"])
@@ -200,26 +204,26 @@ def _inside(node: Node, columns: dict[int, np.ndarray]) -> bool:
     )
 
 
-def _stays(node: Node, moving: list[int]) -> bool:
-    """A line of indices: the axis that it counts stands in the result where it was.
+def _keeps_axis_position(node: Node, moving: list[int]) -> bool:
+    """Return True if the axis that the indices select keeps its position in the result.
 
-    Entries of one element may keep an axis of one for it.
+    Entries of one element may keep an axis of size one for it.
     """
     numbers, sizes = node.params["dimension_numbers"], node.params["slice_sizes"]
     if not moving or sizes[moving[0]] != 1:
         return False
-    kept = iter([i for i in range(len(sizes)) if i not in numbers.collapsed_slice_dims])
-    order = [next(kept) if i in numbers.offset_dims else None for i in range(node.out.rank)]
-    places = [moving[0] if i is None else i for i in order if i != moving[0]]
-    return places == sorted(places)
+    kept_axes = iter([i for i in range(len(sizes)) if i not in numbers.collapsed_slice_dims])
+    order = [next(kept_axes) if i in numbers.offset_dims else None for i in range(node.out.rank)]
+    axes = [moving[0] if i is None else i for i in order if i != moving[0]]
+    return axes == sorted(axes)
 
 
 RULES: dict[Op, Rule] = {
-    ops.slice: _slicing_slice,
+    ops.slice: _canonicalize_slice,
     ops.split: _split,
     ops.stack: _stack,
     ops.unstack: _unstack,
-    ops.concatenate: _slicing_concatenate,
+    ops.concatenate: _canonicalize_concatenate,
     ops.pad: _pad,
-    ops.gather: _static_indexing_gather,
+    ops.gather: _gather_to_slice,
 }

@@ -1,1 +1,2 @@
-"""What ONNX has no operator or type for, written as the JAX function that says what it means."""
+"""Expand primitives and types without an ONNX counterpart into the JAX functions that define
+them."""

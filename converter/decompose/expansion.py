@@ -1,8 +1,8 @@
-"""What ONNX has no operator or no type for becomes the JAX function that says what it means.
+"""Trace a JAX function in place of a node that ONNX has no operator or type for.
 
-A function is traced in the place of a node, and what it consists of is decomposed at once: whether
-a complex number is real is seen in what its operands have become. What is drawn from PRNG keys, and
-how they are moved, becomes operations on the numbers they hold.
+The operations of the traced function are decomposed at once, because the new operands show whether
+a complex number is real. Operations that draw from PRNG keys or move them become operations on the
+numbers of the keys.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import jax
 import jax.numpy as jnp
 
 from converter import decompositions
-from converter.decompositions.complex.complex_rules import in_reals, is_known_real
-from converter.decompositions.registered import OWN_EXPANSIONS, DecompositionFunction, Expansion
+from converter.decompositions.complex.complex_rules import is_known_real, rule_on_real_parts
+from converter.decompositions.registered import BUILTIN_EXPANSIONS, DecompositionFunction, Expansion
 from converter.errors import Unsupported
 from converter.frontend.array_forms import (
     COMPLEX,
     DRAWING_PRIMITIVES,
-    WRITTEN,
+    THREEFRY,
     Constants,
-    OfHeld,
+    HeldFunction,
     is_key,
 )
-from converter.frontend.diagnostics import fitting
+from converter.frontend.diagnostics import translate_errors
 from converter.frontend.inline import Inliner
 from converter.ir import Graph, Node, Value
 from converter.ir.complex_pairs import is_complex
@@ -37,126 +37,133 @@ from converter.ir.rewrite import Editor, drop_dead, sweep
 
 
 def decompose(graph: Graph, only: Callable[[Op], bool] = lambda op: True) -> bool:
-    """Write out nodes that stand for more, ``only`` some perhaps; whether there were any."""
+    """Expand all nodes that have a decomposition, in place. Return True if there were any.
+
+    ``only`` selects the operations to expand.
+    """
     drop_dead(graph)
     constants, claimed = Constants([], Names()), graph.claimed()
 
-    def written(node: Node, editor: Editor) -> Sequence[Value] | None:
-        closed = _instead(node, claimed)
+    def expand(node: Node, editor: Editor) -> Sequence[Value] | None:
+        closed = _expanded_jaxpr(node, claimed)
         if closed is None:
             return None
         decomposer = Decomposer(constants, node.source, claimed=claimed)
         return decomposer.inline(closed, node.inputs, editor.nodes)
 
-    stand_for_more = {node.op for node in graph.walk() if _stands_for_more(node, claimed)}
-    stand_for_more = set(filter(only, stand_for_more))
-    return bool(stand_for_more) and sweep(graph, dict.fromkeys(stand_for_more, written))
+    expandable = {node.op for node in graph.walk() if _is_expandable(node, claimed)}
+    expandable = set(filter(only, expandable))
+    return bool(expandable) and sweep(graph, dict.fromkeys(expandable, expand))
 
 
 @dataclass(eq=False)
 class Decomposer(Inliner):
-    """Writes jaxprs that stand in the place of a node, which is where all of them come from."""
+    """Inliner of jaxprs that replace a node; all new nodes have the source line of that node."""
 
     claimed: frozenset[str] = frozenset()
 
-    def inside(self, source: Any) -> Decomposer:
+    def at_source(self, source: Any) -> Decomposer:
         return self
 
-    def write(self, node: Node, nodes: list[Node]) -> list[Value]:
-        closed = _instead(node, self.claimed)
+    def append(self, node: Node, nodes: list[Node]) -> list[Value]:
+        closed = _expanded_jaxpr(node, self.claimed)
         if closed is None:
-            return super().write(node, nodes)
+            return super().append(node, nodes)
         return self.inline(closed, node.inputs, nodes)
 
 
-def _stands_for_more(node: Node, claimed: Collection[str]) -> bool:
-    if isinstance(node.meaning, OfHeld):
+def _is_expandable(node: Node, claimed: Collection[str]) -> bool:
+    if isinstance(node.meaning, HeldFunction):
         return node.meaning.kind == COMPLEX
     return decompositions.find_decomposition(node.op, claimed) is not None
 
 
-def _instead(node: Node, claimed: Collection[str]) -> Any:
-    """A jaxpr of the node's operands; ``None`` if it stays, for which there may be a refusal."""
-    if not _stands_for_more(node, claimed) or all(0 in v.shape for v in node.outputs):
+def _expanded_jaxpr(node: Node, claimed: Collection[str]) -> Any:
+    """Return the jaxpr that replaces a node, or None if the node stays, possibly with a refusal."""
+    if not _is_expandable(node, claimed) or all(0 in v.shape for v in node.outputs):
         return None
-    with fitting(node.op.name, node.inputs, node.source):
+    with translate_errors(node.op.name, node.inputs, node.source):
         try:
-            if isinstance(node.meaning, OfHeld):
-                return _in_reals(node, node.meaning)
-            return _expanded(decompositions.find_decomposition(node.op, claimed), node, node.inputs)
-        except Unsupported as error:  # told by the lowering, together with all others
+            if isinstance(node.meaning, HeldFunction):
+                return _complex_jaxpr(node, node.meaning)
+            return _apply_expansion(
+                decompositions.find_decomposition(node.op, claimed), node, node.inputs
+            )
+        except Unsupported as error:  # reported by the lowering, together with all others
             node.refusal = error.reason
             return None
 
 
-def _expanded(expansion: Expansion | None, node: Node, types: Sequence[Any]) -> Any:
+def _apply_expansion(expansion: Expansion | None, node: Node, types: Sequence[Any]) -> Any:
     if expansion is None or expansion.unknown(node.params):
         return None
     if not expansion.applies(types, node.params):
         return None
-    return expansion_traced(expansion.called(node.params), types)
+    return trace_expansion(expansion.bind(node.params), types)
 
 
-def _in_reals(node: Node, meaning: OfHeld) -> Any:
-    """The jaxpr of what a node does to complex numbers, for arrays as the graph has them."""
+def _complex_jaxpr(node: Node, meaning: HeldFunction) -> Any:
+    """Return the jaxpr of an operation on complex numbers, as a function of pairs of real
+    numbers."""
     primitive, types = meaning.primitive, meaning.types
     pairs = zip(types, node.inputs, strict=True)
     real = [is_complex(aval.dtype) and is_known_real(value) for aval, value in pairs]
-    whole = {**node.params, **meaning.hints}
-    function = in_reals(primitive, types, real, whole, node.params)
+    all_params = {**node.params, **meaning.hints}
+    function = rule_on_real_parts(primitive, types, real, all_params, node.params)
     if function is not None:
-        return expansion_traced(function, node.inputs)
-    own = OWN_EXPANSIONS.get(primitive.name)
-    if (own and own.of_complex) or not any(is_complex(aval.dtype) for aval in types):
-        return _expanded(decompositions.find_decomposition(primitive.name), node, types)
+        return trace_expansion(function, node.inputs)
+    builtin = BUILTIN_EXPANSIONS.get(primitive.name)
+    if (builtin and builtin.of_complex) or not any(is_complex(aval.dtype) for aval in types):
+        return _apply_expansion(decompositions.find_decomposition(primitive.name), node, types)
     return None
 
 
-def expansion_traced(function: DecompositionFunction, types: Sequence[Any]) -> Any:
+def trace_expansion(function: DecompositionFunction, types: Sequence[Any]) -> Any:
+    """Return the jaxpr of a function for operands of these types."""
     return jax.make_jaxpr(function)(*(jax.ShapeDtypeStruct(t.shape, t.dtype) for t in types))
 
 
-COMPARED = {"eq": jnp.all, "ne": jnp.any}
-"""What comparing keys makes of comparing their numbers."""
+KEY_COMPARISONS = {"eq": jnp.all, "ne": jnp.any}
+"""Functions that combine the comparisons of the numbers of a key."""
 
 
-def represent(graph: Graph) -> bool:
-    """Write out what has to do with keys, in place, until nothing has; whether anything had."""
+def expand_key_operations(graph: Graph) -> bool:
+    """Expand operations on keys, in place, until there are none. Return True if there were any."""
     changed = False
     while operations := {node.op for node in graph.walk() if _holds_keys(node)}:
-        changed |= sweep(graph, dict.fromkeys(operations, _prng_keys_written))
+        changed |= sweep(graph, dict.fromkeys(operations, _expand_key_node))
     return changed
 
 
-def _prng_keys_written(node: Node, editor: Editor) -> Sequence[Value]:
-    closed = expansion_traced(on_numbers(node), node.inputs)
+def _expand_key_node(node: Node, editor: Editor) -> Sequence[Value]:
+    closed = trace_expansion(function_on_numbers(node), node.inputs)
     return Decomposer(Constants([], Names()), node.source).inline(closed, node.inputs, editor.nodes)
 
 
 def _holds_keys(node: Node) -> bool:
-    """Whether a node does something to keys that can be said of their numbers."""
+    """Return True if a node computes with keys and can be expressed on their numbers."""
     meaning = node.meaning
-    if not isinstance(meaning, OfHeld) or meaning.kind == COMPLEX:
+    if not isinstance(meaning, HeldFunction) or meaning.kind == COMPLEX:
         return False
-    return meaning.primitive.name not in DRAWING_PRIMITIVES or meaning.kind == WRITTEN
+    return meaning.primitive.name not in DRAWING_PRIMITIVES or meaning.kind == THREEFRY
 
 
-def on_numbers(node: Node) -> Callable[..., Any]:
-    """Function of such a node, of the numbers that its keys hold."""
-    assert isinstance(node.meaning, OfHeld)
+def function_on_numbers(node: Node) -> Callable[..., Any]:
+    """Return the function of a node on the numbers of its keys."""
+    assert isinstance(node.meaning, HeldFunction)
     meaning, primitive = node.meaning, node.meaning.primitive
     if primitive.name not in DRAWING_PRIMITIVES:
-        return partial(_prng_keys_moved, meaning, node.params)
+        return partial(_apply_to_numbers, meaning, node.params)
     expansion = decompositions.find_decomposition(primitive.name)
-    if expansion is None:  # JAX's own function, all elements side by side as in its compiled form
-        whole = partial(primitive.impl, use_vmap=True, **node.params)
-        return lambda *xs: whole(*meaning.given(xs))
-    return expansion.called(node.params)
+    if expansion is None:  # JAX's implementation, vectorized over all elements
+        function = partial(primitive.impl, use_vmap=True, **node.params)
+        return lambda *xs: function(*meaning.to_jax_arrays(xs))
+    return expansion.bind(node.params)
 
 
-def _prng_keys_moved(meaning: OfHeld, params: Mapping[str, Any], *xs: jax.Array) -> Any:
-    """Each of the keys' numbers goes the same way."""
+def _apply_to_numbers(meaning: HeldFunction, params: Mapping[str, Any], *xs: jax.Array) -> Any:
+    """Apply an operation that moves or compares keys to each of their numbers."""
     name = meaning.primitive.name
     axes = [-1 if is_key(aval) else None for aval in meaning.types]
-    apply = jax.vmap(lambda *xs: meaning.own(xs, params), in_axes=axes, out_axes=-1)
-    return [COMPARED[name](x, -1) if name in COMPARED else x for x in apply(*xs)]
+    apply = jax.vmap(lambda *xs: meaning.jax_meaning(xs, params), in_axes=axes, out_axes=-1)
+    return [KEY_COMPARISONS[name](x, -1) if name in KEY_COMPARISONS else x for x in apply(*xs)]

@@ -1,7 +1,7 @@
-"""Primitives that have no operator in ONNX, as the JAX functions that say what they mean.
+"""Define primitives without an ONNX operator as JAX functions.
 
-A function here is plain ``jax.lax`` and knows no graph; it is traced in the place of the primitive.
-Golub and Van Loan are those of Matrix Computations, 4th edition, 2013.
+The functions are plain ``jax.lax`` and independent of the graph; they are traced in place of the
+primitive. "Golub and Van Loan" refers to Matrix Computations, 4th edition, 2013.
 """
 
 from converter.decompositions import (

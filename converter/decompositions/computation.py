@@ -1,4 +1,4 @@
-"""Computations on scalars of the caller's, in reductions and scatters, on whole arrays."""
+"""Apply a caller's computation on scalars, in reductions and scatters, to whole arrays."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,8 +15,8 @@ Arrays: TypeAlias = tuple[jax.Array, ...]
 Combine: TypeAlias = Callable[[Sequence[jax.Array], Sequence[jax.Array]], Arrays]
 
 
-def only_operation(jaxpr: Any) -> str | None:
-    """The name of the primitive that a jaxpr applies to its two scalars and nothing else."""
+def single_operation(jaxpr: Any) -> str | None:
+    """Return the name of the only primitive that a jaxpr applies to its two scalars, or None."""
     if len(jaxpr.eqns) != 1 or len(jaxpr.invars) != 2:
         return None
     (eqn,) = jaxpr.eqns
@@ -24,8 +24,8 @@ def only_operation(jaxpr: Any) -> str | None:
     return str(eqn.primitive.name) if is_whole else None
 
 
-def combination(jaxpr: Any, consts: Sequence[Any]) -> Combine:
-    """Function of two tuples of scalars, a jaxpr, for tuples of arrays of one shape."""
+def vectorized_combination(jaxpr: Any, consts: Sequence[Any]) -> Combine:
+    """Return a jaxpr of two tuples of scalars as a function of tuples of arrays of one shape."""
     scalars = jex.jaxpr_as_fun(jex.ClosedJaxpr(jaxpr, consts))
 
     def combine(xs: Sequence[jax.Array], ys: Sequence[jax.Array]) -> Arrays:
@@ -39,30 +39,31 @@ def combination(jaxpr: Any, consts: Sequence[Any]) -> Combine:
 
 @decomposition("reduce", ignores=("computation",), of_complex=True)
 def reduce(*operands: jax.Array, jaxpr: Any, dimensions: tuple[int, ...]) -> Arrays:
-    """Neighbours are combined until one is left; then it is with the initial value.
+    """Combine neighbours until one is left, then combine it with the initial value.
 
-    Of a named length one is combined after the other. XLA takes the initial value for neutral, and
-    leaves it out where there is nothing to combine.
+    An axis of named length is combined one entry after the other. As in XLA, the initial value is
+    neutral and left out if there is nothing to combine.
 
-    **Arguments:** as many arrays as initial values, in this order; the computation is associative.
+    Arguments:
+        operands: arrays, followed by as many initial values. The computation has to be associative.
     """
     count = len(operands) // 2
-    combine = combination(jaxpr.jaxpr, jaxpr.consts)
-    xs = tuple(lines(x, dimensions) for x in operands[:count])
+    combine = vectorized_combination(jaxpr.jaxpr, jaxpr.consts)
+    xs = tuple(reduced_axes_last(x, dimensions) for x in operands[:count])
     first = tuple(jnp.broadcast_to(v, xs[0].shape[:-1]) for v in operands[count:])
     size = xs[0].shape[-1]
     if not isinstance(size, int):
-        in_a_row = tuple(jnp.moveaxis(x, -1, 0) for x in xs)
-        return lax.scan(lambda so_far, one: (combine(so_far, one), None), first, in_a_row)[0]
+        sequence = tuple(jnp.moveaxis(x, -1, 0) for x in xs)
+        return lax.scan(lambda state, entry: (combine(state, entry), None), first, sequence)[0]
     if size == 1:
         return tuple(x[..., 0] for x in xs)
     if not size:
         return first
-    return combine(first, [x[..., 0] for x in combined(combine, xs)])
+    return combine(first, [x[..., 0] for x in combine_neighbours(combine, xs)])
 
 
-def combined(combine: Combine, xs: Sequence[jax.Array]) -> Sequence[jax.Array]:
-    """Neighbours on the last axis combined until one is left, which has an axis of one."""
+def combine_neighbours(combine: Combine, xs: Sequence[jax.Array]) -> Sequence[jax.Array]:
+    """Combine neighbours on the last axis until it has size one."""
     while (size := xs[0].shape[-1]) > 1:
         even, odd = (
             tuple(lax.slice_in_dim(x, i, size // 2 * 2, 2, -1) for x in xs) for i in (0, 1)
@@ -73,12 +74,12 @@ def combined(combine: Combine, xs: Sequence[jax.Array]) -> Sequence[jax.Array]:
     return xs
 
 
-def lines(x: jax.Array, dimensions: tuple[int, ...]) -> jax.Array:
-    """``x`` as [axes that stay…, all that is reduced]."""
-    kept = [i for i in range(x.ndim) if i not in dimensions]
+def reduced_axes_last(x: jax.Array, dimensions: tuple[int, ...]) -> jax.Array:
+    """Return ``x`` as [kept axes…, all reduced axes merged]."""
+    kept_axes = [i for i in range(x.ndim) if i not in dimensions]
     sizes = [x.shape[i] for i in dimensions]
-    turned = jnp.transpose(x, (*kept, *dimensions))
-    return turned.reshape(*(x.shape[i] for i in kept), math.prod(sizes))
+    transposed = jnp.transpose(x, (*kept_axes, *dimensions))
+    return transposed.reshape(*(x.shape[i] for i in kept_axes), math.prod(sizes))
 
 
 def scatter_apply(
@@ -91,20 +92,21 @@ def scatter_apply(
     mode: Any,
     unique: bool,
 ) -> jax.Array:
-    """``x`` with the elements that windows of ``shape`` at ``indices`` cover put through ``fn``.
+    """Return ``x`` with ``fn`` applied to the elements that windows of ``shape`` at ``indices``
+    cover.
 
-    **Arguments:** ``fn`` takes and gives a scalar; ``unique`` promises that no windows overlap. An
-    element that several of them cover is put through ``fn`` as many times, as JAX does it.
+    ``fn`` takes and returns a scalar. ``unique`` promises that no windows overlap. ``fn`` is
+    applied several times to an element that several windows cover, as in JAX.
     """
     for _ in range(x.ndim):
         fn = jax.vmap(fn)
-    none, ones = jnp.zeros(x.shape, jnp.int32), jnp.ones(shape, jnp.int32)
-    times = lax.scatter_add(none, indices, ones, dimension_numbers, mode=mode)
+    zeros, ones = jnp.zeros(x.shape, jnp.int32), jnp.ones(shape, jnp.int32)
+    counts = lax.scatter_add(zeros, indices, ones, dimension_numbers, mode=mode)
     if unique or math.prod(indices.shape[:-1]) == 1:
-        return jnp.where(times > 0, fn(x), x)
+        return jnp.where(counts > 0, fn(x), x)
 
-    def again(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        left, y = state
-        return left - 1, jnp.where(left > 0, fn(y), y)
+    def apply_once(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        remaining, y = state
+        return remaining - 1, jnp.where(remaining > 0, fn(y), y)
 
-    return lax.while_loop(lambda state: jnp.any(state[0] > 0), again, (times, x))[1]
+    return lax.while_loop(lambda state: jnp.any(state[0] > 0), apply_once, (counts, x))[1]

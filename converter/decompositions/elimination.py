@@ -1,4 +1,4 @@
-"""Cholesky and LU decompositions, and systems of linear equations."""
+"""Compute Cholesky and LU decompositions, and solve systems of linear equations."""
 
 import jax
 import jax.numpy as jnp
@@ -10,40 +10,43 @@ from converter.decompositions.matrices import (
     Index,
     collect,
     collect_rows,
-    entry,
-    exchange,
+    exchanged_positions,
     iterate,
-    taken,
+    take_index,
+    take_per_matrix,
 )
 from converter.decompositions.registered import decomposition
 from converter.decompositions.triangles import unit_solve
 from converter.errors import Unsupported
 
-Rest = tuple[jax.Array, jax.Array]
-"""What a step leaves of a matrix, and the row that it has made."""
+EliminationStep = tuple[jax.Array, jax.Array]
+"""The remaining matrix after a step, and the row that the step computed."""
 
 
 @decomposition("cholesky", of_complex=True)
 def cholesky(x: jax.Array) -> jax.Array:
-    """``L`` with ``x = L @ L.T`` in the lower triangle; NaN if ``x`` is not positive definite.
+    """Return the lower triangular ``L`` with ``x = L @ L.T``, or NaN if ``x`` is not positive
+    definite.
 
-    Row by row of ``L.T``, each taken out of all that is left (Golub and Van Loan, algorithm 4.2.2);
-    the roots of the pivots are taken at the end. Of ``x`` the lower triangle is read; the other one
-    stays, as LAPACK leaves it. Of complex numbers ``L.T`` is the adjoint, and the diagonal is taken
-    for real.
+    The rows of ``L.T`` are computed in order and subtracted from the remaining matrix (Golub and
+    Van Loan, algorithm 4.2.2). The roots of the pivots are taken at the end. Only the lower
+    triangle of ``x`` is read; the other one is returned unchanged, as in LAPACK. For complex
+    numbers ``L.T`` is the adjoint, and the diagonal is treated as real.
     """
     size = x.shape[-1]
     rows = lax.iota(jnp.int32, size)
     below = rows[:, None] > rows
-    whole = jnp.where(below, x, matrices.adjoint(x))
+    symmetric = jnp.where(below, x, matrices.adjoint(x))
     if jnp.iscomplexobj(x):
-        whole = jnp.where(rows[:, None] == rows, jnp.real(x), whole)
+        symmetric = jnp.where(rows[:, None] == rows, jnp.real(x), symmetric)
 
-    def step(k: Index, remaining: jax.Array) -> Rest:
-        line = entry(remaining, k, -2)
-        return remaining - entry(remaining, k, -1) * (line / jnp.real(entry(line, k, -1))), line
+    def step(k: Index, remaining: jax.Array) -> EliminationStep:
+        line = take_index(remaining, k, -2)
+        return remaining - take_index(remaining, k, -1) * (
+            line / jnp.real(take_index(line, k, -1))
+        ), line
 
-    _, lines = collect_rows(size, step, whole)
+    _, lines = collect_rows(size, step, symmetric)
     pivots = jnp.real(matrices.diagonal(lines))
     factor = matrices.adjoint(lines / jnp.sqrt(pivots)[..., None])
     if jnp.iscomplexobj(x):
@@ -56,14 +59,15 @@ def cholesky(x: jax.Array) -> jax.Array:
 
 @decomposition("cholesky_update")
 def cholesky_update(factor: jax.Array, vector: jax.Array) -> jax.Array:
-    """Upper triangular ``S`` with ``S.T @ S = R.T @ R + v v.T``, for the factor ``R``.
+    """Return the upper triangular ``S`` with ``S.T @ S = R.T @ R + v v.T``, for the factor ``R``.
 
-    A Givens rotation for each row (Golub and Van Loan, algorithm 5.1.3 and section 6.5.4).
+    It applies a Givens rotation for each row (Golub and Van Loan, algorithm 5.1.3 and section
+    6.5.4).
     """
 
     def step(k: Index, remaining: jax.Array) -> tuple[jax.Array, tuple[jax.Array]]:
-        line = entry(factor, k, -2)[..., 0, :]
-        x, y = entry(line, k, -1), entry(remaining, k, -1)
+        line = take_index(factor, k, -2)[..., 0, :]
+        x, y = take_index(line, k, -1), take_index(remaining, k, -1)
         largest = jnp.maximum(jnp.abs(x), jnp.abs(y))
         safe = jnp.where(y == 0, jnp.ones_like(largest), largest)
         length = jnp.sqrt((x / safe) ** 2 + (y / safe) ** 2)
@@ -77,7 +81,7 @@ def cholesky_update(factor: jax.Array, vector: jax.Array) -> jax.Array:
 
 @decomposition("symmetric_product")
 def symmetric_product(x: jax.Array, y: jax.Array, *, alpha: float, beta: float) -> jax.Array:
-    """``alpha * x @ x.T + beta * y``, by its definition."""
+    """Return ``alpha * x @ x.T + beta * y``."""
     return alpha * (x @ x.mT) + beta * y
 
 
@@ -86,68 +90,76 @@ Arrays = tuple[jax.Array, ...]
 
 @decomposition("lu", of_complex=True)
 def lu(x: jax.Array) -> Arrays:
-    """``L`` below the diagonal and ``U`` from it on; the pivots; and the permutation of the rows.
+    """Return ``L`` and ``U`` in one matrix, the pivots, and the permutation of the rows.
 
-    Elimination by columns with partial pivoting (Golub and Van Loan, algorithm 3.4.1). Of entries
-    of the same size the first is the pivot, as in LAPACK. Rows stay where they are: a step looks
-    for its pivot in the order in which LAPACK has the rows that are left.
+    Elimination is by columns with partial pivoting (Golub and Van Loan, algorithm 3.4.1). Among
+    entries of the same size the first one is the pivot, as in LAPACK. Rows are not moved. A step
+    searches for its pivot in the order in which LAPACK would have the remaining rows.
     """
     *stack, height, width = x.shape
     count, rows = min(height, width), lax.iota(jnp.int32, height + 1)
-    following = jnp.asarray(_orders_without(height))
+    following = jnp.asarray(_remaining_orders(height))
 
     def step(k: Index, state: Arrays) -> tuple[Arrays, Arrays]:
         matrix, order = state
-        lead = entry(matrix, k, -1)
-        place = jnp.argmax(_lu_size(taken(lead, order, -2)), axis=-2).astype(jnp.int32)
-        own = _at(order, place)
-        top = taken(matrix, own, -2)
-        pivot = entry(top, k, -1)
+        lead = take_index(matrix, k, -1)
+        position = jnp.argmax(_pivot_size(take_per_matrix(lead, order, -2)), axis=-2).astype(
+            jnp.int32
+        )
+        row = _rows_at(order, position)
+        top = take_per_matrix(matrix, row, -2)
+        pivot = take_index(top, k, -1)
         factors = lead / jnp.where(pivot == 0, jnp.ones_like(pivot), pivot)
-        order = _at(order, jnp.reshape(entry(following, place, 0), order.shape))
-        return (matrix - factors * top, order), (place, own, top, factors)
+        order = _rows_at(order, jnp.reshape(take_index(following, position, 0), order.shape))
+        return (matrix - factors * top, order), (position, row, top, factors)
 
-    # A row of zeros is what those that are left are followed by.
-    longer = matrices.padded(x, height + 1, width)
+    # An additional row of zeros follows the remaining rows.
+    longer = matrices.pad_zeros(x, height + 1, width)
     start: Arrays = (longer, jnp.broadcast_to(rows, (*stack, height + 1)))
-    (_, remaining), (places, own, tops, factors) = collect(count, step, start)
-    places, own = (jnp.moveaxis(each[..., 0], 0, -1) for each in (places, own))
-    order = jnp.concatenate([own, remaining[..., : height - count]], -1)
-    lower = taken(jnp.moveaxis(factors[..., 0], 0, -1), order, -2)
-    lower_part = jnp.tril(matrices.padded(lower, height, width), -1)
+    (_, remaining), (positions, pivot_rows, tops, factors) = collect(count, step, start)
+    positions, pivot_rows = (
+        jnp.moveaxis(indices[..., 0], 0, -1) for indices in (positions, pivot_rows)
+    )
+    order = jnp.concatenate([pivot_rows, remaining[..., : height - count]], -1)
+    lower = take_per_matrix(jnp.moveaxis(factors[..., 0], 0, -1), order, -2)
+    lower_part = jnp.tril(matrices.pad_zeros(lower, height, width), -1)
     upper = jnp.triu(jnp.moveaxis(tops[..., 0, :], 0, -2))
-    return lower_part + matrices.padded(upper, height, width), places + rows[:count], order
+    return lower_part + matrices.pad_zeros(upper, height, width), positions + rows[:count], order
 
 
-def _orders_without(size: int) -> np.ndarray:
-    """By a place of ``size`` the other places in the order that LAPACK leaves: the first one comes
-    to where that is missing. The place behind all follows.
+def _remaining_orders(size: int) -> np.ndarray:
+    """Return for each of ``size`` positions the order of the others that LAPACK leaves.
+
+    The first position moves to the one that is removed, and the position after the end follows.
     """
     orders = np.minimum(np.arange(1, size + 2, dtype=np.int32), size)[None].repeat(size, 0)
     orders[np.arange(1, size), np.arange(size - 1)] = 0
     return orders
 
 
-def _at(order: jax.Array, places: jax.Array) -> jax.Array:
-    """Numbers of rows at places."""
+def _rows_at(order: jax.Array, positions: jax.Array) -> jax.Array:
+    """Return the row numbers at these positions."""
     if order.ndim == 1:
-        return entry(order, places, 0)
-    return jnp.take_along_axis(order, places, -1, mode="promise_in_bounds")
+        return take_index(order, positions, 0)
+    return jnp.take_along_axis(order, positions, -1, mode="promise_in_bounds")
 
 
-def _lu_size(x: jax.Array) -> jax.Array:
-    """What pivots are chosen by, as in LAPACK: of complex numbers the sum of both parts'."""
+def _pivot_size(x: jax.Array) -> jax.Array:
+    """Return the size by which LAPACK selects pivots: for complex numbers |re| + |im|."""
     return jnp.abs(x.real) + jnp.abs(x.imag) if jnp.iscomplexobj(x) else jnp.abs(x)
 
 
 @decomposition("lu_pivots_to_permutation")
 def lu_pivots_to_permutation(pivots: jax.Array, *, permutation_size: int) -> jax.Array:
-    """The order of the rows after row ``i`` was exchanged with row ``pivots[i]``, one by one."""
+    """Return the order of rows after exchanging row ``i`` with row ``pivots[i]``, one after the
+    other."""
     *stack, count = pivots.shape
     rows = lax.iota(jnp.int32, permutation_size)[:, None]
 
     def step(k: Index, order: jax.Array) -> jax.Array:
-        return taken(order, exchange(k, entry(pivots, k, -1), permutation_size), -2)
+        return take_per_matrix(
+            order, exchanged_positions(k, take_index(pivots, k, -1), permutation_size), -2
+        )
 
     return iterate(count, step, jnp.broadcast_to(rows, (*stack, permutation_size, 1)))[..., 0]
 
@@ -163,11 +175,11 @@ def triangular_solve(
     conjugate_a: bool,
     unit_diagonal: bool,
 ) -> jax.Array:
-    """``X`` of ``op(a) X = b``, or of ``X op(a) = b`` unless ``left_side``.
+    """Return ``X`` with ``op(a) X = b``, or ``X op(a) = b`` unless ``left_side``.
 
-    Rows are divided by the diagonal first. The other triangle of ``a`` is not read, and with
-    ``unit_diagonal`` the diagonal neither. Where that has a zero, infinities and NaN go from row to
-    row as they do in BLAS.
+    Rows are divided by the diagonal first. The other triangle of ``a`` is not read, nor the
+    diagonal with ``unit_diagonal``. If the diagonal has a zero, infinities and NaN propagate from
+    row to row as in BLAS.
     """
     if conjugate_a:
         a = jnp.conj(a)
@@ -177,29 +189,30 @@ def triangular_solve(
     if unit_diagonal:
         x = unit_solve(a, b, lower=lower)
     elif b.shape[-2] <= matrices.UNROLLED:
-        x = _substituted(a, b, lower)
+        x = _substitute_rows(a, b, lower)
     else:
         pivots = matrices.diagonal(a)[..., None]
         x = lax.cond(
             jnp.any(pivots == 0),
-            lambda: _substituted(a, b, lower),
+            lambda: _substitute_rows(a, b, lower),
             lambda: unit_solve(a / pivots, b / pivots, lower=lower),
         )
     return x if left_side else x.mT
 
 
-def _substituted(a: jax.Array, b: jax.Array, lower: bool) -> jax.Array:
-    """``x`` of ``a @ x = b`` for a triangle, row by row (Golub and Van Loan, algorithm 3.1.3)."""
+def _substitute_rows(a: jax.Array, b: jax.Array, lower: bool) -> jax.Array:
+    """Return ``x`` with ``a @ x = b`` for a triangle, row by row (Golub and Van Loan, algorithm
+    3.1.3)."""
     size = b.shape[-2]
     rows = lax.iota(jnp.int32, size)[:, None]
 
     def step(count: Index, left: jax.Array) -> jax.Array:
         k = count if lower else size - 1 - count
-        column = entry(a, k, -1)
-        solved = entry(left, k, -2) / entry(column, k, -2)
+        column = take_index(a, k, -1)
+        solved = take_index(left, k, -2) / take_index(column, k, -2)
         following = rows > k if lower else rows < k
-        rest = jnp.where(following, left - column * solved, left)
-        return jnp.where(rows == k, solved, rest)
+        remaining = jnp.where(following, left - column * solved, left)
+        return jnp.where(rows == k, solved, remaining)
 
     return iterate(size, step, b)
 
@@ -213,15 +226,15 @@ def tridiagonal_solve(
     *,
     perturb_singular: bool = False,
 ) -> jax.Array:
-    """``X`` of ``A X = b``, for the three diagonals of ``A``, each as long as the middle one.
+    """Return ``X`` with ``A X = b`` for the three diagonals of ``A``, all as long as the middle
+    one.
 
-    Gaussian elimination with exchanges of neighbouring rows, as LAPACK's ``gtsv`` does it (Golub
-    and Van Loan, section 4.3.5). A row that is eliminated keeps three diagonals: its own, and two
-    to the right.
+    Gaussian elimination exchanges neighbouring rows, like LAPACK's ``gtsv`` (Golub and Van Loan,
+    section 4.3.5). An eliminated row keeps its diagonal and two more to the right.
     """
     if perturb_singular:
-        why = "tridiagonal_solve: perturb_singular=True cannot be written; leave it out"
-        raise Unsupported(why)
+        reason = "tridiagonal_solve: perturb_singular=True cannot be written; leave it out"
+        raise Unsupported(reason)
     low, mid, up = (jnp.moveaxis(d, -1, 0)[..., None] for d in (below, middle, above))
     right = jnp.moveaxis(b, -2, 0)
     up = jnp.concatenate([up[:-1], jnp.zeros_like(up[:1])])
@@ -229,27 +242,32 @@ def tridiagonal_solve(
     last, rows = lax.scan(_eliminate, start, (low[1:], mid[1:], up[1:], right[1:]))
     final = last[2] / last[0]
     end: Arrays = (final, jnp.zeros_like(final))
-    _, others = lax.scan(_substitute, end, rows, reverse=True)
-    return jnp.moveaxis(jnp.concatenate([others, final[None]]), 0, -2)
+    _, right_side = lax.scan(_substitute, end, rows, reverse=True)
+    return jnp.moveaxis(jnp.concatenate([right_side, final[None]]), 0, -2)
 
 
 def _eliminate(top: Arrays, following: Arrays) -> tuple[Arrays, Arrays]:
-    """What is left of a row without its first diagonal, and the row that took it out."""
-    first, second, others = top
-    lead, own, further, value = following
+    """Return the rest of a row without its first diagonal, and the row that eliminated it."""
+    first, second, right_side = top
+    lead, second_entry, further, value = following
     swap = jnp.abs(lead) > jnp.abs(first)
     factor = jnp.where(swap, first, lead) / jnp.where(swap, lead, first)
 
-    def either(exchanged: jax.Array, kept: jax.Array | int) -> jax.Array:
-        return jnp.where(swap, exchanged, kept)
+    def select(exchanged: jax.Array, unchanged: jax.Array | int) -> jax.Array:
+        return jnp.where(swap, exchanged, unchanged)
 
-    done = either(lead, first), either(own, second), either(further, 0), either(value, others)
-    left = (
-        either(second - factor * own, own - factor * second),
-        either(-factor * further, further),
-        either(others - factor * value, value - factor * others),
+    eliminated = (
+        select(lead, first),
+        select(second_entry, second),
+        select(further, 0),
+        select(value, right_side),
     )
-    return left, done
+    remaining = (
+        select(second - factor * second_entry, second_entry - factor * second),
+        select(-factor * further, further),
+        select(right_side - factor * value, value - factor * right_side),
+    )
+    return remaining, eliminated
 
 
 def _substitute(state: Arrays, line: Arrays) -> tuple[Arrays, jax.Array]:

@@ -1,4 +1,5 @@
-"""Products in groups, of scaled blocks, and the high half of an integer product."""
+"""Compute grouped convolutions, ragged and scaled products, and the high half of integer
+products."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from converter.decompositions.registered import decomposition
-from converter.decompositions.window_reductions import pads, starting_at
+from converter.decompositions.window_reductions import pads, window_elements
 from converter.errors import Unsupported
 
 
@@ -24,28 +25,30 @@ def grouped_convolution(
     dimension_numbers: Any,
     feature_group_count: Any,
 ) -> jax.Array:
-    """The sum over the elements of a window of what each is multiplied with."""
+    """Return a grouped convolution as a sum of products over the elements of the window."""
     numbers, groups = dimension_numbers, feature_group_count
     x, kernel = jnp.transpose(x, numbers.lhs_spec), jnp.transpose(kernel, numbers.rhs_spec)
     x = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0)] * 2 + pads(padding, lhs_dilation))
     outputs, inputs, *window = kernel.shape
     reach = [
-        size - (length - 1) * apart
-        for size, length, apart in zip(x.shape[2:], window, rhs_dilation, strict=True)
+        size - (length - 1) * dilation
+        for size, length, dilation in zip(x.shape[2:], window, rhs_dilation, strict=True)
     ]
     x = x.reshape(x.shape[0], groups, inputs, *x.shape[2:])
     kernel = kernel.reshape(groups, outputs // groups, inputs, *window)
     total: Any = 0
-    for place in np.ndindex(*window):
-        first = [int(i) * apart for i, apart in zip(place, rhs_dilation, strict=True)]
-        part = starting_at(x, (0, 0, 0, *first), (*x.shape[:3], *reach), (1, 1, 1, *window_strides))
-        total = total + _grouped_convolutions_product(part, kernel[(..., *place)])
-    made = total.reshape(x.shape[0], outputs, *total.shape[3:])
-    return jnp.transpose(made, [numbers.out_spec.index(axis) for axis in range(made.ndim)])
+    for position in np.ndindex(*window):
+        first = [int(i) * dilation for i, dilation in zip(position, rhs_dilation, strict=True)]
+        part = window_elements(
+            x, (0, 0, 0, *first), (*x.shape[:3], *reach), (1, 1, 1, *window_strides)
+        )
+        total = total + _group_product(part, kernel[(..., *position)])
+    result = total.reshape(x.shape[0], outputs, *total.shape[3:])
+    return jnp.transpose(result, [numbers.out_spec.index(axis) for axis in range(result.ndim)])
 
 
-def _grouped_convolutions_product(part: jax.Array, weight: jax.Array) -> jax.Array:
-    """[batch, groups, inputs, space…] with [groups, outputs, inputs]."""
+def _group_product(part: jax.Array, weight: jax.Array) -> jax.Array:
+    """Return the product of [batch, groups, inputs, space…] with [groups, outputs, inputs]."""
     if part.shape[2] == 1:
         return part * weight[..., 0].reshape(1, *weight.shape[:2], *(1,) * (part.ndim - 3))
     return jnp.einsum("ngi...,goi->ngo...", part, weight)
@@ -65,9 +68,10 @@ def ragged_dot_general(
     preferred_element_type: Any,
     group_offset: Any,
 ) -> jax.Array:
-    """Groups of neighbours along one axis of ``lhs``, each with a ``rhs`` of its own.
+    """Multiply groups of neighbours along one axis of ``lhs`` with a ``rhs`` for each group.
 
-    Where that axis is contracted, each group gives a result. Rows behind the last group give zero.
+    If the ragged axis is contracted, each group gives a result. Rows after the last group give
+    zero.
     """
     if group_offset is not None:
         raise Unsupported(
@@ -77,45 +81,45 @@ def ragged_dot_general(
     numbers = ragged_dot_dimension_numbers
     (l_contract, r_contract), (l_batch, r_batch) = numbers.dot_dimension_numbers
     (ragged,) = numbers.lhs_ragged_dimensions
-    how = {"precision": precision, "preferred_element_type": preferred_element_type}
+    options = {"precision": precision, "preferred_element_type": preferred_element_type}
     if ragged in l_batch:
-        return lax.dot_general(lhs, rhs, numbers.dot_dimension_numbers, **how)
-    others = [i for i in range(lhs.ndim) if i not in (*l_contract, *l_batch)]
-    of_groups = l_contract if ragged in l_contract else others
+        return lax.dot_general(lhs, rhs, numbers.dot_dimension_numbers, **options)
+    free_axes = [i for i in range(lhs.ndim) if i not in (*l_contract, *l_batch)]
+    of_groups = l_contract if ragged in l_contract else free_axes
     outer = (*l_batch, *of_groups[: of_groups.index(ragged)])
-    left = _ragged_products_grouped(lhs, group_sizes, ragged, outer)
+    left = _mask_groups(lhs, group_sizes, ragged, outer)
     if ragged not in l_contract:
         (groups,) = numbers.rhs_group_dimensions
-        contract = ([0, *_next(l_contract)], [groups, *r_contract])
-        return lax.dot_general(left, rhs, (contract, (_next(l_batch), r_batch)), **how)
-    same = r_contract[l_contract.index(ragged)]
-    before = r_contract[: r_contract.index(same)]
-    right = _ragged_products_grouped(rhs, group_sizes, same, (*r_batch, *before))
-    contract = (_next(l_contract), _next(r_contract))
-    batch = ([0, *_next(l_batch)], [0, *_next(r_batch)])
-    return lax.dot_general(left, right, (contract, batch), **how)
+        contract = ([0, *_shift_axes(l_contract)], [groups, *r_contract])
+        return lax.dot_general(left, rhs, (contract, (_shift_axes(l_batch), r_batch)), **options)
+    ragged_rhs = r_contract[l_contract.index(ragged)]
+    before = r_contract[: r_contract.index(ragged_rhs)]
+    right = _mask_groups(rhs, group_sizes, ragged_rhs, (*r_batch, *before))
+    contract = (_shift_axes(l_contract), _shift_axes(r_contract))
+    batch = ([0, *_shift_axes(l_batch)], [0, *_shift_axes(r_batch)])
+    return lax.dot_general(left, right, (contract, batch), **options)
 
 
-def _next(axes: Sequence[int]) -> list[int]:
-    """The axes behind a new first one."""
+def _shift_axes(axes: Sequence[int]) -> list[int]:
+    """Return the axes after inserting a new first one."""
     return [axis + 1 for axis in axes]
 
 
-def _ragged_products_grouped(
-    x: jax.Array, sizes: jax.Array, axis: int, outer: Sequence[int]
-) -> jax.Array:
-    """[groups, *x.shape]: of each group what is its own along an axis, and zeros.
+def _mask_groups(x: jax.Array, sizes: jax.Array, axis: int, outer: Sequence[int]) -> jax.Array:
+    """Return [groups, *x.shape]: for each group its entries along an axis, and zeros elsewhere.
 
-    ``sizes`` are [groups], or [*outer, groups] where they differ along the axes ``outer``.
+    ``sizes`` are [groups], or [*outer, groups] if they differ along the axes ``outer``.
     """
     ends = jnp.cumsum(sizes, -1)
-    place = lax.broadcasted_iota(sizes.dtype, (*sizes.shape, x.shape[axis]), sizes.ndim)
-    inside = ((ends - sizes)[..., None] <= place) & (place < ends[..., None])
-    inside = jnp.moveaxis(inside, -2, 0)
+    position = lax.broadcasted_iota(sizes.dtype, (*sizes.shape, x.shape[axis]), sizes.ndim)
+    is_member = ((ends - sizes)[..., None] <= position) & (position < ends[..., None])
+    is_member = jnp.moveaxis(is_member, -2, 0)
     axes = [*(outer if sizes.ndim > 1 else ()), axis]
-    turned = inside.transpose(0, *(1 + i for i in sorted(range(len(axes)), key=axes.__getitem__)))
+    transposed = is_member.transpose(
+        0, *(1 + i for i in sorted(range(len(axes)), key=axes.__getitem__))
+    )
     shape = [x.shape[i] if i in axes else 1 for i in range(x.ndim)]
-    return jnp.where(turned.reshape(-1, *shape), x, jnp.zeros((), x.dtype))
+    return jnp.where(transposed.reshape(-1, *shape), x, jnp.zeros((), x.dtype))
 
 
 # ----------------------------------------------------------------------------------- scaled blocks
@@ -131,8 +135,9 @@ def scaled_dot(
     dimension_numbers: Any,
     preferred_element_type: Any,
 ) -> jax.Array:
-    """Blocks of the axes that are contracted have one scale each; in bfloat16, as in JAX."""
-    x, y = _scaled_up(lhs, lhs_scale, jnp.bfloat16), _scaled_up(rhs, rhs_scale, jnp.bfloat16)
+    """Multiply arrays whose blocks of the contracted axes have a scale each, in bfloat16 as in
+    JAX."""
+    x, y = _apply_scales(lhs, lhs_scale, jnp.bfloat16), _apply_scales(rhs, rhs_scale, jnp.bfloat16)
     return lax.dot_general(x, y, dimension_numbers, preferred_element_type=preferred_element_type)
 
 
@@ -145,13 +150,13 @@ def scaled_matmul(
     *,
     preferred_element_type: Any,
 ) -> tuple[jax.Array]:
-    """[batch, m, k] with [batch, n, k]; scales are one for a block along k. In float32."""
-    x, y = _scaled_up(a, a_scale, jnp.float32), _scaled_up(b, b_scale, jnp.float32)
+    """Multiply [batch, m, k] with [batch, n, k] in float32; each block along k has a scale."""
+    x, y = _apply_scales(a, a_scale, jnp.float32), _apply_scales(b, b_scale, jnp.float32)
     return (jnp.einsum("bmk,bnk->bmn", x, y).astype(preferred_element_type),)
 
 
-def _scaled_up(x: jax.Array, scale: jax.Array, dtype: Any) -> jax.Array:
-    """Numbers times the scales of their blocks, in a dtype."""
+def _apply_scales(x: jax.Array, scale: jax.Array, dtype: Any) -> jax.Array:
+    """Return numbers times the scales of their blocks, in a dtype."""
     x, scale = x.astype(dtype), scale.astype(dtype)
     for axis, size in enumerate(x.shape):
         scale = jnp.repeat(scale, size // scale.shape[axis], axis)
@@ -163,7 +168,7 @@ def _scaled_up(x: jax.Array, scale: jax.Array, dtype: Any) -> jax.Array:
 
 @decomposition("mulhi")
 def mulhi(x: jax.Array, y: jax.Array) -> jax.Array:
-    """The upper bits of the product of two integers, from products of their halves."""
+    """Return the upper bits of the product of two integers, from products of their halves."""
     bits = 8 * x.dtype.itemsize
     unsigned = jnp.dtype(f"uint{bits}")
     a, b = x.astype(unsigned), y.astype(unsigned)

@@ -1,8 +1,7 @@
-"""Primitives that guard or mark values, and collectives over one device, which a file is for.
+"""Define guards, markers, and collectives on one device, for which a file is written.
 
-An axis that ``vmap`` names has a number once it is mapped. Names that are left are those of a
-``shard_map``, over one device: over more of them it is refused as a whole. By their definitions in
-``jax.lax``.
+``vmap`` replaces its axis names by numbers. The remaining names are those of a ``shard_map`` on one
+device; one on several devices is refused as a whole. The definitions are those of ``jax.lax``.
 """
 
 from collections.abc import Sequence
@@ -18,19 +17,20 @@ from converter.decompositions.registered import decomposition
 guard = partial(decomposition, guards=True)
 
 PLATFORM = "cpu"
-"""What ``lax.platform_dependent`` takes a file for: everything else may need its kernels."""
+"""The platform that ``lax.platform_dependent`` uses for a file. Other platforms may need their
+kernels."""
 
 
 @guard("platform_index")
 def platform_index(*, platforms: tuple[tuple[str, ...] | None, ...]) -> jax.Array:
-    """The first branch that is for the platform, or for any."""
+    """Return the index of the first branch for this platform or for any."""
     fitting = (i for i, names in enumerate(platforms) if names is None or PLATFORM in names)
     return jnp.int32(next(fitting))
 
 
 @guard("empty")
 def empty(*, shape: Sequence[int], dtype: Any) -> jax.Array:
-    """Make zeros: nothing is promised of what is in it."""
+    """Return zeros; the content of the array is not specified."""
     return jnp.zeros(shape, dtype)
 
 
@@ -39,7 +39,7 @@ def empty_number(*, dtype: Any) -> jax.Array:
     return jnp.zeros((), dtype)
 
 
-# Of a predicate without a batch, Equinox knows that it is true.
+# For a predicate without a batch axis, Equinox guarantees that it is true.
 guard("select_if_vmap")(lambda _, x, __: x)
 guard("tie")(lambda _, x: x)
 guard("zeros_like")(lambda x: jnp.zeros_like(x))
@@ -54,7 +54,8 @@ DEVICES = ("axis_name", "axis_index_groups", "axis_size")
 
 
 def _collective(reduce: Any, *xs: jax.Array, axes: Sequence[int | str]) -> list[Any]:
-    """Before jax 0.9 one equation has all arrays of a tree."""
+    """Reduce each array over its numbered axes. Before jax 0.9 an equation has all arrays of a
+    tree."""
     numbers = [axis for axis in axes if isinstance(axis, int)]
     return [reduce(x, numbers) if numbers else x for x in xs]
 
@@ -75,9 +76,8 @@ guard("pmin", ignores=DEVICES)(partial(_collective, lax.reduce_min))
 @guard("xla_metadata_value", ignores=("xla_metadata_kvs",))
 @guard("stage")
 def unchanged(*xs: jax.Array) -> tuple[jax.Array, ...]:
-    """Drop how a value is spread over devices, guards against transformations, which are over,
-    and marks for a compiler.
-    """
+    """Return the operands: device layouts, guards against transformations, and compiler markers are
+    dropped."""
     return xs
 
 
@@ -88,7 +88,7 @@ def axis_index() -> jax.Array:
 
 @guard("ppermute", ignores=("axis_name",))
 def ppermute(*xs: jax.Array, perm: Sequence[tuple[int, int]]) -> tuple[jax.Array, ...]:
-    """A device that nothing is sent to has zeros."""
+    """Return the operand, or zeros if nothing is sent to the device."""
     return xs if perm else tuple(jnp.zeros_like(x) for x in xs)
 
 
@@ -99,7 +99,7 @@ def all_gather(*xs: jax.Array, all_gather_dimension: int, tiled: bool) -> tuple[
 
 @guard("all_to_all", ignores=DEVICES)
 def all_to_all(x: jax.Array, *, split_axis: int, concat_axis: int, tiled: bool) -> jax.Array:
-    """The axis that is split has one element, unless it is tiled."""
+    """Move the split axis, which has one element, unless the exchange is tiled."""
     return x if tiled else jnp.moveaxis(x, split_axis, concat_axis)
 
 

@@ -1,12 +1,11 @@
-"""Eigenvalues of symmetric matrices and singular values, by Jacobi's rotations.
+"""Compute eigenvalues of symmetric matrices and singular values by Jacobi rotations.
 
-Jacobi's method makes an entry outside of the diagonal zero by a rotation of two rows (Golub and Van
-Loan, section 8.5). Here the tangents of all those angles are one antisymmetric matrix ``W``, and
-all rows are turned by the rotation that is nearest to ``I - W``. Where ``W`` is large it is
-shortened; where it is small, what is left is the square of what there was. That it gets there is
-not proved but was tried on many matrices: those of 32 rows take 10 to 25 steps, of which each is
-some ten products of matrices, whereas pairs one after the other, as LAPACK takes them, are 31
-rounds in each of some five sweeps.
+Jacobi's method makes an entry outside of the diagonal zero by rotating two rows (Golub and Van
+Loan, section 8.5). Here the tangents of all these angles form an antisymmetric matrix ``W``, and
+all rows are rotated by the rotation closest to ``I - W``. A large ``W`` is shortened. For a small
+``W`` convergence is quadratic. Convergence is not proved but was tested on many matrices. Matrices
+of 32 rows take 10 to 25 steps of about ten matrix products, whereas rotating pairs one after the
+other, like LAPACK, takes 31 rounds in each of about five sweeps.
 """
 
 import math
@@ -22,7 +21,7 @@ from converter.decompositions.matrices import (
     adjoint,
     diagonal,
     outer,
-    scale_of,
+    safe_scale,
     squares,
 )
 from converter.decompositions.reflections import qr
@@ -31,35 +30,37 @@ from converter.ir.complex_pairs import real_dtype
 
 State = tuple[jax.Array, jax.Array]
 
-TOGETHER = 4
-"""So many times that is what rounding leaves in all entries outside of the diagonal together."""
+ROUNDING_FACTOR = 4
+"""Tolerance for all entries outside of the diagonal together, as a multiple of their rounding
+error."""
 
 
 @decomposition("eigh", ignores=("algorithm", "implementation"), of_complex=True)
 def eigh(
     x: jax.Array, *, lower: bool, sort_eigenvalues: bool, subset_by_index: tuple[int, int] | None
 ) -> State:
-    """Eigenvectors in columns, and eigenvalues in ascending order, of Hermitian matrices.
+    """Return eigenvectors in columns and ascending eigenvalues of Hermitian matrices, by Jacobi's
+    method.
 
-    Jacobi's method (Golub and Van Loan, section 8.5). One triangle of ``x`` is read. The signs of
-    the vectors are as they come: nothing determines them.
+    One triangle of ``x`` is read (Golub and Van Loan, section 8.5). The signs of the vectors are
+    arbitrary.
     """
     size = x.shape[-1]
     half = jnp.tril(x, -1) if lower else jnp.triu(x, 1)
-    whole = half + adjoint(half) + jnp.eye(size, dtype=x.dtype) * jnp.real(x)
-    scale = scale_of(whole, (-2, -1))
-    scaled = scale * whole
+    symmetric = half + adjoint(half) + jnp.eye(size, dtype=x.dtype) * jnp.real(x)
+    scale = safe_scale(symmetric, (-2, -1))
+    scaled = scale * symmetric
     length = jnp.sqrt(jnp.sum(squares(scaled), (-2, -1)))
-    tolerance = (TOGETHER * rounding_units(size, x.dtype) * length)[..., None, None]
+    tolerance = (ROUNDING_FACTOR * rounding_units(size, x.dtype) * length)[..., None, None]
     unit = size / jnp.where(tolerance > 0, tolerance, 1)
-    rows = made_diagonal(
-        _eye(x, size),
+    rows = diagonalize(
+        _unit_matrices(x, size),
         lambda rows: rows @ scaled @ adjoint(rows),
         lambda matrix: unit * jnp.abs(matrix),
         lambda above: jnp.sqrt(2 * jnp.sum(above * above, (-2, -1))) / size,
     )
     vectors = adjoint(
-        nearer_orthonormal(rows)
+        improve_orthonormality(rows)
     )  # the rounding of all rotations is mostly in the lengths
     vectors = jnp.where(jnp.isfinite(length)[..., None, None], vectors, jnp.nan)
     # Rayleigh's quotients are free of that rounding.
@@ -76,13 +77,13 @@ def eigh(
 def svd(
     x: jax.Array, *, full_matrices: bool, compute_uv: bool, subset_by_index: tuple[int, int] | None
 ) -> tuple[jax.Array, ...]:
-    """Singular values in descending order; and the left vectors in columns, the right in rows.
+    """Return singular values in descending order, left vectors in columns and right vectors in
+    rows.
 
-    A QR decomposition, then Jacobi's method from one side on the rows of ``R`` (Hestenes, 1958;
-    Drmac and Veselic, New fast and accurate Jacobi SVD algorithm, SIAM J. Matrix Anal. Appl. 29,
-    2008): rotations ``V.T`` make them orthogonal, ``V.T @ R = S @ W.T``. Where values are zero, a
-    second QR decomposition gives their directions of ``W``. The signs of the vectors are as they
-    come.
+    After a QR decomposition, one-sided Jacobi rotations ``V.T`` make the rows of ``R`` orthogonal:
+    ``V.T @ R = S @ W.T`` (Hestenes, 1958; Drmac and Veselic, New fast and accurate Jacobi SVD
+    algorithm, SIAM J. Matrix Anal. Appl. 29, 2008). For values of zero, a second QR decomposition
+    gives the directions of ``W``. The signs of the vectors are arbitrary.
     """
     height, width = x.shape[-2:]
     if height < width:
@@ -90,8 +91,8 @@ def svd(
         values, *vectors = svd(adjoint(x), **options, subset_by_index=subset_by_index)
         return (values, *(adjoint(v) for v in reversed(vectors)))
     if width == 0:
-        return _empty(x, full_matrices, compute_uv)
-    scale = scale_of(x, (-2, -1))
+        return _empty_result(x, full_matrices, compute_uv)
+    scale = safe_scale(x, (-2, -1))
     q, r = qr(scale * x, pivoting=False, full_matrices=full_matrices)
     rows, left = _orthogonal_rows(r[..., :width, :])
     values = jnp.sqrt(jnp.sum(squares(rows), -1))
@@ -109,29 +110,32 @@ def svd(
 
 
 def _directions(rows: jax.Array) -> jax.Array:
-    """Those of rows that are orthogonal, and any for rows of zeros, or too small to have one."""
+    """Return the directions of orthogonal rows, and any orthonormal ones for rows that are zero or
+    tiny."""
     lengths = jnp.sqrt(jnp.sum(squares(rows), -1, keepdims=True))
     directions = rows / jnp.where(lengths > 0, lengths, 1)
-    apart = jnp.abs(directions @ adjoint(directions) - jnp.eye(rows.shape[-2], dtype=rows.dtype))
+    deviation = jnp.abs(
+        directions @ adjoint(directions) - jnp.eye(rows.shape[-2], dtype=rows.dtype)
+    )
 
-    def others() -> jax.Array:
+    def from_qr() -> jax.Array:
         right, upper = qr(adjoint(rows), pivoting=False, full_matrices=False)
         negative = jnp.real(diagonal(upper))[..., None] < 0
         return jnp.where(negative, -adjoint(right), adjoint(right))
 
-    sound = jnp.max(apart) < jnp.sqrt(jnp.finfo(apart.dtype).eps)
-    return lax.cond(sound, lambda: nearer_orthonormal(directions), others)
+    is_accurate = jnp.max(deviation) < jnp.sqrt(jnp.finfo(deviation.dtype).eps)
+    return lax.cond(is_accurate, lambda: improve_orthonormality(directions), from_qr)
 
 
-def _empty(x: jax.Array, full_matrices: bool, compute_uv: bool) -> tuple[jax.Array, ...]:
-    """What a matrix without columns has: no values, and left vectors if all are wanted."""
+def _empty_result(x: jax.Array, full_matrices: bool, compute_uv: bool) -> tuple[jax.Array, ...]:
+    """Return the result for a matrix without columns."""
     none = jnp.zeros((*x.shape[:-2], 0), real_dtype(x.dtype))
     left, right = qr(x, pivoting=False, full_matrices=full_matrices)
     return (none, left, right[..., :0, :]) if compute_uv else (none,)
 
 
 def _orthogonal_rows(r: jax.Array) -> State:
-    """``V.T @ r`` with orthogonal rows, and ``V.T``, which of complex numbers is the adjoint."""
+    """Return ``V.T @ r`` with orthogonal rows, and ``V.T`` (the adjoint for complex numbers)."""
     size = r.shape[-1]
     units = rounding_units(size, r.dtype)
 
@@ -143,91 +147,98 @@ def _orthogonal_rows(r: jax.Array) -> State:
         bound = units * outer(lengths, lengths)
         return jnp.where(bound > 0, jnp.abs(matrix) / jnp.where(bound > 0, bound, 1), 0)
 
-    start = jnp.concatenate([r, _eye(r, size)], -1)
-    both = made_diagonal(start, products, excess, lambda above: jnp.max(above, (-2, -1)))
+    start = jnp.concatenate([r, _unit_matrices(r, size)], -1)
+    both = diagonalize(start, products, excess, lambda above: jnp.max(above, (-2, -1)))
     # Most of the rounding of all rotations is in the lengths.
     both = both / jnp.sqrt(jnp.sum(squares(both[..., size:]), -1, keepdims=True))
     return both[..., :size], both[..., size:]
 
 
-def _eye(x: jax.Array, size: int) -> jax.Array:
-    """A unit matrix for each of the matrices."""
+def _unit_matrices(x: jax.Array, size: int) -> jax.Array:
+    """Return a unit matrix for each matrix of the stack."""
     return jnp.broadcast_to(jnp.eye(size, dtype=x.dtype), (*x.shape[:-2], size, size))
 
 
 # ------------------------------------------------------------------------------------- rotations
 
-MOST_STEPS = 400
-"""Several times what any matrix took that was tried: 56 of 200 rows."""
+MAX_STEPS = 400
+"""Largest number of steps, several times the 56 steps that a tested matrix of 200 rows took."""
 
-NEAR_ROUNDING = 64
-"""So many times what rounding leaves: from there on a step that brings nothing is the last."""
+CONVERGED_FACTOR = 64
+"""Multiple of the rounding error from which on the loop stops at a step without progress."""
 
-NOISE = 0.5
-"""Entries of so many times what rounding leaves are no reason to turn anything."""
+ROTATION_THRESHOLD = 0.5
+"""Multiple of the rounding error up to which entries are not rotated."""
 
 
-def made_diagonal(
+def diagonalize(
     rows: jax.Array,
     matrix_of: Callable[[jax.Array], jax.Array],
     excess: Callable[[jax.Array], jax.Array],
-    measured: Callable[[jax.Array], jax.Array],
+    measure: Callable[[jax.Array], jax.Array],
 ) -> jax.Array:
-    """Rows, turned until the matrix that ``matrix_of`` makes of them is diagonal within rounding,
-    or near it and no nearer.
+    """Rotate rows until the matrix that ``matrix_of`` computes from them is diagonal within
+    rounding.
 
-    ``excess`` are magnitudes of that Hermitian matrix in units of what rounding leaves, and what is
-    ``measured`` of those above the diagonal says how far it is.
+    ``excess`` returns the magnitudes of this Hermitian matrix in units of the rounding error.
+    ``measure`` returns the distance from a diagonal matrix, from those above the diagonal. The loop
+    also stops close to this limit without further progress.
     """
     size = rows.shape[-2]
     above = np.triu(np.ones((size, size), bool), 1)
 
-    def seen(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def measure_rows(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
         matrix = matrix_of(rows)
         units = jnp.where(above, excess(matrix), 0)
-        return measured(units), _tangents(jnp.where(units > NOISE, matrix, 0), diagonal(matrix))
+        return measure(units), _tangents(
+            jnp.where(units > ROTATION_THRESHOLD, matrix, 0), diagonal(matrix)
+        )
 
-    def go_on(loop: Any) -> jax.Array:
-        count, before, now, *_ = loop
-        return (count < MOST_STEPS) & jnp.any((now > 1) & ((now > NEAR_ROUNDING) | (now < before)))
+    def is_unfinished(loop: Any) -> jax.Array:
+        count, before, current, *_ = loop
+        return (count < MAX_STEPS) & jnp.any(
+            (current > 1) & ((current > CONVERGED_FACTOR) | (current < before))
+        )
 
-    def again(loop: Any) -> Any:
-        count, _, now, tangents, rows = loop
+    def rotate(loop: Any) -> Any:
+        count, _, current, tangents, rows = loop
         rows = _nearest_rotation(tangents) @ rows
-        return count + 1, now, *seen(rows), rows
+        return count + 1, current, *measure_rows(rows), rows
 
-    now, tangents = seen(rows)
-    loop = (jnp.int32(0), jnp.full_like(now, jnp.inf), now, tangents, rows)
-    return lax.while_loop(go_on, again, loop)[-1]
+    current, tangents = measure_rows(rows)
+    loop = (jnp.int32(0), jnp.full_like(current, jnp.inf), current, tangents, rows)
+    return lax.while_loop(is_unfinished, rotate, loop)[-1]
 
 
 def _tangents(above: jax.Array, values: jax.Array) -> jax.Array:
-    """Those of the angles that make entries zero, which are ``above`` a diagonal of ``values``.
+    """Return the tangents of the angles that make the entries ``above`` a diagonal of ``values``
+    zero.
 
-    Of the two angles that do it the smaller one, which moves and rounds little (Golub and Van Loan,
-    algorithm 8.5.1). A complex entry is turned to a real one first.
+    The smaller of the two possible angles is used, because it has less rounding (Golub and Van
+    Loan, algorithm 8.5.1). Complex entries are first rotated to real ones.
     """
     values = values.real
-    apart = values[..., None, :] - values[..., None]
+    differences = values[..., None, :] - values[..., None]
     size = jnp.abs(above) if jnp.iscomplexobj(above) else above
     kind = jnp.finfo(size.dtype)
     most = jnp.sqrt(kind.max) / 2
-    ratio = jnp.clip(size / jnp.where(apart == 0, kind.tiny, apart), -most, most)
+    ratio = jnp.clip(size / jnp.where(differences == 0, kind.tiny, differences), -most, most)
     tangent = ratio / (0.5 + jnp.sqrt(0.25 + ratio * ratio))
     if size is not above:
         tangent = tangent * jnp.where(size == 0, 1, above / jnp.where(size == 0, 1, size))
     return tangent - adjoint(tangent)
 
 
-SERIES, OFF = (-0.448, 0.158), 0.0043
-"""Of ``1 / sqrt(1 + s)`` between 0 and 1: ``1 + a s + b s**2``, and how far it is off at most."""
+SERIES, SERIES_ERROR = (-0.448, 0.158), 0.0043
+"""Coefficients of the approximation ``1 + a s + b s**2`` of ``1 / sqrt(1 + s)`` between 0 and 1,
+and its largest error."""
 
 
 def _nearest_rotation(tangents: jax.Array) -> jax.Array:
-    """The rotation that is nearest to ``I - W``, where ``W`` is no longer than 1, else is made so.
+    """Return the rotation closest to ``I - W``; a ``W`` longer than 1 is shortened.
 
-    It is ``(I - W) / sqrt(I - W W)``. That the fourth power is squared and summed is a bound on the
-    length. Of what the series leaves each step of Newton and Schulz leaves the square.
+    It is ``(I - W) / sqrt(I - W W)``. The sum of squares of the fourth power bounds the length.
+    Each step of Newton and Schulz squares the error of the series.
     """
     eye = jnp.eye(tangents.shape[-1], dtype=tangents.dtype)
     second = tangents @ tangents
@@ -237,17 +248,17 @@ def _nearest_rotation(tangents: jax.Array) -> jax.Array:
     first, last = SERIES
     series = eye - first * part * second + last * (part * part) * fourth
     turn = (eye - jnp.sqrt(part) * tangents) @ series
-    left = OFF
+    left = SERIES_ERROR
     while left > jnp.finfo(turn.dtype).eps / 4:
-        turn, left = nearer_orthonormal(turn), 1.5 * left**2
+        turn, left = improve_orthonormality(turn), 1.5 * left**2
     return turn
 
 
-def nearer_orthonormal(rows: jax.Array) -> jax.Array:
-    """Rows that are almost orthonormal, brought nearer to it (Newton and Schulz)."""
+def improve_orthonormality(rows: jax.Array) -> jax.Array:
+    """Return almost orthonormal rows after a step towards orthonormality (Newton and Schulz)."""
     return 1.5 * rows - 0.5 * (rows @ adjoint(rows) @ rows)
 
 
 def rounding_units(size: int, dtype: np.dtype) -> float:
-    """Loss of orthogonality by rounding, measured on random matrices."""
+    """Return the loss of orthogonality by rounding, as measured on random matrices."""
     return float(jnp.finfo(dtype).eps) * max(1.0, math.sqrt(size) / 2)

@@ -1,7 +1,7 @@
-"""Matrices: rows, columns, and loops over them.
+"""Helpers for stacks of matrices: rows, columns, and loops over them.
 
-All take stacks ``[..., rows, columns]`` of real or complex numbers. An index is a Python integer
-where the loop is written out, else an array that has a traced one.
+All functions take stacks ``[..., rows, columns]`` of real or complex numbers. An index is a Python
+integer in unrolled loops, otherwise an array with a traced one.
 """
 
 from collections.abc import Callable
@@ -15,37 +15,36 @@ Index = Any
 State = TypeVar("State")
 
 UNROLLED = 4
-"""Loops of so many rounds are written out."""
+"""Number of iterations up to which loops are unrolled."""
 
 
 def iterate(rounds: int, body: Callable[[Index, State], State], state: State) -> State:
-    """``body(i, state)`` for every ``i`` from zero to ``rounds - 1``."""
-    return collect(rounds, lambda i, each: (body(i, each), ()), state)[0]
+    """Return the state after ``body(i, state)`` for every ``i`` from zero to ``rounds - 1``."""
+    return collect(rounds, lambda i, state_now: (body(i, state_now), ()), state)[0]
 
 
 def collect(
     rounds: int, body: Callable[[Index, State], tuple[State, tuple[jax.Array, ...]]], state: State
 ) -> tuple[State, tuple[jax.Array, ...]]:
-    """``iterate``, of a body that gives more than the state: that of all rounds, along a new first
-    axis.
-    """
+    """Return the state and the stacked results of a loop whose body also returns results."""
     if rounds > UNROLLED:
         numbers = lax.iota(jnp.int32, rounds)[:, None]
-        return lax.scan(lambda each, i: body(i, each), state, numbers)
+        return lax.scan(lambda state_now, i: body(i, state_now), state, numbers)
     results = []
     for i in range(rounds):
-        state, more = body(i, state)
-        results.append(more)
+        state, step_results = body(i, state)
+        results.append(step_results)
     return state, tuple(map(jnp.stack, zip(*results, strict=True)))
 
 
 def collect_rows(
     rounds: int, body: Callable[[Index, State], tuple[State, jax.Array]], state: State
 ) -> tuple[State, jax.Array]:
-    """``collect``, of a body that gives a row of a matrix ``[..., 1, columns]``: the matrix."""
+    """Return the state and a matrix of the rows ``[..., 1, columns]`` that a loop's body
+    returns."""
     if rounds > UNROLLED:
         numbers = lax.iota(jnp.int32, rounds)[:, None]
-        state, rows = lax.scan(lambda each, i: body(i, each), state, numbers)
+        state, rows = lax.scan(lambda state_now, i: body(i, state_now), state, numbers)
         return state, jnp.moveaxis(rows[..., 0, :], 0, -2)
     lines = []
     for i in range(rounds):
@@ -54,59 +53,60 @@ def collect_rows(
     return state, jnp.concatenate(lines, -2)
 
 
-def entry(x: jax.Array, i: Index, axis: int) -> jax.Array:
-    """One index of an axis, which stays."""
+def take_index(x: jax.Array, i: Index, axis: int) -> jax.Array:
+    """Return one entry of an axis, which stays with size one."""
     axis = axis % x.ndim
     if isinstance(i, int):
         return lax.slice_in_dim(x, i, i + 1, axis=axis)
-    place = (*(slice(None) for _ in range(axis)), i)
-    return x.at[place].get(mode="promise_in_bounds", wrap_negative_indices=False)
+    index = (*(slice(None) for _ in range(axis)), i)
+    return x.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
-def taken(x: jax.Array, places: jax.Array, axis: int) -> jax.Array:
-    """Rows or columns of matrices in another order, each of which has its own."""
+def take_per_matrix(x: jax.Array, positions: jax.Array, axis: int) -> jax.Array:
+    """Return the rows or columns of each matrix in a separate order."""
     if x.ndim == 2:
-        return entry(x, places, axis)
-    along = jnp.expand_dims(places, -1 if axis == -2 else -2)
+        return take_index(x, positions, axis)
+    along = jnp.expand_dims(positions, -1 if axis == -2 else -2)
     return jnp.take_along_axis(x, along, axis, mode="promise_in_bounds")
 
 
-def exchange(k: Index, pivot: jax.Array, size: int) -> jax.Array:
-    """All places up to ``size``, but two of them exchanged; ``pivot`` has an axis of one behind."""
-    places = lax.iota(jnp.int32, size)
-    return jnp.where(places == k, pivot, jnp.where(places == pivot, k, places))
+def exchanged_positions(k: Index, pivot: jax.Array, size: int) -> jax.Array:
+    """Return all positions up to ``size`` with ``k`` and ``pivot`` exchanged; ``pivot`` has a last
+    axis of one."""
+    positions = lax.iota(jnp.int32, size)
+    return jnp.where(positions == k, pivot, jnp.where(positions == pivot, k, positions))
 
 
 def adjoint(x: jax.Array) -> jax.Array:
-    """Matrices transposed, of conjugate numbers if they are complex."""
+    """Return the transposed matrices, conjugated if they are complex."""
     return jnp.conj(x.mT)
 
 
 def squares(x: jax.Array) -> jax.Array:
-    """Squares of magnitudes."""
+    """Return the squares of magnitudes."""
     return x.real**2 + x.imag**2 if jnp.iscomplexobj(x) else x**2
 
 
 def outer(x: jax.Array, y: jax.Array) -> jax.Array:
-    """Every element of one vector times every one of the other."""
+    """Return the outer product of two vectors."""
     return x[..., :, None] * y[..., None, :]
 
 
 def diagonal(x: jax.Array) -> jax.Array:
-    """The diagonal of square matrices."""
+    """Return the diagonal of square matrices."""
     size = x.shape[-1]
     flat = x.reshape(*x.shape[:-2], size * size)
     return lax.slice_in_dim(flat, 0, size * size, size + 1, axis=-1)
 
 
-def padded(x: jax.Array, height: int, width: int) -> jax.Array:
-    """Matrices with rows and columns of zeros behind."""
-    more = [(0, 0)] * (x.ndim - 2) + [(0, height - x.shape[-2]), (0, width - x.shape[-1])]
-    return jnp.pad(x, more)
+def pad_zeros(x: jax.Array, height: int, width: int) -> jax.Array:
+    """Return matrices with rows and columns of zeros appended."""
+    padding = [(0, 0)] * (x.ndim - 2) + [(0, height - x.shape[-2]), (0, width - x.shape[-1])]
+    return jnp.pad(x, padding)
 
 
-def scale_of(x: jax.Array, axis: int | tuple[int, ...]) -> jax.Array:
-    """Factor that brings numbers to where squares neither overflow nor vanish; mostly one."""
+def safe_scale(x: jax.Array, axis: int | tuple[int, ...]) -> jax.Array:
+    """Return a factor that avoids overflow and underflow of squares; it is usually one."""
     largest = jnp.max(jnp.abs(x), axis=axis, keepdims=True, initial=0)
     one = jnp.ones_like(largest)
     high, low = (jnp.asarray(2.0**e, largest.dtype) for e in (24, -24))

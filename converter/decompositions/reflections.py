@@ -1,4 +1,4 @@
-"""QR decompositions by Householder reflections."""
+"""Compute QR decompositions by Householder reflections."""
 
 from collections.abc import Callable
 
@@ -10,11 +10,11 @@ from converter.decompositions.matrices import (
     Index,
     adjoint,
     collect,
-    entry,
-    exchange,
-    scale_of,
+    exchanged_positions,
+    safe_scale,
     squares,
-    taken,
+    take_index,
+    take_per_matrix,
 )
 from converter.decompositions.registered import decomposition
 from converter.decompositions.triangles import unit_solve
@@ -24,71 +24,76 @@ Packed = tuple[jax.Array, jax.Array]
 
 @decomposition("geqrf", of_complex=True)
 def geqrf(x: jax.Array) -> Packed:
-    """``R`` from the diagonal on with the reflections below it, and their factors ``tau``.
+    """Return ``R`` with the reflections below its diagonal, and their factors ``tau``.
 
-    Column by column, with LAPACK's signs and factors, so that ``R`` is JAX's (Golub and Van Loan,
-    algorithm 5.2.1; LAPACK's ``geqr2`` and ``larfg``).
+    Columns are processed in order with LAPACK's signs and factors, so that ``R`` is that of JAX
+    (Golub and Van Loan, algorithm 5.2.1; LAPACK's ``geqr2`` and ``larfg``).
     """
-    scale, count = scale_of(x, -2), min(x.shape[-2:])
-    # A column of one real number is what it has to be.
+    scale, count = safe_scale(x, -2), min(x.shape[-2:])
+    # A column of one real number needs no reflection.
     rounds = count if jnp.iscomplexobj(x) else min(count, x.shape[-2] - 1)
     if rounds < 1:
         return x, jnp.zeros((*x.shape[:-2], count), x.dtype)
-    reduced, reflections = collect(rounds, _reflected, scale * x)
-    packed, taus = _packed(reduced / scale, *reflections)
+    reduced, reflections = collect(rounds, _reflect_column, scale * x)
+    packed, taus = _pack(reduced / scale, *reflections)
     missing = jnp.zeros((*taus.shape[:-1], count - rounds), taus.dtype)
     return packed, jnp.concatenate([taus, missing], -1)
 
 
 @decomposition("geqp3", of_complex=True)
 def geqp3(x: jax.Array, order: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """``geqrf`` with the largest remaining column first, and the order of the columns, from one.
+    """Return ``geqrf`` with the largest remaining column first, and the order of the columns from
+    one.
 
-    Norms of what remains are taken anew in each step (Golub and Van Loan, algorithm 5.4.1).
+    The norms of the remaining columns are computed again in each step (Golub and Van Loan,
+    algorithm 5.4.1).
     """
     height, width = x.shape[-2:]
     rows, columns = lax.iota(jnp.int32, height)[:, None], lax.iota(jnp.int32, width)
-    scale = scale_of(x, (-2, -1))
+    scale = safe_scale(x, (-2, -1))
 
     def step(k: Index, state: Packed) -> tuple[Packed, Packed]:
         reduced, order = state
         sizes = jnp.sum(jnp.where(rows >= k, squares(reduced), 0), -2)
         sizes = jnp.where(columns >= k, sizes, -1)
-        places = exchange(k, jnp.argmax(sizes, axis=-1, keepdims=True).astype(jnp.int32), width)
-        reduced, reflection = _reflected(k, taken(reduced, places, -1))
-        return (reduced, taken(order, places, -1)), reflection
+        positions = exchanged_positions(
+            k, jnp.argmax(sizes, axis=-1, keepdims=True).astype(jnp.int32), width
+        )
+        reduced, reflection = _reflect_column(k, take_per_matrix(reduced, positions, -1))
+        return (reduced, take_per_matrix(order, positions, -1)), reflection
 
     start = jnp.broadcast_to(columns + 1, order.shape)[..., None, :]
     (reduced, order), reflections = collect(min(height, width), step, (scale * x, start))
-    packed, taus = _packed(reduced / scale, *reflections)
+    packed, taus = _pack(reduced / scale, *reflections)
     return packed, order[..., 0, :], taus
 
 
-def _reflected(k: Index, reduced: jax.Array) -> tuple[jax.Array, Packed]:
-    """Column ``k`` reflected onto the diagonal, and all others with it; the mirror and its factor.
+def _reflect_column(k: Index, reduced: jax.Array) -> tuple[jax.Array, Packed]:
+    """Reflect column ``k`` onto the diagonal, with all others. Return the result, the mirror and
+    its factor.
 
-    What is left below the diagonal, and in the columns before, is rounding that nobody reads.
+    Entries below the diagonal and in earlier columns are rounding errors that are not read.
     """
     rows = lax.iota(jnp.int32, reduced.shape[-2])[:, None]
-    line = entry(reduced, k, -1)
-    below, top = jnp.where(rows > k, line, jnp.zeros_like(line)), entry(line, k, -2)
+    line = take_index(reduced, k, -1)
+    below, top = jnp.where(rows > k, line, jnp.zeros_like(line)), take_index(line, k, -2)
     level, other = jnp.real(top), jnp.real(adjoint(below) @ below)
     if jnp.iscomplexobj(top):
         other = other + jnp.imag(top) ** 2
     length = jnp.sqrt(level * level + other)
     end = jnp.where(level < 0, length, -length)
-    # Squares of less have lost digits; columns are scaled, so that it is less than their rounding.
+    # Smaller squares have lost digits. In scaled columns they are below the rounding error.
     kind = jnp.finfo(other.dtype)
-    bare = other <= 8 * kind.tiny / kind.eps
-    away = jnp.where(bare, jnp.ones_like(top), top - end)
-    mirror = jnp.where(rows == k, jnp.ones_like(line), below / away)
-    factor = jnp.where(bare, jnp.zeros_like(top), away / end)
+    is_reflected_already = other <= 8 * kind.tiny / kind.eps
+    distance = jnp.where(is_reflected_already, jnp.ones_like(top), top - end)
+    mirror = jnp.where(rows == k, jnp.ones_like(line), below / distance)
+    factor = jnp.where(is_reflected_already, jnp.zeros_like(top), distance / end)
     reduced = reduced + jnp.conj(factor) * mirror * (adjoint(mirror) @ reduced)
     return reduced, (mirror, factor)
 
 
-def _packed(reduced: jax.Array, mirrors: jax.Array, factors: jax.Array) -> Packed:
-    """What LAPACK has in one matrix and a vector, whose factors are of the other sign."""
+def _pack(reduced: jax.Array, mirrors: jax.Array, factors: jax.Array) -> Packed:
+    """Return the matrix and the vector of LAPACK's format, whose factors have the other sign."""
     rows, columns = (lax.iota(jnp.int32, n) for n in reduced.shape[-2:])
     below = jnp.moveaxis(mirrors[..., 0], 0, -1)
     missing = jnp.zeros((*below.shape[:-1], reduced.shape[-1] - below.shape[-1]), reduced.dtype)
@@ -101,40 +106,44 @@ def _packed(reduced: jax.Array, mirrors: jax.Array, factors: jax.Array) -> Packe
 def ormqr(
     packed: jax.Array, taus: jax.Array, x: jax.Array, *, left: bool, transpose: bool
 ) -> jax.Array:
-    """``Q @ x``, or with ``Q`` from the right or its adjoint, for the reflections of ``geqrf``.
+    """Return ``Q @ x``, or with ``Q`` on the right or its adjoint, for the reflections of
+    ``geqrf``.
 
-    All at once: ``Q = I - V T V.T``, where the inverse of ``T`` has those of the factors on the
-    diagonal, and products of the mirrors above it (Golub and Van Loan, section 5.1.7).
+    All reflections are applied at once: ``Q = I - V T V.T``. The inverse of ``T`` has the inverse
+    factors on the diagonal and products of the mirrors above it (Golub and Van Loan, section
+    5.1.7).
     """
     if not left:  # x Q = (Q.T x.T).T
         return adjoint(ormqr(packed, taus, adjoint(x), left=True, transpose=not transpose))
-    return x - _seen(packed, taus, transpose, lambda mirrors: adjoint(mirrors) @ x)
+    return x - _apply_reflections(packed, taus, transpose, lambda mirrors: adjoint(mirrors) @ x)
 
 
-def _seen(
-    packed: jax.Array, taus: jax.Array, transpose: bool, look: Callable[[jax.Array], jax.Array]
+def _apply_reflections(
+    packed: jax.Array, taus: jax.Array, transpose: bool, project: Callable[[jax.Array], jax.Array]
 ) -> jax.Array:
-    """What the reflections take away from what the mirrors see, by ``look``."""
+    """Return the change by all reflections, given the projections on the mirrors."""
     height, count = packed.shape[-2], taus.shape[-1]
     mirrors = jnp.tril(packed[..., :count], -1) + jnp.eye(height, count, dtype=packed.dtype)
-    taus, seen = taus[..., None], look(mirrors)
+    taus, projections = taus[..., None], project(mirrors)
     inner = taus * jnp.triu(adjoint(mirrors) @ mirrors, 1)
     if transpose:
-        return mirrors @ (jnp.conj(taus) * unit_solve(adjoint(inner), seen, lower=True))
-    return mirrors @ unit_solve(inner, taus * seen, lower=False)
+        return mirrors @ (jnp.conj(taus) * unit_solve(adjoint(inner), projections, lower=True))
+    return mirrors @ unit_solve(inner, taus * projections, lower=False)
 
 
 @decomposition("householder_product", of_complex=True)
 def householder_product(packed: jax.Array, taus: jax.Array) -> jax.Array:
-    """The columns of ``Q`` that the reflections of ``geqrf`` make, as many as ``packed`` has."""
+    """Return the columns of ``Q`` for the reflections of ``geqrf``, as many as ``packed`` has."""
     height, width = packed.shape[-2:]
     eye = jnp.eye(height, width, dtype=packed.dtype)
-    return eye - _seen(packed, taus, False, lambda mirrors: adjoint(mirrors)[..., :width])
+    return eye - _apply_reflections(
+        packed, taus, False, lambda mirrors: adjoint(mirrors)[..., :width]
+    )
 
 
 @decomposition("qr", ignores=("use_magma",), of_complex=True)
 def qr(x: jax.Array, *, pivoting: bool, full_matrices: bool) -> tuple[jax.Array, ...]:
-    """``Q`` and ``R``, and with ``pivoting`` the order of the columns."""
+    """Return ``Q`` and ``R``, and with ``pivoting`` the order of the columns."""
     height, width = x.shape[-2:]
     count = height if full_matrices else min(height, width)
     if pivoting:

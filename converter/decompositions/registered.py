@@ -1,9 +1,9 @@
-"""Expansions by primitive: a JAX function that is traced in the place of the primitive.
+"""Registry of expansions: JAX functions that are traced in place of primitives.
 
-An expansion takes the operands by position and the primitive's parameters by keyword, and gives
-the result, or one for each output. Like a rule of the lowering it owns every parameter: it reads
-it or says that it ignores it. A primitive with any other stays as it is, and so does one that the
-expansion is not ``only`` for.
+An expansion gets the operands as positional arguments and the primitive's parameters as keywords.
+It returns one result for each output. Like a lowering rule it declares every parameter: it reads
+it, or ignores it on purpose. A primitive with any other parameter is not expanded, nor one to which
+the expansion does not apply.
 """
 
 import inspect
@@ -22,34 +22,36 @@ Applies = Callable[[Sequence[Any], dict[str, Any]], bool]
 
 @dataclass(frozen=True)
 class Owner:
-    """A function, and the parameters that it reads and ignores; it is given no others."""
+    """A function with the parameters that it reads and ignores; it gets only the former."""
 
     function: Callable[..., Any]
     reads: frozenset[str]
     ignores: frozenset[str] = frozenset()
 
     def unknown(self, params: Iterable[str]) -> list[str]:
-        """The parameters that it neither reads nor ignores."""
+        """Return the parameters that the function neither reads nor ignores."""
         return sorted(set(params) - self.reads - self.ignores)
 
     def read(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters that it reads."""
+        """Return the parameters that the function reads."""
         return {name: value for name, value in params.items() if name in self.reads}
 
 
 def always(avals: Sequence[Any], params: Any) -> bool:
-    """Rule that applies to all operands."""
+    """Return True: the expansion applies to all operands."""
     return True
 
 
 @dataclass(frozen=True)
 class Expansion(Owner):
-    """A function of JAX's arrays, and which operands it is for.
+    """An expansion of a primitive.
 
-    One that ``guards`` is no decomposition: its primitive computes nothing, or what it means
-    depends on where it is written, and it is traced with the function that it is in. One that is
-    ``of_complex`` holds for complex numbers too. One that is ``packed`` takes them as the graph has
-    them.
+    Arguments:
+        applies: a predicate of the operand types and the parameters.
+        guards: true for a primitive that computes nothing, or whose meaning depends on the
+            enclosing function. It is expanded while tracing.
+        of_complex: whether the function also holds for complex numbers.
+        packed: whether the function takes complex numbers in the form of the graph.
     """
 
     applies: Applies = always
@@ -57,41 +59,46 @@ class Expansion(Owner):
     of_complex: bool = False
     packed: bool = False
 
-    def called(self, params: Mapping[str, Any]) -> DecompositionFunction:
-        """The function of the operands alone."""
+    def bind(self, params: Mapping[str, Any]) -> DecompositionFunction:
+        """Return the function of the operands with bound parameters."""
         return partial(self.function, **self.read(params))
 
 
-OWN_EXPANSIONS: dict[str, Expansion] = {}
-"""By primitive."""
+BUILTIN_EXPANSIONS: dict[str, Expansion] = {}
+"""Built-in expansions by primitive."""
 
 
-def decomposition(*primitives: str, ignores: Iterable[str] = (), **more: Any) -> Decorator:
-    """Register one of ours for one or more primitives; ``more`` are fields of its `Expansion`."""
-    return registering(OWN_EXPANSIONS.__setitem__, primitives, ignores, **more)
+def decomposition(*primitives: str, ignores: Iterable[str] = (), **fields: Any) -> Decorator:
+    """Register a built-in expansion for one or more primitives; ``fields`` are fields of
+    `Expansion`."""
+    return register_as(BUILTIN_EXPANSIONS.__setitem__, primitives, ignores, **fields)
 
 
-def registering(
-    add: Callable[[Any, Expansion], None], names: Iterable[Any], ignores: Iterable[str], **more: Any
+def register_as(
+    add: Callable[[Any, Expansion], None],
+    names: Iterable[Any],
+    ignores: Iterable[str],
+    **fields: Any,
 ) -> Decorator:
-    """Add a function under some names; ``more`` are fields of its `Expansion`."""
+    """Return a decorator that adds a function under some names; ``fields`` are fields of
+    `Expansion`."""
 
     def register(function: DecompositionFunction) -> DecompositionFunction:
         for name in names:
-            add(name, Expansion(function, read_by(function), frozenset(ignores), **more))
+            add(name, Expansion(function, read_by(function), frozenset(ignores), **fields))
         return function
 
     return register
 
 
 def read_by(function: DecompositionFunction) -> frozenset[str]:
-    """The parameters that a function reads."""
+    """Return the parameters that a function reads."""
     parameters = inspect.signature(function).parameters.values()
     return frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
 
 def find_decomposition(op: Op | str, claimed: Collection[str] = ()) -> Expansion | None:
-    """The expansion of a primitive: one from outside, else ours."""
+    """Return the expansion of a primitive: a user's, a built-in one, or None."""
     named = ops.named(op)
     expansion: Expansion | None = outside.expansions.find(named, claimed)
-    return expansion or (None if named.domain == "user" else OWN_EXPANSIONS.get(named.name))
+    return expansion or (None if named.domain == "user" else BUILTIN_EXPANSIONS.get(named.name))

@@ -1,7 +1,7 @@
-"""Special functions: incomplete beta and gamma, zeta, polygamma, the next float, Bessel.
+"""Compute special functions: incomplete beta and gamma, zeta, polygamma, nextafter, Bessel.
 
-The incomplete gamma functions are Cephes' (Moshier), DLMF 8.11.4 and 8.9.2, which JAX follows too:
-a power series, or a continued fraction where x is large. That of beta is found by Lentz' method.
+The incomplete gamma functions follow Cephes (Moshier), DLMF 8.11.4 and 8.9.2, like JAX: a power
+series, or a continued fraction for large x. The incomplete beta function uses Lentz' method.
 """
 
 import math
@@ -19,16 +19,17 @@ from converter.jax_versions import IGAMMA_OF_INFINITY
 FloatFormula = Callable[..., jax.Array]
 
 
-def widened(formula: FloatFormula) -> FloatFormula:
-    """The formula of as large operands, in float32 at least; its result in their dtype."""
+def in_float32(formula: FloatFormula) -> FloatFormula:
+    """Return the formula computed in at least float32 on broadcast operands, with a result in their
+    dtype."""
 
     @wraps(formula)
-    def wide(*xs: jax.Array) -> jax.Array:
+    def wrapper(*xs: jax.Array) -> jax.Array:
         dtype = jnp.promote_types(xs[0].dtype, jnp.float32)
-        alike = jnp.broadcast_arrays(*(x.astype(dtype) for x in xs))
-        return formula(*alike).astype(xs[0].dtype)
+        operands = jnp.broadcast_arrays(*(x.astype(dtype) for x in xs))
+        return formula(*operands).astype(xs[0].dtype)
 
-    return wide
+    return wrapper
 
 
 decomposition("log2")(lambda x: jnp.log(x) / jnp.log(jnp.asarray(2, x.dtype)))
@@ -36,8 +37,9 @@ decomposition("log2")(lambda x: jnp.log(x) / jnp.log(jnp.asarray(2, x.dtype)))
 State = tuple[jax.Array, ...]
 
 
-def _unfinished(most: int, step: Callable[[State], State], first: State) -> State:
-    """Steps while any element is live, the first of the state; the second counts the steps."""
+def _iterate_while_active(most: int, step: Callable[[State], State], first: State) -> State:
+    """Repeat a step while any element is active (the first part of the state) and steps remain (the
+    second)."""
     return lax.while_loop(lambda state: jnp.any(state[0]) & (state[1] < most), step, first)
 
 
@@ -45,26 +47,26 @@ BETA_STEPS = 300
 
 
 @decomposition("regularized_incomplete_beta")
-@widened
+@in_float32
 def regularized_incomplete_beta(a: jax.Array, b: jax.Array, x: jax.Array) -> jax.Array:
-    """I_x(a, b) by DLMF 8.17.22; I_x(a, b) = 1 - I_{1-x}(b, a) where that converges faster."""
+    """Return I_x(a, b) by DLMF 8.17.22, or 1 - I_{1-x}(b, a) where this converges faster."""
     left, right = (a == 0) | (b == jnp.inf), (b == 0) | (a == jnp.inf)
-    outside = (a < 0) | (b < 0) | ~((x >= 0) & (x <= 1)) | (left & right)
-    outside = outside | jnp.isnan(a) | jnp.isnan(b)
+    is_undefined = (a < 0) | (b < 0) | ~((x >= 0) & (x <= 1)) | (left & right)
+    is_undefined = is_undefined | jnp.isnan(a) | jnp.isnan(b)
     fast = x < (a + 1) / (a + b + 2)
     p, q, y = jnp.where(fast, a, b), jnp.where(fast, b, a), jnp.where(fast, x, 1 - x)
     power = p * jnp.log(y) + q * jnp.log1p(-y)
     size = lax.lgamma(p) + (lax.lgamma(q) - lax.lgamma(p + q))
-    plain = ~(outside | left | right | (x == 0) | (x == 1))
-    value = _beta_fraction(p, q, y, plain) * jnp.exp(power - size) / p
+    is_regular = ~(is_undefined | left | right | (x == 0) | (x == 1))
+    value = _beta_fraction(p, q, y, is_regular) * jnp.exp(power - size) / p
     value = jnp.where(fast, value, 1 - value)
     value = jnp.where((right & (x != 1)) | (x == 0), 0, value)
     value = jnp.where((left & (x != 0)) | (x == 1), 1, value)
-    return jnp.where(outside, jnp.nan, value)
+    return jnp.where(is_undefined, jnp.nan, value)
 
 
 def _beta_fraction(a: jax.Array, b: jax.Array, x: jax.Array, active: jax.Array) -> jax.Array:
-    """The fraction with ones for denominators; its numerators come in pairs."""
+    """Return the continued fraction with denominators of one; its numerators come in pairs."""
     half_unit = jnp.finfo(x.dtype).eps / 2
     tiny = jnp.finfo(x.dtype).tiny
 
@@ -85,36 +87,40 @@ def _beta_fraction(a: jax.Array, b: jax.Array, x: jax.Array, active: jax.Array) 
 
     d = 1 / lifted(1 - (a + b) * x / (a + 1))
     none, ones = jnp.zeros((), x.dtype), jnp.ones_like(x)
-    return _unfinished(BETA_STEPS, step, (active, none, ones, d, d))[-1]
+    return _iterate_while_active(BETA_STEPS, step, (active, none, ones, d, d))[-1]
 
 
 GAMMA_STEPS = 2000
 
 
 @decomposition("igamma")
-@widened
+@in_float32
 def igamma(a: jax.Array, x: jax.Array) -> jax.Array:
-    """The lower one, P(a, x)."""
-    far = (x >= 1) & (x > a)
-    value = jnp.where(far, 1 - _gamma_fraction(a, x, far), _gamma_series(a, x, ~far))
+    """Return the lower incomplete gamma function P(a, x)."""
+    uses_fraction = (x >= 1) & (x > a)
+    value = jnp.where(
+        uses_fraction, 1 - _gamma_fraction(a, x, uses_fraction), _gamma_series(a, x, ~uses_fraction)
+    )
     value = jnp.where(x == 0, 0, jnp.where(x == jnp.inf, 1, value))
     value = jnp.where(_gamma_of_infinity(a), 0, value)
     return jnp.where(_gamma_undefined(a, x), jnp.nan, value)
 
 
 @decomposition("igammac")
-@widened
+@in_float32
 def igammac(a: jax.Array, x: jax.Array) -> jax.Array:
-    """The upper one, Q(a, x) = 1 - P(a, x)."""
-    near = (x < 1) | (x < a)
-    value = jnp.where(near, 1 - _gamma_series(a, x, near), _gamma_fraction(a, x, ~near))
+    """Return the upper incomplete gamma function Q(a, x) = 1 - P(a, x)."""
+    uses_series = (x < 1) | (x < a)
+    value = jnp.where(
+        uses_series, 1 - _gamma_series(a, x, uses_series), _gamma_fraction(a, x, ~uses_series)
+    )
     value = jnp.where((x == jnp.inf) | (a == 0), 0, value)
     value = jnp.where(_gamma_of_infinity(a), 1, value)
     return jnp.where(_gamma_undefined(a, x), jnp.nan, value)
 
 
 def _gamma_undefined(a: jax.Array, x: jax.Array) -> jax.Array:
-    """Where neither is defined."""
+    """Return where both functions are undefined."""
     both = ((a == 0) & (x == 0)) | (_gamma_of_infinity(a) & (x == jnp.inf))
     return (x < 0) | (a < 0) | both | jnp.isnan(a) | jnp.isnan(x)
 
@@ -124,15 +130,15 @@ def _gamma_of_infinity(a: jax.Array) -> jax.Array:
 
 
 def _gamma_factor(a: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """x^a exp(-x) / gamma(a), and where that is more than nothing."""
+    """Return x^a exp(-x) / gamma(a), and where it does not underflow."""
     power = a * jnp.log(x) - x - lax.lgamma(a)
     return jnp.exp(power), power >= -jnp.log(jnp.finfo(x.dtype).max)
 
 
 def _gamma_series(a: jax.Array, x: jax.Array, active: jax.Array) -> jax.Array:
-    """P(a, x) as a sum of x^n / ((a + 1) … (a + n))."""
-    factor, some = _gamma_factor(a, x)
-    live = active & some & (x > 0) & ~_gamma_undefined(a, x)
+    """Return P(a, x) as a sum of x^n / ((a + 1) … (a + n))."""
+    factor, is_positive = _gamma_factor(a, x)
+    live = active & is_positive & (x > 0) & ~_gamma_undefined(a, x)
 
     def step(state: State) -> State:
         live, n, term, total = state
@@ -148,9 +154,9 @@ def _gamma_series(a: jax.Array, x: jax.Array, active: jax.Array) -> jax.Array:
 
 
 def _gamma_fraction(a: jax.Array, x: jax.Array, active: jax.Array) -> jax.Array:
-    """Q(a, x) as a continued fraction, from its convergents p / q."""
-    factor, some = _gamma_factor(a, x)
-    live = active & some & (x < jnp.inf) & ~_gamma_undefined(a, x)
+    """Return Q(a, x) as a continued fraction, from its convergents p / q."""
+    factor, is_positive = _gamma_factor(a, x)
+    live = active & is_positive & (x < jnp.inf) & ~_gamma_undefined(a, x)
     eps = jnp.finfo(x.dtype).eps
 
     def step(state: State) -> State:
@@ -167,7 +173,7 @@ def _gamma_fraction(a: jax.Array, x: jax.Array, active: jax.Array) -> jax.Array:
 
     p, q = x + 1, (x - a + 2) * x
     none, ones = jnp.zeros((), x.dtype), jnp.ones_like(x)
-    return _unfinished(GAMMA_STEPS, step, (live, none, p / q, p, q, ones, x))[2] * factor
+    return _iterate_while_active(GAMMA_STEPS, step, (live, none, p / q, p, q, ones, x))[2] * factor
 
 
 TERMS = 10
@@ -179,9 +185,10 @@ BERNOULLI = (
 
 
 @decomposition("zeta")
-@widened
+@in_float32
 def zeta(x: jax.Array, q: jax.Array) -> jax.Array:
-    """The sum of 1 / (q + n)^x for n = 0, 1 …: ten terms, and what their integral lacks."""
+    """Return the sum of 1 / (q + n)^x for n = 0, 1 …: ten terms and the Euler-Maclaurin
+    remainder."""
     total = sum((jnp.power(q + n, -x) for n in range(TERMS)), jnp.zeros_like(x))
     end = q + TERMS
     power = jnp.power(end, -x)
@@ -190,11 +197,11 @@ def zeta(x: jax.Array, q: jax.Array) -> jax.Array:
     for j, coefficient in enumerate(BERNOULLI):
         total = total + coefficient * factor
         factor = factor * ((x + (2 * j + 1)) / end) * ((x + (2 * j + 2)) / end)
-    return _by_kind(x, q, total)
+    return _handle_poles(x, q, total)
 
 
-def _by_kind(x: jax.Array, q: jax.Array, value: jax.Array) -> jax.Array:
-    """Poles, and where there is no real number."""
+def _handle_poles(x: jax.Array, q: jax.Array, value: jax.Array) -> jax.Array:
+    """Return the value, with poles and NaN where there is no real number."""
     poles = (q <= 0) & (q == jnp.floor(q))
     undefined = (x < 1) | ((q <= 0) & (x != jnp.floor(x)))
     value = jnp.where(undefined, jnp.nan, value)
@@ -203,9 +210,9 @@ def _by_kind(x: jax.Array, q: jax.Array, value: jax.Array) -> jax.Array:
 
 
 @decomposition("polygamma")
-@widened
+@in_float32
 def polygamma(n: jax.Array, x: jax.Array) -> jax.Array:
-    """(-1)^(n+1) n! zeta(n + 1, x); digamma if n is 0."""
+    """Return (-1)^(n+1) n! zeta(n + 1, x), or digamma if n is 0."""
     sign = jnp.where(n % 2 == 0, -1, 1).astype(x.dtype)
     value = sign * jnp.exp(lax.lgamma(n + 1)) * zeta(n + 1, x)
     value = jnp.where(n == 0, lax.digamma(x), value)
@@ -214,7 +221,7 @@ def polygamma(n: jax.Array, x: jax.Array) -> jax.Array:
 
 @decomposition("nextafter")
 def nextafter(x: jax.Array, y: jax.Array) -> jax.Array:
-    """Floats of one sign are in the order of their bits."""
+    """Return the next float; floats of one sign are in the order of their bits."""
     integer = jnp.dtype(f"int{8 * x.dtype.itemsize}")
     lowest = jnp.iinfo(integer).min
     x, y = jnp.broadcast_arrays(x, y)
@@ -275,30 +282,30 @@ FLOAT32_TERMS = (18, 7)  # so many coefficients matter in float32, the last ones
 
 
 @decomposition("bessel_i0e")
-@widened
+@in_float32
 def bessel_i0e(x: jax.Array) -> jax.Array:
-    """exp(-|x|) I0(x)."""
-    return _scaled(jnp.abs(x), I0_BELOW, I0_ABOVE, jnp.ones_like(x))
+    """Return exp(-|x|) I0(x)."""
+    return _scaled_bessel(jnp.abs(x), I0_BELOW, I0_ABOVE, jnp.ones_like(x))
 
 
 @decomposition("bessel_i1e")
-@widened
+@in_float32
 def bessel_i1e(x: jax.Array) -> jax.Array:
-    """exp(-|x|) I1(x)."""
-    return jnp.sign(x) * _scaled(jnp.abs(x), I1_BELOW, I1_ABOVE, jnp.abs(x))
+    """Return exp(-|x|) I1(x)."""
+    return jnp.sign(x) * _scaled_bessel(jnp.abs(x), I1_BELOW, I1_ABOVE, jnp.abs(x))
 
 
-def _scaled(
+def _scaled_bessel(
     x: jax.Array, below: Sequence[float], above: Sequence[float], factor: jax.Array
 ) -> jax.Array:
     if x.dtype == np.float32:
         below, above = below[-FLOAT32_TERMS[0] :], above[-FLOAT32_TERMS[1] :]
-    near = _chebyshev(x / 2 - 2, below) * factor
-    return jnp.where(x <= 8, near, _chebyshev(32 / x - 2, above) / jnp.sqrt(x))
+    below_8 = _chebyshev(x / 2 - 2, below) * factor
+    return jnp.where(x <= 8, below_8, _chebyshev(32 / x - 2, above) / jnp.sqrt(x))
 
 
 def _chebyshev(x: jax.Array, coefficients: Sequence[float]) -> jax.Array:
-    """Clenshaw's recurrence, from the highest order on."""
+    """Return a Chebyshev series by Clenshaw's recurrence, from the highest order on."""
     before, last, value = (jnp.zeros_like(x) for _ in range(3))
     for coefficient in coefficients:
         before, last = last, value

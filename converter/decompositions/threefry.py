@@ -1,6 +1,6 @@
-"""Drawing from PRNG keys: Threefry-2x32 with 20 rounds, bit for bit as in ``jax.random``.
+"""Draw from PRNG keys with Threefry-2x32 of 20 rounds, bit for bit as ``jax.random``.
 
-Keys are arrays of uint32 whose last axis has their two numbers. Which numbers are hashed follows
+Keys are uint32 arrays whose last axis has their two numbers. The numbers that are hashed depend on
 JAX's setting ``jax_threefry_partitionable``. The generator is that of Salmon et al., "Parallel
 random numbers: as easy as 1, 2, 3", 2011 (doi:10.1145/2063384.2063405).
 """
@@ -25,51 +25,49 @@ GROUPS_OF_ROUNDS = 5  # of four rounds
 
 @decomposition("threefry2x32")
 def threefry2x32(k1: jax.Array, k2: jax.Array, x1: jax.Array, x2: jax.Array) -> Pair:
-    """The hash of pairs. Written out it is three times as fast as a loop."""
+    """Return the hash of pairs. Unrolled it is three times as fast as a loop."""
     keys = (k1, k2, k1 ^ k2 ^ PARITY)
     x1, x2 = x1 + k1, x2 + k2
     for group in range(GROUPS_OF_ROUNDS):
         for by in ROTATIONS[group % 2]:
             x1 = x1 + x2
-            x2 = x1 ^ _rotated(x2, by)
+            x2 = x1 ^ _rotate_bits(x2, by)
         x1 = x1 + keys[(group + 1) % 3]
         x2 = x2 + (keys[(group + 2) % 3] + np.uint32(group + 1))
     x1, x2 = jnp.broadcast_arrays(x1, x2)
     return x1, x2
 
 
-def _rotated(x: jax.Array, by: int) -> jax.Array:
-    """Bits moved up, those that leave at the top added below: to multiply is quicker than to
-    shift, and to add than to combine bits.
-    """
+def _rotate_bits(x: jax.Array, by: int) -> jax.Array:
+    """Rotate bits to the left; products and sums are faster than shifts and bitwise operators."""
     return x * np.uint32(1 << by) + (x >> np.uint32(32 - by))
 
 
-def _hashed(keys: jax.Array, x1: Any, x2: jax.Array, rank: int) -> Pair:
-    """The hash of pairs, whose last ``rank`` axes each of the keys has to itself."""
+def _hash_pairs(keys: jax.Array, x1: Any, x2: jax.Array, rank: int) -> Pair:
+    """Return the hash of pairs; the last ``rank`` axes are hashed for each key."""
     k1, k2 = (jnp.expand_dims(keys[..., i], range(-rank, 0)) for i in (0, 1))
     return threefry2x32(k1, k2, x1, x2)
 
 
-def _counts(shape: Shape) -> jax.Array:
-    """The place of each element in the row of all. The upper halves of these numbers are zero: no
-    array of 2**32 elements comes out of a file.
-    """
+def _positions(shape: Shape) -> jax.Array:
+    """Return the position of each element in the flat array. Upper halves are zero below 2**32
+    elements."""
     return lax.iota(np.uint32, math.prod(shape)).reshape(shape)
 
 
-def _halves(keys: jax.Array, size: Any) -> jax.Array:
-    """The hash of the first so many numbers: each of the first half with one of the second."""
+def _hash_halves(keys: jax.Array, size: Any) -> jax.Array:
+    """Return the hash of the first ``size`` numbers: each of the first half with one of the
+    second."""
     half = (size + 1) // 2
     low = lax.iota(np.uint32, half)
     high = low + jnp.asarray(half, np.uint32)
     high = jnp.where(high < jnp.asarray(size, np.uint32), high, np.uint32(0))
-    return jnp.concatenate(_hashed(keys, low, high, 1), -1)[..., :size]
+    return jnp.concatenate(_hash_pairs(keys, low, high, 1), -1)[..., :size]
 
 
 @decomposition("random_seed", ignores=("impl",))
 def random_seed(seeds: jax.Array) -> jax.Array:
-    """Keys that hold the upper and the lower half of 64 bits."""
+    """Return keys with the upper and the lower half of 64 bits."""
     low = seeds.astype(np.uint32)
     if seeds.dtype.itemsize < 8:
         return jnp.stack([jnp.zeros_like(low), low], -1)
@@ -79,38 +77,38 @@ def random_seed(seeds: jax.Array) -> jax.Array:
 
 @decomposition("random_fold_in")
 def random_fold_in(keys: jax.Array, data: jax.Array) -> jax.Array:
-    """The hash of numbers; of keys and numbers one may be single."""
-    return jnp.stack(_hashed(keys, np.uint32(0), data.astype(np.uint32), 0), -1)
+    """Return the hash of numbers by keys, which are broadcast."""
+    return jnp.stack(_hash_pairs(keys, np.uint32(0), data.astype(np.uint32), 0), -1)
 
 
 @decomposition("random_split")
 def random_split(keys: jax.Array, *, shape: Shape) -> jax.Array:
     if jax.threefry_partitionable.value:
-        return jnp.stack(_hashed(keys, np.uint32(0), _counts(shape), len(shape)), -1)
-    return _halves(keys, 2 * math.prod(shape)).reshape(*keys.shape[:-1], *shape, 2)
+        return jnp.stack(_hash_pairs(keys, np.uint32(0), _positions(shape), len(shape)), -1)
+    return _hash_halves(keys, 2 * math.prod(shape)).reshape(*keys.shape[:-1], *shape, 2)
 
 
 @decomposition("random_bits")
 def random_bits(keys: jax.Array, *, bit_width: int, shape: Shape) -> jax.Array:
     if not jax.threefry_partitionable.value:
-        return _bits_in_a_row(keys, bit_width, shape)
-    high, low = _hashed(keys, np.uint32(0), _counts(shape), len(shape))
-    return _joined(high, low) if bit_width == 64 else (high ^ low).astype(f"uint{bit_width}")
+        return _sequential_bits(keys, bit_width, shape)
+    high, low = _hash_pairs(keys, np.uint32(0), _positions(shape), len(shape))
+    return _join_words(high, low) if bit_width == 64 else (high ^ low).astype(f"uint{bit_width}")
 
 
-def _bits_in_a_row(keys: jax.Array, bit_width: int, shape: Shape) -> jax.Array:
-    """Hashes one behind the other, then cut into numbers of the width."""
+def _sequential_bits(keys: jax.Array, bit_width: int, shape: Shape) -> jax.Array:
+    """Return consecutive hashes, split into numbers of the bit width."""
     size = math.prod(shape)
     count = (bit_width * size + 31) // 32
-    bits = _halves(keys, count)
+    bits = _hash_halves(keys, count)
     if bit_width == 64:
-        bits = _joined(bits[..., :size], bits[..., size:])
+        bits = _join_words(bits[..., :size], bits[..., size:])
     if bit_width < 32:
         steps = np.arange(0, 32, bit_width, dtype=np.uint32)
-        cut = (bits[..., None] >> steps).astype(f"uint{bit_width}")
-        bits = cut.reshape(*keys.shape[:-1], count * len(steps))[..., :size]
+        numbers = (bits[..., None] >> steps).astype(f"uint{bit_width}")
+        bits = numbers.reshape(*keys.shape[:-1], count * len(steps))[..., :size]
     return bits.reshape(*keys.shape[:-1], *shape)
 
 
-def _joined(high: jax.Array, low: jax.Array) -> jax.Array:
+def _join_words(high: jax.Array, low: jax.Array) -> jax.Array:
     return high.astype(np.uint64) << np.uint64(32) | low.astype(np.uint64)

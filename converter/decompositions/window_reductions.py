@@ -1,4 +1,4 @@
-"""Windows that are reduced by a computation of the caller's, or choose one of their elements."""
+"""Reduce windows by a caller's computation, or select one of their elements."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -9,7 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from converter.decompositions.computation import Arrays, Combine, combination, only_operation
+from converter.decompositions.computation import (
+    Arrays,
+    Combine,
+    single_operation,
+    vectorized_combination,
+)
 from converter.decompositions.registered import decomposition
 from converter.errors import Unsupported
 from converter.ir import dims
@@ -23,7 +28,7 @@ WINDOW_MONOIDS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "max": (lax.max, lowest),
     "min": (lax.min, highest),
 }
-"""The operations for whose windows JAX has primitives, and what changes nothing in a dtype."""
+"""Operations with a JAX primitive for windows, and their neutral element by dtype."""
 
 
 @decomposition("reduce_window", of_complex=True)
@@ -39,15 +44,15 @@ def reduce_window(
 ) -> Arrays:
     """Reduce as many arrays as there are initial values, in this order.
 
-    The computation is associative and commutative. What pads takes no part in it, as XLA's CPU has
-    it: it is not combined with the initial value, which need not be neutral.
+    The computation has to be associative and commutative. As on XLA's CPU, padding is not combined
+    with the initial value, which need not be neutral.
     """
     window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
-    operation = only_operation(jaxpr)
+    operation = single_operation(jaxpr)
     if operation in WINDOW_MONOIDS and not jnp.iscomplexobj(operands[0]):
-        return (_of_known_kind(operation, operands[0], operands[1], window),)
+        return (_reduce_by_primitive(operation, operands[0], operands[1], window),)
     count = len(operands) // 2
-    combine, first = combination(jaxpr, consts), operands[count:]
+    combine, first = vectorized_combination(jaxpr, consts), operands[count:]
 
     def combine_inside(xs: Sequence[jax.Array], ys: Sequence[jax.Array]) -> Arrays:
         (*xs, x_inside), (*ys, y_inside) = xs, ys
@@ -56,10 +61,10 @@ def reduce_window(
         return *merged, x_inside | y_inside
 
     if not any(map(any, pads(padding, base_dilation))):
-        reduced = in_windows(operands[:count], first, combine, *window)
+        reduced = reduce_windows(operands[:count], first, combine, *window)
         return combine([jnp.broadcast_to(v, reduced[0].shape) for v in first], reduced)
     inside = jnp.ones(operands[0].shape, bool)
-    reduced = in_windows([*operands[:count], inside], [*first, False], combine_inside, *window)
+    reduced = reduce_windows([*operands[:count], inside], [*first, False], combine_inside, *window)
     start = [jnp.broadcast_to(v, reduced[0].shape) for v in (*first, jnp.asarray(True))]
     return combine_inside(start, reduced)[:count]
 
@@ -76,9 +81,10 @@ def select_and_gather_add(
     base_dilation: Sequence[int],
     window_dilation: Sequence[int],
 ) -> jax.Array:
-    """The tangent where each window of the operand has its maximum (``ge``) or minimum (``le``).
+    """Return the tangent where each window of the operand has its maximum (``ge``) or minimum
+    (``le``).
 
-    The first of equals counts, and 0 where there is nothing but what pads.
+    The first of equal elements counts; windows with only padding give 0.
     """
     above = select_prim is lax.ge_p
 
@@ -88,12 +94,12 @@ def select_and_gather_add(
 
     fillers = [jnp.asarray(v, operand.dtype) for v in (-np.inf if above else np.inf, 0)]
     window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
-    selected = in_windows((operand, tangents), fillers, combine, *window)
+    selected = reduce_windows((operand, tangents), fillers, combine, *window)
     return combine([jnp.broadcast_to(v, selected[0].shape) for v in fillers], selected)[1]
 
 
-def _of_known_kind(operation: str, x: jax.Array, first: jax.Array, window: Any) -> jax.Array:
-    """The windows from a neutral value, each combined with the initial value that is given."""
+def _reduce_by_primitive(operation: str, x: jax.Array, first: jax.Array, window: Any) -> jax.Array:
+    """Reduce windows from a neutral value, and combine the result with the given initial value."""
     combine, neutral = WINDOW_MONOIDS[operation]
     start = np.asarray(neutral(x.dtype), x.dtype)
     reduced: jax.Array = combine(first, lax.reduce_window(x, start, combine, *window))
@@ -101,12 +107,12 @@ def _of_known_kind(operation: str, x: jax.Array, first: jax.Array, window: Any) 
 
 
 def pads(padding: Pads, base_dilation: Sequence[int] = ()) -> list[tuple[int, int, int]]:
-    """Configuration of ``lax.pad`` for windows over what is dilated and padded."""
-    apart = base_dilation or (1,) * len(padding)
-    return [(low, high, d - 1) for (low, high), d in zip(padding, apart, strict=True)]
+    """Return the configuration of ``lax.pad`` for windows over a dilated and padded operand."""
+    dilation = base_dilation or (1,) * len(padding)
+    return [(low, high, d - 1) for (low, high), d in zip(padding, dilation, strict=True)]
 
 
-def in_windows(
+def reduce_windows(
     xs: Sequence[jax.Array],
     fillers: Sequence[Any],
     combine: Combine,
@@ -116,7 +122,7 @@ def in_windows(
     base_dilation: Sequence[int],
     dilation: Sequence[int],
 ) -> Sequence[jax.Array]:
-    """One axis after the other, from the last on: what starts at each place of the window."""
+    """Combine the elements of each window, one axis after the other, starting with the last."""
     room = pads(padding, base_dilation)
     xs = [lax.pad(x, jnp.asarray(v, x.dtype), room) for x, v in zip(xs, fillers, strict=True)]
     for axis in reversed(range(xs[0].ndim)):
@@ -138,26 +144,28 @@ def in_windows(
     return xs
 
 
-def starting_at(
-    x: jax.Array, place: Sequence[Any], reach: Sequence[Any], strides: Sequence[int]
+def window_elements(
+    x: jax.Array, position: Sequence[Any], reach: Sequence[Any], strides: Sequence[int]
 ) -> jax.Array:
-    """Elements that windows have at one of their places, the first of which reach so far."""
-    ends = [start + size for start, size in zip(place, reach, strict=True)]
-    return lax.slice(x, place, ends, strides)
+    """Return the elements at one position of each window; the first windows extend over
+    ``reach``."""
+    ends = [start + size for start, size in zip(position, reach, strict=True)]
+    return lax.slice(x, position, ends, strides)
 
 
 POOLED_AXES = 3
-"""The gradient of a pool of floats over so many axes has an operation of its own."""
+"""Largest number of axes for which the gradient of a float pool is a separate operation."""
 
 
-def is_no_pool(avals: Sequence[Any], params: dict[str, Any]) -> bool:
+def has_no_pool(avals: Sequence[Any], params: dict[str, Any]) -> bool:
+    """Return True if the windows cannot be those of a pooling operator."""
     names = ("window_dimensions", "window_strides", "padding")
     window = zip(*(params[name] for name in names), strict=True)
     axes = sum(size != 1 or stride != 1 or tuple(pads) != (0, 0) for size, stride, pads in window)
     return not is_float(avals[0].dtype) or not 0 < axes <= POOLED_AXES
 
 
-@decomposition("select_and_scatter_add", applies=is_no_pool)
+@decomposition("select_and_scatter_add", applies=has_no_pool)
 def select_and_scatter_add(
     source: jax.Array,
     operand: jax.Array,
@@ -167,9 +175,10 @@ def select_and_scatter_add(
     window_strides: Sequence[int],
     padding: Pads,
 ) -> jax.Array:
-    """Pad with the least number, or the greatest, which is selected if it comes first.
+    """Pad with the smallest or largest number, which is selected if it comes first, and scatter
+    sums.
 
-    Of booleans, the sum is whether any was added.
+    For Booleans the sum is a logical or.
     """
     add = lax.bitwise_or if operand.dtype == bool else lax.add
     extreme = lowest if select_prim is lax.ge_p else highest
@@ -177,7 +186,7 @@ def select_and_scatter_add(
     padded = lax.pad(operand, filler, pads(padding))
     everywhere = jnp.ones(padded.shape, bool)
     window = (window_dimensions, window_strides, padding)
-    return _scattered(padded, everywhere, source, zero, select_prim.bind, add, *window)
+    return _scatter_selected(padded, everywhere, source, zero, select_prim.bind, add, *window)
 
 
 @decomposition("select_and_scatter")
@@ -196,17 +205,17 @@ def select_and_scatter(
 ) -> jax.Array:
     padded = lax.pad(operand, jnp.zeros((), operand.dtype), pads(padding))
     inside = lax.pad(jnp.ones(operand.shape, bool), False, pads(padding))
-    select = _of_one(combination(select_jaxpr, select_consts))
-    scatter = _of_one(combination(scatter_jaxpr, scatter_consts))
+    select = _unary_form(vectorized_combination(select_jaxpr, select_consts))
+    scatter = _unary_form(vectorized_combination(scatter_jaxpr, scatter_consts))
     window = (window_dimensions, window_strides, padding)
-    return _scattered(padded, inside, source, start, select, scatter, *window)
+    return _scatter_selected(padded, inside, source, start, select, scatter, *window)
 
 
-def _of_one(combine: Combine) -> Callable[..., jax.Array]:
+def _unary_form(combine: Combine) -> Callable[..., jax.Array]:
     return lambda x, y: combine([x], [y])[0]
 
 
-def _scattered(
+def _scatter_selected(
     x: jax.Array,
     inside: jax.Array,
     source: jax.Array,
@@ -217,32 +226,36 @@ def _scattered(
     strides: Sequence[int],
     padding: Pads,
 ) -> jax.Array:
-    """``start`` everywhere, and each element of the source where its window has selected.
+    """Return ``start`` with each element of the source combined where its window has its selected
+    element.
 
-    An element stays selected while ``select`` of it and the next is true; what is not ``inside``
-    takes no part. What was padded is cut off.
+    An element stays selected while ``select`` of it and the next one is true. Elements that are not
+    ``inside`` are ignored. Padding is cut off.
     """
-    places = list(itertools.product(*map(range, size)))
+    positions = list(itertools.product(*map(range, size)))
     reach = [n - k + 1 for n, k in zip(x.shape, size, strict=True)]
-    best, best_is_inside = (starting_at(y, places[0], reach, strides) for y in (x, inside))
-    chosen = jnp.zeros(source.shape, jnp.int32)
-    for number, place in enumerate(places[1:], 1):
-        other, is_there = (starting_at(y, place, reach, strides) for y in (x, inside))
+    best, best_is_inside = (window_elements(y, positions[0], reach, strides) for y in (x, inside))
+    selected = jnp.zeros(source.shape, jnp.int32)
+    for number, position in enumerate(positions[1:], 1):
+        other, is_there = (window_elements(y, position, reach, strides) for y in (x, inside))
         moves = is_there & ~(best_is_inside & select(best, other))
         best, best_is_inside = jnp.where(moves, other, best), best_is_inside | is_there
-        chosen = jnp.where(moves, number, chosen)
+        selected = jnp.where(moves, number, selected)
     total = jnp.broadcast_to(start, x.shape)
-    for number, place in enumerate(places):
-        hit = (chosen == number) & best_is_inside
-        around = _around(place, source.shape, strides, x.shape)
+    for number, position in enumerate(positions):
+        hit = (selected == number) & best_is_inside
+        around = _window_padding(position, source.shape, strides, x.shape)
         spread, is_hit = lax.pad(source, start, around), lax.pad(hit, False, around)
         total = jnp.where(is_hit, scatter(total, spread), total)
     return lax.pad(total, start, [(-low, -high, 0) for low, high in padding])
 
 
-def _around(
-    place: Sequence[int], shape: Sequence[int], strides: Sequence[int], whole: Sequence[int]
+def _window_padding(
+    position: Sequence[int],
+    shape: Sequence[int],
+    strides: Sequence[int],
+    operand_shape: Sequence[int],
 ) -> list[tuple[int, int, int]]:
-    """How to pad what has an element for each window, so that it lies at the windows' place."""
-    parts = zip(place, shape, strides, whole, strict=True)
+    """Return the padding that places an element for each window at a position of the window."""
+    parts = zip(position, shape, strides, operand_shape, strict=True)
     return [(p, size - p - (n - 1) * step - 1, step - 1) for p, n, step, size in parts]

@@ -1,1 +1,2 @@
-"""From a JAX function to a graph of JAX's own primitives: all that knows the inside of a jaxpr."""
+"""Trace a JAX function to a graph of JAX primitives. Only this package knows the structure of
+jaxprs."""

@@ -1,4 +1,4 @@
-"""The jaxpr that says what an equation does: of a call, and of a primitive of a user's own."""
+"""Find the jaxpr that replaces an equation: of a call, or of a user's primitive."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ from converter.ir import ops, outside
 from converter.ir.dims import is_symbolic
 from converter.jax_versions import bind_params
 
-_HELD = {
+_CALL_PARAMETERS = {
     "jaxpr": "jit remat2 composite eval_jaxpr xla_metadata_call",
     "call_jaxpr": "closed_call custom_jvp_call custom_vjp_call call",
     "fun_jaxpr": "custom_jvp_call_jaxpr",
@@ -27,58 +27,60 @@ _HELD = {
     "callee": "linear_call",
     "fwd_jaxpr": "remat_opt",
 }
-CALLS = {name: parameter for parameter, names in _HELD.items() for name in names.split()}
-"""By primitive the parameter that holds its jaxpr; each is a plain call at inference."""
+CALLS = {name: parameter for parameter, names in _CALL_PARAMETERS.items() for name in names.split()}
+"""The parameter with the jaxpr, by primitive. All of these are plain calls at inference."""
 
 
-def instead(eqn: Any, hints: frozenset[str]) -> Any:
-    """A closed jaxpr of the equation's operands; ``None`` if a node has to stand for it.
+def replacement_jaxpr(eqn: Any, hints: frozenset[str]) -> Any:
+    """Return a closed jaxpr of the equation's operands, or None if the equation becomes a node.
 
-    ``hints`` are the parameters that say nothing of the result.
+    ``hints`` are parameters that do not affect the result.
     """
     name = eqn.primitive.name
     if name in CALLS:
         return _closed(eqn.params[CALLS[name]])
-    if name in REPLACED and (replaced := REPLACED[name](eqn)) is not None:
+    if name in REPLACEMENTS and (replaced := REPLACEMENTS[name](eqn)) is not None:
         return replaced
     if eqn.params.get("out_dtype") is not None:
-        return _widened(eqn)
+        return _widen_operands(eqn)
     expansion = decompositions.find_decomposition(name)
     params = {k: v for k, v in eqn.params.items() if k not in hints}
     if expansion is None or not expansion.guards or expansion.unknown(params):
         return None
-    return _calls_traced(eqn, expansion.called(params))
+    return _trace_operands(eqn, expansion.bind(params))
 
 
-def _calls_traced(eqn: Any, fn: Callable[..., Any]) -> Any:
-    """The jaxpr of a function of the equation's operands."""
+def _trace_operands(eqn: Any, fn: Callable[..., Any]) -> Any:
+    """Return the jaxpr of a function for the operands of the equation."""
     types = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
     return jax.make_jaxpr(fn)(*types)
 
 
-def _kept_whole(eqn: Any) -> Any:
-    """What a function is made of that jax >= 0.12 keeps whole, such as ``searchsorted``."""
-    return _calls_traced(eqn, lambda *xs: eqn.primitive.to_lojax(*xs, **eqn.params))
+def _trace_high_level(eqn: Any) -> Any:
+    """Return the jaxpr of a function that jax >= 0.12 keeps as one primitive, such as
+    ``searchsorted``."""
+    return _trace_operands(eqn, lambda *xs: eqn.primitive.to_lojax(*xs, **eqn.params))
 
 
-def as_python(eqn: Any) -> Any:
-    """Implementation of a primitive where nothing transforms it, as most register one in JAX."""
+def trace_implementation(eqn: Any) -> Any:
+    """Return the jaxpr of a primitive's registered implementation."""
     functions, params = bind_params(eqn.primitive, eqn.params)
-    return _calls_traced(eqn, lambda *xs: eqn.primitive.impl(*functions, *xs, **params))
+    return _trace_operands(eqn, lambda *xs: eqn.primitive.impl(*functions, *xs, **params))
 
 
-def _widened(eqn: Any) -> Any:
-    """A product in a wider dtype is one of wider operands."""
-    wide, params = eqn.params["out_dtype"], {**eqn.params, "out_dtype": None}
-    return _calls_traced(
-        eqn, lambda *xs: eqn.primitive.bind(*(x.astype(wide) for x in xs), **params)
+def _widen_operands(eqn: Any) -> Any:
+    """Return a product with a wider result dtype as a product of wider operands."""
+    wider_dtype, params = eqn.params["out_dtype"], {**eqn.params, "out_dtype": None}
+    return _trace_operands(
+        eqn, lambda *xs: eqn.primitive.bind(*(x.astype(wider_dtype) for x in xs), **params)
     )
 
 
-def _applied(eqn: Any) -> Any:
-    """What ``x.at[i].apply(f)`` does, with ``f`` from the jaxpr of its scatter.
+def _trace_scatter_apply(eqn: Any) -> Any:
+    """Return the jaxpr of ``x.at[i].apply(f)``, with ``f`` from the jaxpr of its scatter.
 
-    **Raises** `Unsupported` where ``f`` gives another dtype: JAX traces that, and compiles it not.
+    Raises:
+        Unsupported: ``f`` returns another dtype. JAX traces this, but does not compile it.
     """
     p = eqn.params
     if p["update_jaxpr"] is None:
@@ -86,8 +88,8 @@ def _applied(eqn: Any) -> Any:
     before, after = eqn.invars[0].aval.dtype, p["update_jaxpr"].outvars[0].aval.dtype
     if before != after:
         raise Unsupported(
-            f"the function of x.at[…].apply makes {after} of {before}, which JAX itself does not "
-            f"compile; convert x before it, or what the function gives back to {before}"
+            f"the function of x.at[…].apply returns {after} for {before}, which JAX itself does "
+            f"not compile; convert x before it, or the result of the function to {before}"
         )
     update = jex.jaxpr_as_fun(jex.ClosedJaxpr(p["update_jaxpr"], p["update_consts"]))
 
@@ -102,60 +104,63 @@ def _applied(eqn: Any) -> Any:
             unique=p["unique_indices"],
         )
 
-    return _calls_traced(eqn, apply)
+    return _trace_operands(eqn, apply)
 
 
-def _solved(eqn: Any) -> Any:
-    """What ``lax.custom_linear_solve`` solves with; the rest serves its derivatives."""
+def _trace_solve(eqn: Any) -> Any:
+    """Return the jaxpr of the solver of ``lax.custom_linear_solve``; the others serve its
+    derivatives."""
     lengths = eqn.params["const_lengths"]
     first = lengths.matvec + lengths.vecmat
     operands, last = slice(first, first + lengths.solve), sum(lengths)
     solve = jex.jaxpr_as_fun(eqn.params["jaxprs"].solve)
-    return _calls_traced(eqn, lambda *xs: solve(*xs[operands], *xs[last:]))
+    return _trace_operands(eqn, lambda *xs: solve(*xs[operands], *xs[last:]))
 
 
-def _on_one_device(eqn: Any) -> Any:
-    """What each device does, if there is one."""
+def _single_device_jaxpr(eqn: Any) -> Any:
+    """Return the jaxpr for each device if there is one device, else None."""
     return _closed(eqn.params["jaxpr"]) if eqn.params["mesh"].size == 1 else None
 
 
-def _calls_grouped(eqn: Any) -> Any:
-    """A convolution in a named number of groups."""
+def _trace_grouped_convolution(eqn: Any) -> Any:
+    """Return the jaxpr of a convolution with a named number of groups, else None."""
     names = "window_strides padding lhs_dilation rhs_dilation dimension_numbers feature_group_count"
     p = {name: eqn.params[name] for name in names.split()}
-    one = eqn.params["batch_group_count"] == 1
-    if not (is_symbolic(p["feature_group_count"]) and one):
+    is_single_batch_group = eqn.params["batch_group_count"] == 1
+    if not (is_symbolic(p["feature_group_count"]) and is_single_batch_group):
         return None
     dtype = eqn.outvars[0].aval.dtype
-    return _calls_traced(eqn, lambda *xs: grouped_convolution(*(x.astype(dtype) for x in xs), **p))
+    return _trace_operands(
+        eqn, lambda *xs: grouped_convolution(*(x.astype(dtype) for x in xs), **p)
+    )
 
 
-REPLACED: dict[str, Callable[[Any], Any]] = {
-    "call_hi_primitive": _kept_whole,
-    "conv_general_dilated": _calls_grouped,
-    "custom_linear_solve": _solved,
-    **dict.fromkeys(("announce_jaxpr", "maybe_set", "vprim"), as_python),
-    "scatter": _applied,
-    "shard_map": _on_one_device,
+REPLACEMENTS: dict[str, Callable[[Any], Any]] = {
+    "call_hi_primitive": _trace_high_level,
+    "conv_general_dilated": _trace_grouped_convolution,
+    "custom_linear_solve": _trace_solve,
+    **dict.fromkeys(("announce_jaxpr", "maybe_set", "vprim"), trace_implementation),
+    "scatter": _trace_scatter_apply,
+    "shard_map": _single_device_jaxpr,
 }
-"""What is inside of their parameters says what they do."""
+"""Functions that return the jaxpr of a primitive from its parameters."""
 
 
 def _closed(jaxpr: Any) -> Any:
-    """Some primitives carry an open jaxpr (``remat``); close it."""
+    """Return a closed jaxpr; some primitives (``remat``) carry an open one."""
     return jaxpr if isinstance(jaxpr, jex.ClosedJaxpr) else jex.ClosedJaxpr(jaxpr, ())
 
 
-def unchecked(eqn: Any) -> Any:
-    """The branch that is left of a condition without those that raise; ``None`` if none does."""
-    # Of Equinox's checks, which are conditions: files never take the branch that raises.
+def branch_without_checks(eqn: Any) -> Any:
+    """Return the only branch of a conditional that does not raise, or None."""
+    # Equinox's checks are conditionals. A file never takes the branch that raises.
     branches = eqn.params["branches"]
-    left = [branch for branch in branches if not _raises(branch)]
-    return left[0] if len(left) == 1 < len(branches) else None
+    remaining = [branch for branch in branches if not _raises(branch)]
+    return remaining[0] if len(remaining) == 1 < len(branches) else None
 
 
 def _raises(branch: Any) -> bool:
-    """Whether a branch calls Python of Equinox's: only its errors and breakpoints do."""
+    """Return True if a branch calls Python code of Equinox, as its errors and breakpoints do."""
     called = [eqn for eqn in branch.jaxpr.eqns if eqn.primitive.name == "pure_callback"]
     modules = (eqn.params["callback"].callback_func.__module__ for eqn in called)
     return any(module.partition(".")[0] == "equinox" for module in modules)
@@ -163,56 +168,58 @@ def _raises(branch: Any) -> bool:
 
 # --------------------------------------------------------------------- primitives of users' own
 
-# Whose a primitive is, is told by the object and not by its name: users call theirs as they like.
+# A user's primitive may have any name, so that primitives are identified by object.
 
 PACKAGES = ("jax", "equinox")
-"""Whose primitives are attributes of their modules, all of which are in memory with them."""
+"""Packages whose primitives are attributes of their modules, which are all imported with them."""
 
 _is_users: WeakKeyDictionary[Primitive, bool] = WeakKeyDictionary()
 
 
 def is_users(primitive: Primitive) -> bool:
-    """Whether a primitive is neither of JAX's nor of Equinox's."""
+    """Return True if a primitive belongs neither to JAX nor to Equinox."""
     if primitive not in _is_users:
-        _is_users.update(dict.fromkeys(_held(), False))
+        _is_users.update(dict.fromkeys(_known_primitives(), False))
     return _is_users.setdefault(primitive, True)
 
 
-def _held() -> Iterator[Primitive]:
+def _known_primitives() -> Iterator[Primitive]:
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in PACKAGES and module is not None:
             yield from (v for v in vars(module).values() if isinstance(v, Primitive))
 
 
-DEEPEST_CALL = 8
-"""So often a primitive may be bound in its own impl, as a solver does that needs a smaller one."""
+MAX_RECURSION = 8
+"""Number of times that a primitive may be bound in its own implementation, as a recursive solver
+does."""
 
 
-def users_own(eqn: Any, within: Sequence[Any]) -> tuple[Any, str]:
-    """A closed jaxpr of what the primitive's impl does; or none, and why it is refused, if it is.
+def user_primitive_jaxpr(eqn: Any, within: Sequence[Any]) -> tuple[Any, str]:
+    """Return a closed jaxpr of a user's primitive, or None and the reason for a refusal, if it is
+    refused.
 
-    ``within`` are the primitives whose impl the equation is part of: JAX's generic dispatch binds
-    the primitive itself without end.
+    ``within`` are the primitives whose implementation contains the equation. JAX's generic dispatch
+    binds the primitive itself without end.
     """
     primitive = eqn.primitive
     if _is_registered(eqn):
         return None, ""
-    why = "it binds the primitive itself"
-    if within.count(primitive) < DEEPEST_CALL:
+    reason = "it binds the primitive itself"
+    if within.count(primitive) < MAX_RECURSION:
         try:
-            return as_python(eqn), ""
+            return trace_implementation(eqn), ""
         except RAISED as error:
-            why = first_line(error)
+            reason = first_line(error)
     return None, (
         f"primitive '{primitive.name}' cannot be written: there is no rule for it (converter.rule "
-        f"and converter.expansion register others), and its impl cannot be traced: {why}"
+        f"and converter.expansion register others), and its impl cannot be traced: {reason}"
     )
 
 
 def _is_registered(eqn: Any) -> bool:
-    """Whether there is a rule, or an expansion that applies.
+    """Return True if a rule or an applicable expansion is registered.
 
-    Neither is for keys and complex numbers, in whose place the graph has others.
+    Neither applies to keys and complex numbers, which have another form in the graph.
     """
     op, operands = ops.of_user(eqn.primitive), [v.aval for v in eqn.invars]
     if key_kind((*operands, *(v.aval for v in eqn.outvars))):

@@ -1,4 +1,4 @@
-"""Why a function that can be traced with numbers cannot be with names in their place."""
+"""Explain why a function cannot be traced with named dimensions although it can be with numbers."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,8 +19,8 @@ from converter.jax_versions import InconclusiveDimensionOperation
 T = TypeVar("T")
 
 Structs: TypeAlias = Sequence[jax.ShapeDtypeStruct]
-Works: TypeAlias = Callable[[Mapping[str, int | str]], bool]
-"""Whether a function can be traced with these numbers or texts in the place of names."""
+TraceTest: TypeAlias = Callable[[Mapping[str, int | str]], bool]
+"""Return True if a function can be traced with these numbers or texts in place of names."""
 
 RAISED = (
     InconclusiveDimensionOperation,
@@ -32,16 +32,16 @@ RAISED = (
     TypeError,
     ValueError,
 )
-"""What has been seen where JAX, numpy or Python meets a dimension without a number: of JAX's own
-errors all are ``TypeError`` or ``LookupError`` but the first."""
+"""Errors that JAX, numpy or Python raise for a dimension without a number. All of JAX's own errors
+except the first one are subclasses of ``TypeError`` or ``LookupError``."""
 
-SIZE = 48
-"""A number for a dimension, large and divisible enough that networks take it."""
+SAMPLE_SIZE = 48
+"""A number for a dimension, large and divisible enough for most networks."""
 
 FACTORS = (2, 4, 8, 14, 16, 32)
-"""Of what sizes usually are multiples: strides, and the patches of vision transformers."""
+"""Common factors of sizes: strides, and the patch sizes of vision transformers."""
 
-LOOKS = (
+CONCRETIZATION_ERRORS = (
     errors.ConcretizationTypeError,
     errors.JAXIndexError,
     errors.TracerArrayConversionError,
@@ -53,83 +53,95 @@ _ARANGE = re.compile(r"In arange .*start=([\d.]+), stop=(.+), step=1$")
 _REMAINDER = re.compile(r"mod\((\w+), -? ?(\d+)\)")
 
 
-def refusal(
+def explain_error(
     error: Exception, structs: Structs, run: Callable[[Structs], object], line: str
 ) -> Unsupported | None:
-    """Explain an error of the trace; ``None`` where it is the function's own affair.
+    """Return the explanation of an error while tracing, or None if the function itself raised it.
 
-    It is about names where the function can be traced with numbers for them.
+    The named dimensions are the cause if the function can be traced with numbers for them.
     """
     text, names = first_line(error), all_names(structs)
-    blame: tuple[list[str], str] | None
+    cause: tuple[list[str], str] | None
 
     def works(numbers: Mapping[str, int | str]) -> bool:
         try:
-            run([_with(struct, numbers) for struct in structs])
+            run([_substitute_sizes(struct, numbers) for struct in structs])
         except RAISED:
             return False
         return True
 
     if isinstance(error, InconclusiveDimensionOperation) or any(map(is_symbolic, error.args)):
-        blamed = [name for name in names if re.search(rf"\b{name}\b", text)] or names
-        blame = blamed, ""
-    elif names and works({name: SIZE * (i + 1) for i, name in enumerate(names)}):
-        # Turned round: of several that would do, the last is named.
-        blamed = sorted(fewest(lambda some: works(dict.fromkeys(some, SIZE)), names[::-1]))
-        blame = blamed, _multiple(blamed, works)
+        causing_names = [name for name in names if re.search(rf"\b{name}\b", text)] or names
+        cause = causing_names, ""
+    elif names and works({name: SAMPLE_SIZE * (i + 1) for i, name in enumerate(names)}):
+        # Reversed, so that the last of several possible names is reported.
+        causing_names = sorted(
+            minimal_subset(lambda subset: works(dict.fromkeys(subset, SAMPLE_SIZE)), names[::-1])
+        )
+        cause = causing_names, _suggest_multiple(causing_names, works)
     else:
-        said = str(error)
-        blame = _unequal(names, works) or _longer(works, said) or _unlike(names, works, said)
-    if blame:
-        return _sentence(*blame, text, line)
-    return _looks(error, text, line) or _batched(structs, run, text, line)
+        message = str(error)
+        cause = (
+            _suggest_equal(names, works)
+            or _suggest_limit(works, message)
+            or _suggest_number(names, works, message)
+        )
+    if cause:
+        return _dimension_error(*cause, text, line)
+    return _explain_concretization(error, text, line) or _suggest_vmap(structs, run, text, line)
 
 
 @contextmanager
-def fitting(name: str, operands: Sequence[Value], sources: Sequence[Any]) -> Iterator[None]:
-    """**Raises** `Unsupported` where what stands for a primitive cannot be traced with names.
+def translate_errors(
+    name: str, operands: Sequence[Value], sources: Sequence[Any]
+) -> Iterator[None]:
+    """Raise `Unsupported` if the replacement of a primitive cannot be traced with named dimensions.
 
-    One that is raised inside gets the line that the primitive comes from.
+    An `Unsupported` that is raised inside gets the source line of the primitive.
     """
     try:
         yield
     except Unsupported as error:
         raise Unsupported(error.reason, line_of(sources)) from error
     except RAISED as error:
-        named = all_names(operands)
-        if not named:
+        dimension_names = all_names(operands)
+        if not dimension_names:
             raise
         types, text = ", ".join(v.type_text() for v in operands), first_line(error)
-        what = f"primitive '{name}' ({types}) cannot be written"
-        raise _sentence(named, "", text, line_of(sources), what) from error
+        subject = f"primitive '{name}' ({types}) cannot be written"
+        raise _dimension_error(dimension_names, "", text, line_of(sources), subject) from error
 
 
-def refuse_equated(shapes: Sequence[Shape], sources: Sequence[Any]) -> None:
-    """**Raises** `Unsupported` where a reshape takes a name for a number, which JAX lets pass."""
+def check_reshape_sizes(shapes: Sequence[Shape], sources: Sequence[Any]) -> None:
+    """Raise `Unsupported` for a reshape that equates a name and a number, which JAX accepts."""
     before, after = map(size_product, shapes)
-    if odd := sorted(size_names(before) ^ size_names(after)):
-        text, what = f"{before} elements become {after}", "primitive 'reshape' cannot be written"
-        raise _sentence(odd, _advice("", odd), text, line_of(sources), what)
+    if unmatched := sorted(size_names(before) ^ size_names(after)):
+        text, subject = f"{before} elements become {after}", "primitive 'reshape' cannot be written"
+        raise _dimension_error(unmatched, _advice("", unmatched), text, line_of(sources), subject)
 
 
-def fewest(
-    works: Callable[[Sequence[T]], bool], items: Sequence[T], kept: Sequence[T] = ()
+def minimal_subset(
+    works: Callable[[Sequence[T]], bool], items: Sequence[T], required: Sequence[T] = ()
 ) -> list[T]:
-    """Smallest part of the items that works with them and what is known, but not with this alone.
+    """Return a minimal part of the items that works together with the known ones.
 
-    By halves (QuickXplain; Junker, 2004).
+    It uses binary search (QuickXplain; Junker, 2004).
     """
     if len(items) == 1:
         return list(items)
-    early, late = items[: len(items) // 2], items[len(items) // 2 :]
-    needed = [] if works([*kept, *early]) else fewest(works, late, [*kept, *early])
-    if needed and works([*kept, *needed]):
+    first_half, second_half = items[: len(items) // 2], items[len(items) // 2 :]
+    needed = (
+        []
+        if works([*required, *first_half])
+        else minimal_subset(works, second_half, [*required, *first_half])
+    )
+    if needed and works([*required, *needed]):
         return needed
-    return fewest(works, early, [*kept, *needed]) + needed
+    return minimal_subset(works, first_half, [*required, *needed]) + needed
 
 
-def _multiple(names: Sequence[str], works: Works) -> str:
-    """What to say where it is enough that sizes are multiples."""
+def _suggest_multiple(names: Sequence[str], works: TraceTest) -> str:
+    """Return the advice to declare sizes as multiples, if that is enough, or ""."""
     for factor in FACTORS:
         if works({name: f"({factor}*{name})" for name in names}):
             texts = [f"mod({name}, {factor}) == 0" for name in names]
@@ -137,54 +149,60 @@ def _multiple(names: Sequence[str], works: Works) -> str:
     return ""
 
 
-def _unequal(names: Sequence[str], works: Works) -> tuple[list[str], str] | None:
-    """Where two names have to be one."""
-    for one, other in combinations(names, 2):
-        if works({one: other}) or works(dict.fromkeys(names, SIZE) | {one: SIZE, other: SIZE}):
-            advice = f"give them one name, or say so: constraints=['{one} == {other}']"
-            return [one, other], advice
+def _suggest_equal(names: Sequence[str], works: TraceTest) -> tuple[list[str], str] | None:
+    """Return two names that have to be equal, with advice, or None."""
+    for first, second in combinations(names, 2):
+        if works({first: second}) or works(
+            dict.fromkeys(names, SAMPLE_SIZE) | {first: SAMPLE_SIZE, second: SAMPLE_SIZE}
+        ):
+            advice = f"give them one name, or say so: constraints=['{first} == {second}']"
+            return [first, second], advice
     return None
 
 
-def _longer(works: Works, said: str) -> tuple[list[str], str] | None:
-    """Where a name has to be at most what a table is long, from which as much is cut."""
-    for number, name in re.findall(r"min\((\d+), (\w+)\)", said):
+def _suggest_limit(works: TraceTest, message: str) -> tuple[list[str], str] | None:
+    """Return a name that must not exceed the length of a table, with advice, or None."""
+    for number, name in re.findall(r"min\((\d+), (\w+)\)", message):
         if works({name: number}):
             return [name], f"if it is never larger, say so: constraints=['{name} <= {number}']"
     return None
 
 
-def _unlike(names: Sequence[str], works: Works, said: str) -> tuple[list[str], str] | None:
-    """Where a name has to be the one number that JAX speaks of, or one."""
-    for size in dict.fromkeys(["1", *re.findall(r"(?<![\w.])[1-9]\d*\b", said)]):
+def _suggest_number(
+    names: Sequence[str], works: TraceTest, message: str
+) -> tuple[list[str], str] | None:
+    """Return a name that has to be a number which JAX's message mentions, or 1, with advice, or
+    None."""
+    for size in dict.fromkeys(["1", *re.findall(r"(?<![\w.])[1-9]\d*\b", message)]):
         for name in names:
             if works({name: size}):
                 return [name], f"it can with {size}: give that in specs in its place"
     return None
 
 
-def _looks(error: Exception, text: str, line: str) -> Unsupported | None:
-    """Where Python asks for numbers that only an input has."""
-    if not isinstance(error, LOOKS):
+def _explain_concretization(error: Exception, text: str, line: str) -> Unsupported | None:
+    """Return the explanation if Python needs a number that only an input has, or None."""
+    if not isinstance(error, CONCRETIZATION_ERRORS):
         return None
     if isinstance(error, errors.TracerArrayConversionError):
         return Unsupported(
-            f"the function gives numpy what JAX traces: {text}; write jax.numpy in place of numpy "
-            "for what depends on an input",
+            f"the function passes a traced array to numpy: {text}; use jax.numpy in place of numpy "
+            "for values that depend on an input",
             line,
         )
     return Unsupported(
-        f"the function asks for numbers that are known only when it runs: {text}; choose by "
-        "jnp.where or jax.lax.cond, repeat by jax.lax.while_loop, and give a `size=` to what "
-        "returns as many elements as there are",
+        f"the function needs numbers that are known only when it runs: {text}; use jnp.where or "
+        "jax.lax.cond for a choice, jax.lax.while_loop for a loop, and pass `size=` to functions "
+        "whose result has a variable number of elements",
         line,
     )
 
 
-def _batched(
+def _suggest_vmap(
     structs: Structs, run: Callable[[Structs], object], text: str, line: str
 ) -> Unsupported | None:
-    """Advice where the function takes one of what a batch is given of."""
+    """Return the advice to use vmap if the function can be traced without the first dimension, or
+    None."""
     sizes = {str(struct.shape[0]) if struct.shape else "" for struct in structs}
     if len(sizes) != 1 or "" in sizes:
         return None
@@ -199,8 +217,10 @@ def _batched(
     )
 
 
-def _with(struct: jax.ShapeDtypeStruct, numbers: Mapping[str, int | str]) -> jax.ShapeDtypeStruct:
-    """Other sizes, or other names, in the place of names."""
+def _substitute_sizes(
+    struct: jax.ShapeDtypeStruct, numbers: Mapping[str, int | str]
+) -> jax.ShapeDtypeStruct:
+    """Return a type with other sizes or names in place of names."""
     if not any(map(is_symbolic, struct.shape)):
         return struct
     (scope,) = {dim.scope for dim in struct.shape if is_symbolic(dim)}
@@ -211,15 +231,17 @@ def _with(struct: jax.ShapeDtypeStruct, numbers: Mapping[str, int | str]) -> jax
     return jax.ShapeDtypeStruct(export.symbolic_shape(text, scope=scope), struct.dtype)
 
 
-def _sentence(
+def _dimension_error(
     names: Sequence[str],
     advice: str,
     text: str,
     line: str,
-    what: str = "the function cannot be traced",
+    subject: str = "the function cannot be traced",
 ) -> Unsupported:
-    which = f"dimension{'s' if len(names) > 1 else ''} {' and '.join(map(repr, names))}"
-    return Unsupported(f"{what} with the {which}: {text}; {advice or _advice(text, names)}", line)
+    dimension_text = f"dimension{'s' if len(names) > 1 else ''} {' and '.join(map(repr, names))}"
+    return Unsupported(
+        f"{subject} with the {dimension_text}: {text}; {advice or _advice(text, names)}", line
+    )
 
 
 def first_line(error: Exception) -> str:
@@ -227,29 +249,31 @@ def first_line(error: Exception) -> str:
 
 
 def _advice(text: str, names: Sequence[str]) -> str:
-    if compared := _COMPARED.search(text):
-        return _diagnostics_either(*compared.groups())
-    if remainder := _REMAINDER.search(text):
-        name, factor = remainder.groups()
+    if comparison_match := _COMPARED.search(text):
+        return _suggest_comparison(*comparison_match.groups())
+    if remainder_match := _REMAINDER.search(text):
+        name, factor = remainder_match.groups()
         return f"if it always is a multiple, say so: constraints=['mod({name}, {factor}) == 0']"
-    if ranged := _ARANGE.search(text):
-        whole, fraction = divmod(float(ranged[1]), 1)
-        return f"start from a whole number: jnp.arange({whole:g}, {ranged[2]}) + {fraction:g}"
-    which = " and ".join(map(repr, names))
+    if arange_match := _ARANGE.search(text):
+        integer, fraction = divmod(float(arange_match[1]), 1)
+        return (
+            f"start from a whole number: jnp.arange({integer:g}, {arange_match[2]}) + {fraction:g}"
+        )
+    name_text = " and ".join(map(repr, names))
     return (
-        f"Python and numpy need a number there: give one for {which} in specs, or compute with "
+        f"Python and numpy need a number there: give one for {name_text} in specs, or compute with "
         "the size in jax.numpy"
     )
 
 
-def _diagnostics_either(left: str, comparison: str, right: str) -> str:
-    """The constraints that would decide a comparison of whole numbers."""
-    more, less = _plus(right, 1), _plus(right, -1)
+def _suggest_comparison(left: str, comparison: str, right: str) -> str:
+    """Return the constraints that would decide a comparison of integers."""
+    next_larger, next_smaller = _plus(right, 1), _plus(right, -1)
     yes, no = {
-        ">": (f">= {more}", f"<= {right}"),
-        "<=": (f"<= {right}", f">= {more}"),
-        ">=": (f">= {right}", f"<= {less}"),
-        "<": (f"<= {less}", f">= {right}"),
+        ">": (f">= {next_larger}", f"<= {right}"),
+        "<=": (f"<= {right}", f">= {next_larger}"),
+        ">=": (f">= {right}", f"<= {next_smaller}"),
+        "<": (f"<= {next_smaller}", f">= {right}"),
     }[comparison]
     return f"say which it is: constraints=['{left} {yes}'] or ['{left} {no}']"
 

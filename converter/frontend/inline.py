@@ -1,4 +1,5 @@
-"""Jaxprs written into lists of nodes, calls inlined. Differences between JAX versions end here."""
+"""Convert jaxprs to lists of nodes, with calls inlined. Differences between JAX versions end
+here."""
 
 from __future__ import annotations
 
@@ -14,40 +15,49 @@ from jax.extend import core as jex
 from converter import decompositions
 from converter.errors import Unsupported
 from converter.frontend.array_forms import (
-    UNCHANGED,
+    IDENTITY_PRIMITIVES,
     Constants,
-    OfHeld,
-    appending,
+    HeldFunction,
     graph_type,
     input_value,
     key_kind,
-    literal,
+    literal_value,
+    node_appender,
 )
-from converter.frontend.calls import instead, is_users, unchecked, users_own
-from converter.frontend.diagnostics import fitting, refuse_equated
-from converter.frontend.refused import AT_ONCE, REFUSED
+from converter.frontend.calls import (
+    branch_without_checks,
+    is_users,
+    replacement_jaxpr,
+    user_primitive_jaxpr,
+)
+from converter.frontend.diagnostics import check_reshape_sizes, translate_errors
+from converter.frontend.refused import REFUSED, REFUSED_WHILE_TRACING
 from converter.frontend.source_lines import line_of
 from converter.ir import Graph, Node, Value, const, make_node, ops
 from converter.ir.dims import as_shape
 from converter.ir.nodes import Meaning
 from converter.jax_versions import bind_primitive, named_params
 
-# Dimension numbers: named tuples of axes.
-NUMBERS = (lax.ConvDimensionNumbers, lax.GatherDimensionNumbers, lax.ScatterDimensionNumbers)
+# Dimension numbers are named tuples of axes.
+DIMENSION_NUMBERS = (
+    lax.ConvDimensionNumbers,
+    lax.GatherDimensionNumbers,
+    lax.ScatterDimensionNumbers,
+)
 
-# Parameters that say how or where to compute, and nothing of the result: nodes do not have them.
-# What a scatter does with its updates is in its name; one that applies a function is expanded.
+# Parameters that affect how or where to compute, but not the result. Nodes do not have them. The
+# name of a scatter includes how it combines updates; a scatter that applies a function is expanded.
 HINTS = frozenset(
     {
         *("accuracy", "sharding", "out_sharding", "weak_type", "unroll"),
-        "out_dtype",  # what has one was replaced
+        "out_dtype",  # operations with one were replaced
         *("indices_are_sorted", "unique_indices", "update_jaxpr", "update_consts"),
         *("recall_target", "reduction_input_size_override"),
-        "is_stable",  # what sorts is stable
+        "is_stable",  # all sorting operators are stable
     }
 )
 
-DROPPED = {
+DROPPED_PRIMITIVES = {
     "check": "jax.experimental.checkify.check: a file raises nothing",
     "dce_sink": "jax.lax.dce_sink: a file computes what it gives",
     "debug_callback": "jax.debug.callback: a file calls no Python",
@@ -60,18 +70,21 @@ DROPPED = {
     "reshard": "jax.sharding.reshard: a file is for one device",
     "sharding_constraint": "jax.lax.with_sharding_constraint: a file is for one device",
 }
-"""Primitives that hand on their operands, if they have results, and what to say of them; with them
-checks that are conditions."""
+"""Primitives that return their operands, if they have results, and the warning about each.
+Conditionals that only check something count as ``error_if``."""
 
 
 @dataclass(eq=False)
 class Inliner:
-    """Writes jaxprs into lists of nodes, calls inlined.
+    """Converter of jaxprs to lists of nodes, with calls inlined.
 
-    ``constants`` turns captured arrays into values, each array into one. ``sources`` are the places
-    of the calls around: what a ``jit`` holds knows of its own function only. ``dropped`` collects
-    the primitives that were left out, ``within`` are users' whose impl is being written, outermost
-    first. Calls of functions under ``jax.jit`` whose name is one of ``calls`` stay calls.
+    Arguments:
+        constants: converts captured arrays to values, each array once.
+        sources: source locations of the enclosing calls, since the jaxpr of a ``jit`` only knows
+            its own function.
+        dropped: collects the primitives that were dropped.
+        within: users' primitives whose implementation is being converted, outermost first.
+        calls: names of functions under ``jax.jit`` whose calls stay calls.
     """
 
     constants: Constants
@@ -81,73 +94,77 @@ class Inliner:
     calls: frozenset[str] = frozenset()
 
     def inline(self, closed: Any, args: Sequence[Value], nodes: list[Node]) -> list[Value]:
-        """Append the equations of a closed jaxpr to ``nodes``; returns its outputs."""
+        """Append the equations of a closed jaxpr to ``nodes``, and return its outputs."""
         jaxpr = closed.jaxpr
         constants = [self.constants.value(c) for c in closed.consts]
         env: dict[Any, Value] = dict(zip(jaxpr.constvars, constants, strict=True))
         env.update(zip(jaxpr.invars, args, strict=True))
 
         def read(atom: Any) -> Value:
-            return literal(atom) if isinstance(atom, jex.Literal) else env[atom]
+            return literal_value(atom) if isinstance(atom, jex.Literal) else env[atom]
 
         for eqn in jaxpr.eqns:
             inputs = [read(a) for a in eqn.invars]
-            env.update(zip(eqn.outvars, self._equation(eqn, inputs, nodes), strict=True))
+            env.update(zip(eqn.outvars, self._inline_equation(eqn, inputs, nodes), strict=True))
         return [read(a) for a in jaxpr.outvars]
 
-    def _equation(self, eqn: Any, inputs: list[Value], nodes: list[Node]) -> list[Value]:
-        inner = self.inside(eqn.source_info)
+    def _inline_equation(self, eqn: Any, inputs: list[Value], nodes: list[Node]) -> list[Value]:
+        inner = self.at_source(eqn.source_info)
         if is_users(eqn.primitive):
-            return inner.users(eqn, inputs, nodes)
+            return inner.inline_user_primitive(eqn, inputs, nodes)
         name = eqn.primitive.name
-        if name == "cond" and (unchecked_branch := unchecked(eqn)) is not None:
+        if name == "cond" and (unchecked_branch := branch_without_checks(eqn)) is not None:
             self.dropped.add("error_if")
             return inner.inline(unchecked_branch, inputs[1:], nodes)
-        if name in DROPPED:
+        if name in DROPPED_PRIMITIVES:
             self.dropped.add(name)
             return inputs[: len(eqn.outvars)]
         if all(v.aval.dtype == jax.dtypes.float0 for v in eqn.outvars) and eqn.outvars:
-            # The derivative of integers, whose dtype has no numbers.
+            # The derivative of integers has a dtype without numbers.
             shapes = [as_shape(v.aval.shape) for v in eqn.outvars]
-            return [appending(nodes).broadcast(const(False), shape, ()) for shape in shapes]
-        if name == "cond" and inputs[0].kind == "const":  # the platform, mostly
-            branches = eqn.params["branches"]  # an index out of range goes to the nearest
-            chosen = branches[int(np.clip(int(inputs[0].const), 0, len(branches) - 1))]
-            return inner.inline(chosen, inputs[1:], nodes)
-        if name in UNCHANGED:
+            return [node_appender(nodes).broadcast(const(False), shape, ()) for shape in shapes]
+        if name == "cond" and inputs[0].kind == "const":  # usually the platform
+            branches = eqn.params["branches"]  # an index out of range is clamped
+            branch = branches[int(np.clip(int(inputs[0].const), 0, len(branches) - 1))]
+            return inner.inline(branch, inputs[1:], nodes)
+        if name in IDENTITY_PRIMITIVES:
             return inputs
         if name == "reshape":
-            refuse_equated((eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape), inner.sources)
-        with fitting(name, inputs, inner.sources):
-            replaced = instead(eqn, HINTS)
+            check_reshape_sizes(
+                (eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape), inner.sources
+            )
+        with translate_errors(name, inputs, inner.sources):
+            replaced = replacement_jaxpr(eqn, HINTS)
         if replaced is not None and name == "jit" and eqn.params["name"] in self.calls:
             node = inner.call(eqn, replaced, inputs)
-            return inner.write(node, nodes)
+            return inner.append(node, nodes)
         if replaced is not None:
             return inner.inline(replaced, inputs, nodes)
-        is_lost = name in AT_ONCE or not (eqn.outvars or name in CONTROL_FLOW)
+        is_lost = name in REFUSED_WHILE_TRACING or not (eqn.outvars or name in CONTROL_FLOW)
         if is_lost and decompositions.find_decomposition(name) is None:
-            raise _refused(name, inner.sources)
+            raise _effect_error(name, inner.sources)
         control = CONTROL_FLOW.get(name)
-        node = control(inner, eqn, inputs, nodes) if control else _plain(eqn, inputs)
+        node = control(inner, eqn, inputs, nodes) if control else _plain_node(eqn, inputs)
         node.source = inner.sources
-        return inner.write(node, nodes)[: len(eqn.outvars)]
+        return inner.append(node, nodes)[: len(eqn.outvars)]
 
-    def inside(self, source: Any) -> Inliner:
-        """Writer of the jaxpr of an equation that comes from there."""
+    def at_source(self, source: Any) -> Inliner:
+        """Return an inliner for the jaxpr of an equation at this source location."""
         return replace(self, sources=(source, *self.sources))
 
-    def write(self, node: Node, nodes: list[Node]) -> list[Value]:
-        """Append a node; returns its outputs."""
+    def append(self, node: Node, nodes: list[Node]) -> list[Value]:
+        """Append a node, and return its outputs."""
         nodes.append(node)
         return node.outputs
 
-    def users(self, eqn: Any, inputs: list[Value], nodes: list[Node]) -> list[Value]:
-        """Append what stands for a primitive of a user's own."""
+    def inline_user_primitive(
+        self, eqn: Any, inputs: list[Value], nodes: list[Node]
+    ) -> list[Value]:
+        """Append the nodes for a user's primitive, and return its outputs."""
         primitive = eqn.primitive
         if not eqn.outvars:
-            raise _refused(primitive.name, self.sources)
-        closed, refusal = users_own(eqn, self.within)
+            raise _effect_error(primitive.name, self.sources)
+        closed, refusal = user_primitive_jaxpr(eqn, self.within)
         if closed is not None:
             inner = replace(self, within=(*self.within, primitive))
             return inner.inline(closed, inputs, nodes)
@@ -155,7 +172,7 @@ class Inliner:
         params = {k: _plain_ints(v) for k, v in eqn.params.items()}
         node = make_node(op, inputs, _types(eqn.outvars), params, meaning=meaning)
         node.source, node.refusal = self.sources, refusal
-        return self.write(node, nodes)
+        return self.append(node, nodes)
 
     def call(self, eqn: Any, closed: Any, inputs: list[Value]) -> Node:
         """Return the node of a call that is kept; its body has the operands as inputs."""
@@ -166,46 +183,50 @@ class Inliner:
         return node
 
     def body(self, closed: Any, captured: Sequence[Value]) -> Graph:
-        """A nested graph: the first arguments are captured from outside, the rest its inputs."""
+        """Return a nested graph. The first arguments are captured from outside, the others are its
+        inputs."""
         inner = [input_value(v.aval) for v in closed.jaxpr.invars[len(captured) :]]
         nodes: list[Node] = []
         outputs = self.inline(closed, [*captured, *inner], nodes)
         return Graph(inner, outputs, nodes)
 
 
-def _refused(name: str, sources: tuple[Any, ...]) -> Unsupported:
-    """What has an effect and no result would vanish unseen."""
-    why = REFUSED.get(name, "it has an effect and no result, and a file has results only")
-    return Unsupported(f"primitive '{name}' cannot be written: {why}", line_of(sources))
+def _effect_error(name: str, sources: tuple[Any, ...]) -> Unsupported:
+    """Return the error for a primitive with an effect but no result, which would be dropped
+    silently."""
+    reason = REFUSED.get(name, "it has an effect and no result, and a file has results only")
+    return Unsupported(f"primitive '{name}' cannot be written: {reason}", line_of(sources))
 
 
 def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
     return [graph_type(v.aval) for v in variables]
 
 
-def _plain(eqn: Any, inputs: list[Value]) -> Node:
-    own = named_params(eqn)
-    hints = {k: v for k, v in own.items() if k in HINTS}
-    params = {k: _plain_ints(v) for k, v in own.items() if k not in HINTS}
+def _plain_node(eqn: Any, inputs: list[Value]) -> Node:
+    all_params = named_params(eqn)
+    hints = {k: v for k, v in all_params.items() if k in HINTS}
+    params = {k: _plain_ints(v) for k, v in all_params.items() if k not in HINTS}
     op, meaning = ops.named(eqn.primitive.name), _meaning(eqn.primitive, hints)
-    if what := key_kind(v.aval for v in (*eqn.invars, *eqn.outvars)):
+    if kind := key_kind(v.aval for v in (*eqn.invars, *eqn.outvars)):
         types = tuple(v.aval for v in eqn.invars)
-        meaning = OfHeld(eqn.primitive, what, types, hints, meaning)
+        meaning = HeldFunction(eqn.primitive, kind, types, hints, meaning)
         if key_kind(types) or op.name not in REFUSED:
-            op = ops.of_kind(op.name, what)
+            op = ops.of_kind(op.name, kind)
     return make_node(op, inputs, _types(eqn.outvars), params, meaning=meaning)
 
 
 def _plain_ints(param: Any) -> Any:
-    """JAX mixes numpy integers into its tuples of axes; equal parameters should look equal."""
-    if isinstance(param, NUMBERS):
+    """Return a parameter with plain integers; JAX mixes numpy integers into its tuples of axes."""
+    if isinstance(param, DIMENSION_NUMBERS):
         return type(param)(*(_plain_ints(x) for x in param))
     if type(param) is tuple:
         return tuple(_plain_ints(x) for x in param)
     return int(param) if isinstance(param, np.integer) else param
 
 
-def _control(eqn: Any, inputs: Sequence[Value], params: Mapping[str, Any], **bodies: Graph) -> Node:
+def _control_node(
+    eqn: Any, inputs: Sequence[Value], params: Mapping[str, Any], **bodies: Graph
+) -> Node:
     node = make_node(ops.named(eqn.primitive.name), inputs, _types(eqn.outvars), params)
     node.bodies = bodies
     return node
@@ -213,81 +234,84 @@ def _control(eqn: Any, inputs: Sequence[Value], params: Mapping[str, Any], **bod
 
 def _inline_scan(inliner: Inliner, eqn: Any, inputs: list[Value], _: list[Node]) -> Node:
     fixed, carried = _scan_counts(eqn.params)
-    kept = {"num_carry": carried, **{k: eqn.params[k] for k in ("length", "reverse")}}
+    params = {"num_carry": carried, **{k: eqn.params[k] for k in ("length", "reverse")}}
     body = inliner.body(eqn.params["jaxpr"], inputs[:fixed])
-    return _control(eqn, inputs[fixed:], kept, body=body)
+    return _control_node(eqn, inputs[fixed:], params, body=body)
 
 
 def _scan_counts(params: Mapping[str, Any]) -> tuple[int, int]:
-    """How many operands of a scan are loop invariant, how many are carried."""
+    """Return how many operands of a scan are loop invariant, and how many are carried."""
     if "ft_in" in params:  # jax >= 0.12
         fixed, carried, _ = (len(part) for part in params["ft_in"].unpack())
         return fixed, carried
     return params["num_consts"], params["num_carry"]
 
 
-def _while(inliner: Inliner, eqn: Any, inputs: list[Value], nodes: list[Node]) -> Node:
+def _inline_while(inliner: Inliner, eqn: Any, inputs: list[Value], nodes: list[Node]) -> Node:
     n_cond, n_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     cond = inliner.body(eqn.params["cond_jaxpr"], inputs[:n_cond])
     body = inliner.body(eqn.params["body_jaxpr"], inputs[n_cond : n_cond + n_body])
     if not cond.outputs[0].shape:
-        return _control(eqn, inputs[n_cond + n_body :], {}, cond=cond, body=body)
+        return _control_node(eqn, inputs[n_cond + n_body :], {}, cond=cond, body=body)
     start = inputs[n_cond + n_body :]
 
     def lanes(state: Sequence[Value], nodes: list[Node]) -> Value:
         (live,) = inliner.inline(eqn.params["cond_jaxpr"], [*inputs[:n_cond], *state], nodes)
         return live
 
-    return _of_lanes(eqn, start, body, lanes, nodes)
+    return _batched_while(eqn, start, body, lanes, nodes)
 
 
 Lanes = Callable[[Sequence[Value], list[Node]], Value]
-"""Appends what says for each lane of a state whether it goes on."""
+"""Function that appends the nodes which compute for each lane of a state whether it continues."""
 
 
-def _of_lanes(
+def _batched_while(
     eqn: Any, start: Sequence[Value], body: Graph, lanes: Lanes, nodes: list[Node]
 ) -> Node:
-    """``vmap`` of a loop: it runs while any lane is live; lanes that are not keep their state.
+    """Return the loop for ``vmap`` of a loop: it runs while any lane is live; other lanes keep
+    their state.
 
-    Which lanes are live is the last part of the state, so that a round asks for it once.
+    The last part of the state has the live lanes, so that each iteration computes them once.
     """
     first = lanes(start, nodes)
-    live, again = (Value(first.shape, first.dtype, "input") for _ in range(2))
-    axes = tuple(range(live.rank))
-    editor = appending(body.nodes)
-    ends = [
-        editor.where(editor.broadcast(live, old.shape, axes), new, old)
-        for old, new in zip(body.inputs, body.outputs, strict=True)
+    is_live, still_live = (Value(first.shape, first.dtype, "input") for _ in range(2))
+    axes = tuple(range(is_live.rank))
+    editor = node_appender(body.nodes)
+    next_states = [
+        editor.where(editor.broadcast(is_live, previous.shape, axes), new, previous)
+        for previous, new in zip(body.inputs, body.outputs, strict=True)
     ]
-    ends.append(lanes(ends, body.nodes))
+    next_states.append(lanes(next_states, body.nodes))
     state = [input_value(v.aval) for v in eqn.outvars]
     condition = list[Node]()
     params = {"axes": axes}
-    any_live = appending(condition).add(ops.reduce_or, [again], (), again.dtype, params)
+    any_live = node_appender(condition).add(
+        ops.reduce_or, [still_live], (), still_live.dtype, params
+    )
     types = [*_types(eqn.outvars), (first.shape, first.dtype)]
     node = make_node(ops.while_, [*start, first], types)
     node.bodies = {
-        "cond": Graph([*state, again], [any_live], condition),
-        "body": Graph([*body.inputs, live], ends, body.nodes),
+        "cond": Graph([*state, still_live], [any_live], condition),
+        "body": Graph([*body.inputs, is_live], next_states, body.nodes),
     }
     return node
 
 
-def _cond(inliner: Inliner, eqn: Any, inputs: list[Value], _: list[Node]) -> Node:
+def _inline_cond(inliner: Inliner, eqn: Any, inputs: list[Value], _: list[Node]) -> Node:
     branches = [inliner.body(b, inputs[1:]) for b in eqn.params["branches"]]
-    return _control(eqn, inputs[:1], {}, **{f"branch_{i}": b for i, b in enumerate(branches)})
+    return _control_node(eqn, inputs[:1], {}, **{f"branch_{i}": b for i, b in enumerate(branches)})
 
 
 CONTROL_FLOW: dict[str, Callable[[Inliner, Any, list[Value], list[Node]], Node]] = {
     "scan": _inline_scan,
-    "while": _while,
-    "cond": _cond,
+    "while": _inline_while,
+    "cond": _inline_cond,
 }
 
 
 def _meaning(primitive: Any, hints: Mapping[str, Any]) -> Meaning:
-    """What a primitive does to concrete or traced arrays."""
+    """Return the function of a primitive on concrete or traced arrays."""
 
     def apply(args: Sequence[Any], params: Mapping[str, Any]) -> list[Any]:
         return bind_primitive(primitive, args, {**params, **hints})

@@ -1,4 +1,5 @@
-"""What is converted, and how the file's inputs and outputs are those of the function."""
+"""The function to convert, and the relation of the file's inputs and outputs to those of the
+function."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -12,8 +13,8 @@ from jax import export
 from jax.extend.core import jaxpr_as_fun
 
 from converter.errors import SpecError
-from converter.frontend.array_forms import appending
-from converter.frontend.specs import Fill, Spec, arguments
+from converter.frontend.array_forms import node_appender
+from converter.frontend.specs import Fill, Spec, parse_arguments
 from converter.frontend.trace import trace
 from converter.ir import Graph, Value, make_node, ops
 from converter.ir.names import Names
@@ -21,31 +22,36 @@ from converter.ir.names import Names
 
 @dataclass(frozen=True)
 class Interface:
-    """How what a file takes and gives becomes what the function does.
+    """Conversion between the inputs and outputs of a file and those of the function.
 
-    ``fill`` makes of the inputs the function's arguments, by place and by name. The ``inputs`` and
-    ``outputs`` at these places are channels-last in the function and channels-first in the file.
+    Arguments:
+        fill: returns the function's positional and keyword arguments for the inputs.
+        inputs: indices of inputs that are channels-last in the function and channels-first in the
+            file.
+        outputs: indices of such outputs.
     """
 
     fill: Fill = lambda arrays: (tuple(arrays), {})
     inputs: frozenset[int] = frozenset()
     outputs: frozenset[int] = frozenset()
 
-    def taken(self, arrays_or_numbers: Sequence[Any]) -> list[Any]:
-        """Arrays and Python's numbers, as the function takes them, as the file does."""
+    def to_file_arrays(self, arrays_or_numbers: Sequence[Any]) -> list[Any]:
+        """Return the function's arrays and Python numbers as the inputs of the file."""
         numbers = (bool, int, float, complex)
         arrays: list[Any] = [
             jax.numpy.asarray(a) if isinstance(a, numbers) else a for a in arrays_or_numbers
         ]
         return [np.moveaxis(a, -1, 1) if i in self.inputs else a for i, a in enumerate(arrays)]
 
-    def called(self, fn: Callable[..., Any]) -> Callable[..., list[Any]]:
-        """The function, of the inputs of the file, to its outputs."""
+    def wrap(self, fn: Callable[..., Any]) -> Callable[..., list[Any]]:
+        """Return the function as one from the inputs of the file to its outputs."""
         moved = jax.numpy.moveaxis
 
         def call(*arrays: Any) -> list[Any]:
-            turned = [moved(a, 1, -1) if i in self.inputs else a for i, a in enumerate(arrays)]
-            positional, named = self.fill(turned)
+            channels_last = [
+                moved(a, 1, -1) if i in self.inputs else a for i, a in enumerate(arrays)
+            ]
+            positional, named = self.fill(channels_last)
             results = jax.tree.leaves(fn(*positional, **named))
             return [moved(r, -1, 1) if i in self.outputs else r for i, r in enumerate(results)]
 
@@ -54,9 +60,9 @@ class Interface:
 
 @dataclass(frozen=True)
 class ConvertedFunction:
-    """Arguments of ``to_onnx`` that say what is converted, and under which names.
+    """Arguments of ``to_onnx`` that define the function and the names of its values.
 
-    Those in ``channels_first`` are [batch, channels, space…] in the file and [batch, space…,
+    Values in ``channels_first`` are [batch, channels, space…] in the file and [batch, space…,
     channels] in the function.
     """
 
@@ -72,34 +78,36 @@ class ConvertedFunction:
 
     @property
     def call(self) -> Callable[..., Any]:
-        """The function of its inputs alone."""
-        fn, _, _ = unstaged(self.fn, self.specs, self.kwargs)
+        """The function of its inputs, with bound parameters."""
+        fn, _, _ = unwrap(self.fn, self.specs, self.kwargs)
         return fn if self.params is None else partial(fn, self.params)
 
     def trace(self, calls: frozenset[str] = frozenset()) -> Graph:
-        """Return the graph before any pass, its inputs and outputs as they are in the file. Calls
-        of functions with the names ``calls`` are kept."""
-        fn, specs, kwargs = unstaged(self.fn, self.specs, self.kwargs)
+        """Return the graph before any pass, with the inputs and outputs of the file.
+
+        Calls of functions with the names ``calls`` are kept.
+        """
+        fn, specs, kwargs = unwrap(self.fn, self.specs, self.kwargs)
         graph = trace(fn, specs, self.params, kwargs, self.constraints, calls)
-        _rename(graph, self.input_names, self.output_names)
-        _turn(graph, self.channels_first)
+        _rename_values(graph, self.input_names, self.output_names)
+        _move_channels_first(graph, self.channels_first)
         return graph
 
     def interface(self, graph: Graph) -> Interface:
-        _, specs, kwargs = unstaged(self.fn, self.specs, self.kwargs)
+        _, specs, kwargs = unwrap(self.fn, self.specs, self.kwargs)
         return Interface(
-            arguments(specs, kwargs, self.constraints).fill,
-            frozenset(_places([v.name for v in graph.inputs], self.channels_first)),
-            frozenset(_places(graph.output_names, self.channels_first)),
+            parse_arguments(specs, kwargs, self.constraints).fill,
+            frozenset(_positions([v.name for v in graph.inputs], self.channels_first)),
+            frozenset(_positions(graph.output_names, self.channels_first)),
         )
 
 
-def _places(names: Sequence[str], chosen: Collection[str]) -> list[int]:
-    return [i for i, name in enumerate(names) if name in chosen]
+def _positions(names: Sequence[str], selected: Collection[str]) -> list[int]:
+    return [i for i, name in enumerate(names) if name in selected]
 
 
-def _turn(graph: Graph, names: Collection[str]) -> None:
-    """Give these inputs and outputs their channels first, by a transposition each."""
+def _move_channels_first(graph: Graph, names: Collection[str]) -> None:
+    """Transpose these inputs and outputs to channels-first order."""
     names_of_file = [*(v.name for v in graph.inputs), *graph.output_names]
     if isinstance(names, str) or set(names) - set(names_of_file):
         raise SpecError(
@@ -107,24 +115,24 @@ def _turn(graph: Graph, names: Collection[str]) -> None:
             f"received {names!r}"
         )
     table: dict[int, Value] = {}
-    for place in _places([v.name for v in graph.inputs], names):
-        inner = graph.inputs[place]
-        first, last = _orders(inner, inner.name)
+    for position in _positions([v.name for v in graph.inputs], names):
+        inner = graph.inputs[position]
+        first, last = _channel_permutations(inner, inner.name)
         outer = Value(tuple(inner.shape[a] for a in first), inner.dtype, "input", inner.name)
         node = make_node(
             ops.transpose, [outer], [(inner.shape, inner.dtype)], {"permutation": last}
         )
-        graph.inputs[place], table[id(inner)] = outer, node.out
+        graph.inputs[position], table[id(inner)] = outer, node.out
         graph.nodes.insert(0, node)
     graph.replace_operands(lambda v: table.get(id(v), v))
-    for place in _places(graph.output_names, names):
-        inner = graph.outputs[place]
-        first, _ = _orders(inner, graph.output_names[place])
-        graph.outputs[place] = appending(graph.nodes).transpose(inner, first)
+    for position in _positions(graph.output_names, names):
+        inner = graph.outputs[position]
+        first, _ = _channel_permutations(inner, graph.output_names[position])
+        graph.outputs[position] = node_appender(graph.nodes).transpose(inner, first)
 
 
-def _orders(value: Value, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """From channels-last to channels-first, and back."""
+def _channel_permutations(value: Value, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the permutation from channels-last to channels-first order, and its inverse."""
     rank = value.rank
     if rank < 3:
         raise SpecError(
@@ -134,38 +142,47 @@ def _orders(value: Value, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return (0, rank - 1, *range(1, rank - 1)), (0, *range(2, rank), 1)
 
 
-def _rename(graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] | None) -> None:
-    """Given names stand; those found in ``fn`` get a number where something else has them.
+def _rename_values(
+    graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] | None
+) -> None:
+    """Set the names of inputs and outputs. Given names stay; names from ``fn`` get a number if they
+    clash.
 
-    Parameters are bound by their names, so these stand too; inputs go before outputs.
+    Parameters are bound by name, so that their names stay too. Inputs precede outputs.
     """
-    for names, count, what in (
+    for names, count, argument in (
         (inputs, len(graph.inputs), "input_names"),
         (outputs, len(graph.outputs), "output_names"),
     ):
         if names is not None and (len(names) != count or len(set(names)) != count):
-            raise SpecError(f"{what} needs {count} different names, received {list(names)}")
+            raise SpecError(f"{argument} needs {count} different names, received {list(names)}")
     explicit = [*(inputs or ()), *(outputs or ())]
     fixed = [*(v.name for v in graph.params), *explicit]
-    clash = [name for name, times in Counter(fixed).items() if times > 1]
-    if clash:
+    duplicates = [name for name, times in Counter(fixed).items() if times > 1]
+    if duplicates:
         raise SpecError(
-            f"{clash[0]!r} can name only one of a model's parameters, inputs and outputs; "
-            "give another name in input_names or output_names"
+            f"{duplicates[0]!r} can name only one of a model's parameters, inputs and outputs; "
+            "pass another name in input_names or output_names"
         )
-    free = Names(fixed)
+    unused_names = Names(fixed)
     names_of_function = [v.name for v in graph.inputs] if inputs is None else []
-    for value, name in zip(graph.inputs, inputs or map(free.take, names_of_function), strict=True):
+    for value, name in zip(
+        graph.inputs, inputs or map(unused_names.take, names_of_function), strict=True
+    ):
         value.name = name
-    graph.output_names = list(outputs or map(free.take, graph.output_names))
+    graph.output_names = list(outputs or map(unused_names.take, graph.output_names))
 
 
-def unstaged(
+def unwrap(
     fn: Callable[..., Any], specs: Sequence[Spec] | None, kwargs: Mapping[str, Any] | None
 ) -> tuple[Callable[..., Any], Sequence[Spec], Mapping[str, Any] | None]:
-    """A function, and the specs of its arguments.
+    """Return a function with the specs of its arguments.
 
-    Those that are given; but what `jax.jit(fn).trace(...)` gives has its own.
+    The result of ``jax.jit(fn).trace(...)`` has its own specs. For other functions the given ones
+    are returned.
+
+    Raises:
+        SpecError: there are no specs, too many, or the function is an ``Exported``.
     """
     if isinstance(fn, export.Exported):
         raise SpecError(

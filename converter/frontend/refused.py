@@ -1,8 +1,8 @@
-"""What is never written, and what to do instead: by primitive, the reason that an error gives."""
+"""Primitives that are never converted, with the reason and the alternative that the error gives."""
 
-from converter.frontend.array_forms import DRAWING_PRIMITIVES, GENERATORS, WRITTEN
+from converter.frontend.array_forms import DRAWING_PRIMITIVES, KEY_IMPLEMENTATIONS, THREEFRY
 
-_STARTED = ("all_gather", "all_to_all", "pbroadcast", "ppermute", "psum")
+_COLLECTIVES = ("all_gather", "all_to_all", "pbroadcast", "ppermute", "psum")
 
 _REASONS = {
     "it is found by iterations that have no counterpart in ONNX; use jnp.linalg.eigh or svd if the "
@@ -15,7 +15,7 @@ _REASONS = {
     "it holds compiled code; convert the function that it was made from": "call_exported",
     "a file is for one device; convert the function over a mesh of one": (
         "shard_map core_map mpmd_map psend precv ragged_all_to_all pbroadcast_dynamic "
-        + "".join(f"{name}_start {name}_done " for name in _STARTED)
+        + "".join(f"{name}_start {name}_done " for name in _COLLECTIVES)
         + "all_gather_reduced_start psum_invariant_start reduce_scatter_start reduce_scatter_done "
         "unreduced_psum_start unreduced_reduce_scatter_start"
     ),
@@ -57,10 +57,11 @@ REFUSED = {
     **{
         f"{draw} of {key}": _GENERATOR
         for draw in DRAWING_PRIMITIVES
-        for key in GENERATORS.keys() - {WRITTEN}
+        for key in KEY_IMPLEMENTATIONS.keys() - {THREEFRY}
     },
 }
-"""By primitive, the public ones of `jax`, those inside of it, and Equinox's."""
+"""The reason by primitive: public primitives of `jax`, internal ones, and Equinox's."""
 
-AT_ONCE = frozenset({"io_callback", "rng_uniform"})
-"""Refused while tracing, for they give other values on each run, and must not become constants."""
+REFUSED_WHILE_TRACING = frozenset({"io_callback", "rng_uniform"})
+"""Primitives that are refused while tracing. Their values differ between runs and must not become
+constants."""

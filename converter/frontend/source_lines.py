@@ -1,4 +1,4 @@
-"""Where in the user's source an equation comes from."""
+"""Find the line in the user's source that an equation comes from."""
 
 import re
 import sysconfig
@@ -12,23 +12,23 @@ from jax.extend import source_info_util
 
 from converter.ir import Node
 
-_BESIDE_JAX = Path(jax.__file__).parents[1]
-# An environment may have the packages of another one, and JAX may lie beside one's own code.
-_OF_JAX = _BESIDE_JAX if _BESIDE_JAX.name.endswith("-packages") else Path(jax.__file__).parent
+_JAX_PARENT = Path(jax.__file__).parents[1]
+# JAX may be installed in another environment, or in a folder with the user's own code.
+_JAX_FOLDER = _JAX_PARENT if _JAX_PARENT.name.endswith("-packages") else Path(jax.__file__).parent
 _PACKAGES = (
     *(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")),
-    str(_OF_JAX),
+    str(_JAX_FOLDER),
 )
-_OURS = str(Path(__file__).parents[1])
-_INSTALLED = (*_PACKAGES, _OURS, "<")
+_CONVERTER = str(Path(__file__).parents[1])
+_INSTALLED = (*_PACKAGES, _CONVERTER, "<")
 _LINE = re.compile(r"(?P<file>.+?):(?P<rest>\d+.*)")
 
 
 def line_of(sources: Iterable[Any]) -> str:
-    """The user's own source line, where JAX recorded it.
+    """Return the user's source line, if JAX recorded it.
 
-    The innermost frame outside installed packages, else the innermost outside JAX, if that is not
-    where tracing begins.
+    It is the innermost frame outside of installed packages, otherwise the innermost one outside of
+    JAX that is not in the converter.
     """
     source_list = list(sources)
     for source in source_list:
@@ -36,22 +36,23 @@ def line_of(sources: Iterable[Any]) -> str:
             if is_users_line(frame.file_name):
                 return f"{frame.file_name}:{frame.line_num} ({frame.function_name})"
     summaries = [source_info_util.summarize(source) for source in source_list]
-    return next((s for s in summaries if s and not s.startswith(_OURS)), "unknown source line")
+    return next((s for s in summaries if s and not s.startswith(_CONVERTER)), "unknown source line")
 
 
 def is_users_line(file: str) -> bool:
-    """Whether a file is the user's own: neither an installed package's nor ours."""
+    """Return True if a file belongs neither to an installed package nor to the converter."""
     return not file.startswith(_INSTALLED)
 
 
 def portable_line(node: Node) -> str:
-    """The line of a node, the same on every machine: ``zoo/apps/bench/measure.py:44 (gelu)``."""
+    """Return the line of a node, the same on every machine: ``zoo/apps/bench/measure.py:44
+    (gelu)``."""
     parts = _LINE.fullmatch(line_of(node.source))
-    return f"{_within(parts['file'])}:{parts['rest']}" if parts else ""
+    return f"{_relative_to_root(parts['file'])}:{parts['rest']}" if parts else ""
 
 
 @cache
-def _within(file: str) -> str:
+def _relative_to_root(file: str) -> str:
     path = Path(file)
     root = next((Path(f) for f in _PACKAGES if path.is_relative_to(f)), path.parent)
     while (root / "__init__.py").is_file():

@@ -1,4 +1,4 @@
-"""What a conversion is given: the shapes of inputs, and the names of what a function holds."""
+"""Parse input specs, and find the names of arrays that a function holds."""
 
 import inspect
 import re
@@ -14,7 +14,7 @@ from jax import export
 
 from converter.errors import SpecError
 from converter.frontend import symbolic_scope
-from converter.frontend.array_forms import given as given_as
+from converter.frontend.array_forms import to_jax_array
 from converter.ir.dims import is_symbolic
 
 Spec = Any  # a shape, (shape, dtype), an array, a jax.ShapeDtypeStruct, or a pytree of these
@@ -22,21 +22,26 @@ Path = tuple[Any, ...]
 
 
 def is_array_like(leaf: Any) -> bool:
-    """A concrete or abstract array."""
+    """Return True if a leaf is a concrete or abstract array."""
     return isinstance(leaf, (jax.Array, np.ndarray, jax.ShapeDtypeStruct))
 
 
 Fill: TypeAlias = Callable[[Sequence[Any]], tuple[tuple[Any, ...], dict[str, Any]]]
-"""Puts arrays in their places: positional arguments, and those by name.
+"""Function that returns positional and keyword arguments for arrays.
 
-Keys may be given by the numbers that they hold.
+Keys may be given by their numbers.
 """
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Arguments of a function: the type and the path of every array, and how they and what is
-    no array become its arguments.
+    """Arguments of a function.
+
+    Arguments:
+        structs: the type of every array.
+        paths: the path of every array.
+        fill: returns the function's arguments for arrays; other arguments keep their values.
+        constraints: constraints of the named dimensions.
     """
 
     structs: list[jax.ShapeDtypeStruct]
@@ -45,10 +50,14 @@ class Arguments:
     constraints: tuple[str, ...] = ()
 
 
-def arguments(
+def parse_arguments(
     specs: Sequence[Spec], kwargs: Mapping[str, Any] | None = None, constraints: Sequence[str] = ()
 ) -> Arguments:
-    """Read what a user gives for each argument, and says of the dimensions that it names."""
+    """Return the arguments that specs, keyword arguments and constraints describe.
+
+    Raises:
+        SpecError: one of them cannot be used.
+    """
     if not isinstance(specs, (list, tuple)) or any(isinstance(s, (int, str)) for s in specs):
         _refuse_specs(specs)
     argument_specs = (tuple(specs), dict(kwargs or {}))
@@ -56,25 +65,26 @@ def arguments(
     def is_spec(part: Any) -> bool:
         return part is not argument_specs and part is not argument_specs[0] and _is_leaf(part)
 
-    slots, fill = _slots(argument_specs, _is_array, is_spec)
+    slots, fill = _select_leaves(argument_specs, _is_array, is_spec)
     scope = symbolic_scope.scope([leaf for _, leaf in slots], constraints)
     structs = [_struct(leaf, scope) for _, leaf in slots]
 
     def fill_typed(arrays: Sequence[Any]) -> Any:
-        return fill([given_as(x, struct) for x, struct in zip(arrays, structs, strict=True)])
+        return fill([to_jax_array(x, struct) for x, struct in zip(arrays, structs, strict=True)])
 
     texts = symbolic_scope.constraints(scope)
     return Arguments(structs, [path for path, _ in slots], fill_typed, texts)
 
 
 def _refuse_specs(specs: Any) -> NoReturn:
-    """**Raises** `SpecError` for one shape in place of a list, and for a number among shapes."""
-    listed = specs if isinstance(specs, (list, tuple)) else ()
-    if any(isinstance(each, (list, tuple)) for each in listed):
-        (odd, *_) = (each for each in listed if isinstance(each, (int, str)))
+    """Raise `SpecError` for a single shape in place of a list, or for a number among shapes."""
+    entries = specs if isinstance(specs, (list, tuple)) else ()
+    if any(isinstance(entry, (list, tuple)) for entry in entries):
+        (scalar_entry, *_) = (entry for entry in entries if isinstance(entry, (int, str)))
         raise SpecError(
-            f"{odd!r} in specs is no shape: what stays as it is goes into kwargs by its name, as "
-            f"in kwargs={{'n': {odd!r}}}, or functools.partial; an input that is one number is ()"
+            f"{scalar_entry!r} in specs is no shape: pass a constant in kwargs by its name, as in "
+            f"kwargs={{'n': {scalar_entry!r}}}, or by functools.partial; the spec of an input that "
+            "is one number is ()"
         )
     raise SpecError(
         f"specs must be a list with one entry per input, received {specs!r}; "
@@ -83,17 +93,18 @@ def _refuse_specs(specs: Any) -> NoReturn:
 
 
 def _is_array(path: Path, leaf: Any) -> bool:
-    """Numbers, words and functions that are given by name stay what they are."""
+    """Return True if an argument is an array; keyword arguments may be numbers, strings and
+    functions."""
     return not _is_named(path) or is_array_like(leaf) or isinstance(leaf, (list, tuple))
 
 
 def _is_named(path: Path) -> bool:
-    """Whether an argument is given by name; paths begin in the pair of both kinds."""
+    """Return True if a path is of a keyword argument; paths start in the pair of both kinds."""
     return bool(path[0].idx == 1)
 
 
 def _is_leaf(spec: Any) -> bool:
-    """Whether something is one spec, and no pytree of them."""
+    """Return True if an object is a single spec, not a pytree of specs."""
     if not isinstance(spec, (list, tuple)):
         return isinstance(spec, (jax.ShapeDtypeStruct, np.generic))
     if _is_pair(spec):
@@ -103,7 +114,7 @@ def _is_leaf(spec: Any) -> bool:
 
 
 def _is_pair(spec: Any) -> bool:
-    """A shape and a dtype."""
+    """Return True if a spec is a pair of a shape and a dtype."""
     if not isinstance(spec, (list, tuple)) or len(spec) != 2:
         return False
     shape, dtype = spec
@@ -144,12 +155,12 @@ def _struct(spec: Spec, scope: export.SymbolicScope) -> jax.ShapeDtypeStruct:
 
 
 def _kind_in(spec: Sequence[Any]) -> str:
-    """Name of the type in a shape that is no size."""
+    """Return the name of the type of the first entry of a shape that is not a size."""
     return next(type(d).__name__ for d in spec if isinstance(d, (dict, list, tuple)))
 
 
 def _check_sizes(shape: Sequence[Any]) -> None:
-    """**Raises** `SpecError` for -1, which is other libraries' word for a size that is open."""
+    """Raise `SpecError` for -1, which other libraries use for an open size."""
     if any(isinstance(d, (int, np.integer)) and d < 0 for d in shape):
         raise SpecError(
             f"a dimension is a number from 0 or a name, and {tuple(shape)!r} has a negative one: "
@@ -158,7 +169,8 @@ def _check_sizes(shape: Sequence[Any]) -> None:
 
 
 def input_names(fn: Callable[..., Any], paths: Sequence[Path], skip_params: bool) -> list[str]:
-    """The names of arguments, and the path of each array in its own: ``x``, ``batch.image``."""
+    """Return the names of inputs: the argument, and the path of an array in it: ``x``,
+    ``batch.image``."""
     count = 1 + max((path[1].idx for path in paths if not _is_named(path)), default=-1)
     positional = _positional_names(fn, count, skip_params)
     owners = [str(p[1].key) if _is_named(p) else positional[p[1].idx] for p in paths]
@@ -167,7 +179,7 @@ def input_names(fn: Callable[..., Any], paths: Sequence[Path], skip_params: bool
 
 
 def _positional_names(fn: Callable[..., Any], count: int, skip_params: bool) -> list[str]:
-    """The function's own argument names where they can be told, else ``input_<i>``."""
+    """Return the function's argument names if they are known, else ``input_<i>``."""
     fallback = [f"input_{i}" for i in range(count)]
     try:
         parameters = list(inspect.signature(fn).parameters.values())
@@ -181,8 +193,10 @@ def _positional_names(fn: Callable[..., Any], count: int, skip_params: bool) -> 
 
 
 def output_names(tree: Any) -> list[str]:
-    """The paths of what a function returns, without the numbers that one begins with where that
-    still names it; those that have nothing but numbers are counted."""
+    """Return the paths of a function's outputs without leading numbers, if they stay unique.
+
+    Outputs whose path has only numbers are counted.
+    """
     paths = [path_name(path) for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
     short = [re.sub(r"^(\d+(\.|$))+", "", path) for path in paths]
     times = Counter(short)
@@ -194,8 +208,8 @@ def output_names(tree: Any) -> list[str]:
     ]
 
 
-def refuse_other_outputs(returned: Any) -> None:
-    """**Raises** `SpecError` for what a function returns that is no array."""
+def check_outputs(returned: Any) -> None:
+    """Raise `SpecError` if a function returns anything but arrays."""
     for path, leaf in jax.tree_util.tree_flatten_with_path(returned)[0]:
         numbers = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
         if not isinstance(leaf, numbers) and not hasattr(leaf, "__jax_array__"):
@@ -209,56 +223,60 @@ def refuse_other_outputs(returned: Any) -> None:
 
 def path_name(path: Any) -> str:
     name = jax.tree_util.keystr(path, simple=True, separator=".")
-    # eqx.filter_vmap and eqx.filter_jit keep what they wrap in a field of that name
+    # eqx.filter_vmap and eqx.filter_jit hold the wrapped function in a field of this name.
     while name.startswith("_fun."):
         name = name.removeprefix("_fun.")
     return name
 
 
-def _slots(
-    tree: Any, chosen: Callable[[Path, Any], bool], is_leaf: Callable[[Any], bool] | None = None
+def _select_leaves(
+    tree: Any,
+    is_selected: Callable[[Path, Any], bool],
+    is_leaf: Callable[[Any], bool] | None = None,
 ) -> tuple[list[tuple[Path, Any]], Callable[[Sequence[Any]], Any]]:
-    """(path, leaf) of what is chosen in a pytree, and what gives the pytree with others there."""
+    """Return (path, leaf) of the selected leaves of a pytree, and a function that replaces these
+    leaves."""
     leaves, treedef = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_leaf)
-    places = [i for i, pair in enumerate(leaves) if chosen(*pair)]
+    positions = [i for i, pair in enumerate(leaves) if is_selected(*pair)]
 
-    def fill(others: Sequence[Any]) -> Any:
+    def fill(replacements: Sequence[Any]) -> Any:
         filled = [leaf for _, leaf in leaves]
-        for place, other in zip(places, others, strict=True):
-            filled[place] = other
+        for position, other in zip(positions, replacements, strict=True):
+            filled[position] = other
         return jax.tree_util.tree_unflatten(treedef, filled)
 
-    return [leaves[i] for i in places], fill
+    return [leaves[i] for i in positions], fill
 
 
-def array_slots(tree: Any) -> tuple[list[tuple[str, Any]], Callable[[Sequence[Any]], Any]]:
-    """(path, array) of every array in a pytree, and what gives the pytree with others there."""
-    slots, fill = _slots(tree, lambda _, leaf: is_array_like(leaf))
+def array_leaves(tree: Any) -> tuple[list[tuple[str, Any]], Callable[[Sequence[Any]], Any]]:
+    """Return (path, array) of every array in a pytree, and a function that replaces the arrays."""
+    slots, fill = _select_leaves(tree, lambda _, leaf: is_array_like(leaf))
     return [(path_name(path), leaf) for path, leaf in slots], fill
 
 
-def _found_in(tree: Any) -> list[tuple[str, Any]]:
-    """The arrays of something that need not be a pytree, such as a dictionary by functions."""
+def _arrays_in(tree: Any) -> list[tuple[str, Any]]:
+    """Return the arrays of an object that may not be a pytree, such as a dictionary with function
+    keys."""
     try:
-        return array_slots(tree)[0]
+        return array_leaves(tree)[0]
     except ValueError:
         return []
 
 
-def closed_over(fn: Callable[..., Any]) -> list[tuple[str, Any]]:
-    """(path, array) of the modules that a plain function wraps or closes over.
+def captured_arrays(fn: Callable[..., Any]) -> list[tuple[str, Any]]:
+    """Return (path, array) of the modules that a plain function wraps or closes over.
 
-    Only names come from here: ``jax.vmap(model)``, ``lambda x: model(x)`` and the method
-    ``model.encode`` give the parameters their paths in ``model``.
+    They only provide names: in ``jax.vmap(model)``, ``lambda x: model(x)`` and ``model.encode``,
+    parameters get their paths in ``model``.
     """
     inner = inspect.unwrap(fn)
-    slots = array_slots(inner)[0]
+    slots = array_leaves(inner)[0]
     if inspect.ismethod(inner):
-        return _found_in(inner.__self__)
+        return _arrays_in(inner.__self__)
     if slots or not inspect.isfunction(inner):
         return slots
     scopes = {**_globals_read(inner), **inspect.getclosurevars(inner).nonlocals}
-    named = {name: leaves for name, tree in scopes.items() if (leaves := _found_in(tree))}
+    named = {name: leaves for name, tree in scopes.items() if (leaves := _arrays_in(tree))}
     trees = sum(any(path for path, _ in leaves) for leaves in named.values())
     return [
         (".".join(filter(None, (name if trees > 1 or not path else "", path))), leaf)
@@ -268,7 +286,7 @@ def closed_over(fn: Callable[..., Any]) -> list[tuple[str, Any]]:
 
 
 def _globals_read(fn: FunctionType) -> dict[str, Any]:
-    """Global variables that a function names, those in its own inner functions too."""
+    """Return the global variables that a function and its inner functions use."""
     codes = [fn.__code__]
     for code in codes:
         codes += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
@@ -277,11 +295,9 @@ def _globals_read(fn: FunctionType) -> dict[str, Any]:
 
 
 def changed_leaves(module: Any, leaves: Sequence[Any]) -> list[str]:
-    """Paths of the arrays of a module that are others than those that it was given.
-
-    A call has put them there, where a module keeps state in itself, as those of Flax NNX do.
-    """
-    after = array_slots(module)[0]
+    """Return the paths of arrays in a module that a call replaced, as stateful Flax NNX modules
+    do."""
+    after = array_leaves(module)[0]
     if len(after) != len(leaves):
         return []
     return [path for (path, now), was in zip(after, leaves, strict=True) if now is not was]

@@ -1,4 +1,4 @@
-"""Named dimensions of inputs: the scope that they share, and what is said of them."""
+"""The scope of named dimensions of inputs, and their constraints."""
 
 import math
 import re
@@ -14,7 +14,7 @@ from converter.errors import SpecError
 from converter.ir.dims import is_symbolic
 
 UNREADABLE_DIMENSION = (ValueError, NotImplementedError, tokenize.TokenError)
-"""What JAX raises where a dimension or a constraint cannot be read."""
+"""Errors that JAX raises if a dimension or a constraint cannot be parsed."""
 
 _NAME = r"\s*([A-Za-z_]\w*)\s*"
 _MULTIPLE = re.compile(rf"\s*mod\({_NAME},\s*([1-9]\d*)\s*\)\s*==\s*0\s*")
@@ -22,7 +22,12 @@ _EQUAL = re.compile(rf"{_NAME}=={_NAME}")
 
 
 def scope(specs: Sequence[Any], constraints: Sequence[str]) -> export.SymbolicScope:
-    """The scope of the symbolic dimensions in ``specs``, or one with these constraints."""
+    """Return the scope of the symbolic dimensions in ``specs``, or a new one with these
+    constraints.
+
+    Raises:
+        SpecError: the dimensions have several scopes, or constraints cannot be used.
+    """
     scopes = {id(dim.scope): dim.scope for dim in _dims(specs) if is_symbolic(dim)}
     if len(scopes) > 1:
         raise SpecError(
@@ -38,52 +43,58 @@ def scope(specs: Sequence[Any], constraints: Sequence[str]) -> export.SymbolicSc
         return next(iter(scopes.values()))
     if isinstance(constraints, str):
         raise SpecError(f"constraints must be a list; for one write [{constraints!r}]")
-    return _constrained(specs, constraints)
+    return _constrained_scope(specs, constraints)
 
 
-def _constrained(specs: Sequence[Any], constraints: Sequence[str]) -> export.SymbolicScope:
-    """Each constraint alone first, so that a sentence can name it."""
-    alone = [([text], [text]) for text in constraints]
-    for texts, spelled in (*alone, (list(constraints), _spelled(constraints))):
+def _constrained_scope(specs: Sequence[Any], constraints: Sequence[str]) -> export.SymbolicScope:
+    """Return a new scope. Each constraint is tried separately first, so that an error can name
+    it."""
+    single_constraints = [([text], [text]) for text in constraints]
+    for texts, spelled in (
+        *single_constraints,
+        (list(constraints), _rewrite_multiples(constraints)),
+    ):
         try:
-            made = export.SymbolicScope(spelled)
+            new_scope = export.SymbolicScope(spelled)
         except UNREADABLE_DIMENSION as error:
-            what = texts[0] if len(texts) == 1 else ", ".join(map(repr, texts))
+            constraint_text = texts[0] if len(texts) == 1 else ", ".join(map(repr, texts))
             raise SpecError(
-                f"constraint {what!r} cannot be used: {error}; write it as 'B >= 2', 'B <= 64', "
-                "'mod(h, 16) == 0' or 'h == w'"
+                f"constraint {constraint_text!r} cannot be used: {error}; write it as 'B >= 2', "
+                "'B <= 64', 'mod(h, 16) == 0' or 'h == w'"
             ) from error
     words = {word for dim in _dims(specs) if isinstance(dim, str) for word in _words(dim)}
     for text in constraints:
         if unknown := sorted(set(_words(text)) - words - {"mod", "floordiv", "max", "min"}):
             raise SpecError(
-                f"constraint {text!r} speaks of {unknown[0]!r}, which no input's shape does"
+                f"constraint {text!r} uses the name {unknown[0]!r}, which is in no input's shape; "
+                "use the names in specs"
             )
-    return made
+    return new_scope
 
 
 def _words(text: str) -> list[str]:
     return re.findall(r"[A-Za-z_]\w*", text)
 
 
-def _spelled(constraints: Sequence[str]) -> list[str]:
-    """``mod(h, 16) == 0`` as ``h == 16*h_16``.
+def _rewrite_multiples(constraints: Sequence[str]) -> list[str]:
+    """Rewrite ``mod(h, 16) == 0`` as ``h == 16*h_16``.
 
-    Of a dimension that is written as a multiple JAX can tell all that is, of a remainder less.
+    JAX derives more facts about a dimension that is written as a multiple than from a remainder.
     """
     matches = [_MULTIPLE.fullmatch(text) for text in constraints]
     factors: dict[str, int] = {}
     for match in filter(None, matches):
         factors[match[1]] = math.lcm(factors.get(match[1], 1), int(match[2]))
-    others = [text for text, match in zip(constraints, matches, strict=True) if match is None]
+    other_texts = [text for text, match in zip(constraints, matches, strict=True) if match is None]
     return [
         *(f"{name} == {factor}*{name}_{factor}" for name, factor in factors.items()),
-        *(_symbolic_scope_turned(text, factors) for text in others),
+        *(_swap_equal_sides(text, factors) for text in other_texts),
     ]
 
 
-def _symbolic_scope_turned(text: str, values: dict[str, int]) -> str:
-    """``h == w`` as ``w == h`` where something is known of ``h`` alone: JAX rewrites the left."""
+def _swap_equal_sides(text: str, values: dict[str, int]) -> str:
+    """Rewrite ``h == w`` as ``w == h`` if only ``h`` has other constraints, since JAX replaces the
+    left side."""
     match = _EQUAL.fullmatch(text)
     if match and match[1] in values and match[2] not in values:
         return f"{match[2]} == {match[1]}"
@@ -91,13 +102,13 @@ def _symbolic_scope_turned(text: str, values: dict[str, int]) -> str:
 
 
 def constraints(scope: export.SymbolicScope) -> tuple[str, ...]:
-    """The constraints of a scope, as text: what it says of itself after its first line."""
+    """Return the constraints of a scope as text."""
     lines = str(scope).partition("with constraints:")[2].splitlines()
     return tuple(line.strip() for line in lines if line.strip())
 
 
 def _dims(specs: Sequence[Any]) -> Iterator[Any]:
-    """What stands in shapes; dtypes among them do no harm."""
+    """Yield the dimensions of all shapes; dtypes among them are harmless."""
     for leaf in jax.tree.leaves(specs):
         if isinstance(leaf, (jax.Array, np.ndarray, jax.ShapeDtypeStruct)):
             yield from leaf.shape

@@ -1,6 +1,6 @@
-"""From a JAX function to a ``Graph``.
+"""Trace a JAX function to a ``Graph``.
 
-JAX traces the function and applies its own transformations; what comes back is a jaxpr whose calls
+JAX traces the function and applies its transformations. The result is a jaxpr, whose calls
 (``jit``, ``custom_jvp_call``, ``remat`` …) are inlined in ``frontend/inline.py``.
 """
 
@@ -18,38 +18,38 @@ from converter.errors import SpecError, Unsupported
 from converter.frontend import diagnostics
 from converter.frontend.array_forms import (
     Constants,
-    appending,
     graph_type,
     input_value,
     is_key,
-    parameter,
+    node_appender,
+    parameter_value,
 )
-from converter.frontend.inline import DROPPED, Inliner
+from converter.frontend.inline import DROPPED_PRIMITIVES, Inliner
 from converter.frontend.source_lines import is_users_line, line_of
 from converter.frontend.specs import (
     Spec,
-    arguments,
-    array_slots,
+    array_leaves,
+    captured_arrays,
     changed_leaves,
-    closed_over,
+    check_outputs,
     input_names,
     output_names,
-    refuse_other_outputs,
+    parse_arguments,
 )
 from converter.ir import Graph, Node
 from converter.ir.names import Names
 
-_LOOKS = (TypeError, IndexError)
-"""What JAX raises where a number is asked for that is not known: `jax.errors.JAXTypeError` and
+_CONCRETIZATION_ERRORS = (TypeError, IndexError)
+"""Errors that JAX raises if a number is needed that is not known: `jax.errors.JAXTypeError` and
 `JAXIndexError`, and a plain `TypeError` for a shape."""
 
-CHANGES = (
+STATE_CHANGE_TEXT = (
     "the model changes its own {} while it is called, as BatchNorm and Dropout do in training: the "
     "file does what one such call does, and keeps nothing. For inference convert it as it is used "
     "then; in Flax NNX, call model.eval() first"
 )
 
-Places = frozenset[int]
+LeafIndices = frozenset[int]
 
 
 def trace(
@@ -62,45 +62,50 @@ def trace(
 ) -> Graph:
     """Trace ``fn`` to a ``Graph``.
 
-    With ``params``, ``fn(params, *inputs)`` is traced and the array leaves of ``params`` become the
-    graph's parameters; without, ``fn(*inputs)`` is, and ``fn``'s own array leaves do if it is a
-    pytree (an Equinox module). Arrays that ``fn`` closes over become parameters where they can be
-    found in the module it wraps, else constants; so are those that ``fn`` looks at in Python.
-    Functions under ``jax.jit`` with the names ``calls`` become nodes with a body, not inlined.
+    With ``params``, ``fn(params, *inputs)`` is traced, and the array leaves of ``params`` become
+    the graph's parameters. Without it, ``fn(*inputs)`` is traced, and the array leaves of ``fn``
+    become parameters if it is a pytree (an Equinox module). Arrays that ``fn`` closes over become
+    parameters if they are found in a module that it wraps, otherwise constants. Arrays whose values
+    ``fn`` needs in Python are constants too. Calls of functions under ``jax.jit`` with the names
+    ``calls`` become nodes with a body and are not inlined.
+
+    Raises:
+        SpecError: an argument cannot be used, or the function returns no array.
+        Unsupported: the function cannot be traced, or uses a primitive that is never converted.
     """
     call: Callable[..., Any] = fn
-    separate = params is not None
-    if params is None and array_slots(fn)[0]:
+    has_params = params is not None
+    if params is None and array_leaves(fn)[0]:
         params, call = fn, operator.call
-    parsed = arguments(specs, kwargs, constraints)
-    leaves, fill = array_slots(params)
+    parsed = parse_arguments(specs, kwargs, constraints)
+    leaves, fill = array_leaves(params)
     changed: dict[str, None] = {}
 
-    def called(arrays: Sequence[Any], *args: Any) -> Any:
+    def call_function(arrays: Sequence[Any], *args: Any) -> Any:
         head = () if params is None else (fill(arrays),)
         positional, named = parsed.fill(args)
         returned = call(*head, *positional, **named)
-        refuse_other_outputs(returned)
-        if not separate:
-            paths = (path for own in head for path in changed_leaves(own, arrays))
+        check_outputs(returned)
+        if not has_params:
+            paths = (path for module in head for path in changed_leaves(module, arrays))
             changed.update(dict.fromkeys(paths))
         return returned
 
-    (closed, out_tree), places = _trace_traced(called, parsed.structs, leaves)
+    (closed, out_tree), concrete_indices = _trace_jaxpr(call_function, parsed.structs, leaves)
     _refuse_empty_types(closed.out_avals)
     if not closed.out_avals:
         raise SpecError("the function returns no array, so there is nothing for a file to compute")
-    names, abstract = Names(), [leaf for i, leaf in enumerate(leaves) if i not in places]
-    values = [parameter(names.take(path or "param"), leaf) for path, leaf in abstract]
-    own = input_names(fn, parsed.paths, separate)
-    inputs = [input_value(s, name) for s, name in zip(parsed.structs, own, strict=True)]
-    numbers = {id(leaves[i][1]) for i in places}
-    constants = Constants([(p, v) for p, v in closed_over(fn) if id(v) not in numbers], names)
+    names, abstract = Names(), [leaf for i, leaf in enumerate(leaves) if i not in concrete_indices]
+    values = [parameter_value(names.take(path or "param"), leaf) for path, leaf in abstract]
+    given_names = input_names(fn, parsed.paths, has_params)
+    inputs = [input_value(s, name) for s, name in zip(parsed.structs, given_names, strict=True)]
+    numbers = {id(leaves[i][1]) for i in concrete_indices}
+    constants = Constants([(p, v) for p, v in captured_arrays(fn) if id(v) not in numbers], names)
     nodes: list[Node] = []
-    # Without x64 JAX computes with 32 bits of the 64 that an input or a parameter has.
+    # Without x64, JAX converts inputs and parameters of 64 bits to 32 bits.
     computed = [graph_type(variable.aval)[1] for variable in closed.jaxpr.invars]
     pairs = zip((*values, *inputs), computed, strict=True)
-    read = [appending(nodes).convert(value, dtype) for value, dtype in pairs]
+    read = [node_appender(nodes).convert(value, dtype) for value, dtype in pairs]
     inliner = Inliner(constants, calls=calls)
     outputs = inliner.inline(closed, read, nodes)
     _warn(changed, inliner.dropped)
@@ -109,42 +114,43 @@ def trace(
 
 
 def _warn(changed: Iterable[str], dropped: Iterable[str]) -> None:
-    """Say which leaves a function changes, and what of it no file can hold."""
+    """Warn about leaves that a function changes, and about primitives that were dropped."""
     if paths := [*changed]:
-        warnings.warn(CHANGES.format(_some(paths)), stacklevel=3)
+        warnings.warn(STATE_CHANGE_TEXT.format(_list_paths(paths)), stacklevel=3)
     for name in sorted(dropped):
-        warnings.warn(f"left out: {DROPPED[name]}", stacklevel=3)
+        warnings.warn(f"left out: {DROPPED_PRIMITIVES[name]}", stacklevel=3)
 
 
-def _some(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-    return ", ".join(paths[:3]) + more
+def _list_paths(paths: Sequence[str]) -> str:
+    suffix = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return ", ".join(paths[:3]) + suffix
 
 
-def _trace_traced(
+def _trace_jaxpr(
     fn: Callable[..., Any],
     inputs: Sequence[jax.ShapeDtypeStruct],
     leaves: Sequence[tuple[str, Any]],
-) -> tuple[Any, Places]:
-    """The jaxpr of ``fn`` with as few leaves as possible known, and the places of those."""
+) -> tuple[Any, LeafIndices]:
+    """Return the jaxpr of ``fn`` with as few concrete leaves as possible, and the indices of
+    these."""
 
-    def run(structs: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, Places]:
+    def run(structs: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, LeafIndices]:
         jaxpr = partial(_jaxpr, fn, structs, leaves)
         try:
-            return _concretized(jaxpr, leaves)
-        except _LOOKS as error:
-            # Only then: what is a number is no structure that a recogniser could see.
+            return _concretize(jaxpr, leaves)
+        except _CONCRETIZATION_ERRORS as error:
+            # Only on failure, because recognisers cannot match structures that are folded here.
             eager = partial(jaxpr, eager=True)
             try:
-                return _concretized(eager, leaves)
+                return _concretize(eager, leaves)
             except diagnostics.RAISED:
                 raise error from None
 
     try:
         return run(inputs)
     except diagnostics.RAISED as error:
-        if said := diagnostics.refusal(error, inputs, run, _raised_at(error)):
-            raise said from error
+        if refusal := diagnostics.explain_error(error, inputs, run, _raised_at(error)):
+            raise refusal from error
         raise
 
 
@@ -152,29 +158,34 @@ def _jaxpr(
     fn: Callable[..., Any],
     inputs: Sequence[jax.ShapeDtypeStruct],
     leaves: Sequence[tuple[str, Any]],
-    places: Places,
+    concrete_indices: LeafIndices,
     eager: bool = False,
 ) -> Any:
-    """The jaxpr of ``fn``, and the types of what it returns; leaves in ``places`` are numbers.
+    """Return the jaxpr of ``fn`` and the types of its results. Leaves at ``concrete_indices`` are
+    concrete.
 
-    If ``eager``, what is computed from numbers alone is a number, as it is outside of ``jit``.
+    With ``eager``, everything that depends only on concrete numbers is computed, as outside of
+    ``jit``.
     """
 
-    def whole(arrays: Mapping[int, Any], *args: Any) -> Any:
-        every = [arrays.get(i, leaf) for i, (_, leaf) in enumerate(leaves)]
-        return fn(every, *args)
+    def run_with_leaves(arrays: Mapping[int, Any], *args: Any) -> Any:
+        all_leaves = [arrays.get(i, leaf) for i, (_, leaf) in enumerate(leaves)]
+        return fn(all_leaves, *args)
 
-    def folded(*args: Any) -> Any:
+    def run_eagerly(*args: Any) -> Any:
         with jax.ensure_compile_time_eval():
-            return whole(*args)
+            return run_with_leaves(*args)
 
-    held = {i: _trace_taken(leaf) for i, (_, leaf) in enumerate(leaves) if i not in places}
-    run = folded if eager else whole
-    return jax.make_jaxpr(run, return_shape=True)(held, *map(_trace_taken, inputs))
+    abstract = {
+        i: _to_struct(leaf) for i, (_, leaf) in enumerate(leaves) if i not in concrete_indices
+    }
+    run = run_eagerly if eager else run_with_leaves
+    return jax.make_jaxpr(run, return_shape=True)(abstract, *map(_to_struct, inputs))
 
 
-def _trace_taken(array: Any) -> jax.ShapeDtypeStruct:
-    """As JAX takes it: of 64 bits only if it is set to, about which jax >= 0.12 would warn."""
+def _to_struct(array: Any) -> jax.ShapeDtypeStruct:
+    """Return the type that JAX uses for an array: 64 bits only with x64, since jax >= 0.12 would
+    warn."""
     dtype = array.dtype if is_key(array) else jax.dtypes.canonicalize_dtype(array.dtype)
     return jax.ShapeDtypeStruct(array.shape, dtype)
 
@@ -189,12 +200,12 @@ def _refuse_empty_types(outputs: Sequence[Any]) -> None:
 
 
 def source_line(node: Node) -> str:
-    """The user's own source line that a node came from."""
+    """Return the user's source line of a node."""
     return line_of(node.source)
 
 
 def _raised_at(error: Exception) -> str:
-    """The user's own line that raised; nothing where only libraries ran."""
+    """Return the user's line that raised an error, or "" if only libraries ran."""
     for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
         code = frame.f_code
         if is_users_line(code.co_filename):
@@ -204,44 +215,45 @@ def _raised_at(error: Exception) -> str:
 
 # -------------------------------------------------------------------------------- known parameters
 
-# A model that calls numpy on its own weights, or compares one in an ``if``, cannot be traced with
-# all of them abstract. As few as possible are given with their numbers then, and are constants;
-# layers that are alike are treated alike.
+# A model that calls numpy on its weights, or compares one in an ``if``, cannot be traced with all
+# weights abstract. In this case as few as possible are concrete and become constants. Similar
+# layers are treated alike.
 
 
-def _concretized(
-    run: Callable[[Places], Any], leaves: Sequence[tuple[str, Any]]
-) -> tuple[Any, Places]:
-    """What ``run`` gives, and the places of the leaves that it was given with their numbers.
+def _concretize(
+    run: Callable[[LeafIndices], Any], leaves: Sequence[tuple[str, Any]]
+) -> tuple[Any, LeafIndices]:
+    """Return the result of ``run`` and the indices of the leaves that had to be concrete.
 
-    Whatever ``run`` raises with all of them known is not about parameters, and is raised.
+    An error that ``run`` raises with all leaves concrete does not concern parameters, and is
+    raised.
     """
 
-    def works(groups: Sequence[Places]) -> bool:
+    def works(groups: Sequence[LeafIndices]) -> bool:
         try:
-            run(_united(groups))
-        except _LOOKS:
+            run(_union(groups))
+        except _CONCRETIZATION_ERRORS:
             return False
         return True
 
     try:
         return run(frozenset()), frozenset()
-    except _LOOKS:
-        groups = _alike_leaves(leaves)
+    except _CONCRETIZATION_ERRORS:
+        groups = _group_similar_leaves(leaves)
         if not groups or not works(groups):
             raise
-    places = _united(diagnostics.fewest(works, groups))
-    return run(places), places
+    concrete_indices = _union(diagnostics.minimal_subset(works, groups))
+    return run(concrete_indices), concrete_indices
 
 
-def _united(groups: Sequence[Places]) -> Places:
+def _union(groups: Sequence[LeafIndices]) -> LeafIndices:
     return frozenset().union(*groups)
 
 
-def _alike_leaves(leaves: Sequence[tuple[str, Any]]) -> list[Places]:
-    """The leaves that have numbers, together where their paths differ in numbers alone."""
+def _group_similar_leaves(leaves: Sequence[tuple[str, Any]]) -> list[LeafIndices]:
+    """Return groups of concrete leaves whose paths differ only in numbers."""
     groups: dict[str, set[int]] = {}
-    for place, (path, leaf) in enumerate(leaves):
+    for index, (path, leaf) in enumerate(leaves):
         if not isinstance(leaf, jax.ShapeDtypeStruct):
-            groups.setdefault(re.sub(r"\d+", "0", path), set()).add(place)
+            groups.setdefault(re.sub(r"\d+", "0", path), set()).add(index)
     return [frozenset(group) for group in groups.values()]

@@ -11,7 +11,7 @@ from converter.ir.nodes import Fact
 from converter.ir.origins import rests_on, source_behind, sources
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import SPREAD, scalar
-from converter.weight_folding.weight_programs import taken_out
+from converter.weight_folding.weight_programs import copy_program
 
 
 def known(value: Value) -> np.ndarray | None:
@@ -58,7 +58,7 @@ def rely_on_scalar(editor: Editor, value: Value) -> float:
 def rely(editor: Editor, sentence: str, value: Value, holds: Callable[[np.ndarray], bool]) -> None:
     """Record what was concluded from a value's numbers; those of constants stay what they are."""
     if any(leaf.kind == "param" for leaf in sources(value).values()):
-        fact = Fact(taken_out(value, {}), holds)
+        fact = Fact(copy_program(value, {}), holds)
         editor.facts.setdefault((value, sentence), fact)
 
 

@@ -1,1 +1,2 @@
-"""The order of axes that ONNX's operators take; still a graph that JAX can evaluate."""
+"""Passes that bring axes into the order of ONNX's operators. The graph can still be evaluated in
+JAX."""

@@ -1,4 +1,5 @@
-"""Elementwise operations broadcast their own operands; explicit broadcasts before them go."""
+"""Remove explicit broadcasts before elementwise operations, which broadcast their operands
+themselves."""
 
 import numpy as np
 
@@ -7,30 +8,35 @@ from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule
 
 
-def _implicit(node: Node, editor: Editor) -> Value | None:
-    lean = [_lean(v, editor) for v in node.inputs]
-    shape = dims.broadcast([v.shape for v in lean])
-    if shape is None or not dims.same_shape(shape, node.out.shape) or lean == node.inputs:
+def _use_implicit_broadcast(node: Node, editor: Editor) -> Value | None:
+    operands = [_remove_broadcast(v, editor) for v in node.inputs]
+    shape = dims.broadcast([v.shape for v in operands])
+    if shape is None or not dims.same_shape(shape, node.out.shape) or operands == node.inputs:
         return None
-    return editor.like(node, lean)
+    return editor.like(node, operands)
 
 
-def _lean(value: Value, editor: Editor) -> Value:
-    """The operand without leading ones, and without what broadcasting gives it anyway."""
+def _remove_broadcast(value: Value, editor: Editor) -> Value:
+    """Return the operand without leading axes of size one, and without a broadcast that is
+    implicit."""
     if node := value.made_by(ops.broadcast_in_dim):
         source, axes = node.inputs[0], node.params["broadcast_dimensions"]
-        return editor.reshape(source, _trailing(dims.among_ones(source.shape, axes, value.rank)))
+        return editor.reshape(
+            source, _drop_leading_ones(dims.among_ones(source.shape, axes, value.rank))
+        )
     if value.made_by(ops.reshape):
-        return editor.reshape(value, _trailing(value.shape))
+        return editor.reshape(value, _drop_leading_ones(value.shape))
     if isinstance(value.const, np.ndarray) and value.kind == "const":
-        return const(value.const.reshape(_trailing(value.shape)))
+        return const(value.const.reshape(_drop_leading_ones(value.shape)))
     return value
 
 
-def _trailing(shape: dims.Shape) -> dims.Shape:
-    """A shape without leading ones."""
+def _drop_leading_ones(shape: dims.Shape) -> dims.Shape:
+    """Return a shape without its leading ones."""
     real = [i for i, d in enumerate(shape) if not dims.same(d, 1)]
     return shape[real[0] :] if real else ()
 
 
-RULES: dict[Op, Rule] = dict.fromkeys((op for op in ops.stated() if op.broadcasts), _implicit)
+RULES: dict[Op, Rule] = dict.fromkeys(
+    (op for op in ops.stated() if op.broadcasts), _use_implicit_broadcast
+)

@@ -1,7 +1,7 @@
-"""Chains of reshapes, transposes and slices in their shortest form, and slices as other operators.
+"""Shorten chains of reshapes, transposes and slices, and rewrite slices as other operators.
 
-A chain is a view of the value that it rearranges. Writing that down takes at most a slice, a
-reshape, a transpose and a reshape, each left out where it does nothing.
+A chain is a view of the value that it rearranges. Emitting it takes at most a slice, a reshape, a
+transpose and a reshape; each is left out where it changes nothing.
 """
 
 import numpy as np
@@ -13,39 +13,45 @@ from converter.ir.moves import above, cut_alike, cut_axes, plan, write
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule
 
-_OPS = (ops.reshape, ops.transpose, ops.slice)
+_VIEW_OPS = (ops.reshape, ops.transpose, ops.slice)
 
 
-def _shorten(node: Node, editor: Editor) -> Value | None:
-    """From as far up as that saves operations; those that others read as well are not saved."""
-    seen: View | None = along(node.out)
+def _shorten_chain(node: Node, editor: Editor) -> Value | None:
+    """Start the chain from as far up as this saves operations; operations with other readers are
+    not saved."""
+    view: View | None = along(node.out)
     views: list[tuple[View, int]] = []
-    dying, lone = 0, True
-    while seen is not None and seen.op() in _OPS:
-        lone = lone and (seen.base is node.out or editor.single_use(seen.base))
-        dying += lone
-        seen = above(seen)
-        views += [] if seen is None else [(seen, dying)]
-    for seen, saved in reversed(views[1:]):
-        steps = plan(seen, node.out.shape)
-        # A slice with a stride is slow.
-        gaps = any(op is ops.slice and cut[3] != 1 for op, cut in steps or ())
-        if steps is not None and len(steps) < saved and not gaps:
-            return write(editor, seen, node.out.shape)
+    removed, is_single_use = 0, True
+    while view is not None and view.op() in _VIEW_OPS:
+        is_single_use = is_single_use and (view.base is node.out or editor.single_use(view.base))
+        removed += is_single_use
+        view = above(view)
+        views += [] if view is None else [(view, removed)]
+    for view, saved in reversed(views[1:]):
+        steps = plan(view, node.out.shape)
+        # Slices with a stride are slow.
+        has_stride = any(op is ops.slice and params[3] != 1 for op, params in steps or ())
+        if steps is not None and len(steps) < saved and not has_stride:
+            return write(editor, view, node.out.shape)
     return None
 
 
-RULES: dict[Op, Rule] = dict.fromkeys(_OPS, _shorten)
+RULES: dict[Op, Rule] = dict.fromkeys(_VIEW_OPS, _shorten_chain)
 
 # -------------------------------------------------------------------------------- slices and splits
 
 
-def _chains_select(node: Node, editor: Editor) -> Value | None:
-    """One entry along an axis, the axis dropped, is a single gather."""
+def _select_index(node: Node, editor: Editor) -> Value | None:
+    """Replace a slice of one entry and a reshape that drops its axis with a gather of that
+    entry."""
     inner = node.inputs[0].made_by(ops.slice)
-    if inner is None or not editor.single_use(inner.out) or len(cut := cut_axes(inner)) != 1:
+    if (
+        inner is None
+        or not editor.single_use(inner.out)
+        or len(sliced_axes := cut_axes(inner)) != 1
+    ):
         return None
-    (axis,), (source,), shape = cut, inner.inputs, inner.out.shape
+    (axis,), (source,), shape = sliced_axes, inner.inputs, inner.out.shape
     dropped = (*shape[:axis], *shape[axis + 1 :])
     if not (dims.same(shape[axis], 1) and dims.same_shape(dropped, node.out.shape)):
         return None
@@ -53,47 +59,48 @@ def _chains_select(node: Node, editor: Editor) -> Value | None:
     return editor.add(ops.select_index, [source], node.out.shape, source.dtype, params)
 
 
-MOST_ROWS, FEW_ROWS, WIDE_ROW = 1024, 64, 128
-"""Rows whose numbers are written into a file; so few, or of so many bytes, that a gather of them is
-faster than slices that are put together."""
+MAX_ROWS, MAX_SHORT_ROWS, MIN_WIDE_BYTES = 1024, 64, 128
+"""Number of rows up to which a gather is faster than a concatenation of slices: ``MAX_ROWS`` for
+rows of at least ``MIN_WIDE_BYTES`` bytes, else ``MAX_SHORT_ROWS``. The row numbers are constants in
+the file."""
 
 
-def _rolled(node: Node, editor: Editor) -> Value | None:
-    """Rows of one array that are put together in another order are one gather."""
-    cuts = [v.made_by(ops.slice) for v in node.inputs]
-    source = None if cuts[0] is None else cuts[0].inputs[0]
+def _gather_rows(node: Node, editor: Editor) -> Value | None:
+    """Replace a concatenation of row slices of one array with one gather."""
+    pieces = [v.made_by(ops.slice) for v in node.inputs]
+    source = None if pieces[0] is None else pieces[0].inputs[0]
     if source is None or node.params["dimension"] != 0 or not dims.all_static(source.shape):
         return None
     rows = list[int]()
-    for cut in cuts:
-        if cut is None or cut.inputs[0] is not source or cut_axes(cut) != [0]:
+    for piece in pieces:
+        if piece is None or piece.inputs[0] is not source or cut_axes(piece) != [0]:
             return None
-        rows += range(source.shape[0])[_first_axis(cut)]
-    wide = size_in_bytes(source) >= WIDE_ROW * source.shape[0]
-    few = len(rows) <= (MOST_ROWS if wide else FEW_ROWS)
-    if not few or not all(editor.single_use(v) for v in node.inputs):
+        rows += range(source.shape[0])[_first_axis_slice(piece)]
+    is_wide = size_in_bytes(source) >= MIN_WIDE_BYTES * source.shape[0]
+    is_short = len(rows) <= (MAX_ROWS if is_wide else MAX_SHORT_ROWS)
+    if not is_short or not all(editor.single_use(v) for v in node.inputs):
         return None
     indices = const(np.asarray(rows, np.int64))
     return editor.add(ops.take, [source, indices], node.out.shape, source.dtype, {"axis": 0})
 
 
-def _first_axis(cut: Node) -> slice:
-    return slice(*(cut.params[name][0] for name in ("start_indices", "limit_indices", "strides")))
+def _first_axis_slice(piece: Node) -> slice:
+    return slice(*(piece.params[name][0] for name in ("start_indices", "limit_indices", "strides")))
 
 
-SELECT: dict[Op, Rule] = {ops.reshape: _chains_select, ops.concatenate: _rolled}
+SELECT: dict[Op, Rule] = {ops.reshape: _select_index, ops.concatenate: _gather_rows}
 
 
 def merge_splits(graph: Graph) -> None:
-    """Slices that together cover an axis of one value become one split, in place."""
+    """Replace slices that together cover an axis of a value with one split, in place."""
     for node in graph.nodes:
         for body in node.bodies.values():
             merge_splits(body)
     for (_, axis), family in cut_alike(graph).items():
-        _merge(graph, family, axis)
+        _merge_split(graph, family, axis)
 
 
-def _merge(graph: Graph, family: list[Node], axis: int) -> None:
+def _merge_split(graph: Graph, family: list[Node], axis: int) -> None:
     source = family[0].inputs[0]
     ordered = sorted(family, key=lambda n: n.params["start_indices"][axis])
     ends = [0, *(n.params["limit_indices"][axis] for n in ordered)]

@@ -1,11 +1,12 @@
-"""Forms in which what lies between convolutions can be turned (``channels``), and back from them.
+"""Rewrites before and after the channels pass (``channels``), so that it can reorder more
+operations.
 
-Axes of one that ``vmap`` leaves in the middle go behind what treats every element alike:
+Axes of size one that ``vmap`` leaves in the middle move after elementwise operations:
 
     f(reshape(x)) = reshape(f(x))        reshape(transpose(x)) = transpose(reshape(x))
 
-and elements that are repeated, for which JAX broadcasts along a new axis and merges it, are one
-operation for as long.
+Repeated elements, which JAX writes as a broadcast along a new axis and a reshape, are one operation
+during the channels pass.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,39 +20,45 @@ from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule
 
 
-def before_ones(node: Node, editor: Editor) -> Value | None:
-    """An operation before axes of one are put in, if they are in all of its operands."""
-    ones = _put_in(node) if len(node.outputs) == 1 else ()
+def move_before_ones(node: Node, editor: Editor) -> Value | None:
+    """Move an operation before the reshape that inserts axes of size one into all of its
+    operands."""
+    ones = _inserted_ones(node) if len(node.outputs) == 1 else ()
     shape = _without(node.out.shape, ones)
-    others = not all(dims.same(node.out.shape[axis], 1) for axis in ones)
-    if not ones or others or len(shape) < 3:  # no channels
+    has_other_sizes = not all(dims.same(node.out.shape[axis], 1) for axis in ones)
+    if not ones or has_other_sizes or len(shape) < 3:  # there is no axis of channels
         return None
-    inputs = [_bare(editor, value, node.out.rank, ones) for value in node.inputs]
-    changes = _OF_AXES[node.op](node, ones) if node.op in _OF_AXES else {}
+    inputs = [_without_ones(editor, value, node.out.rank, ones) for value in node.inputs]
+    changes = _AXIS_PARAMS[node.op](node, ones) if node.op in _AXIS_PARAMS else {}
     return editor.reshape(editor.like(node, inputs, shape, **changes), node.out.shape)
 
 
-def _put_in(node: Node) -> tuple[int, ...]:
-    """The axes of one that reshapes put into all operands of the result's shape; those of what
-    moves elements have other sizes."""
-    every = node.op in _OF_AXES
-    like = [v for v in node.inputs if every or dims.same_shape(v.shape, node.out.shape)]
-    places = {_new_ones(v.made_by(ops.reshape)) for v in like if v.rank == node.out.rank}
-    return places.pop() if len(places) == 1 else ()
+def _inserted_ones(node: Node) -> tuple[int, ...]:
+    """Return the axes of size one that reshapes insert into all operands of the result's shape.
+
+    Operations with parameters of axes may have operands of other sizes.
+    """
+    has_axis_params = node.op in _AXIS_PARAMS
+    operands = [
+        v for v in node.inputs if has_axis_params or dims.same_shape(v.shape, node.out.shape)
+    ]
+    insertions = {_new_ones(v.made_by(ops.reshape)) for v in operands if v.rank == node.out.rank}
+    return insertions.pop() if len(insertions) == 1 else ()
 
 
-_OF_AXES: dict[Op, Callable[[Node, Sequence[int]], dict[str, Any]]] = {
+_AXIS_PARAMS: dict[Op, Callable[[Node, Sequence[int]], dict[str, Any]]] = {
     ops.concatenate: lambda node, ones: {
         "dimension": node.params["dimension"] - sum(one < node.params["dimension"] for one in ones)
     },
     ops.pad: lambda node, ones: {"padding_config": _without(node.params["padding_config"], ones)},
     ops.slice: lambda node, ones: {n: p and _without(p, ones) for n, p in node.params.items()},
 }
-"""What has parameters of axes, and those parameters without some of these."""
+"""Operations with parameters of axes, and functions that return these parameters without some
+axes."""
 
 
 def _new_ones(node: Node | None) -> tuple[int, ...]:
-    """The axes of one that a reshape puts in, if it does nothing else."""
+    """Return the axes of size one that a reshape inserts, or () if it does anything else."""
     if node is None or node.out.rank <= node.inputs[0].rank:
         return ()
     narrower, new_axes = list(node.inputs[0].shape), list[int]()
@@ -69,73 +76,76 @@ def _without(items: Sequence[Any], axes: Sequence[int]) -> tuple[Any, ...]:
     return tuple(item for i, item in enumerate(items) if i not in axes)
 
 
-def _bare(editor: Editor, value: Value, rank: int, ones: Sequence[int]) -> Value:
-    """An operand, which has as many axes or fewer, without these."""
+def _without_ones(editor: Editor, value: Value, rank: int, ones: Sequence[int]) -> Value:
+    """Return an operand, which may have fewer axes, without the given axes."""
     full = (*(1,) * (rank - value.rank), *value.shape)
     first = rank - value.rank
-    kept = tuple(d for i, d in enumerate(full) if i >= first and i not in ones)
-    return editor.reshape(value, kept)
+    shape = tuple(d for i, d in enumerate(full) if i >= first and i not in ones)
+    return editor.reshape(value, shape)
 
 
-def behind_ones(node: Node, editor: Editor) -> Value | None:
-    """Axes of one are left out before a transposition, not behind it."""
-    turned = node.inputs[0].made_by(ops.transpose)
-    if turned is None or node.out.rank >= turned.out.rank:
+def drop_ones_before_transpose(node: Node, editor: Editor) -> Value | None:
+    """Drop axes of size one before a transpose instead of after it."""
+    transposed = node.inputs[0].made_by(ops.transpose)
+    if transposed is None or node.out.rank >= transposed.out.rank:
         return None
-    (source,), order = turned.inputs, turned.params["permutation"]
-    kept = [a for a in order if not dims.same(source.shape[a], 1)]
-    if not dims.same_shape(tuple(source.shape[a] for a in kept), node.out.shape):
+    (source,), order = transposed.inputs, transposed.params["permutation"]
+    kept_axes = [a for a in order if not dims.same(source.shape[a], 1)]
+    if not dims.same_shape(tuple(source.shape[a] for a in kept_axes), node.out.shape):
         return None
-    bare = editor.reshape(source, tuple(source.shape[a] for a in sorted(kept)))
-    return editor.transpose(bare, [sorted(kept).index(a) for a in kept])
+    squeezed = editor.reshape(source, tuple(source.shape[a] for a in sorted(kept_axes)))
+    return editor.transpose(squeezed, [sorted(kept_axes).index(a) for a in kept_axes])
 
 
-def as_repeat(node: Node, editor: Editor) -> Value | None:
-    """Each element of some axes several times, as one operation."""
-    spread = node.inputs[0].made_by(ops.broadcast_in_dim)
-    seen = None if spread is None else above(along(node.out))
-    source = None if seen is None else above(seen)
+def match_repeat(node: Node, editor: Editor) -> Value | None:
+    """Match a broadcast and a reshape that repeat each element along some axes; return one
+    operation."""
+    broadcast = node.inputs[0].made_by(ops.broadcast_in_dim)
+    view = None if broadcast is None else above(along(node.out))
+    source = None if view is None else above(view)
     if source is None or source.base.rank != node.out.rank or node.out.rank < 4:
         return None
-    times = tuple(_times(source, axis, size) for axis, size in enumerate(node.out.shape))
+    times = tuple(_repetitions(source, axis, size) for axis, size in enumerate(node.out.shape))
     if 0 in times or set(times) == {1}:
         return None
     return editor.add(ops.repeat, [source.base], node.out.shape, node.out.dtype, {"times": times})
 
 
-def _times(seen: View, axis: int, size: Dim) -> int:
-    """How often each element of an axis is there, one after the other; 0 if it is not so."""
-    own, group = seen.base.shape[axis], seen.groups[axis]
+def _repetitions(view: View, axis: int, size: Dim) -> int:
+    """Return how often each element of an axis is repeated in a row, or 0 for another view."""
+    source_size, group = view.base.shape[axis], view.groups[axis]
     if not group:
-        return size if dims.same(own, 1) and isinstance(size, int) else 0
+        return size if dims.same(source_size, 1) and isinstance(size, int) else 0
     first, *repeats = group
-    whole = first.axis == axis and first.stride == 1 and dims.same(first.size, own)
-    if not whole or len(repeats) > 1 or any(f.axis is not None for f in repeats):
+    is_full_axis = first.axis == axis and first.stride == 1 and dims.same(first.size, source_size)
+    if not is_full_axis or len(repeats) > 1 or any(f.axis is not None for f in repeats):
         return 0
     count = repeats[0].size if repeats else 1
     return count if isinstance(count, int) else 0
 
 
-def repeat_spelled_out(node: Node, editor: Editor) -> Value:
+def expand_repeat(node: Node, editor: Editor) -> Value:
     x, times = node.inputs[0], node.params["times"]
-    wide = [(d, *(() if n == 1 else (n,))) for d, n in zip(x.shape, times, strict=True)]
-    places = [sum(map(len, wide[:i])) for i in range(x.rank)]
-    shape = tuple(d for part in wide for d in part)
-    return editor.reshape(editor.broadcast(x, shape, places), node.out.shape)
+    sizes = [(d, *(() if n == 1 else (n,))) for d, n in zip(x.shape, times, strict=True)]
+    axes = [sum(map(len, sizes[:i])) for i in range(x.rank)]
+    shape = tuple(d for part in sizes for d in part)
+    return editor.reshape(editor.broadcast(x, shape, axes), node.out.shape)
 
 
-def _reshaped(node: Node, editor: Editor) -> Value | None:
+def _rewrite_reshape(node: Node, editor: Editor) -> Value | None:
     if inner := node.inputs[0].made_by(ops.reshape):
         return editor.reshape(inner.inputs[0], node.out.shape)
-    moved = behind_ones(node, editor)
-    return as_repeat(node, editor) if moved is None else moved
+    squeezed = drop_ones_before_transpose(node, editor)
+    return match_repeat(node, editor) if squeezed is None else squeezed
 
 
-TURNABLE: dict[Op, Rule] = {
-    **dict.fromkeys((op for op in ops.stated() if op.elementwise or op in _OF_AXES), before_ones),
-    ops.reshape: _reshaped,
+BEFORE_REORDERING: dict[Op, Rule] = {
+    **dict.fromkeys(
+        (op for op in ops.stated() if op.elementwise or op in _AXIS_PARAMS), move_before_ones
+    ),
+    ops.reshape: _rewrite_reshape,
 }
-"""Before channels are turned."""
+"""Rules before channels are reordered."""
 
-TURNED: dict[Op, Rule] = {ops.repeat: repeat_spelled_out}
-"""Behind it."""
+AFTER_REORDERING: dict[Op, Rule] = {ops.repeat: expand_repeat}
+"""Rules after channels were reordered."""

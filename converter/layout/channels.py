@@ -1,16 +1,17 @@
-"""Channels-first all the way: one layout for what lies between convolutions.
+"""Bring values between convolutions into channels-first order.
 
-ONNX convolves and pools ``[batch, channels, space…]``. A network in channels-last has two
-transposes around each convolution, and between two convolutions stands only what treats every
-element alike: norms, activations, residual sums, pads, concatenations. Values that such operations
-connect are a *region*; all of one region can be turned without changing a number. A region is
-turned where that saves transposes, counted over its whole border:
+ONNX convolves and pools ``[batch, channels, space…]``. A network in channels-last order has two
+transposes around each convolution. Between two convolutions there are only operations that treat
+all elements alike: norms, activations, residual sums, pads, concatenations. The values that such
+operations connect are a *region*. All values of a region can be reordered without changing a
+number. A region is reordered if this saves transposes, counted over its whole border:
 
-    saved: transposes that bring values into the region, or out of it, the one way
-    paid:  what else enters or leaves it, unless turning that moves axes of size one only
+    saved: transposes of values that enter or leave the region
+    paid:  other values that enter or leave it, unless reordering moves only axes of size one
 
-A last axis of two or three, as of the corners of boxes or the coordinates of bodies, goes to the
-front where much is spread along the others: a runtime spreads and sums up in runs of that axis.
+A last axis of two or three elements, such as the corners of boxes or the coordinates of bodies,
+moves to the front if many elements are broadcast or summed along the other axes, because a runtime
+broadcasts and sums in runs of the last axis.
 """
 
 from collections import Counter, defaultdict
@@ -21,117 +22,123 @@ from typing import Any
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule, drop_dead, inverse_order, moves_only_ones, sweep
-from converter.layout.channel_forms import TURNABLE, TURNED
+from converter.layout.channel_forms import AFTER_REORDERING, BEFORE_REORDERING
 from converter.weight_folding.weight_programs import weight_values
 
 Order = tuple[int, ...]
 
 
-def turn_channels(graph: Graph) -> bool:
-    """Turn every region where that saves transposes, in place; whether there was any."""
+def reorder_channels(graph: Graph) -> bool:
+    """Reorder every region where this saves transposes, in place. Return True if anything
+    changed."""
     if not any(graph.count(op) for op in (ops.conv, ops.conv_transpose, ops.max_pool)):
-        return _turn_regions(graph)
-    changed = sweep(graph, TURNABLE)
+        return _reorder_regions(graph)
+    changed = sweep(graph, BEFORE_REORDERING)
     drop_dead(graph)
-    turned = _turn_regions(graph)
-    spelled_out = sweep(graph, TURNED)
-    return changed or turned or spelled_out
+    is_reordered = _reorder_regions(graph)
+    is_expanded = sweep(graph, AFTER_REORDERING)
+    return changed or is_reordered or is_expanded
 
 
-def _turn_regions(graph: Graph) -> bool:
-    turned = _channels_turned(graph)
-    if not turned:
+def _reorder_regions(graph: Graph) -> bool:
+    orders = _region_orders(graph)
+    if not orders:
         return False
 
-    def carry(node: Node, editor: Editor) -> Value | None:
-        order = turned.get(id(node.out))
-        return None if order is None else _carried(node, order, editor)
+    def reorder(node: Node, editor: Editor) -> Value | None:
+        order = orders.get(id(node.out))
+        return None if order is None else _reorder_node(node, order, editor)
 
-    rules: dict[Op, Rule] = {op: _channels_reduced for op in ops.stated() if op.reduces}
-    rules |= dict.fromkeys({node.op for node in graph.walk() if _carries(node.op)}, carry)
-    sweep(graph, {**rules, ops.transpose: _transposed})
+    rules: dict[Op, Rule] = {op: _reduce_before_transpose for op in ops.stated() if op.reduces}
+    rules |= dict.fromkeys(
+        {node.op for node in graph.walk() if _can_be_reordered(node.op)}, reorder
+    )
+    sweep(graph, {**rules, ops.transpose: _merge_transposes})
     drop_dead(graph)
     return True
 
 
-def _carried(node: Node, order: Order, editor: Editor) -> Value:
-    """The node in the layout of which its result is the transposition by ``order``."""
-    back = inverse_order(order)
-    inputs = [_operand(v, back, editor) for v in node.inputs]
-    shape = tuple(node.out.shape[i] for i in back)
-    named = _turned_axes if node.op is ops.rev else _turned_param
-    changes = {n: named(node.params[n], back) for n in _PARAMS.get(node.op, ())}
+def _reorder_node(node: Node, order: Order, editor: Editor) -> Value:
+    """Return the node's result, computed in the other layout and transposed back by ``order``."""
+    inverse = inverse_order(order)
+    inputs = [_reorder_operand(v, inverse, editor) for v in node.inputs]
+    shape = tuple(node.out.shape[i] for i in inverse)
+    reorder_param = _reorder_axes if node.op is ops.rev else _reorder_param
+    changes = {n: reorder_param(node.params[n], inverse) for n in _PARAMS.get(node.op, ())}
     return editor.transpose(editor.like(node, inputs, shape, **changes), order)
 
 
-def _operand(value: Value, back: Order, editor: Editor) -> Value:
-    """An operand in the new layout; a scalar has none, a smaller one is broadcast."""
+def _reorder_operand(value: Value, inverse: Order, editor: Editor) -> Value:
+    """Return an operand in the other layout. Scalars stay; operands with fewer axes are
+    broadcast."""
     if value.rank == 0:
         return value
-    wide = editor.reshape(value, (*(1,) * (len(back) - value.rank), *value.shape))
-    if back != _front(len(back)):
-        return editor.transpose(wide, back)
-    # ONNX Runtime moves a transpose behind what spreads, unless a reshape stands between them.
-    long = [place for place in back if not dims.same(wide.shape[place], 1)]
-    core = editor.reshape(value, tuple(wide.shape[place] for place in sorted(long)))
-    turned = editor.transpose(core, [sorted(long).index(place) for place in long])
-    return editor.reshape(turned, tuple(wide.shape[place] for place in back))
+    full = editor.reshape(value, (*(1,) * (len(inverse) - value.rank), *value.shape))
+    if inverse != _last_axis_first(len(inverse)):
+        return editor.transpose(full, inverse)
+    # ONNX Runtime moves a transpose after a broadcast unless there is a reshape between them.
+    long_axes = [axis for axis in inverse if not dims.same(full.shape[axis], 1)]
+    core = editor.reshape(value, tuple(full.shape[axis] for axis in sorted(long_axes)))
+    transposed = editor.transpose(core, [sorted(long_axes).index(axis) for axis in long_axes])
+    return editor.reshape(transposed, tuple(full.shape[axis] for axis in inverse))
 
 
-def _front(rank: int) -> Order:
-    """The last axis before all others."""
+def _last_axis_first(rank: int) -> Order:
+    """Return the permutation that moves the last axis to the front."""
     return (rank - 1, *range(rank - 1))
 
 
-def _transposed(node: Node, editor: Editor) -> Value | None:
-    """One transpose of two, or none."""
+def _merge_transposes(node: Node, editor: Editor) -> Value | None:
+    """Return one transpose for two, or none if they cancel."""
     inner = node.inputs[0].made_by(ops.transpose)
     return editor.transpose(node.inputs[0], node.params["permutation"]) if inner else None
 
 
-def _channels_reduced(node: Node, editor: Editor) -> Value | None:
-    """A reduction of a transposed value reduces the value, and what is left is transposed."""
+def _reduce_before_transpose(node: Node, editor: Editor) -> Value | None:
+    """Reduce a value before its transpose, and transpose the result."""
     inner, axes = node.inputs[0].made_by(ops.transpose), node.params["axes"]
     if inner is None:
         return None
     (source,), order = inner.inputs, inner.params["permutation"]
-    kept = [place for axis, place in enumerate(order) if axis not in axes]
-    shape = tuple(source.shape[place] for place in sorted(kept))
+    kept_axes = [source_axis for axis, source_axis in enumerate(order) if axis not in axes]
+    shape = tuple(source.shape[source_axis] for source_axis in sorted(kept_axes))
     out = editor.like(node, [source], shape, axes=tuple(sorted(order[a] for a in axes)))
-    return editor.transpose(out, [sorted(kept).index(place) for place in kept])
+    return editor.transpose(
+        out, [sorted(kept_axes).index(source_axis) for source_axis in kept_axes]
+    )
 
 
 def _keeps_order(order: Sequence[int], axes: Sequence[int]) -> bool:
-    kept = [place for axis, place in enumerate(order) if axis not in axes]
-    return kept == sorted(kept)
+    kept_axes = [source_axis for axis, source_axis in enumerate(order) if axis not in axes]
+    return kept_axes == sorted(kept_axes)
 
 
 # ------------------------------------------------------------------------------------- regions
 
 
-def _channels_turned(graph: Graph) -> dict[int, Order]:
-    """id(value) -> the transposition that it becomes, for each value of a region that is turned."""
+def _region_orders(graph: Graph) -> dict[int, Order]:
+    """Return the permutation for each value of a reordered region, by the id of the value."""
     fixed, orders = weight_values(graph), dict[int, Order]()
     bodies = (body for node in graph.walk() for body in node.bodies.values())
     for part in (graph, *bodies):
-        orders |= _turned_of_part(part, fixed)
+        orders |= _region_orders_of_part(part, fixed)
     return orders
 
 
-def _turned_of_part(graph: Graph, fixed: set[int]) -> dict[int, Order]:
-    """The same of a graph without the bodies in it."""
+def _region_orders_of_part(graph: Graph, fixed: set[int]) -> dict[int, Order]:
+    """Return the same for a graph without the bodies in it."""
     parents: dict[int, int] = {}
 
     def region(value: Value) -> int:
-        """The id of one of the values that a value is connected with."""
-        place = id(value)
-        while (parent := parents.get(place, place)) != place:
-            place = parent
-        return place
+        """Return the id that represents the region of a value."""
+        member = id(value)
+        while (parent := parents.get(member, member)) != member:
+            member = parent
+        return member
 
     carriers = [node for node in graph.nodes if _is_carrier(node)]
     for node in carriers:
-        for value in _varying(node, fixed):
+        for value in _runtime_inputs(node, fixed):
             if not node.op.broadcasts or dims.same_shape(value.shape, node.out.shape):
                 parents[region(value)] = region(node.out)
     members: dict[int, list[Node]] = defaultdict(list)
@@ -140,98 +147,119 @@ def _turned_of_part(graph: Graph, fixed: set[int]) -> dict[int, Order]:
     readers = graph.uses()
     orders: dict[int, Order] = {}
     for nodes in members.values():
-        best = _best(nodes, fixed, readers) or _in_front(nodes, fixed, readers)
+        best = _cheapest_order(nodes, fixed, readers) or _small_axis_first_order(
+            nodes, fixed, readers
+        )
         if best is not None:
             orders.update((id(node.out), best) for node in nodes)
     return orders
 
 
-def _best(
+def _cheapest_order(
     nodes: Sequence[Node], fixed: set[int], readers: Mapping[int, Sequence[Node | None]]
 ) -> Order | None:
-    """The order that saves most transposes around these nodes, if any does."""
-    own, made = {id(node) for node in nodes}, {id(node.out) for node in nodes}
-    entering = {id(v): v for node in nodes for v in _varying(node, fixed) if id(v) not in made}
-    leaving = [(n.out, [r for r in readers[id(n.out)] if id(r) not in own]) for n in nodes]
+    """Return the permutation that saves most transposes around these nodes, or None if none saves
+    any."""
+    region_nodes, region_values = {id(node) for node in nodes}, {id(node.out) for node in nodes}
+    entering = {
+        id(v): v
+        for node in nodes
+        for v in _runtime_inputs(node, fixed)
+        if id(v) not in region_values
+    }
+    leaving = [(n.out, [r for r in readers[id(n.out)] if id(r) not in region_nodes]) for n in nodes]
     votes: Counter[Order] = Counter()
     for value in entering.values():
-        # The order of an operand with fewer axes, which is broadcast, says nothing of the region's.
+        # An operand with fewer axes is broadcast; its order does not determine the region's order.
         if (order := _channels_order(value.node)) is not None and len(order) == nodes[0].out.rank:
-            others = (r for r in readers[id(value)] if id(r) not in own)
-            # A transpose that others read stays, unless they only turn it: two in a row become one.
-            votes[order] += all(_channels_order(reader) for reader in others)
-    for _, outside in leaving:
-        reader_orders = {_channels_order(reader) for reader in outside}
+            other_readers = (r for r in readers[id(value)] if id(r) not in region_nodes)
+            # A transpose with other readers stays, unless they are transposes and merge with it.
+            votes[order] += all(_channels_order(reader) for reader in other_readers)
+    for _, outer_readers in leaving:
+        reader_orders = {_channels_order(reader) for reader in outer_readers}
         votes.update(inverse_order(order) for order in reader_orders if order is not None)
     for order, saved in votes.most_common():
-        if saved > sum(_costs(entering.values(), leaving, order)):
+        if saved > sum(_border_costs(entering.values(), leaving, order)):
             return order
     return None
 
 
-SMALL_AXIS, MANY = 4, 256
-"""The size of a last axis that goes to the front, and the elements of a value that make it pay."""
+MAX_SMALL_AXIS, MIN_ELEMENTS = 4, 256
+"""Largest size of a last axis that moves to the front, and the number of elements of a value from
+which on this is worthwhile."""
 
 
-def _in_front(
+def _small_axis_first_order(
     nodes: Sequence[Node], fixed: set[int], readers: Mapping[int, Sequence[Node | None]]
 ) -> Order | None:
-    """The order with the last axis in front, where elements that are spread or summed up in runs of
-    that axis are more than those that have to be turned at the border.
+    """Return the permutation with the last axis first if this avoids more work than it costs, else
+    None.
+
+    It avoids broadcasts and sums in short runs of that axis, and costs transposes at the border.
     """
     shapes = [node.out.shape for node in nodes]
-    small = all(dims.all_static(s) and 1 < s[-1] <= SMALL_AXIS for s in shapes)
-    if not small or max(map(prod, shapes)) < MANY:
+    has_small_axis = all(dims.all_static(s) and 1 < s[-1] <= MAX_SMALL_AXIS for s in shapes)
+    if not has_small_axis or max(map(prod, shapes)) < MIN_ELEMENTS:
         return None
     rank = nodes[0].out.rank
-    order, back = (*range(1, rank), 0), _front(rank)
-    own, made = {id(node) for node in nodes}, {id(node.out) for node in nodes}
-    saved = sum(prod(n.out.shape) for n in nodes if _spreads(n, fixed))
+    order, inverse = (*range(1, rank), 0), _last_axis_first(rank)
+    region_nodes, region_values = {id(node) for node in nodes}, {id(node.out) for node in nodes}
+    saved = sum(prod(n.out.shape) for n in nodes if _broadcasts_operand(n, fixed))
     cost = sum(
-        {id(v): prod(v.shape) for n in nodes for v in _turning(n, fixed, made, back)}.values()
+        {
+            id(v): prod(v.shape)
+            for n in nodes
+            for v in _reordered_inputs(n, fixed, region_values, inverse)
+        }.values()
     )
     for node in nodes:
-        outside = [r for r in readers[id(node.out)] if id(r) not in own]
-        sums = [r for r in outside if r is not None and r.op.reduces]
+        outer_readers = [r for r in readers[id(node.out)] if id(r) not in region_nodes]
+        sums = [r for r in outer_readers if r is not None and r.op.reduces]
         saved += sum(prod(node.out.shape) for _ in sums)
         cost += sum(prod(r.out.shape) for r in sums if not _keeps_order(order, r.params["axes"]))
-        cost += prod(node.out.shape) if len(sums) < len(outside) else 0
+        cost += prod(node.out.shape) if len(sums) < len(outer_readers) else 0
     return order if saved > 2 * cost else None
 
 
-def _spreads(node: Node, fixed: set[int]) -> bool:
-    """Whether an operand with axes is broadcast."""
-    return node.op.broadcasts and any(v.shape != node.out.shape for v in _varying(node, fixed))
+def _broadcasts_operand(node: Node, fixed: set[int]) -> bool:
+    """Return True if the node broadcasts an operand that is not a scalar."""
+    return node.op.broadcasts and any(
+        v.shape != node.out.shape for v in _runtime_inputs(node, fixed)
+    )
 
 
-def _turning(node: Node, fixed: set[int], made: set[int], back: Order) -> Iterator[Value]:
-    """Operands from outside of the region in which turning moves elements."""
-    for value in _varying(node, fixed):
-        ones = (*(1,) * (len(back) - value.rank), *value.shape)
-        if id(value) not in made and not moves_only_ones(ones, back):
+def _reordered_inputs(
+    node: Node, fixed: set[int], region_values: set[int], inverse: Order
+) -> Iterator[Value]:
+    """Yield the operands from outside of the region for which reordering moves elements."""
+    for value in _runtime_inputs(node, fixed):
+        ones = (*(1,) * (len(inverse) - value.rank), *value.shape)
+        if id(value) not in region_values and not moves_only_ones(ones, inverse):
             yield value
 
 
-def _costs(
+def _border_costs(
     entering: Iterable[Value], leaving: Iterable[tuple[Value, Sequence[Node | None]]], order: Order
 ) -> Iterator[int]:
-    """One for each value that has to be turned at the border."""
-    back = inverse_order(order)
+    """Yield one for each value that needs a transpose at the border of the region."""
+    inverse = inverse_order(order)
     for value in entering:
         ones = (*(1,) * (len(order) - value.rank), *value.shape)
-        yield _channels_order(value.node) != order and not moves_only_ones(ones, back)
-    for value, outside in leaving:
-        kept = any(not _takes(reader, order, back) for reader in outside)
-        yield kept and not moves_only_ones(value.shape, back)
+        yield _channels_order(value.node) != order and not moves_only_ones(ones, inverse)
+    for value, outer_readers in leaving:
+        needs_transpose = any(
+            not _accepts_order(reader, order, inverse) for reader in outer_readers
+        )
+        yield needs_transpose and not moves_only_ones(value.shape, inverse)
 
 
-def _takes(reader: Node | None, order: Order, back: Order) -> bool:
-    """Whether a reader takes the turned value without a transpose."""
+def _accepts_order(reader: Node | None, order: Order, inverse: Order) -> bool:
+    """Return True if a reader accepts the reordered value without a transpose."""
     if reader is None:
         return False
     if reader.op.reduces:
         return _keeps_order(order, reader.params["axes"])
-    return _channels_order(reader) == back
+    return _channels_order(reader) == inverse
 
 
 def _channels_order(node: Node | None) -> Order | None:
@@ -240,19 +268,19 @@ def _channels_order(node: Node | None) -> Order | None:
     return tuple(node.params["permutation"])
 
 
-def _varying(node: Node, fixed: set[int]) -> list[Value]:
-    """Operands that would have to be turned when the file runs."""
+def _runtime_inputs(node: Node, fixed: set[int]) -> list[Value]:
+    """Return the operands that would be transposed at run time, not when the file is saved."""
     return [v for v in node.inputs if v.kind != "const" and v.rank and id(v) not in fixed]
 
 
-def _carries(op: Op) -> bool:
+def _can_be_reordered(op: Op) -> bool:
     return op.elementwise or op in _PARAMS
 
 
 def _is_carrier(node: Node) -> bool:
-    if not _carries(node.op) or node.out.rank < 3 or node.bodies:
+    if not _can_be_reordered(node.op) or node.out.rank < 3 or node.bodies:
         return False
-    return node.op.broadcasts or all(v.rank == node.out.rank for v in _varying(node, set()))
+    return node.op.broadcasts or all(v.rank == node.out.rank for v in _runtime_inputs(node, set()))
 
 
 # ------------------------------------------------------------------------------------ carriers
@@ -267,14 +295,14 @@ _PARAMS: dict[Op, tuple[str, ...]] = {
     ops.rev: ("dimensions",),
     ops.repeat: ("times",),
 }
-"""What says something of each axis, or of one."""
+"""Parameters with an entry for each axis, or with the number of an axis."""
 
 
-def _turned_axes(axes: Sequence[int], back: Order) -> Order:
-    return tuple(back.index(axis) for axis in axes)
+def _reorder_axes(axes: Sequence[int], inverse: Order) -> Order:
+    return tuple(inverse.index(axis) for axis in axes)
 
 
-def _turned_param(param: Any, back: Order) -> Any:
+def _reorder_param(param: Any, inverse: Order) -> Any:
     if isinstance(param, (tuple, list)):
-        return tuple(param[i] for i in back)
-    return None if param is None else back.index(param)
+        return tuple(param[i] for i in inverse)
+    return None if param is None else inverse.index(param)

@@ -1,4 +1,4 @@
-"""``einsum`` by axis labels becomes a matrix product with as few transposes as possible."""
+"""Rewrite contractions (``einsum`` by axis labels) as matrix products with few transposes."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,23 +10,23 @@ from converter.ir.dims import Dim
 from converter.ir.dtypes import is_float
 from converter.ir.rewrite import Editor
 
-LARGE_PRODUCT = 256
-"""Entries of a matrix from which on a vector that it is multiplied with is better a column: ONNX
-Runtime 1.32 multiplies vectors without its kernels, and takes up to thirty times as long."""
+MIN_MATRIX_ENTRIES = 256
+"""Number of entries of a matrix from which on a vector factor becomes a column. ONNX Runtime 1.32
+multiplies vectors without its fast kernels, which takes up to thirty times as long."""
 
 
 class ContractedOperand(NamedTuple):
-    """A value and the label of each of its axes."""
+    """A value with the label of each of its axes."""
 
     value: Value
     labels: list[int]
 
 
 class MatrixProduct:
-    """A contraction with its operands in one of the two orders.
+    """A contraction with its operands in one of the two possible orders.
 
-    Labels are in both operands and the result (``batch``), summed, or in one operand and the
-    result (``left``, ``right``).
+    Labels are in both operands and the result (``batch``), in both operands only (``summed``), or
+    in one operand and the result (``left``, ``right``).
     """
 
     def __init__(self, x: ContractedOperand, y: ContractedOperand, out: list[int]) -> None:
@@ -41,74 +41,83 @@ class MatrixProduct:
             self.sizes.update(zip(operand.labels, operand.value.shape, strict=True))
 
     def cost(self, fixed: set[int]) -> int:
-        """Transposes of activations that this order of operands needs, and half for a reshape."""
+        """Return the cost of the transposes and reshapes of activations in this order of
+        operands."""
         rows = [*self.batch, *self.left, *self.summed]
         columns = [*self.batch, *self.summed, *self.right]
-        cost = self._moving(self.out, self.result_axes)
+        cost = self._reordering_cost(self.out, self.result_axes)
         for operand, order in ((self.x, rows), (self.y, columns)):
-            cost += 0 if id(operand.value) in fixed else self._moving(operand.labels, order)
+            cost += (
+                0 if id(operand.value) in fixed else self._reordering_cost(operand.labels, order)
+            )
         return cost
 
-    def _moving(self, before: list[int], after: list[int]) -> int:
-        """What it costs to bring axes into another order."""
-        both = (before, after)
-        shapes = [[self.sizes[a] for a in labels] for labels in both]
-        long = [[a for a in labels if not dims.same(self.sizes[a], 1)] for labels in both]
-        return 2 if long[0] != long[1] else int(not dims.same_shape(*shapes))
+    def _reordering_cost(self, before: list[int], after: list[int]) -> int:
+        """Return the cost of reordering axes: 2 for a transpose, 1 for a reshape."""
+        orders = (before, after)
+        shapes = [[self.sizes[a] for a in labels] for labels in orders]
+        long_axes = [[a for a in labels if not dims.same(self.sizes[a], 1)] for labels in orders]
+        return 2 if long_axes[0] != long_axes[1] else int(not dims.same_shape(*shapes))
 
     def emit(self, editor: Editor) -> Value:
+        """Emit the product, and return it on the axes of the result."""
         result = self._matmul(editor) if self.summed else self._outer(editor)
-        spread = editor.reshape(result, tuple(self.sizes[a] for a in self.out))
-        return editor.transpose(spread, [self.out.index(a) for a in self.result_axes])
+        split = editor.reshape(result, tuple(self.sizes[a] for a in self.out))
+        return editor.transpose(split, [self.out.index(a) for a in self.result_axes])
 
     def _matmul(self, editor: Editor) -> Value:
-        """[batch…, left, summed] @ [batch…, summed, right]; without batch, left is not merged."""
+        """Return [batch…, left, summed] @ [batch…, summed, right]; without batch, left axes are not
+        merged."""
         batch = [[a] for a in self.batch]
         left = [self.left] if self.batch else [[a] for a in self.left]
         right = [self.right] if self.right or self.batch else []
-        a = self._arranged(editor, self.x, [*batch, *left, self.summed])
-        b = self._arranged(editor, self.y, [*batch, self.summed, *right])
-        shape = self._shape([*batch, *left, *right])
-        if right or not dims.is_at_least(dims.size_product(a.shape), LARGE_PRODUCT):
+        a = self._arrange_operand(editor, self.x, [*batch, *left, self.summed])
+        b = self._arrange_operand(editor, self.y, [*batch, self.summed, *right])
+        shape = self._merged_shape([*batch, *left, *right])
+        if right or not dims.is_at_least(dims.size_product(a.shape), MIN_MATRIX_ENTRIES):
             return editor.add(ops.matmul, [a, b], shape, a.dtype)
         column = editor.reshape(b, (*b.shape, 1))
         product = editor.add(ops.matmul, [a, column], (*shape, 1), a.dtype)
         return editor.reshape(product, shape)
 
     def _outer(self, editor: Editor) -> Value:
-        """Nothing is summed: a product of broadcast operands."""
-        a = self._arranged(editor, self.x, [[i] for i in [*self.batch, *self.left]])
-        b = self._arranged(editor, self.y, [[i] for i in [*self.batch, *self.right]])
+        """Return the product of broadcast operands, for contractions without summed axes."""
+        a = self._arrange_operand(editor, self.x, [[i] for i in [*self.batch, *self.left]])
+        b = self._arrange_operand(editor, self.y, [[i] for i in [*self.batch, *self.right]])
         count = len(self.batch)
         a = editor.reshape(a, (*a.shape, *(1 for _ in self.right)))
         b = editor.reshape(b, (*b.shape[:count], *(1 for _ in self.left), *b.shape[count:]))
         return editor.binary(ops.mul, a, b)
 
-    def _arranged(
+    def _arrange_operand(
         self, editor: Editor, operand: ContractedOperand, groups: Sequence[Sequence[int]]
     ) -> Value:
-        """An operand with its axes in order, each group of them merged into one."""
+        """Return an operand with its axes reordered, and each group of axes merged into one."""
         order = [operand.labels.index(a) for group in groups for a in group]
-        return editor.reshape(editor.transpose(operand.value, order), self._shape(groups))
+        return editor.reshape(editor.transpose(operand.value, order), self._merged_shape(groups))
 
-    def _shape(self, groups: Sequence[Sequence[int]]) -> dims.Shape:
+    def _merged_shape(self, groups: Sequence[Sequence[int]]) -> dims.Shape:
         return tuple(dims.size_product([self.sizes[a] for a in group]) for group in groups)
 
 
-def as_matrix_product(node: Node, editor: Editor, fixed: set[int]) -> Value:
-    """A contraction as a product; transposing ``fixed`` values (by id), weights, costs nothing."""
-    dtype, out = _widest(node), list(node.params["out"])
+def to_matrix_product(node: Node, editor: Editor, fixed: set[int]) -> Value:
+    """Return a contraction as a matrix product.
+
+    ``fixed`` has the ids of values that are transposed at no cost, such as weights.
+    """
+    dtype, out = _computation_dtype(node), list(node.params["out"])
     lhs, rhs = (
         ContractedOperand(editor.convert(value, dtype), list(node.params[side]))
         for value, side in zip(node.inputs, ("lhs", "rhs"), strict=True)
     )
     orders = (MatrixProduct(lhs, rhs, out), MatrixProduct(rhs, lhs, out))
-    made = min(orders, key=lambda product: product.cost(fixed)).emit(editor)
-    return editor.convert(made, node.out.dtype)
+    product = min(orders, key=lambda product: product.cost(fixed)).emit(editor)
+    return editor.convert(product, node.out.dtype)
 
 
-def _widest(node: Node) -> np.dtype:
-    """What is computed in: wide floats are rounded after the product, not before."""
+def _computation_dtype(node: Node) -> np.dtype:
+    """Return the dtype to compute in: the widest float, so that rounding happens after the
+    product."""
     dtypes = [node.out.dtype, *(v.dtype for v in node.inputs)]
     if not all(is_float(dtype) for dtype in dtypes):
         return node.out.dtype

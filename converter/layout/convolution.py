@@ -1,8 +1,8 @@
-"""Convolutions in ONNX's layout: [batch, channels, space…] and [out, in / groups, space…].
+"""Rewrite convolutions in ONNX's layout: [batch, channels, space…] and [out, in / groups, space…].
 
-JAX's ``conv_general_dilated`` puts the axes anywhere, dilates and crops its input and can group the
-batch. What ONNX's ``Conv`` and ``ConvTranspose`` lack is written as transposes, reshapes and pads
-around them; those of weights are evaluated when the file is saved.
+JAX's ``conv_general_dilated`` takes the axes in any order, dilates and crops its input, and can
+group the batch. Features that ONNX's ``Conv`` and ``ConvTranspose`` lack become transposes,
+reshapes and pads around them. Those of weights are evaluated when the file is saved.
 """
 
 import itertools
@@ -24,7 +24,7 @@ Pads = tuple[tuple[Dim, Dim], ...]
 
 @dataclass(frozen=True)
 class ConvolutionWindow:
-    """How the kernel moves; ``spread`` is the dilation of the input."""
+    """Parameters of a convolution; ``spread`` is the dilation of the input."""
 
     strides: tuple[int, ...]
     padding: Pads
@@ -33,8 +33,9 @@ class ConvolutionWindow:
     groups: int
 
 
-def convolution(node: Node, editor: Editor, takes: Takes) -> Value:
-    """A convolution by the operator that can do it, or where there is none by its patches."""
+def emit_convolution(node: Node, editor: Editor, takes: Takes) -> Value:
+    """Emit a convolution as an operator, or as a product with patches if the target has no operator
+    for it."""
     numbers = node.params["dimension_numbers"]
     x, w = (editor.convert(v, node.out.dtype) for v in node.inputs)
     x = editor.transpose(x, numbers.lhs_spec)
@@ -50,33 +51,34 @@ def convolution(node: Node, editor: Editor, takes: Takes) -> Value:
     )
     order = tuple(numbers.out_spec)
     shape = tuple(node.out.shape[i] for i in order)
-    if x.rank == 2:  # ONNX wants at least one axis of space
+    if x.rank == 2:  # ONNX needs at least one spatial axis
         x, w = (editor.reshape(v, (*v.shape, 1)) for v in (x, w))
         window = ConvolutionWindow((1,), ((0, 0),), (1,), (1,), window.groups)
-    wide = shape if x.rank == len(shape) else (*shape, 1)
+    operator_shape = shape if x.rank == len(shape) else (*shape, 1)
     has_operator = is_float(x.dtype) and takes("Conv", x.dtype)  # integers have no operator
     if has_operator or not dims.all_static(w.shape[2:]):
-        out = _by_operator(editor, x, w, window, wide)
+        out = _convolve_by_operator(editor, x, w, window, operator_shape)
     else:
-        out = _by_patches(editor, x, w, window, wide)
+        out = _convolve_by_patches(editor, x, w, window, operator_shape)
     return editor.transpose(editor.reshape(out, shape), inverse_order(order))
 
 
 def _batch_to_channels(editor: Editor, x: Value, groups: int) -> Value:
-    """[groups * n, c, …] -> [n, groups * c, …]: groups of the batch are groups of channels."""
+    """Move groups of the batch to groups of channels: [groups * n, c, …] -> [n, groups * c, …]."""
     batch, channels, *space = x.shape
-    each = dims.divides(groups, batch)
-    split, order = (groups, each, channels, *space), (1, 0, *range(2, x.rank + 1))
-    return rearrange(editor, x, split, order, (each, groups * channels, *space))
+    group_batch = dims.divides(groups, batch)
+    split, order = (groups, group_batch, channels, *space), (1, 0, *range(2, x.rank + 1))
+    return rearrange(editor, x, split, order, (group_batch, groups * channels, *space))
 
 
-def _by_operator(
+def _convolve_by_operator(
     editor: Editor, x: Value, w: Value, window: ConvolutionWindow, shape: dims.Shape
 ) -> Value:
-    """``Conv``, for which a dilated or cropped input is padded by a node of its own."""
-    cuts = _transposed_pads(window, w.shape[2:])
+    """Emit ``Conv`` or ``ConvTranspose``; a separate node pads an input that is dilated or
+    cropped."""
+    cuts = _transposed_cuts(window, w.shape[2:])
     if cuts is not None:
-        return _transposed(editor, x, w, window, shape, cuts)
+        return _emit_conv_transpose(editor, x, w, window, shape, cuts)
     padding = window.padding
     flat = [p for pair in padding for p in pair]
     if any(s != 1 for s in window.spread) or not dims.all_static(flat) or min(flat, default=0) < 0:
@@ -89,12 +91,15 @@ def _by_operator(
 def pad_space(
     editor: Editor, x: Value, padding: Pads, spread: Sequence[int], filler: Any = 0, first: int = 2
 ) -> Value:
-    """``x`` with its axes from ``first`` on spread by interior padding, then padded or cropped."""
+    """Return ``x`` with its axes from ``first`` on dilated with the filler, then padded or
+    cropped."""
     config = ((0, 0, 0),) * first
     config += tuple((a, b, s - 1) for (a, b), s in zip(padding, spread, strict=True))
-    wide = [dims.spread(size, inner) for size, (_, _, inner) in zip(x.shape, config, strict=True)]
+    dilated = [
+        dims.spread(size, inner) for size, (_, _, inner) in zip(x.shape, config, strict=True)
+    ]
     shape = tuple(
-        dims.as_dim(size + low + high) for size, (low, high, _) in zip(wide, config, strict=True)
+        dims.as_dim(size + low + high) for size, (low, high, _) in zip(dilated, config, strict=True)
     )
     if all(c == (0, 0, 0) for c in config):
         return x
@@ -102,10 +107,10 @@ def pad_space(
     return editor.add(ops.pad, inputs, shape, x.dtype, {"padding_config": config})
 
 
-def _transposed_pads(window: ConvolutionWindow, kernel: dims.Shape) -> Pads | None:
-    """What ``ConvTranspose`` has to cut off each end, or ``None`` where it does not apply.
+def _transposed_cuts(window: ConvolutionWindow, kernel: dims.Shape) -> Pads | None:
+    """Return the elements that ``ConvTranspose`` removes at each end, or None if it does not apply.
 
-    It convolves the spread input padded by ``(kernel - 1) * dilation`` on both sides.
+    It convolves the dilated input padded by ``(kernel - 1) * dilation`` on both sides.
     """
     if all(s == 1 for s in window.spread) or any(s != 1 for s in window.strides):
         return None
@@ -115,18 +120,18 @@ def _transposed_pads(window: ConvolutionWindow, kernel: dims.Shape) -> Pads | No
     ):
         if not dims.all_static((size, low, high)):
             return None
-        whole = (size - 1) * dilation
+        full_padding = (size - 1) * dilation
         # A negative cut at the end is ``output_padding``, which has to be smaller than the stride.
-        if low > whole or whole - high <= -spread:
+        if low > full_padding or full_padding - high <= -spread:
             return None
-        cuts.append((whole - low, whole - high))
+        cuts.append((full_padding - low, full_padding - high))
     return tuple(cuts)
 
 
-def _transposed(
+def _emit_conv_transpose(
     editor: Editor, x: Value, w: Value, window: ConvolutionWindow, shape: dims.Shape, cuts: Pads
 ) -> Value:
-    """``ConvTranspose`` wants the kernel mirrored, as [in, out / groups, space…]."""
+    """Emit ``ConvTranspose``, which takes the kernel reversed, as [in, out / groups, space…]."""
     groups, (outs, ins, *space) = window.groups, w.shape
     w = editor.rev(w, range(2, w.rank))
     split, order = (groups, outs // groups, ins, *space), (0, 2, 1, *range(3, w.rank + 1))
@@ -139,38 +144,41 @@ def _transposed(
 # ---------------------------------------------------------------------------------------- patches
 
 
-def _by_patches(
+def _convolve_by_patches(
     editor: Editor, x: Value, w: Value, window: ConvolutionWindow, shape: dims.Shape
 ) -> Value:
-    """A product with patches, where the runtime convolves no such numbers.
+    """Emit a matrix product with patches, for numbers that the runtime cannot convolve.
 
-    ``x`` is [batch, channels, space…], ``w`` [out, in / groups, space…], ``shape`` [batch, out,
+    ``x`` is [batch, channels, space…], ``w`` [out, in / groups, space…] and ``shape`` [batch, out,
     space…].
     """
     x = pad_space(editor, x, window.padding, window.spread)
     batch, _, *space = x.shape
     outs, ins, *kernel = w.shape
-    groups, places = window.groups, math.prod(kernel)
-    parted = editor.reshape(x, (batch, groups, ins, *space))
+    groups, kernel_size = window.groups, math.prod(kernel)
+    grouped = editor.reshape(x, (batch, groups, ins, *space))
     parts = []
-    for place in itertools.product(*map(range, kernel)):
-        parts.append(parted)
-        ways = zip(place, kernel, window.strides, window.dilation, strict=True)
-        for axis, way in enumerate(ways, 3):
-            parts[-1] = window_slice(editor, parts[-1], axis, *way)
+    for position in itertools.product(*map(range, kernel)):
+        parts.append(grouped)
+        windows = zip(position, kernel, window.strides, window.dilation, strict=True)
+        for axis, window_params in enumerate(windows, 3):
+            parts[-1] = window_slice(editor, parts[-1], axis, *window_params)
     size = dims.size_product(shape[2:])
-    flat = (batch, groups, places * ins, size)
+    flat = (batch, groups, kernel_size * ins, size)
     patches = editor.reshape(editor.concatenate(parts, 2), flat)
-    split, whole = (groups, outs // groups, ins, places), (groups, outs // groups, places * ins)
-    weights = rearrange(editor, w, split, (0, 1, 3, 2), whole)
+    split, flat_weights = (
+        (groups, outs // groups, ins, kernel_size),
+        (groups, outs // groups, kernel_size * ins),
+    )
+    weights = rearrange(editor, w, split, (0, 1, 3, 2), flat_weights)
     sums = (batch, groups, outs // groups, size)
     return editor.reshape(editor.add(ops.matmul, [weights, patches], sums, x.dtype), shape)
 
 
 def window_slice(
-    editor: Editor, x: Value, axis: int, place: int, size: int, stride: int, dilation: int
+    editor: Editor, x: Value, axis: int, position: int, size: int, stride: int, dilation: int
 ) -> Value:
-    """Elements that one element of each window along an axis meets."""
+    """Return the elements along an axis that are at one position of each window."""
     reach = dims.at_least_zero(dims.as_dim(x.shape[axis] - (size - 1) * dilation))
-    first = place * dilation
+    first = position * dilation
     return editor.slice(x, axis, first, dims.as_dim(first + reach), stride)

@@ -1,6 +1,7 @@
-"""Operand layouts of ONNX's ``RotaryEmbedding`` and ``Attention``.
+"""Rewrite operands in the layouts of ONNX's ``RotaryEmbedding`` and ``Attention``.
 
-4-D is [batch, heads, positions, width], 3-D [batch, positions, heads * width].
+The 4-D layout is [batch, heads, positions, width], the 3-D layout [batch, positions, heads *
+width].
 """
 
 from collections.abc import Sequence
@@ -11,16 +12,16 @@ import numpy as np
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.origins import source_behind
 from converter.ir.rewrite import Editor, Takes
-from converter.layout.pooling import as_image, from_image
+from converter.layout.pooling import from_image, to_image
 
 
-def rotary_operands(node: Node, editor: Editor, has: Takes) -> Value:
-    """A rotary embedding as a 4-D operator, or where there is none as plain arithmetic."""
+def emit_rotary(node: Node, editor: Editor, has: Takes) -> Value:
+    """Emit a rotary embedding as a 4-D operator, or as elementwise arithmetic if there is none."""
     if not has("RotaryEmbedding", node.out.dtype):
-        return _rotary_plain(node, editor)
+        return _expand_rotary(node, editor)
     x, *tables = node.inputs
     *batch, seq = node.params["positions"]
-    flat, order = _as_heads(editor, x, batch, seq, node.params["width"])
+    flat, order = _to_heads(editor, x, batch, seq, node.params["width"])
     rows = () if batch else (_row_numbers(editor, flat.shape[0], flat.shape[2]),)
     shape = (*flat.shape[:1], *flat.shape[2:3], tables[0].shape[-1])
     cos, sin = (editor.reshape(v, shape) for v in tables) if batch else tables
@@ -30,21 +31,22 @@ def rotary_operands(node: Node, editor: Editor, has: Takes) -> Value:
     return from_image(editor, out, order, x.shape)
 
 
-def _as_heads(
+def _to_heads(
     editor: Editor, x: Value, batch: Sequence[int], seq: int, width: int
 ) -> tuple[Value, list[int]]:
-    """``x`` as [batch, heads, positions, width], and the order of axes before they were merged."""
+    """Return ``x`` as [batch, heads, positions, width], and the order of its axes before they were
+    merged."""
     if not batch:
-        return as_image(editor, x, (seq, width))
+        return to_image(editor, x, (seq, width))
     heads = [i for i in range(x.rank) if i not in (*batch, seq, width)]
     order = [*batch, *heads, seq, width]
     sizes = (dims.size_product([x.shape[i] for i in group]) for group in (batch, heads))
-    turned = editor.transpose(x, order)
-    return editor.reshape(turned, (*sizes, x.shape[seq], x.shape[width])), order
+    transposed = editor.transpose(x, order)
+    return editor.reshape(transposed, (*sizes, x.shape[seq], x.shape[width])), order
 
 
 def _row_numbers(editor: Editor, batch: dims.Dim, count: dims.Dim) -> Value:
-    """Row numbers of the tables, [batch, positions] of int64."""
+    """Return the row numbers of the tables as int64 [batch, positions]."""
     if dims.is_static(count):
         line = const(np.arange(count, dtype=np.int64))
     else:
@@ -53,28 +55,30 @@ def _row_numbers(editor: Editor, batch: dims.Dim, count: dims.Dim) -> Value:
     return editor.broadcast(line, (batch, count), (1,))
 
 
-def _rotary_plain(node: Node, editor: Editor) -> Value:
-    """``x * [cos, cos] + swap(x) * [-sin, sin]``: the sign lives in the table, not in the graph."""
+def _expand_rotary(node: Node, editor: Editor) -> Value:
+    """Return ``x * [cos, cos] + swap(x) * [-sin, sin]``; the sign is in the table, not in the
+    graph."""
     x, cos, sin = node.inputs
     positions, width = node.params["positions"], node.params["width"]
     interleaved = node.params["interleaved"]
-    join = partial(_joined_halves, editor, interleaved=interleaved)
+    join = partial(_join_halves, editor, interleaved=interleaved)
     minus = editor.add(ops.neg, [sin], sin.shape, sin.dtype)
-    straight, turned = (join(pair, cos.rank - 1) for pair in ([cos, cos], [minus, sin]))
-    straight.name, turned.name = "rotary_cos_table", "rotary_sin_table"
+    direct, cross = (join(pair, cos.rank - 1) for pair in ([cos, cos], [minus, sin]))
+    direct.name, cross.name = "rotary_cos_table", "rotary_sin_table"
     size, middle = x.shape[width], x.shape[width] // 2
     parts = ((0, size, 2), (1, size, 2)) if interleaved else ((0, middle), (middle, size))
     even, odd = (editor.slice(x, width, *part) for part in parts)
     swapped = join([odd, even], width)
     terms = [
-        editor.binary(ops.mul, value, _heads_along(editor, table, x, (*positions, width)))
-        for value, table in ((x, straight), (swapped, turned))
+        editor.binary(ops.mul, value, _align_table(editor, table, x, (*positions, width)))
+        for value, table in ((x, direct), (swapped, cross))
     ]
     return editor.binary(ops.add, *terms)
 
 
-def _joined_halves(editor: Editor, halves: list[Value], axis: int, interleaved: bool) -> Value:
-    """One behind the other along an axis, or first[0], second[0], first[1], second[1] …"""
+def _join_halves(editor: Editor, halves: list[Value], axis: int, interleaved: bool) -> Value:
+    """Concatenate two halves along an axis, or interleave them: first[0], second[0], first[1],
+    second[1] …"""
     if not interleaved:
         return editor.concatenate(halves, axis)
     shape = halves[0].shape
@@ -83,15 +87,16 @@ def _joined_halves(editor: Editor, halves: list[Value], axis: int, interleaved: 
     return editor.reshape(joined, (*shape[:axis], shape[axis] * 2, *shape[axis + 1 :]))
 
 
-def _heads_along(editor: Editor, table: Value, x: Value, axes: Sequence[int]) -> Value:
-    """A table [*positions, width], which are these axes of ``x``, shaped to multiply it."""
-    own = sorted(range(len(axes)), key=lambda i: axes[i])
+def _align_table(editor: Editor, table: Value, x: Value, axes: Sequence[int]) -> Value:
+    """Return a table [*positions, width] on the given axes of ``x``, ready to multiply it."""
+    order = sorted(range(len(axes)), key=lambda i: axes[i])
     shape = tuple(x.shape[i] if i in axes else 1 for i in range(x.rank))
-    return editor.reshape(editor.transpose(table, own), shape)
+    return editor.reshape(editor.transpose(table, order), shape)
 
 
 def attention_3d(node: Node, editor: Editor) -> Value | None:
-    """The same attention on [batch, positions, heads * width] operands."""
+    """Return an attention on [batch, positions, heads * width] operands, or None if it does not
+    apply."""
     query, key, value, *mask = node.inputs
     fixed = [v.shape[i] for v in (query, key, value) for i in (1, 3)]
     if query.rank != 4 or not dims.all_static(fixed):
@@ -103,20 +108,22 @@ def attention_3d(node: Node, editor: Editor) -> Value | None:
     return editor.transpose(editor.reshape(out, (batch, rows, heads, width)), (0, 2, 1, 3))
 
 
-def attention_3d_of_turned(node: Node, editor: Editor) -> Value | None:
-    """The same where its operands were turned to four dimensions; else that would turn them."""
-    # What can be done to heads side by side as well; a rotary embedding is moved behind.
-    side_by_side = (ops.reshape, ops.rotary_heads, ops.slice)
-    moved = (source_behind(value, side_by_side) for value in node.inputs[:3])
-    return attention_3d(node, editor) if all(v.made_by(ops.transpose) for v in moved) else None
+def attention_3d_of_transposed(node: Node, editor: Editor) -> Value | None:
+    """Return a 3-D attention if its operands were transposed to 4-D; otherwise 3-D would add
+    transposes."""
+    # Operations that also work on the 3-D layout; a rotary embedding moves after the reshape.
+    head_ops = (ops.reshape, ops.rotary_heads, ops.slice)
+    sources = (source_behind(value, head_ops) for value in node.inputs[:3])
+    return attention_3d(node, editor) if all(v.made_by(ops.transpose) for v in sources) else None
 
 
 def _flatten(editor: Editor, value: Value) -> Value:
-    """[batch, heads, positions, width] as 3-D; a rotary embedding before it is moved behind."""
+    """Return a 4-D operand in the 3-D layout; a rotary embedding before it moves after the
+    reshape."""
     if node := value.made_by(ops.rotary_heads):
         x, *tables = node.inputs
         flat = _flatten(editor, x)
         return editor.add(ops.rotary_heads, [flat, *tables], flat.shape, flat.dtype, node.params)
     batch, heads, rows, width = value.shape
-    turned = editor.transpose(value, (0, 2, 1, 3))
-    return editor.reshape(turned, (batch, rows, heads * width))
+    transposed = editor.transpose(value, (0, 2, 1, 3))
+    return editor.reshape(transposed, (batch, rows, heads * width))

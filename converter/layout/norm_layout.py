@@ -1,8 +1,9 @@
-"""Group norms and batch norms as ONNX's operators take them: with a bias.
+"""Rewrite group norms and batch norms in the form of ONNX's operators, with a bias.
 
     group_norm(x, w, b, groups=G)  =  merge(group_norm(split(x), 1, 0, groups=G)) * w + b
 
-where ``split`` writes [N, C, ...] as [N, G, ...], is for targets without ``GroupNormalization``.
+This form, where ``split`` reshapes [N, C, ...] to [N, G, ...], is for targets without
+``GroupNormalization``.
 """
 
 from converter.ir import Node, Value, const, dims, ops
@@ -11,16 +12,17 @@ from converter.ir.rewrite import Editor, Rule, Takes
 from converter.ir.scalars import scalar
 
 
-def group_norm_operands(node: Node, editor: Editor, has: Takes) -> Value | None:
-    """A group norm with a bias, or where there is no operator with each group as a channel."""
+def emit_group_norm(node: Node, editor: Editor, has: Takes) -> Value | None:
+    """Emit a group norm with a bias, or a norm of groups as channels if the target has no
+    operator."""
     x, scale, *bias = node.inputs
     groups, channels = node.params["groups"], x.shape[1]
     if dims.same(groups, channels) or has("GroupNormalization", x.dtype):
-        return _with_bias(node, editor)
-    each = dims.size_product((channels // groups, *x.shape[2:]))
-    split = editor.reshape(x, (x.shape[0], groups, each))
-    plain = [editor.broadcast(const(n, x.dtype), (groups,), ()) for n in (1, 0)]
-    normed = editor.reshape(editor.like(node, [split, *plain], split.shape), x.shape)
+        return _add_zero_bias(node, editor)
+    group_size = dims.size_product((channels // groups, *x.shape[2:]))
+    split = editor.reshape(x, (x.shape[0], groups, group_size))
+    unit_params = [editor.broadcast(const(n, x.dtype), (groups,), ()) for n in (1, 0)]
+    normed = editor.reshape(editor.like(node, [split, *unit_params], split.shape), x.shape)
     by_channel = (channels, *(1,) * (x.rank - 2))
     if scalar(scale) != 1:
         normed = editor.binary(ops.mul, normed, editor.reshape(scale, by_channel))
@@ -29,7 +31,7 @@ def group_norm_operands(node: Node, editor: Editor, has: Takes) -> Value | None:
     return normed
 
 
-def _with_bias(node: Node, editor: Editor) -> Value | None:
+def _add_zero_bias(node: Node, editor: Editor) -> Value | None:
     operand_count = {ops.group_norm: 3, ops.batch_norm: 5}[node.op]
     if len(node.inputs) == operand_count:
         return None
@@ -37,4 +39,4 @@ def _with_bias(node: Node, editor: Editor) -> Value | None:
     return editor.like(node, [*node.inputs, zero])
 
 
-BATCH: dict[Op, Rule] = {ops.batch_norm: _with_bias}
+BATCH_NORM_RULES: dict[Op, Rule] = {ops.batch_norm: _add_zero_bias}

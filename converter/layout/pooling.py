@@ -1,7 +1,8 @@
-"""Windows: ONNX's pooling operators where they apply, else one strided slice per window element.
+"""Rewrite windowed reductions as ONNX's pooling operators, or as one strided slice per window
+element.
 
-Pooling wants floats as [batch, channels, space…] with at most three axes of space. Everything else
-(integers, higher ranks) is separable: the windows of one axis after the other.
+Pooling operators take floats as [batch, channels, space…] with at most three spatial axes. All
+other windows (integers, higher ranks) are separable and are reduced one axis after the other.
 """
 
 import math
@@ -31,9 +32,8 @@ DILATED_AVERAGE_SINCE = 19
 
 @dataclass(frozen=True)
 class PoolKind:
-    """Reduction of a window: the pooling, the binary operation, and what pads in a dtype.
-    Over a whole axis it is a reduction.
-    """
+    """The operations of a windowed reduction: pooling, binary operation, neutral element by dtype,
+    and reduction of a full axis."""
 
     pool: Op
     combine: Op
@@ -43,61 +43,67 @@ class PoolKind:
 
 KINDS = {
     ops.reduce_window_max: PoolKind(ops.max_pool, ops.max, lowest, ops.reduce_max),
-    # Of the negated values.
+    # This is the pooling of the negated values.
     ops.reduce_window_min: PoolKind(ops.max_pool, ops.min, highest, ops.reduce_min),
     ops.reduce_window_sum: PoolKind(ops.sum_pool, ops.add, lambda dtype: 0, ops.reduce_sum),
 }
 
 
 class PoolWindow(NamedTuple):
-    """A window over some axes of a value; ``params`` are those of a pool over these alone."""
+    """A window over some axes of a value; ``params`` are the parameters of a pool over these
+    axes."""
 
     axes: tuple[int, ...]
     params: dict[str, Any]
 
 
 def pooling_rules(opset: int, strict: bool, target: Target) -> dict[Op, Rule]:
-    """The rules for an opset and a target; ``strict`` wants NaN and infinities as JAX has them."""
+    """Return the rules for an opset and a target. ``strict`` keeps JAX's results for NaN and
+    infinities."""
 
     def reduce_window(node: Node, editor: Editor) -> Value | None:
         kind = KINDS[node.op]
         if not dims.all_static(node.params["window_dimensions"]):
-            whole = _over_whole_axes(node, editor)
-            return None if whole is None else reduce_window(whole, editor)
-        x, window = _prepared(node, editor, kind.identity(node.out.dtype))
-        exact = strict or not _all_hold_elements(node)
-        fits = known_to_fit([x.shape[a] for a in window.axes], window.params)
-        by_slices = (exact and kind.pool is ops.max_pool) or (strict and not fits)
-        if by_slices or not _pools(kind, x.dtype, window, opset, target):
-            return _sliced(editor, x, window, kind)
+            remaining = _reduce_full_axes(node, editor)
+            return None if remaining is None else reduce_window(remaining, editor)
+        x, window = _prepare_window(node, editor, kind.identity(node.out.dtype))
+        needs_exact = strict or not _windows_contain_elements(node)
+        has_fit = windows_fit([x.shape[a] for a in window.axes], window.params)
+        by_slices = (needs_exact and kind.pool is ops.max_pool) or (strict and not has_fit)
+        if by_slices or not _has_pool_operator(kind, x.dtype, window, opset, target):
+            return _combine_slices(editor, x, window, kind)
         if node.op is ops.reduce_window_min:
-            return _negated(editor, _pooled(editor, _negated(editor, x), window, kind, node.out))
-        return _pooled(editor, x, window, kind, node.out)
+            return _negated(editor, _emit_pool(editor, _negated(editor, x), window, kind, node.out))
+        return _emit_pool(editor, x, window, kind, node.out)
 
     return {**dict.fromkeys(KINDS, reduce_window), ops.select_and_scatter_add: _select_and_scatter}
 
 
-def _over_whole_axes(node: Node, editor: Editor) -> Node | None:
-    """A window as long as an axis of named length sees all of it: a reduction, and the window of
-    one element over what is left. None where another window has a named size.
+def _reduce_full_axes(node: Node, editor: Editor) -> Node | None:
+    """Replace a window as long as an axis of named size with a reduction of that axis.
+
+    Return the remaining window, of one element along that axis, or None if another window has a
+    named size.
     """
     x, p = node.inputs[0], node.params
     sizes, strides = list(p["window_dimensions"]), list(p["window_strides"])
     axes = tuple(axis for axis, size in enumerate(sizes) if dims.is_symbolic(size))
     for axis in axes:
-        plain = (p["padding"][axis], p["base_dilation"][axis], p["window_dilation"][axis])
-        if not dims.same(sizes[axis], x.shape[axis]) or plain != ((0, 0), 1, 1):
+        other_params = (p["padding"][axis], p["base_dilation"][axis], p["window_dilation"][axis])
+        if not dims.same(sizes[axis], x.shape[axis]) or other_params != ((0, 0), 1, 1):
             return None
         sizes[axis] = strides[axis] = 1
-    left = tuple(d for axis, d in enumerate(x.shape) if axis not in axes)
-    total = editor.add(KINDS[node.op].reduction, [x], left, x.dtype, {"axes": axes})
-    kept = editor.reshape(total, tuple(1 if i in axes else d for i, d in enumerate(x.shape)))
+    shape = tuple(d for axis, d in enumerate(x.shape) if axis not in axes)
+    total = editor.add(KINDS[node.op].reduction, [x], shape, x.dtype, {"axes": axes})
+    reduced = editor.reshape(total, tuple(1 if i in axes else d for i, d in enumerate(x.shape)))
     changes = {"window_dimensions": tuple(sizes), "window_strides": tuple(strides)}
-    return editor.like(node, [kept], **changes).node
+    return editor.like(node, [reduced], **changes).node
 
 
-def _pools(kind: PoolKind, dtype: np.dtype, window: PoolWindow, opset: int, target: Target) -> bool:
-    """Whether the target has a pooling operator for this."""
+def _has_pool_operator(
+    kind: PoolKind, dtype: np.dtype, window: PoolWindow, opset: int, target: Target
+) -> bool:
+    """Return True if the target has a pooling operator for this window and dtype."""
     dilated = kind.pool is ops.sum_pool and any(d != 1 for d in window.params["dilation"])
     return (
         is_float(dtype)
@@ -108,10 +114,10 @@ def _pools(kind: PoolKind, dtype: np.dtype, window: PoolWindow, opset: int, targ
     )
 
 
-def _all_hold_elements(node: Node) -> bool:
-    """Whether no window lies in padding alone, for which ``MaxPool`` has no infinity.
+def _windows_contain_elements(node: Node) -> bool:
+    """Return True if no window is in padding only, where ``MaxPool`` does not give infinity.
 
-    A window that starts in padding reaches past it, and does not step over the operand.
+    A window that starts in padding has to extend beyond it, and must not step over the operand.
     """
     p, shape = node.params, node.inputs[0].shape
     axes = zip(p["window_dimensions"], p["window_dilation"], p["padding"], shape, strict=True)
@@ -123,8 +129,9 @@ def _all_hold_elements(node: Node) -> bool:
     return all(s == 1 for s in p["base_dilation"])
 
 
-def known_to_fit(lengths: Sequence[Dim], window: dict[str, Any]) -> bool:
-    """Whether no axis can be shorter than the window over it; ``window`` as a pool has it."""
+def windows_fit(lengths: Sequence[Dim], window: dict[str, Any]) -> bool:
+    """Return True if no axis can be shorter than its window. ``window`` has the parameters of a
+    pool."""
     parts = zip(lengths, window["size"], window["padding"], window["dilation"], strict=True)
     return all(
         dims.is_at_least(length + low + high, (size - 1) * dilation + 1)
@@ -136,48 +143,51 @@ def _negated(editor: Editor, x: Value) -> Value:
     return editor.add(ops.neg, [x], x.shape, x.dtype)
 
 
-def _prepared(node: Node, editor: Editor, filler: Any) -> tuple[Value, PoolWindow]:
-    """The operand, padded where a pooling operator could not do it, and the window that is left."""
+def _prepare_window(node: Node, editor: Editor, filler: Any) -> tuple[Value, PoolWindow]:
+    """Return the operand, padded where a pooling operator cannot pad it, and the remaining
+    window."""
     x, p, rank = node.inputs[-1], node.params, node.inputs[-1].rank
     spread = tuple(p.get("base_dilation") or (1,) * rank)
     dilation = tuple(p.get("window_dilation") or (1,) * rank)
     size, strides = tuple(p["window_dimensions"]), tuple(p["window_strides"])
     padding: Pads = tuple((dims.as_dim(a), dims.as_dim(b)) for a, b in p["padding"])
     ends = [(v, s) for pair, s in zip(padding, size, strict=True) for v in pair]
-    small = all(dims.is_static(v) and 0 <= v < s for v, s in ends)
-    if not small or any(s != 1 for s in spread):
+    is_operator_padding = all(dims.is_static(v) and 0 <= v < s for v, s in ends)
+    if not is_operator_padding or any(s != 1 for s in spread):
         x = pad_space(editor, x, padding, spread, filler, first=0)
         padding = ((0, 0),) * rank
     axes = tuple(i for i in range(rank) if size[i] != 1 or strides[i] != 1 or padding[i] != (0, 0))
-    every = {"size": size, "strides": strides, "padding": padding, "dilation": dilation}
-    own = {name: tuple(each[axis] for axis in axes) for name, each in every.items()}
-    return x, PoolWindow(axes, own)
+    params = {"size": size, "strides": strides, "padding": padding, "dilation": dilation}
+    window_params = {name: tuple(param[axis] for axis in axes) for name, param in params.items()}
+    return x, PoolWindow(axes, window_params)
 
 
-def _pooled(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind, out: Value) -> Value:
-    flat, order = as_image(editor, x, window.axes)
+def _emit_pool(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind, out: Value) -> Value:
+    flat, order = to_image(editor, x, window.axes)
     shape = (*flat.shape[:2], *(out.shape[a] for a in window.axes))
-    made = editor.add(kind.pool, [flat], shape, x.dtype, window.params)
-    return from_image(editor, made, order, out.shape)
+    pooled = editor.add(kind.pool, [flat], shape, x.dtype, window.params)
+    return from_image(editor, pooled, order, out.shape)
 
 
-def as_image(editor: Editor, x: Value, axes: Sequence[int]) -> tuple[Value, list[int]]:
-    """``x`` as [batch, channels, space…], and the order of axes before they were merged."""
-    others = [i for i in range(x.rank) if i not in axes]
-    order = [*others, *axes]
-    turned = editor.transpose(x, order)
+def to_image(editor: Editor, x: Value, axes: Sequence[int]) -> tuple[Value, list[int]]:
+    """Return ``x`` as [batch, channels, space…], and the order of its axes before they were
+    merged."""
+    other_axes = [i for i in range(x.rank) if i not in axes]
+    order = [*other_axes, *axes]
+    transposed = editor.transpose(x, order)
     space = tuple(x.shape[a] for a in axes)
-    *batch, channels = [1, *(x.shape[i] for i in others)]
-    return editor.reshape(turned, (dims.size_product(batch), channels, *space)), order
+    *batch, channels = [1, *(x.shape[i] for i in other_axes)]
+    return editor.reshape(transposed, (dims.size_product(batch), channels, *space)), order
 
 
 def from_image(editor: Editor, x: Value, order: Sequence[int], shape: Shape) -> Value:
-    spread = editor.reshape(x, tuple(shape[i] for i in order))
-    return editor.transpose(spread, inverse_order(order))
+    """Return an image on its original axes."""
+    split = editor.reshape(x, tuple(shape[i] for i in order))
+    return editor.transpose(split, inverse_order(order))
 
 
-def _sliced(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind) -> Value:
-    """One axis after the other, the slices that start at each element of the window, combined."""
+def _combine_slices(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind) -> Value:
+    """Combine the slices for each element of the window, one axis after the other."""
     parts = zip(window.axes, *window.params.values(), strict=True)
     for axis, size, stride, pad, dilation in parts:
         padding = tuple(pad if i == axis else (0, 0) for i in range(x.rank))
@@ -188,60 +198,58 @@ def _sliced(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind) -> Val
 
 
 def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
-    """The gradient of max pooling; the operand's maxima (or minima, of its negative) are sought."""
+    """Emit the gradient of max pooling; for minima the operand is negated."""
     source, operand = node.inputs
     lowest = node.params["select_prim"] is lax.le_p
     if not (lowest or node.params["select_prim"] is lax.ge_p) or not is_float(operand.dtype):
         return None
-    # ``MaxPool`` does not find the place of what is not above the lowest finite number.
+    # ``MaxPool`` finds only the positions of numbers above the lowest finite one.
     zero = np.zeros((), operand.dtype)
     least = np.nextafter(np.asarray(jnp.finfo(operand.dtype).min, operand.dtype), zero)
-    x, window = _prepared(node, editor, -least if lowest else least)
+    x, window = _prepare_window(node, editor, -least if lowest else least)
     if not 0 < len(window.axes) <= 3:
         return None
-    flat, order = as_image(editor, _negated(editor, x) if lowest else x, window.axes)
-    image, _ = as_image(editor, source, window.axes)
-    made = editor.add(ops.max_pool_scatter, [flat, image], flat.shape, x.dtype, window.params)
-    total = from_image(editor, made, order, x.shape)
+    flat, order = to_image(editor, _negated(editor, x) if lowest else x, window.axes)
+    image, _ = to_image(editor, source, window.axes)
+    scattered = editor.add(ops.max_pool_scatter, [flat, image], flat.shape, x.dtype, window.params)
+    total = from_image(editor, scattered, order, x.shape)
     return editor.cut(total, tuple(low for low, _ in node.params["padding"]), operand.shape)
 
 
 # ----------------------------------------------------------------------------------------- means
 
 
-def average_pool(node: Node, editor: Editor) -> Value | None:
-    """A sum over windows divided by their size is an average.
-
-    Or by how many elements of the operand, not of its padding, each window has.
-    """
+def match_average_pool(node: Node, editor: Editor) -> Value | None:
+    """Match a sum over windows divided by their size, or by their number of elements without
+    padding."""
     x, divisor = node.inputs
-    seen: View | None = along(x)
+    view: View | None = along(x)
     views: list[Node] = []
-    while seen is not None and seen.op() in (ops.reshape, ops.transpose):
-        views.append(seen.node())
-        seen = above(seen) if editor.single_use(seen.base) else None
-    pool = None if seen is None else seen.base.made_by(ops.sum_pool)
-    if seen is None or pool is None or not editor.single_use(pool.out):
+    while view is not None and view.op() in (ops.reshape, ops.transpose):
+        views.append(view.node())
+        view = above(view) if editor.single_use(view.base) else None
+    pool = None if view is None else view.base.made_by(ops.sum_pool)
+    if view is None or pool is None or not editor.single_use(pool.out):
         return None
-    whole = scalar(divisor) == math.prod(pool.params["size"])
-    same = dims.same_shape(x.shape, node.out.shape)
-    if not same or not (whole or _divides_by_counts(divisor, pool, seen)):
+    by_window_size = scalar(divisor) == math.prod(pool.params["size"])
+    has_same_shape = dims.same_shape(x.shape, node.out.shape)
+    if not has_same_shape or not (by_window_size or _divides_by_window_counts(divisor, pool, view)):
         return None
-    params = {**pool.params, "include_pad": whole}
+    params = {**pool.params, "include_pad": by_window_size}
     mean = editor.add(ops.avg_pool, pool.inputs, pool.out.shape, pool.out.dtype, params)
-    for view in reversed(views):
-        mean = editor.like(view, [mean])
+    for view_node in reversed(views):
+        mean = editor.like(view_node, [mean])
     return mean
 
 
-def _divides_by_counts(divisor: Value, pool: Node, seen: View) -> bool:
-    """Whether a divisor is the number of elements of each window that are not padding."""
+def _divides_by_window_counts(divisor: Value, pool: Node, view: View) -> bool:
+    """Return True if a divisor is the number of elements of each window that are not padding."""
     space, params = pool.inputs[0].shape[2:], pool.params
-    plain = all(d == 1 for d in params["dilation"])
-    if divisor.const is None or not dims.all_static(space) or not plain:
+    is_undilated = all(d == 1 for d in params["dilation"])
+    if divisor.const is None or not dims.all_static(space) or not is_undilated:
         return False
     ones = formulas.pool(jnp.ones((1, 1, *space)), start=0.0, combine=lax.add, **params)
-    counts = _counts_along(seen, np.asarray(ones))
+    counts = _transpose_counts(view, np.asarray(ones))
     if counts is None:
         return False
     shape = np.broadcast_shapes(counts.shape, divisor.const.shape)
@@ -249,12 +257,13 @@ def _divides_by_counts(divisor: Value, pool: Node, seen: View) -> bool:
     return np.array_equal(divisors, np.broadcast_to(counts, shape))
 
 
-def _counts_along(seen: View, counts: np.ndarray) -> np.ndarray | None:
-    """Counts by axes of a pool along those of a view of it, which have to be whole ones."""
-    long = [axis for axis, size in enumerate(counts.shape) if size > 1]
-    order = [axis for axis in seen.axes if axis is not None and axis in long]
-    whole = all(seen.factors(axis) == [Factor(axis, 1, counts.shape[axis])] for axis in long)
-    if not whole or sorted(order) != long:
+def _transpose_counts(view: View, counts: np.ndarray) -> np.ndarray | None:
+    """Return counts by axes of a pool on the axes of a view, or None if the view splits or merges
+    axes."""
+    long_axes = [axis for axis, size in enumerate(counts.shape) if size > 1]
+    order = [axis for axis in view.axes if axis is not None and axis in long_axes]
+    is_full = all(view.factors(axis) == [Factor(axis, 1, counts.shape[axis])] for axis in long_axes)
+    if not is_full or sorted(order) != long_axes:
         return None
-    shape = [counts.shape[axis] if axis in long else 1 for axis in seen.axes]
-    return counts.squeeze().transpose([long.index(axis) for axis in order]).reshape(shape)
+    shape = [counts.shape[axis] if axis in long_axes else 1 for axis in view.axes]
+    return counts.squeeze().transpose([long_axes.index(axis) for axis in order]).reshape(shape)

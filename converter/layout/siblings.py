@@ -1,9 +1,9 @@
-"""Equal parts of one value that are each reshaped and transposed alike are transposed as one.
+"""Transpose equal parts of a value together if each is reshaped and transposed in the same way.
 
-Queries, keys and values are often cut from one product and turned to [batch, heads, positions,
-width] one by one: n slices, n reshapes and n transposes say what one reshape, one transpose that
-brings the parts to the front, and n selections do. One that is turned another way (keys, for a
-matrix product) is transposed once more.
+Queries, keys and values are often sliced from one product and transposed to [batch, heads,
+positions, width] separately. n slices, n reshapes and n transposes are equivalent to one reshape,
+one transpose that moves the parts to the front, and n selections. A part with another permutation
+(keys, for a matrix product) is transposed once more.
 """
 
 from collections import Counter
@@ -17,72 +17,72 @@ from converter.ir.rewrite import Editor, sweep
 
 
 class SiblingPart(NamedTuple):
-    """``size`` entries of the source from ``start`` on, as ``out`` has them: transposed.
+    """A part of ``size`` entries of a source from ``start`` on, with its transposed form ``out``.
 
-    Axes of one that ``out`` has beside what is seen say nothing of the order.
+    Axes of size one in ``out`` do not affect the permutation.
     """
 
     out: Value
-    seen: View
+    view: View
     start: int
     size: int
 
     @property
     def shape(self) -> Shape:
-        """Elements that are seen, in their order."""
-        return tuple(dims.size_product([f.size for f in group]) for group in self.seen.groups)
+        """Sizes of the axes of the view, in their order."""
+        return tuple(dims.size_product([f.size for f in group]) for group in self.view.groups)
 
 
-class Family(NamedTuple):
-    """All parts of a value along one of its axes, and one that is turned as most of them are."""
+class SiblingFamily(NamedTuple):
+    """All parts of a value along one of its axes, and one part with the most common permutation."""
 
     parts: list[SiblingPart]
-    usual: SiblingPart
+    common: SiblingPart
     axis: int
 
 
 def share_transposes(graph: Graph) -> bool:
-    """Transpose the equal parts of each value as one, in place; whether there were any."""
+    """Transpose the equal parts of each value together, in place. Return True if there were any."""
     uses = graph.uses()
-    # Of the main graph alone: what a body captures from outside may be read there at any time.
+    # Only in the main graph: a body may read a value that it captures from outside at any time.
     similar_slices = (
-        _siblings_alike([_part(node, axis, uses) for node in slices], axis)
+        _match_family([_match_sibling(node, axis, uses) for node in slices], axis)
         for (_, axis), slices in cut_alike(graph).items()
     )
     families = [family for family in similar_slices if family is not None]
     members = {id(part.out): (part, family) for family in families for part in family.parts}
-    turned: dict[int, Value] = {}
+    transposed: dict[int, Value] = {}
 
     def select(node: Node, editor: Editor) -> Value | None:
         if id(node.out) not in members:
             return None
         part, family = members[id(node.out)]
-        if id(family) not in turned:
-            turned[id(family)] = _together(editor, family)
+        if id(family) not in transposed:
+            transposed[id(family)] = _transpose_family(editor, family)
         index = part.start // part.size
-        alone = editor.slice(turned[id(family)], 0, index, index + 1)
-        usual = editor.reshape(alone, family.usual.shape)
-        order = _siblings_order(family.usual.seen.groups, part.seen.groups)
-        return editor.reshape(editor.transpose(usual, order), part.out.shape)
+        selected = editor.slice(transposed[id(family)], 0, index, index + 1)
+        common_form = editor.reshape(selected, family.common.shape)
+        order = _permutation_between(family.common.view.groups, part.view.groups)
+        return editor.reshape(editor.transpose(common_form, order), part.out.shape)
 
     return bool(members) and sweep(graph, {ops.transpose: select})
 
 
-def _part(node: Node, axis: int, uses: dict[int, list[Node | None]]) -> SiblingPart | None:
-    """A slice along an axis, if it is not used otherwise."""
+def _match_sibling(node: Node, axis: int, uses: dict[int, list[Node | None]]) -> SiblingPart | None:
+    """Match a slice along an axis that is only reshaped and transposed; return the part or None."""
     after = _only_use(node, uses)
     if after is not None and after.op is ops.reshape:
         after = _only_use(after, uses)
     start, size = node.params["start_indices"][axis], node.out.shape[axis]
     if after is None or after.op is not ops.transpose or start % size:
         return None
-    seen: View | None = along(after.out)
-    while seen is not None and seen.base is not node.inputs[0]:
-        seen = above(seen)
-    if seen is None:
+    view: View | None = along(after.out)
+    while view is not None and view.base is not node.inputs[0]:
+        view = above(view)
+    if view is None:
         return None
-    long = tuple(group for group in seen.groups if group)
-    return SiblingPart(after.out, seen._replace(groups=long), start, size)
+    groups = tuple(group for group in view.groups if group)
+    return SiblingPart(after.out, view._replace(groups=groups), start, size)
 
 
 def _only_use(node: Node, uses: dict[int, list[Node | None]]) -> Node | None:
@@ -90,29 +90,32 @@ def _only_use(node: Node, uses: dict[int, list[Node | None]]) -> Node | None:
     return readers[0] if len(readers) == 1 else None
 
 
-def _siblings_alike(slices: list[SiblingPart | None], axis: int) -> Family | None:
-    """The parts, if all are there and reshaped alike, and two of them transposed alike."""
+def _match_family(slices: list[SiblingPart | None], axis: int) -> SiblingFamily | None:
+    """Return the family if all parts exist and are reshaped alike, and two have the same
+    permutation."""
     parts = [p for p in slices if p is not None]
     if len(parts) < len(slices) or len(parts) < 2:
         return None
-    whole, size = parts[0].seen.base.shape[axis], parts[0].size
-    complete = sorted(p.start for p in parts) == list(range(0, whole, size))
-    alike = len({(p.size, frozenset(Counter(p.seen.groups).items())) for p in parts}) == 1
-    groups, times = Counter(p.seen.groups for p in parts).most_common(1)[0]
-    usual = next(p for p in parts if p.seen.groups == groups)
-    return Family(parts, usual, axis) if complete and alike and times > 1 else None
+    axis_size, size = parts[0].view.base.shape[axis], parts[0].size
+    is_complete = sorted(p.start for p in parts) == list(range(0, axis_size, size))
+    have_same_form = len({(p.size, frozenset(Counter(p.view.groups).items())) for p in parts}) == 1
+    groups, times = Counter(p.view.groups for p in parts).most_common(1)[0]
+    common = next(p for p in parts if p.view.groups == groups)
+    return (
+        SiblingFamily(parts, common, axis) if is_complete and have_same_form and times > 1 else None
+    )
 
 
-def _siblings_order(before: tuple[Group, ...], after: tuple[Group, ...]) -> list[int]:
-    """The transposition that gives axes another order."""
+def _permutation_between(before: tuple[Group, ...], after: tuple[Group, ...]) -> list[int]:
+    """Return the permutation from one order of axis groups to another."""
     left = list(enumerate(before))
     return [left.pop([group for _, group in left].index(target))[0] for target in after]
 
 
-def _together(editor: Editor, family: Family) -> Value:
-    """All parts, transposed, along a new first axis."""
-    usual, count = family.usual, len(family.parts)
-    counted = (Factor(family.axis, usual.size, count),)
-    source = editor.resolve(usual.seen.base)
-    seen = View(source, (counted, *usual.seen.groups), (0,) * source.rank)
-    return write(editor, seen, (count, *usual.shape))
+def _transpose_family(editor: Editor, family: SiblingFamily) -> Value:
+    """Return all parts, transposed, along a new first axis."""
+    common, count = family.common, len(family.parts)
+    parts_axis = (Factor(family.axis, common.size, count),)
+    source = editor.resolve(common.view.base)
+    view = View(source, (parts_axis, *common.view.groups), (0,) * source.rank)
+    return write(editor, view, (count, *common.shape))

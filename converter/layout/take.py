@@ -1,7 +1,7 @@
-"""Gathers of whole slices along one axis: ``jnp.take``, and ``x[i]`` as jnp writes it.
+"""Rewrite gathers of slices along one axis, as ``jnp.take`` and ``x[i]`` give them.
 
-jnp makes negative indices positive with a comparison, a sum and a selection. ONNX's ``Gather``
-counts negative ones from the end itself, so these go.
+jnp makes negative indices positive by a comparison, a sum and a selection. ONNX's ``Gather``
+accepts negative indices, so these operations are removed.
 """
 
 from jax import lax
@@ -13,7 +13,7 @@ from converter.ir.rewrite import Editor, Rule
 from converter.ir.scalars import named_size, scalar
 
 
-def _take(node: Node, editor: Editor) -> Value | None:
+def _match_take(node: Node, editor: Editor) -> Value | None:
     x, indices = node.inputs
     numbers, sizes = node.params["dimension_numbers"], node.params["slice_sizes"]
     mode = lax.GatherScatterMode.from_any(node.params["mode"])
@@ -25,53 +25,54 @@ def _take(node: Node, editor: Editor) -> Value | None:
     if numbers.operand_batching_dims or not dims.same_shape(sizes, slices):
         return None
     index_shape = indices.shape[:-1]
-    places = editor.reshape(_from_end(indices, x.shape[axis]), index_shape)
-    taken_shape = (*x.shape[:axis], *index_shape, *x.shape[axis + 1 :])
-    taken = editor.add(ops.take, [x, places], taken_shape, x.dtype, {"axis": axis})
-    result_axes = _axes_of_result(node, axis, len(index_shape))
-    collapsed = [a for a in range(taken.rank) if a not in result_axes]  # of one entry each
-    return editor.reshape(editor.transpose(taken, [*collapsed, *result_axes]), node.out.shape)
+    positions = editor.reshape(_unwrap_negative_indices(indices, x.shape[axis]), index_shape)
+    entries_shape = (*x.shape[:axis], *index_shape, *x.shape[axis + 1 :])
+    entries = editor.add(ops.take, [x, positions], entries_shape, x.dtype, {"axis": axis})
+    result_axes = _result_axes(node, axis, len(index_shape))
+    collapsed = [a for a in range(entries.rank) if a not in result_axes]  # of one entry each
+    return editor.reshape(editor.transpose(entries, [*collapsed, *result_axes]), node.out.shape)
 
 
-def _axes_of_result(node: Node, axis: int, index_rank: int) -> list[int]:
-    """The axes of what ``take`` gives in the order of the gather's result.
+def _result_axes(node: Node, axis: int, index_rank: int) -> list[int]:
+    """Return the axes of the taken value in the order of the gather's result.
 
-    The axis that is taken along, which has one entry if the result keeps it, is none of them.
+    The indexed axis is left out; it has one entry if the result keeps it.
     """
     numbers, rank = node.params["dimension_numbers"], node.inputs[0].rank
     index_axes = iter(range(axis, axis + index_rank))
     offset_axes = iter([a for a in range(rank) if a not in numbers.collapsed_slice_dims])
     axes = list[int]()
-    for place in range(node.out.rank):
-        if place not in numbers.offset_dims:
+    for position in range(node.out.rank):
+        if position not in numbers.offset_dims:
             axes.append(next(index_axes))
         elif (operand_axis := next(offset_axes)) != axis:
             axes.append(operand_axis + (index_rank - 1 if operand_axis > axis else 0))
     return axes
 
 
-def _from_end(indices: Value, size: dims.Dim) -> Value:
-    """``i`` where ``indices`` is ``where(i < 0, i + size, i)``, seen through reshapes."""
+def _unwrap_negative_indices(indices: Value, size: dims.Dim) -> Value:
+    """Return ``i`` if ``indices`` is ``where(i < 0, i + size, i)``, also through reshapes; else
+    ``indices``."""
     source = source_behind(indices, (ops.reshape, ops.broadcast_in_dim))
-    chosen = source.made_by(ops.select_n)
+    selection = source.made_by(ops.select_n)
     sizes = [dims.size_product(v.shape) for v in (source, indices)]
-    if chosen is None or len(chosen.inputs) != 3 or not dims.same(*sizes):
+    if selection is None or len(selection.inputs) != 3 or not dims.same(*sizes):
         return indices
-    which, plain, other = chosen.inputs
-    negative, moved = which.made_by(ops.lt), other.made_by(ops.add)
-    if negative is None or moved is None:
+    condition, index, other = selection.inputs
+    negative, shifted = condition.made_by(ops.lt), other.made_by(ops.add)
+    if negative is None or shifted is None:
         return indices
-    compared = negative.inputs[0] is plain and scalar(negative.inputs[1]) == 0
-    added = moved.inputs[0] is plain and _is(moved.inputs[1], size)
-    return plain if compared and added else indices
+    is_compared = negative.inputs[0] is index and scalar(negative.inputs[1]) == 0
+    is_shifted = shifted.inputs[0] is index and _equals_size(shifted.inputs[1], size)
+    return index if is_compared and is_shifted else indices
 
 
-def _is(value: Value, size: dims.Dim) -> bool:
-    """A constant, or a symbolic dimension as a value."""
+def _equals_size(value: Value, size: dims.Dim) -> bool:
+    """Return True if a value is this size, as a constant or as a symbolic dimension."""
     if (named := named_size(value)) is not None:
         return dims.same(named, size)
-    bare = source_behind(value, (ops.broadcast_in_dim, ops.convert_element_type))
-    return dims.is_static(size) and scalar(bare) == size
+    source = source_behind(value, (ops.broadcast_in_dim, ops.convert_element_type))
+    return dims.is_static(size) and scalar(source) == size
 
 
-RULES: dict[Op, Rule] = {ops.gather: _take}
+RULES: dict[Op, Rule] = {ops.gather: _match_take}

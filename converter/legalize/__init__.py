@@ -1,1 +1,2 @@
-"""What the target lacks or leaves open: bounds, divisions, dtype fallbacks, deviations."""
+"""Rewrite operations that the target lacks or leaves undefined: bounds, divisions, dtypes,
+deviations."""

@@ -1,13 +1,14 @@
-"""What JAX does with indices out of range, spelled out: afterwards all of them are in range.
+"""Apply JAX's rules for out-of-bounds indices, so that all indices are within bounds afterwards.
 
-``clip`` moves a window inside. ``fill_or_drop`` fills with a value what a gather reads outside, and
-drops what a scatter writes there. ONNX has neither, and counts negative indices from the end.
+``clip`` moves a window inside the operand. ``fill_or_drop`` reads a fill value for a gather out of
+bounds, and drops a scatter out of bounds. ONNX has neither, and counts negative indices from the
+end.
 
-``promise_in_bounds`` leaves open what becomes of a promise that is not kept; XLA clips gathers and
-drops what a scatter writes. We do that in a strict conversion, and else where it costs nothing or
-is relied on: where the indices are known, where windows are wider than one, of which an index gives
-the start alone, and where the program itself expects indices out of bounds (``doubts``). Wherever
-else a promise is believed the report says so.
+``promise_in_bounds`` leaves the result of a broken promise undefined; XLA clips gathers and drops
+scatters. This pass does the same in a strict conversion. Otherwise it does so only where it costs
+nothing or the program relies on it: where the indices are known, where windows are wider than one
+entry, and where the program itself expects indices out of bounds (``doubts``). The report lists all
+other promises, which are accepted.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,114 +25,125 @@ from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor, Rule
 from converter.ir.windows import pointed, scatter_window
 from converter.layout.convolution import pad_space
-from converter.legalize.doubts import doubted
+from converter.legalize.doubts import doubted_promises
 
 Mode = lax.GatherScatterMode
 
-Believes: TypeAlias = Callable[[Node, tuple[int, ...], list[Dim], Shape], bool]
-"""Whether a promise of indices is believed, by the axes that they are of, their limits and sizes of
-the windows."""
+PromiseTest: TypeAlias = Callable[[Node, tuple[int, ...], list[Dim], Shape], bool]
+"""Return True if the promise of a node is accepted, given the indexed axes, their limits and the
+sizes of the windows."""
 
 
-UNCHECKED = (
+UNCHECKED_TEXT = (
     "indices are taken to be within bounds, as plain indexing promises; others stop the run or, "
     "if negative, count from the end"
 )
 
 
 def bounds_rules(graph: Graph, strict: bool, notes: dict[str, list[Node]]) -> dict[Op, Rule]:
-    """The rules for a graph; with ``strict`` no promise is believed.
+    """Return the rules for a graph. In a strict conversion no promise is accepted.
 
-    ``notes`` gets the nodes of which one is.
+    ``notes`` gets the nodes whose promise is accepted.
     """
-    doubts = doubted(graph) if not strict else None
+    doubts = doubted_promises(graph) if not strict else None
 
-    def believes(node: Node, axes: tuple[int, ...], limits: list[Dim], window: Shape) -> bool:
-        """Whether the promise is kept, as far as is known, or else believed."""
-        if _are_wide(window, axes):
+    def accepts_promise(
+        node: Node, axes: tuple[int, ...], limits: list[Dim], window: Shape
+    ) -> bool:
+        """Return True if the promise of a node is known to be kept, or else accepted."""
+        if _has_wide_windows(window, axes):
             return False
-        kept = _promise_kept(node.inputs[1], limits)
+        is_kept = _is_promise_kept(node.inputs[1], limits)
         is_open = not (node.inputs[1].kind == "const" and dims.all_static(limits))
-        is_believed = not kept and is_open and doubts is not None and id(node) not in doubts
+        is_believed = not is_kept and is_open and doubts is not None and id(node) not in doubts
         if is_believed:
-            notes.setdefault(UNCHECKED, []).append(node)
-        return kept or is_believed
+            notes.setdefault(UNCHECKED_TEXT, []).append(node)
+        return is_kept or is_believed
 
     return {
-        **dict.fromkeys(ops.SCATTERS, partial(_bounds_scatter, believes=believes)),
-        ops.gather: partial(_bounds_gather, believes=believes),
+        **dict.fromkeys(ops.SCATTERS, partial(_legalize_scatter, accepts_promise=accepts_promise)),
+        ops.gather: partial(_legalize_gather, accepts_promise=accepts_promise),
         ops.dynamic_slice: _dynamic_slice,
     }
 
 
-def _bounds_gather(node: Node, editor: Editor, believes: Believes) -> Value | None:
+def _legalize_gather(node: Node, editor: Editor, accepts_promise: PromiseTest) -> Value | None:
     x, indices = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
     axes, limits = pointed(node)
     if mode == Mode.PROMISE_IN_BOUNDS:
-        if believes(node, axes, limits, node.params["slice_sizes"]):
+        if accepts_promise(node, axes, limits, node.params["slice_sizes"]):
             return None
         mode = Mode.CLIP
     if mode == Mode.CLIP:
-        indices, limits, axes = _movable(editor, indices, limits, axes)
+        indices, limits, axes = _nonzero_components(editor, indices, limits, axes)
         numbers = numbers._replace(start_index_map=axes)
-    inside = _inside(editor, indices, limits)
+    clamped = _clamp_indices(editor, indices, limits)
     changes = {"dimension_numbers": numbers, "mode": Mode.PROMISE_IN_BOUNDS, "fill_value": None}
-    out = editor.like(node, [x, inside], **changes)
-    if mode == Mode.CLIP or inside is indices:
+    out = editor.like(node, [x, clamped], **changes)
+    if mode == Mode.CLIP or clamped is indices:
         return out
     batch = [i for i in range(out.rank) if i not in numbers.offset_dims]
-    ok = editor.broadcast(_unmoved(editor, indices, inside), out.shape, batch)
+    ok = editor.broadcast(_are_unchanged(editor, indices, clamped), out.shape, batch)
     filler = const(node.params["fill_value"], out.dtype)
     other = editor.broadcast(filler, out.shape, ())
     return editor.where(ok, out, other)
 
 
-def _are_wide(window: Shape, axes: Sequence[int]) -> bool:
-    """Whether windows have more than the entry that an index points at."""
+def _has_wide_windows(window: Shape, axes: Sequence[int]) -> bool:
+    """Return True if the windows have more entries than the one that an index points to."""
     return any(not dims.same(window[axis], 1) for axis in axes)
 
 
-def _bounds_scatter(node: Node, editor: Editor, believes: Believes) -> Value | None:
-    """A dropped window goes to rows appended for it, which are cut off again."""
+def _legalize_scatter(node: Node, editor: Editor, accepts_promise: PromiseTest) -> Value | None:
+    """Clamp the indices of a scatter, or redirect dropped windows to appended rows that are cut off
+    again."""
     x, indices, updates = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
     axes, limits = pointed(node)
     window = scatter_window(numbers, x.rank, updates.shape)
-    if mode == Mode.PROMISE_IN_BOUNDS and believes(node, axes, limits, window):
+    if mode == Mode.PROMISE_IN_BOUNDS and accepts_promise(node, axes, limits, window):
         return None
     if mode == Mode.CLIP:
-        indices, limits, axes = _movable(editor, indices, limits, axes)
+        indices, limits, axes = _nonzero_components(editor, indices, limits, axes)
         numbers = numbers._replace(scatter_dims_to_operand_dims=axes)
-    inside = _inside(editor, indices, limits)
+    clamped = _clamp_indices(editor, indices, limits)
     changes = {"dimension_numbers": numbers, "mode": Mode.PROMISE_IN_BOUNDS}
-    if mode == Mode.CLIP or inside is indices:
-        return editor.like(node, [x, inside, updates], **changes)
+    if mode == Mode.CLIP or clamped is indices:
+        return editor.like(node, [x, clamped, updates], **changes)
     axis = axes[0]
-    behind = tuple((0, window[axis] if i == axis else 0) for i in range(x.rank))
-    padded = pad_space(editor, x, behind, (1,) * x.rank, first=0)
-    aside = _aside(editor, indices, inside, x.shape[axis])
-    out = editor.like(node, [padded, aside, updates], padded.shape, **changes)
+    padding = tuple((0, window[axis] if i == axis else 0) for i in range(x.rank))
+    padded = pad_space(editor, x, padding, (1,) * x.rank, first=0)
+    redirected = _replace_out_of_bounds(editor, indices, clamped, x.shape[axis])
+    out = editor.like(node, [padded, redirected, updates], padded.shape, **changes)
     return editor.slice(out, axis, 0, x.shape[axis])
 
 
-def _aside(editor: Editor, indices: Value, inside: Value, end: Dim) -> Value:
-    """``inside``, but the first index is ``end`` where the window was outside."""
-    last = inside.rank - 1
-    first, *others = (editor.slice(inside, last, i, i + 1) for i in range(inside.shape[last]))
-    ok = editor.reshape(_unmoved(editor, indices, inside), first.shape)
-    beyond = editor.broadcast(_bounds_number(editor, end, first.dtype), first.shape, ())
-    moved = editor.where(ok, first, beyond)
-    return editor.concatenate([moved, *others], last) if others else moved
+def _replace_out_of_bounds(editor: Editor, indices: Value, clamped: Value, end: Dim) -> Value:
+    """Return the clamped indices with ``end`` as first component where the window was out of
+    bounds."""
+    last = clamped.rank - 1
+    first, *other_components = (
+        editor.slice(clamped, last, i, i + 1) for i in range(clamped.shape[last])
+    )
+    ok = editor.reshape(_are_unchanged(editor, indices, clamped), first.shape)
+    end_values = editor.broadcast(_dim_value(editor, end, first.dtype), first.shape, ())
+    redirected = editor.where(ok, first, end_values)
+    return (
+        editor.concatenate([redirected, *other_components], last)
+        if other_components
+        else redirected
+    )
 
 
 # ---------------------------------------------------------------------------------------- indices
 
 
-def _movable(
+def _nonzero_components(
     editor: Editor, indices: Value, limits: list[Dim], axes: tuple[int, ...]
 ) -> tuple[Value, list[Dim], tuple[int, ...]]:
-    """The components of index vectors that can be other than zero, their limits and axes."""
+    """Return the components of index vectors that can be other than zero, with their limits and
+    axes."""
     free = [i for i, limit in enumerate(limits) if not dims.same(limit, 0)]
     if len(free) == len(axes):
         return indices, limits, axes
@@ -142,9 +154,10 @@ def _movable(
     return joined, [limits[i] for i in free], tuple(axes[i] for i in free)
 
 
-def _inside(editor: Editor, indices: Value, limits: list[Dim]) -> Value:
-    """Index vectors moved so that the windows they start lie inside; the same value if all do."""
-    if not limits or _known_inside(indices, limits):
+def _clamp_indices(editor: Editor, indices: Value, limits: list[Dim]) -> Value:
+    """Return index vectors clamped so that their windows are within the operand; unchanged if all
+    are."""
+    if not limits or _are_known_in_bounds(indices, limits):
         return indices
     if indices.dtype.itemsize < 4:
         indices = editor.convert(indices, np.int32)  # limits may not fit
@@ -153,14 +166,14 @@ def _inside(editor: Editor, indices: Value, limits: list[Dim]) -> Value:
     return editor.add(ops.clamp, inputs, indices.shape, indices.dtype)
 
 
-def _promise_kept(indices: Value, limits: list[Dim]) -> bool:
-    """Whether it is known that all indices are within bounds."""
+def _is_promise_kept(indices: Value, limits: list[Dim]) -> bool:
+    """Return True if all indices are known to be within bounds."""
     if not limits or indices.kind == "const" or not dims.all_static(limits):
-        return not limits or _known_inside(indices, limits)
+        return not limits or _are_known_in_bounds(indices, limits)
     return known_range(indices).within(0, min(limits))
 
 
-def _known_inside(indices: Value, limits: list[Dim]) -> bool:
+def _are_known_in_bounds(indices: Value, limits: list[Dim]) -> bool:
     array = indices.const
     if array is None or not dims.all_static(limits):
         return False
@@ -168,58 +181,58 @@ def _known_inside(indices: Value, limits: list[Dim]) -> bool:
 
 
 def _limit_values(editor: Editor, limits: list[Dim], dtype: np.dtype) -> Value:
-    """The limits in the graph: a scalar if there is one axis."""
+    """Return the limits as a value: a scalar if there is one axis."""
     if dims.all_static(limits):
         return const(limits[0] if len(limits) == 1 else limits, dtype)
-    numbers = [_bounds_number(editor, d, dtype) for d in limits]
+    numbers = [_dim_value(editor, d, dtype) for d in limits]
     if len(numbers) == 1:
         return numbers[0]
     return editor.concatenate([editor.reshape(n, (1,)) for n in numbers], 0)
 
 
-def _bounds_number(editor: Editor, dim: Dim, dtype: np.dtype) -> Value:
-    """A dimension as a scalar."""
+def _dim_value(editor: Editor, dim: Dim, dtype: np.dtype) -> Value:
+    """Return a dimension as a scalar."""
     if dims.is_static(dim):
         return const(dim, dtype)
     return editor.add(ops.dim_as_value, [], (), dtype, {"dim": dim})
 
 
-def _unmoved(editor: Editor, indices: Value, inside: Value) -> Value:
-    """Where every component of an index vector is what it was."""
-    same = editor.compare(ops.eq, editor.convert(indices, inside.dtype), inside)
-    *shape, count = inside.shape
+def _are_unchanged(editor: Editor, indices: Value, clamped: Value) -> Value:
+    """Return where clamping changed no component of an index vector."""
+    are_equal = editor.compare(ops.eq, editor.convert(indices, clamped.dtype), clamped)
+    *shape, count = clamped.shape
     if count == 1:
-        return editor.reshape(same, tuple(shape))
-    return editor.add(ops.reduce_and, [same], tuple(shape), np.bool_, {"axes": (len(shape),)})
+        return editor.reshape(are_equal, tuple(shape))
+    return editor.add(ops.reduce_and, [are_equal], tuple(shape), np.bool_, {"axes": (len(shape),)})
 
 
 # --------------------------------------------------------------------------------- dynamic slices
 
 
 def _dynamic_slice(node: Node, editor: Editor) -> Value | None:
-    """Known starts make an ordinary slice, one entry of an axis is taken."""
+    """Rewrite a dynamic slice with known starts as a slice, and one of a single entry as a take."""
     x, *starts = node.inputs
     sizes = node.params["slice_sizes"]
     if not dims.all_static(x.shape):
         return None
     if not all(v.kind == "const" for v in starts):
-        return _entry_taken(node, editor)
+        return _take_entry(node, editor)
     first = tuple(
-        int(np.clip(np.asarray(v.const), 0, whole - size))
-        for v, whole, size in zip(starts, x.shape, sizes, strict=True)
+        int(np.clip(np.asarray(v.const), 0, axis_size - size))
+        for v, axis_size, size in zip(starts, x.shape, sizes, strict=True)
     )
     return editor.cut(x, first, sizes)
 
 
-def _entry_taken(node: Node, editor: Editor) -> Value | None:
+def _take_entry(node: Node, editor: Editor) -> Value | None:
     x, *starts = node.inputs
-    cut = [i for i, size in enumerate(node.params["slice_sizes"]) if size != x.shape[i]]
-    if len(cut) != 1 or node.out.shape[cut[0]] != 1:
+    partial_axes = [i for i, size in enumerate(node.params["slice_sizes"]) if size != x.shape[i]]
+    if len(partial_axes) != 1 or node.out.shape[partial_axes[0]] != 1:
         return None
-    axis, index = cut[0], starts[cut[0]]
+    axis, index = partial_axes[0], starts[partial_axes[0]]
     last = x.shape[axis] - 1
     if not known_range(index).within(0, last):
-        index = _inside(editor, index, [last])
+        index = _clamp_indices(editor, index, [last])
     shape = (*x.shape[:axis], *x.shape[axis + 1 :])
-    taken = editor.add(ops.take, [x, index], shape, x.dtype, {"axis": axis})
-    return editor.reshape(taken, node.out.shape)
+    entry = editor.add(ops.take, [x, index], shape, x.dtype, {"axis": axis})
+    return editor.reshape(entry, node.out.shape)

@@ -1,8 +1,8 @@
-"""Where ONNX's operators give other numbers than JAX for some inputs.
+"""Cases in which ONNX's operators give other numbers than JAX for some inputs.
 
-By default they are written all the same, and noted; a strict conversion writes more nodes instead.
-What a runtime adds to that are its quirks (``converter/targets``). Arithmetic that costs nothing
-worth measuring is always exact.
+By default the operator is used and the case is reported. A strict conversion emits more nodes
+instead. The quirks of a runtime add further cases (``converter/targets``). Arithmetic whose exact
+form costs nothing measurable is always exact.
 """
 
 import math
@@ -18,32 +18,32 @@ from converter.ir.op import Op
 from converter.ir.origins import rests_on
 from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor, Rule
-from converter.layout.pooling import known_to_fit
+from converter.layout.pooling import windows_fit
 from converter.targets import Deviation, Target
 
-NAN_SKIPPED = "the maximum or minimum of numbers with NaN among them leaves NaN out"
+NAN_SKIPPED_TEXT = "the maximum or minimum of numbers with NaN among them leaves NaN out"
 
 
-def _interpolates_unknowns(node: Node) -> bool:
+def _interpolates_computed_values(node: Node) -> bool:
     return node.params["kinds"][0][0] != "nearest" and _is_computed(node.inputs[0])
 
 
-def _moves(op: Op) -> bool:
+def _only_moves(op: Op) -> bool:
     return op.moves or op is ops.convert_element_type
 
 
-def _is_trusted(leaf: Value) -> bool:
+def _is_finite_leaf(leaf: Value) -> bool:
     return leaf.kind == "param" or (leaf.kind == "const" and bool(np.isfinite(leaf.const).all()))
 
 
-def _may_be_unknown(node: Node) -> bool:
-    """Whether there may be NaN in the operand."""
+def _may_have_nan(node: Node) -> bool:
+    """Return True if the operand may have NaN."""
     x = node.inputs[0]
     return is_float(x.dtype) and known_range(x).nan
 
 
-def _extreme(node: Node, editor: Editor) -> Value:
-    """NaN where there is any, else the extreme of the others."""
+def _propagate_nan(node: Node, editor: Editor) -> Value:
+    """Return NaN if any element is NaN, else the extreme."""
     (x,), out = node.inputs, editor.like(node, node.inputs)
     extreme = editor.add(
         ops.reduce_or, [editor.compare(ops.ne, x, x)], out.shape, np.bool_, node.params
@@ -51,8 +51,8 @@ def _extreme(node: Node, editor: Editor) -> Value:
     return editor.where(extreme, const(math.nan, out.dtype), out)
 
 
-def _place(node: Node, editor: Editor) -> Value:
-    """The place of the first NaN where there is any."""
+def _extreme_position(node: Node, editor: Editor) -> Value:
+    """Return the position of the first NaN if there is one, else of the extreme."""
     (x,), shape = node.inputs, node.out.shape
     nan = editor.compare(ops.ne, x, x)
     any_nan = editor.add(ops.reduce_or, [nan], shape, np.bool_, {"axes": node.params["axes"]})
@@ -61,18 +61,19 @@ def _place(node: Node, editor: Editor) -> Value:
     return editor.where(any_nan, first, editor.like(node, node.inputs))
 
 
-def _deviations_scatter(node: Node, editor: Editor) -> Value:
-    """NaN where it met anything; the same scatter of flags says where."""
+def _scatter_nan(node: Node, editor: Editor) -> Value:
+    """Return NaN where a NaN was combined with any number; the same scatter of flags tells
+    where."""
     x, indices, updates = node.inputs
     out = editor.like(node, node.inputs)
     flags = [editor.convert(editor.compare(ops.ne, v, v), np.int32) for v in (x, updates)]
     inputs = [flags[0], indices, flags[1]]
-    met = editor.add(ops.scatter_max, inputs, out.shape, np.int32, node.params)
-    return editor.where(editor.convert(met, np.bool_), const(math.nan, out.dtype), out)
+    any_nan = editor.add(ops.scatter_max, inputs, out.shape, np.int32, node.params)
+    return editor.where(editor.convert(any_nan, np.bool_), const(math.nan, out.dtype), out)
 
 
-def _gelu(node: Node, editor: Editor) -> Value:
-    """x/2 * erfc(-x / sqrt(2)): below zero, 1 + erf(x / sqrt(2)) loses its digits."""
+def _gelu_by_erfc(node: Node, editor: Editor) -> Value:
+    """Return x/2 * erfc(-x / sqrt(2)); for negative x, 1 + erf(x / sqrt(2)) cancels."""
     (x,), dtype = node.inputs, node.out.dtype
     scaled = editor.binary(ops.mul, x, const(-math.sqrt(0.5), dtype))
     tail = editor.add(ops.erfc, [scaled], x.shape, dtype)
@@ -80,14 +81,15 @@ def _gelu(node: Node, editor: Editor) -> Value:
 
 
 def _is_computed(x: Value) -> bool:
-    """Whether a value is neither of parameters, which are trusted to be finite, nor in a range."""
+    """Return True if a value may be infinite: neither a parameter, which is assumed finite, nor
+    bounded."""
     interval = known_range(x)
     is_bounded = not interval.nan and math.isfinite(interval.low) and math.isfinite(interval.high)
-    return not is_bounded and not rests_on(x, _is_trusted, lambda inner: _moves(inner.op))
+    return not is_bounded and not rests_on(x, _is_finite_leaf, lambda inner: _only_moves(inner.op))
 
 
-def _scaled_behind(node: Node, editor: Editor) -> Value:
-    """The norm without its scale and bias, and then these."""
+def _scale_after_norm(node: Node, editor: Editor) -> Value:
+    """Return the norm without scale and bias, followed by these."""
     x, scale, bias = node.inputs
     ones, zeros = (editor.broadcast(const(n, x.dtype), scale.shape, ()) for n in (1, 0))
     by_channel = (*scale.shape, *(1,) * (x.rank - 2))
@@ -96,26 +98,24 @@ def _scaled_behind(node: Node, editor: Editor) -> Value:
     return editor.binary(ops.add, scaled, editor.reshape(bias, by_channel))
 
 
-def _top_k(node: Node, editor: Editor) -> list[Value]:
+def _top_k_total_order(node: Node, editor: Editor) -> list[Value]:
     types = [(v.shape, v.dtype) for v in node.outputs]
     return editor.add_many(ops.top_k, node.inputs, types, {**node.params, "total": True})
 
 
-TABLE: dict[Op, Deviation] = {
+COMMON_DEVIATIONS: dict[Op, Deviation] = {
     **dict.fromkeys(
-        (ops.reduce_max, ops.reduce_min), Deviation(NAN_SKIPPED, _extreme, _may_be_unknown)
+        (ops.reduce_max, ops.reduce_min), Deviation(NAN_SKIPPED_TEXT, _propagate_nan, _may_have_nan)
     ),
     **dict.fromkeys(
         (ops.argmax, ops.argmin),
         Deviation(
             "the place of the maximum or minimum is not that of the first NaN",
-            _place,
-            _may_be_unknown,
+            _extreme_position,
+            _may_have_nan,
         ),
     ),
-    **dict.fromkeys(
-        (ops.scatter_max, ops.scatter_min), Deviation(NAN_SKIPPED, _deviations_scatter)
-    ),
+    **dict.fromkeys((ops.scatter_max, ops.scatter_min), Deviation(NAN_SKIPPED_TEXT, _scatter_nan)),
     ops.max_pool: Deviation(
         "a window's maximum or minimum leaves NaN out, and is the largest finite number for inf"
     ),
@@ -124,19 +124,20 @@ TABLE: dict[Op, Deviation] = {
         Deviation(
             "a sum or average over a window that is longer than its axis of named size is refused, "
             "or is one number where there should be none",
-            concerns=lambda node: not known_to_fit(node.inputs[0].shape[2:], node.params),
+            concerns=lambda node: not windows_fit(node.inputs[0].shape[2:], node.params),
         ),
     ),
     ops.max_pool_scatter: Deviation("the gradient of a window with NaN goes elsewhere"),
     ops.top_k: Deviation(
-        "NaN is not the largest, and 0.0 and -0.0 are equal, in the order of top_k", _top_k
+        "NaN is not the largest, and 0.0 and -0.0 are equal, in the order of top_k",
+        _top_k_total_order,
     ),
     ops.approx_top_k: Deviation(
         "NaN is not the largest, and 0.0 and -0.0 are equal, in the order of approx_max_k"
     ),
     ops.gelu: Deviation(
         "a GELU is off by up to 1e-6, which far below zero is all of it",
-        _gelu,
+        _gelu_by_erfc,
         lambda node: not node.params["approximate"],
     ),
     **dict.fromkeys(
@@ -165,7 +166,7 @@ TABLE: dict[Op, Deviation] = {
     ),
     ops.group_norm: Deviation(
         "a norm of channels with an infinite scale is NaN",
-        _scaled_behind,
+        _scale_after_norm,
         lambda node: _is_computed(node.inputs[1]),
     ),
     ops.conv_transpose: Deviation(
@@ -179,20 +180,21 @@ TABLE: dict[Op, Deviation] = {
     ),
     ops.resize: Deviation(
         "a resized axis with NaN or an infinity has NaN next to that alone, not all along",
-        concerns=_interpolates_unknowns,
+        concerns=_interpolates_computed_values,
     ),
 }
-"""By operation, for every target; windows are exact already where they should be."""
+"""Deviations by operation, for every target. The windows pass has already made exact what it
+can."""
 
 
 def deviations(target: Target) -> dict[Op, Deviation]:
-    """Deviations by operation, for a target."""
+    """Return the deviations of a target by operation."""
     of_quirks = (quirk.deviations.items() for quirk in target.quirks)
-    return {**TABLE, **dict(chain.from_iterable(of_quirks))}
+    return {**COMMON_DEVIATIONS, **dict(chain.from_iterable(of_quirks))}
 
 
 def deviation_rules(strict: bool, notes: dict[str, list[Node]], target: Target) -> dict[Op, Rule]:
-    """Rules that mend each deviation if ``strict``, or else note it."""
+    """Return rules that avoid each deviation in a strict conversion, or else note it."""
     table = deviations(target)
 
     def rule(node: Node, editor: Editor) -> Value | Sequence[Value] | None:
@@ -209,26 +211,26 @@ def deviation_rules(strict: bool, notes: dict[str, list[Node]], target: Target) 
 
 # --------------------------------------------------------------------------------- always exact
 
-# Integers divided by zero, floats beyond the range of the integers that they become, and bounds
-# that are NaN: ONNX leaves the result open, and JAX does not. What is known to be in range is left
-# as it is.
+# ONNX leaves some results undefined that JAX defines: integers divided by zero, conversions of
+# floats out of the range of an integer type, and clamps with a NaN bound. Operations whose
+# operands are known to be in range stay as they are.
 
 
-def _to_integers(node: Node, editor: Editor) -> Value | None:
-    """A float is cut off at the ends of the integers' range, and NaN becomes 0."""
+def _saturate_conversion(node: Node, editor: Editor) -> Value | None:
+    """Clamp floats to the range of the integer type, and convert NaN to 0."""
     x, dtype = node.inputs[0], node.out.dtype
     if not (is_float(x.dtype) and is_integer(dtype)):
         return None
     interval, low, high = known_range(x), int(lowest(dtype)), int(highest(dtype))
     if interval.within(low, high):
         return None
-    bottom, top = (_nearest(number, x.dtype) for number in (low, high))
-    whole = editor.add(ops.clamp, [bottom, x, top], x.shape, x.dtype)
+    bottom, top = (_nearest_float(number, x.dtype) for number in (low, high))
+    clamped = editor.add(ops.clamp, [bottom, x, top], x.shape, x.dtype)
     if interval.nan:
         nan = editor.compare(ops.ne, x, x)
-        whole = editor.where(nan, const(0, x.dtype), whole)
-    result = editor.convert(whole, dtype)
-    # The ends themselves may be no floats.
+        clamped = editor.where(nan, const(0, x.dtype), clamped)
+    result = editor.convert(clamped, dtype)
+    # The ends of the range may not be representable as floats.
     for op, end, number in ((ops.gt, top, high), (ops.lt, bottom, low)):
         if int(end.const) != number:
             beyond = editor.compare(op, x, end)
@@ -236,38 +238,38 @@ def _to_integers(node: Node, editor: Editor) -> Value | None:
     return result
 
 
-def _nearest(number: int, dtype: Any) -> Value:
-    """The float nearest to an integer, towards zero, as a constant."""
+def _nearest_float(number: int, dtype: Any) -> Value:
+    """Return the float closest to an integer, rounded towards zero, as a constant."""
     with np.errstate(over="ignore"):
-        near = np.asarray(number).astype(np.float64).astype(dtype)
-    if not np.isfinite(near) or abs(int(near)) > abs(number):
-        near = np.nextafter(near, np.zeros((), dtype))
-    return const(near, dtype)
+        number_as_float = np.asarray(number).astype(np.float64).astype(dtype)
+    if not np.isfinite(number_as_float) or abs(int(number_as_float)) > abs(number):
+        number_as_float = np.nextafter(number_as_float, np.zeros((), dtype))
+    return const(number_as_float, dtype)
 
 
-def _divide(node: Node, editor: Editor) -> Value | None:
-    """``x / 0`` is -1: all bits set."""
+def _divide_by_zero(node: Node, editor: Editor) -> Value | None:
+    """Return -1, or all bits set, for ``x / 0``."""
     ones = -1 if node.out.dtype.kind == "i" else highest(node.out.dtype)
-    return _by_zero(node, editor, const(ones, node.out.dtype))
+    return _replace_zero_divisor(node, editor, const(ones, node.out.dtype))
 
 
-def _remainder(node: Node, editor: Editor) -> Value | None:
-    """``x % 0`` is ``x``."""
-    return _by_zero(node, editor, node.inputs[0])
+def _remainder_by_zero(node: Node, editor: Editor) -> Value | None:
+    """Return ``x`` for ``x % 0``."""
+    return _replace_zero_divisor(node, editor, node.inputs[0])
 
 
-def _by_zero(node: Node, editor: Editor, result: Value) -> Value | None:
-    """What integers are where they are divided by zero, and by one there in the operator."""
+def _replace_zero_divisor(node: Node, editor: Editor, result: Value) -> Value | None:
+    """Return ``result`` where the divisor is zero; the operator divides by one there."""
     x, y = node.inputs
     if not is_integer(x.dtype) or known_range(y).misses(0):
         return None
-    zero = editor.compare(ops.eq, y, const(0, y.dtype))
-    whole = editor.binary(node.op, x, editor.where(zero, const(1, y.dtype), y))
-    return editor.where(zero, result, whole)
+    is_zero = editor.compare(ops.eq, y, const(0, y.dtype))
+    quotient = editor.binary(node.op, x, editor.where(is_zero, const(1, y.dtype), y))
+    return editor.where(is_zero, result, quotient)
 
 
-def _clamp(node: Node, editor: Editor) -> Value | None:
-    """``Clip`` leaves out a bound that is NaN; ``Max`` and ``Min`` do not."""
+def _clamp_with_nan(node: Node, editor: Editor) -> Value | None:
+    """Use ``Max`` and ``Min``, which propagate a NaN bound; ``Clip`` ignores it."""
     low, x, high = node.inputs
     if not any(is_float(end.dtype) and known_range(end).nan for end in (low, high)):
         return None
@@ -276,9 +278,9 @@ def _clamp(node: Node, editor: Editor) -> Value | None:
     return editor.add(ops.min, [above, high], shape, dtype)
 
 
-ARITHMETIC: dict[Op, Rule] = {
-    ops.clamp: _clamp,
-    ops.convert_element_type: _to_integers,
-    ops.div: _divide,
-    ops.rem: _remainder,
+ARITHMETIC_RULES: dict[Op, Rule] = {
+    ops.clamp: _clamp_with_nan,
+    ops.convert_element_type: _saturate_conversion,
+    ops.div: _divide_by_zero,
+    ops.rem: _remainder_by_zero,
 }

@@ -1,8 +1,8 @@
-"""Dtypes that the target has no kernel for, computed in one that it has.
+"""Compute operations in another dtype if the target has no kernel for theirs.
 
-Only where the detour is exact: narrow integers in wider ones (arithmetic wraps in the conversion
-back), booleans as 0 and 1, and operations of half precision in float32, rounded once. Which, says
-the target's table (``converter/targets``).
+All conversions are exact: narrow integers are computed in wider ones (arithmetic wraps in the
+conversion back), Booleans as 0 and 1, and single operations of half precision in float32, rounded
+once. The target's table defines the dtypes (``converter/targets``).
 """
 
 from dataclasses import replace
@@ -17,65 +17,80 @@ from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule
 from converter.targets import Target
 from converter.targets.schemas import BFLOAT16_SINCE, operator
-from converter.targets.target import MissingKernel, narrowed_value, widened_value
+from converter.targets.target import MissingKernel, narrow_value, widen_value
 
-BRIEF = np.dtype(jnp.bfloat16)
+BFLOAT16 = np.dtype(jnp.bfloat16)
 
 _DTYPES = ("dtype", "precision")
-"""Parameters that name what an operation computes in."""
+"""Parameters that name the dtype in which an operation computes."""
 
 
 def dtype_fallback_rules(graph: Graph, opset: int, target: Target) -> dict[Op, Rule]:
-    """The detours of a graph's operations, for an opset and a target."""
+    """Return the rules for the operations of a graph, for an opset and a target."""
     nodes = list(graph.walk())
-    there = {node.op for node in nodes}
-    table = {op: target.kernels[op] for op in there & target.kernels.keys()}
-    for op in there:
+    present_ops = {node.op for node in nodes}
+    table = {op: target.kernels[op] for op in present_ops & target.kernels.keys()}
+    for op in present_ops:
         if opset < BFLOAT16_SINCE.get(operator(op), 0):
             missing = table.get(op, MissingKernel({}))
-            table[op] = replace(missing, detour={**missing.detour, "bfloat16": "float32"})
-    rules: dict[Op, Rule] = {op: partial(_through, missing=row) for op, row in table.items()}
+            table[op] = replace(missing, conversions={**missing.conversions, "bfloat16": "float32"})
+    rules: dict[Op, Rule] = {op: partial(_apply_fallback, missing=row) for op, row in table.items()}
     if target.bfloat16 is not None and any(map(_has_bfloat16, nodes)):
-        for op in there - target.bfloat16:
-            wide = target.kernels.get(op, MissingKernel({})).detour.get("bfloat16", "float32")
-            row = MissingKernel({"bfloat16": wide})
-            rules[op] = partial(_without_bfloat16, missing=row, other=rules.get(op))
+        for op in present_ops - target.bfloat16:
+            wider_dtype = target.kernels.get(op, MissingKernel({})).conversions.get(
+                "bfloat16", "float32"
+            )
+            row = MissingKernel({"bfloat16": wider_dtype})
+            rules[op] = partial(_compute_bfloat16_in_float, missing=row, other=rules.get(op))
     return rules
 
 
 def _has_bfloat16(node: Node) -> bool:
-    return any(v.dtype == BRIEF for v in (*node.inputs, *node.outputs))
+    return any(v.dtype == BFLOAT16 for v in (*node.inputs, *node.outputs))
 
 
-def _without_bfloat16(
+def _compute_bfloat16_in_float(
     node: Node, editor: Editor, missing: MissingKernel, other: Rule | None
 ) -> Any:
-    """Computed in a wider float and rounded once, which is what XLA does on CPUs."""
+    """Compute in a wider float and round once, as XLA does on CPUs."""
     if _has_bfloat16(node):
-        return _computed(node, editor, BRIEF, missing)
+        return _compute_in_wider_dtype(node, editor, BFLOAT16, missing)
     return other(node, editor) if other else None
 
 
-def _through(node: Node, editor: Editor, missing: MissingKernel) -> list[Value] | None:
+def _apply_fallback(node: Node, editor: Editor, missing: MissingKernel) -> list[Value] | None:
     dtype = node.inputs[missing.first].dtype
-    return _computed(node, editor, dtype, missing) if dtype.name in missing.detour else None
+    return (
+        _compute_in_wider_dtype(node, editor, dtype, missing)
+        if dtype.name in missing.conversions
+        else None
+    )
 
 
-def _computed(node: Node, editor: Editor, dtype: np.dtype, missing: MissingKernel) -> list[Value]:
-    """A node in a wider dtype than its own, which its parameters may name too."""
-    wide = np.dtype(missing.detour[dtype.name])
+def _compute_in_wider_dtype(
+    node: Node, editor: Editor, dtype: np.dtype, missing: MissingKernel
+) -> list[Value]:
+    """Return the results of a node computed in a wider dtype; parameters may name the dtype too."""
+    wider_dtype = np.dtype(missing.conversions[dtype.name])
     shifted = missing.order and dtype == np.uint64
     inputs = [
-        widened_value(editor, v, wide, shifted) if i >= missing.first and v.dtype == dtype else v
+        widen_value(editor, v, wider_dtype, shifted)
+        if i >= missing.first and v.dtype == dtype
+        else v
         for i, v in enumerate(node.inputs)
     ]
-    narrow = [missing.back and v.dtype == dtype for v in node.outputs]
-    types = [(v.shape, wide if b else v.dtype) for v, b in zip(node.outputs, narrow, strict=True)]
+    is_narrowed = [missing.back and v.dtype == dtype for v in node.outputs]
+    types = [
+        (v.shape, wider_dtype if b else v.dtype)
+        for v, b in zip(node.outputs, is_narrowed, strict=True)
+    ]
     params = {
-        name: wide if name in _DTYPES and isinstance(value, np.dtype) and value == dtype else value
+        name: wider_dtype
+        if name in _DTYPES and isinstance(value, np.dtype) and value == dtype
+        else value
         for name, value in node.params.items()
     }
-    made = make_node(node.op, inputs, types, params, meaning=node.meaning, source=node.source)
-    editor.nodes.append(made)
-    pairs = zip(made.outputs, narrow, strict=True)
-    return [narrowed_value(editor, v, dtype, shifted) if b else v for v, b in pairs]
+    wider_node = make_node(node.op, inputs, types, params, meaning=node.meaning, source=node.source)
+    editor.nodes.append(wider_node)
+    pairs = zip(wider_node.outputs, is_narrowed, strict=True)
+    return [narrow_value(editor, v, dtype, shifted) if b else v for v, b in pairs]

@@ -1,7 +1,7 @@
-"""Nodes that the target does not run in the form that they have: written otherwise, or refused.
+"""Rewrite or refuse nodes in forms that the target does not run.
 
-What a target runs of an operation are its ``forms``. The passes before this one write nodes in the
-forms that runtimes have; this one makes sure of it, whoever wrote a node.
+A target's ``forms`` define which ones it runs. Earlier passes emit nodes in these forms; this pass
+checks all nodes, including those of users' rules.
 """
 
 from collections.abc import Sequence
@@ -13,29 +13,29 @@ from converter.ir.rewrite import Editor, Rule
 from converter.layout import resize_layout
 from converter.targets import Target
 
-OTHERWISE: dict[Op, Rule] = {ops.resize: resize_layout.axis_by_axis}
-"""Other forms, by operation."""
+OTHER_FORMS: dict[Op, Rule] = {ops.resize: resize_layout.resize_axis_by_axis}
+"""Rules that rewrite a node in another form, by operation."""
 
 
 def support_rules(target: Target, opset: int) -> dict[Op, Rule]:
-    """The rules that write what a target does not run at an opset in another form."""
-    rule = partial(_written_otherwise, target=target, opset=opset)
-    return dict.fromkeys(OTHERWISE.keys() & target.forms.keys(), rule)
+    """Return the rules that rewrite forms that a target does not run at an opset."""
+    rule = partial(_rewrite_form, target=target, opset=opset)
+    return dict.fromkeys(OTHER_FORMS.keys() & target.forms.keys(), rule)
 
 
-def _written_otherwise(
+def _rewrite_form(
     node: Node, editor: Editor, target: Target, opset: int
 ) -> Sequence[Value] | Value | None:
-    fits = not target.forms[node.op].misfit(node, opset)
-    return None if fits else OTHERWISE[node.op](node, editor)
+    is_supported = not target.forms[node.op].misfit(node, opset)
+    return None if is_supported else OTHER_FORMS[node.op](node, editor)
 
 
 def refuse_misfits(graph: Graph, target: Target, opset: int) -> None:
-    """Give each node that a target does not run at an opset the refusal that says why."""
+    """Set a refusal with the reason on each node that a target does not run at an opset."""
     for node in graph.walk():
         form = target.forms.get(node.op)
-        if form is not None and (why := form.misfit(node, opset)):
+        if form is not None and (reason := form.misfit(node, opset)):
             types = ", ".join(value.type_text() for value in node.inputs)
             node.refusal = (
-                f"{target.name} does not run '{node.op}' ({types}) at opset {opset}: {why}"
+                f"{target.name} does not run '{node.op}' ({types}) at opset {opset}: {reason}"
             )

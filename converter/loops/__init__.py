@@ -1,7 +1,7 @@
-"""Loops do each step no more than what depends on the step before.
+"""Reduce loops to the operations that depend on the previous step.
 
-A runtime takes a loop node by node, which costs as much for a number as for a thousand. So what
-does not depend on what is carried is computed for all steps at once.
+A runtime executes a loop node by node, at the same cost for one number as for a thousand.
+Everything that does not depend on the carried states is therefore computed for all steps at once.
 """
 
 from converter.loops.rules import batch_loops, shorten_loops

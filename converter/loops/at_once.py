@@ -1,4 +1,5 @@
-"""What steps compute without each other is computed for all of them at once, before or after."""
+"""Move operations that do not depend on other steps out of the loop, as one batch before or after
+it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,152 +12,163 @@ from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.evaluation import evaluate, precision, size_in_bytes
 from converter.ir.names import Names
 from converter.ir.rewrite import Editor
-from converter.loops.scan import LARGEST_BATCH, DeferredNodes, Scan, StackedResult, takes_little
+from converter.loops.scan import MAX_BATCH_BYTES, DeferredNodes, Scan, StackedResult, is_small_batch
 
-SMALL, GROWTH = 1 << 16, 4
-"""Bytes that results of all steps may take in any case, and how many times what they come from."""
+SMALL_RESULT, GROWTH = 1 << 16, 4
+"""Bytes that the batched results may take in any case, and the largest growth over their
+operands."""
 
 
 def is_batchable(node: Node, length: int) -> bool:
-    """Whether JAX can batch it, and no result takes too much."""
+    """Return True if JAX can batch a node and its batched results are small enough."""
     if node.op is ops.scan:
         possible = all(is_batchable(inner, length) for inner in node.bodies["body"].nodes)
     else:
-        plain = not (node.bodies or node.op.calls or node.refusal)
-        possible = plain and (node.meaning is not None or node.op.formula is not None)
+        is_plain = not (node.bodies or node.op.calls or node.refusal)
+        possible = is_plain and (node.meaning is not None or node.op.formula is not None)
     is_static = all(dims.all_static(v.shape) for v in node.operands())
-    return possible and is_static and all(takes_little(v, length) for v in node.outputs)
+    return possible and is_static and all(is_small_batch(v, length) for v in node.outputs)
 
 
-def batched(
-    nodes: Sequence[Node], results: Sequence[Value], whole: dict[int, Value], editor: Editor
+def batch_nodes(
+    nodes: Sequence[Node], results: Sequence[Value], full_arrays: dict[int, Value], editor: Editor
 ) -> list[Value]:
-    """Append what nodes of a step compute, for all steps; the results, of all steps.
+    """Append nodes of a step, batched over all steps, and return the batched results.
 
-    **Arguments:** ``whole`` has the arrays of all steps, by the id of what a step has of them.
+    ``full_arrays`` has the arrays of all steps, by the id of the value that a step reads.
     """
-    made = {id(v) for n in nodes for v in n.outputs}
+    result_ids = {id(v) for n in nodes for v in n.outputs}
     read = {id(v): v for n in nodes for v in n.operands() if v.kind != "const"}
-    inputs = [v for i, v in read.items() if i not in made]
+    inputs = [v for i, v in read.items() if i not in result_ids]
     graph = Graph(inputs, list(results), list(nodes))
-    axes = [0 if id(v) in whole else None for v in inputs]
-    of_all = jax.vmap(lambda *xs: evaluate(graph, xs), in_axes=axes)
-    operands = [whole.get(id(v), v) for v in inputs]
+    axes = [0 if id(v) in full_arrays else None for v in inputs]
+    batched_function = jax.vmap(lambda *xs: evaluate(graph, xs), in_axes=axes)
+    operands = [full_arrays.get(id(v), v) for v in inputs]
     with precision(graph.walk()):
-        return _written_out(of_all, operands, nodes[0].source, editor)
+        return _trace_function(batched_function, operands, nodes[0].source, editor)
 
 
-def _written_out(
+def _trace_function(
     function: Callable[..., Any], operands: Sequence[Value], source: Any, editor: Editor
 ) -> list[Value]:
-    """Append what a JAX function makes of operands."""
+    """Append the traced operations of a JAX function on operands, and return its results."""
     closed = jax.make_jaxpr(function)(*(jax.ShapeDtypeStruct(v.shape, v.dtype) for v in operands))
     return Decomposer(Constants([], Names()), source).inline(closed, operands, editor.nodes)
 
 
-def compute_before(scan: Scan, editor: Editor) -> bool:
-    """Nodes that depend on the arrays that are scanned, and on no state."""
-    return compute_at_once(scan, _before(scan), editor)
+def batch_stateless_nodes(scan: Scan, editor: Editor) -> bool:
+    """Batch nodes that depend on scanned arrays but on no state, before the loop."""
+    return batch_before_loop(scan, _select_stateless(scan), editor)
 
 
-def compute_at_once(scan: Scan, chosen: Sequence[Node], editor: Editor) -> bool:
-    """Nodes that depend on no state, before the loop; their results are arrays that it scans."""
-    made = {id(v): v for n in chosen for v in n.outputs}
-    remaining = [node for node in scan.nodes if node not in chosen]
-    inside = {id(v) for n in remaining for v in n.operands()} | {id(c.after) for c in scan.carries}
-    given_ids = {id(s.inside) for s in scan.stacked}
-    bounds = [v for i, v in made.items() if i in inside or i in given_ids]
-    if not chosen or not bounds:
+def batch_before_loop(scan: Scan, nodes: Sequence[Node], editor: Editor) -> bool:
+    """Batch nodes before the loop, and let it scan their results. Return True if this pays off."""
+    results = {id(v): v for n in nodes for v in n.outputs}
+    remaining = [node for node in scan.nodes if node not in nodes]
+    inner_ids = {id(v) for n in remaining for v in n.operands()} | {
+        id(c.after) for c in scan.carries
+    }
+    given_ids = {id(s.inner) for s in scan.stacked}
+    bounds = [v for i, v in results.items() if i in inner_ids or i in given_ids]
+    if not nodes or not bounds:
         return False
-    needed_ids = inside | given_ids
-    gone = sum(id(part) not in needed_ids for _, part in scan.taken)
-    if sum(id(v) in inside for v in bounds) > len(chosen) + gone:
+    needed_ids = inner_ids | given_ids
+    dropped_parts = sum(id(part) not in needed_ids for _, part in scan.scanned)
+    if sum(id(v) in inner_ids for v in bounds) > len(nodes) + dropped_parts:
         return False
-    whole = {id(part): array for array, part in scan.taken}
-    arrays = batched(chosen, bounds, whole, editor)
+    full_arrays = {id(part): array for array, part in scan.scanned}
+    arrays = batch_nodes(nodes, bounds, full_arrays, editor)
     scan.nodes = remaining
     for value, array in zip(bounds, arrays, strict=True):
         part = Value(value.shape, value.dtype, kind="input")
-        scan.taken.append((array, part))
+        scan.scanned.append((array, part))
         scan.replace(value, part)
     scan.drop_dead()
     return True
 
 
-def _before(scan: Scan) -> list[Node]:
-    """Nodes that depend on no state, whose results of all steps take little, or not much more than
-    the arrays that they come from and the results of the loop.
+def _select_stateless(scan: Scan) -> list[Node]:
+    """Return the nodes that depend on no state and whose batched results are small enough.
+
+    Small is relative to the scanned arrays that they come from and to the results of the loop.
     """
-    far, inner = {id(carry.inside) for carry in scan.carries}, scan.inner()
-    largest_result = max((size_in_bytes(s.whole) for s in scan.stacked), default=0)
-    room = {id(part): size_in_bytes(array) for array, part in scan.taken}
-    chosen = []
+    state_ids, inner = {id(carry.inner) for carry in scan.carries}, scan.inner_ids()
+    largest_result = max((size_in_bytes(s.full) for s in scan.stacked), default=0)
+    allowances = {id(part): size_in_bytes(array) for array, part in scan.scanned}
+    selected = []
     for node in scan.nodes:
         operands = list(node.operands())
-        outside = (size_in_bytes(v) for v in operands if id(v) not in inner)
+        outer_sizes = (size_in_bytes(v) for v in operands if id(v) not in inner)
         most = max(
-            SMALL, GROWTH * max(largest_result, *(room.get(id(v), 0) for v in operands), *outside)
+            SMALL_RESULT,
+            GROWTH
+            * max(largest_result, *(allowances.get(id(v), 0) for v in operands), *outer_sizes),
         )
         sizes = [scan.length * size_in_bytes(v) for v in node.outputs]
-        depends = any(id(v) in far for v in operands) or max(sizes) > most
+        depends = any(id(v) in state_ids for v in operands) or max(sizes) > most
         if depends or not is_batchable(node, scan.length):
-            far.update(map(id, node.outputs))
+            state_ids.update(map(id, node.outputs))
         else:
-            room.update((id(v), most / GROWTH) for v in node.outputs)
-            chosen.append(node)
-    return _without_last_spreads(scan, chosen)
+            allowances.update((id(v), most / GROWTH) for v in node.outputs)
+            selected.append(node)
+    return _keep_last_broadcasts(scan, selected)
 
 
-def _without_last_spreads(scan: Scan, chosen: list[Node]) -> list[Node]:
-    """Spreading that only the steps read stays in them, where an operation may do it by itself."""
-    kept, read = list[Node](), {id(s.inside) for s in scan.stacked}
-    for node in reversed(chosen):
+def _keep_last_broadcasts(scan: Scan, nodes: list[Node]) -> list[Node]:
+    """Return the nodes without broadcasts that only the steps read; an operation may broadcast
+    implicitly."""
+    kept_nodes, read = list[Node](), {id(s.inner) for s in scan.stacked}
+    for node in reversed(nodes):
         if node.op is not ops.broadcast_in_dim or id(node.out) in read:
-            kept.append(node)
+            kept_nodes.append(node)
             read.update(map(id, node.operands()))
-    return kept[::-1]
+    return kept_nodes[::-1]
 
 
-def compute_after(scan: Scan, editor: Editor) -> bool:
-    """Compute what no state depends on from the states of all steps, once the loop is over."""
-    kept = scan.behind(c.after for c in scan.carries)
+def defer_results(scan: Scan, editor: Editor) -> bool:
+    """Defer nodes that no state depends on until after the loop, batched over the states of all
+    steps."""
+    needed_ids = scan.sources_of(c.after for c in scan.carries)
     for node in reversed(scan.nodes):
-        if any(id(v) in kept for v in node.outputs) or not is_batchable(node, scan.length):
-            kept.update(map(id, (*node.outputs, *node.operands())))
-    chosen = [n for n in scan.nodes if not any(id(v) in kept for v in n.outputs)]
-    made = {id(v) for n in chosen for v in n.outputs}
-    results = [s for s in scan.stacked if id(s.inside) in made]
-    inner, whole = scan.inner(), {id(part): array for array, part in scan.taken}
-    whole |= {id(s.inside): s.whole for s in scan.stacked if s not in results}
-    read = {id(v): v for n in chosen for v in n.operands()}
-    missing = [v for i, v in read.items() if i in inner and i not in made and i not in whole]
-    if not results or not _pays(missing, results, chosen, scan.length):
+        if any(id(v) in needed_ids for v in node.outputs) or not is_batchable(node, scan.length):
+            needed_ids.update(map(id, (*node.outputs, *node.operands())))
+    deferred = [n for n in scan.nodes if not any(id(v) in needed_ids for v in n.outputs)]
+    result_ids = {id(v) for n in deferred for v in n.outputs}
+    results = [s for s in scan.stacked if id(s.inner) in result_ids]
+    inner, full_arrays = scan.inner_ids(), {id(part): array for array, part in scan.scanned}
+    full_arrays |= {id(s.inner): s.full for s in scan.stacked if s not in results}
+    read = {id(v): v for n in deferred for v in n.operands()}
+    missing = [
+        v for i, v in read.items() if i in inner and i not in result_ids and i not in full_arrays
+    ]
+    if not results or not _is_worthwhile(missing, results, deferred, scan.length):
         return False
-    more = [StackedResult(v, Value((scan.length, *v.shape), v.dtype)) for v in missing]
-    whole |= {id(s.inside): s.whole for s in more}
-    scan.stacked = [s for s in scan.stacked if s not in results] + more
-    scan.nodes = [node for node in scan.nodes if node not in chosen]
-    scan.later.append(DeferredNodes(chosen, whole, results))
+    added = [StackedResult(v, Value((scan.length, *v.shape), v.dtype)) for v in missing]
+    full_arrays |= {id(s.inner): s.full for s in added}
+    scan.stacked = [s for s in scan.stacked if s not in results] + added
+    scan.nodes = [node for node in scan.nodes if node not in deferred]
+    scan.deferred.append(DeferredNodes(deferred, full_arrays, results))
     return True
 
 
-def _pays(
+def _is_worthwhile(
     missing: Sequence[Value], results: Sequence[StackedResult], nodes: Sequence[Node], length: int
 ) -> bool:
-    """What is stacked besides costs less than the nodes of a step, and not much more memory."""
+    """Return True if stacking the missing values costs less than the nodes, and not much more
+    memory."""
     if len(missing) - len(results) >= len(nodes) or not all(
-        takes_little(v, length) for v in missing
+        is_small_batch(v, length) for v in missing
     ):
         return False
-    before = sum(size_in_bytes(s.whole) for s in results)
-    return length * sum(map(size_in_bytes, missing)) <= max(LARGEST_BATCH >> 4, 2 * before)
+    before = sum(size_in_bytes(s.full) for s in results)
+    return length * sum(map(size_in_bytes, missing)) <= max(MAX_BATCH_BYTES >> 4, 2 * before)
 
 
-def compute_later(scan: Scan, editor: Editor) -> None:
-    """Append what was left until the results of the loop are there."""
-    for later in reversed(scan.later):
-        whole = {i: scan.resolved(v) for i, v in later.whole.items()}
-        insides = [s.inside for s in later.results]
-        arrays = batched(later.nodes, insides, whole, editor)
-        ends = [id(s.whole) for s in later.results]
+def emit_deferred(scan: Scan, editor: Editor) -> None:
+    """Append the deferred nodes after the loop."""
+    for deferred in reversed(scan.deferred):
+        full_arrays = {i: scan.resolve(v) for i, v in deferred.full.items()}
+        insides = [s.inner for s in deferred.results]
+        arrays = batch_nodes(deferred.nodes, insides, full_arrays, editor)
+        ends = [id(s.full) for s in deferred.results]
         scan.results.update(zip(ends, arrays, strict=True))

@@ -1,8 +1,7 @@
-"""Between which numbers the integers of a step lie: indices that are known to be in range.
+"""Bound the integers of loop states, so that indices are known to be in range.
 
-A state of a scan lies between those of its start and of what a step makes of whatever it has. What
-is counted up until a condition fails is not below its start, and where a round begins the condition
-holds.
+A state of a scan is in the union of the ranges of its start and of its next value. A counter of a
+while loop is at least its start, and the loop condition holds at the start of each iteration.
 """
 
 import math
@@ -15,16 +14,18 @@ from converter.ir.scalars import scalar
 
 
 def bound_states(graph: Graph) -> bool:
-    """Note what is known of the inputs of loops' bodies; whether anything is new."""
-    return any([_bounded(node) for node in graph.walk() if node.op in (ops.scan, ops.while_)])
+    """Set the known ranges of the inputs of loop bodies. Return True if any range is new."""
+    return any([_bound_node(node) for node in graph.walk() if node.op in (ops.scan, ops.while_)])
 
 
-def _bounded(node: Node) -> bool:
-    bounds = _of_scan(node) if node.op is ops.scan else _of_while(node)
-    return any([_noted(value, interval) for value, interval in bounds if is_integer(value.dtype)])
+def _bound_node(node: Node) -> bool:
+    bounds = _scan_ranges(node) if node.op is ops.scan else _while_ranges(node)
+    return any(
+        [_narrow_range(value, interval) for value, interval in bounds if is_integer(value.dtype)]
+    )
 
 
-def _noted(value: Value, interval: Range) -> bool:
+def _narrow_range(value: Value, interval: Range) -> bool:
     least, most = lowest(value.dtype), highest(value.dtype)
     low, high = max(interval.low, least), min(interval.high, most)
     if low > high or value.within == (low, high) or (low, high) == (least, most):
@@ -33,48 +34,48 @@ def _noted(value: Value, interval: Range) -> bool:
     return True
 
 
-def _of_scan(node: Node) -> Iterator[tuple[Value, Range]]:
+def _scan_ranges(node: Node) -> Iterator[tuple[Value, Range]]:
     count, body = node.params["num_carry"], node.bodies["body"]
     for array, part in zip(node.inputs[count:], body.inputs[count:], strict=True):
         yield part, known_range(array)
     for start, inside, after in zip(node.inputs, body.inputs[:count], body.outputs, strict=False):
-        first, later = known_range(start), known_range(after)
-        yield inside, Range(min(first.low, later.low), max(first.high, later.high))
+        first, next_range = known_range(start), known_range(after)
+        yield inside, Range(min(first.low, next_range.low), max(first.high, next_range.high))
 
 
-def _of_while(node: Node) -> Iterator[tuple[Value, Range]]:
+def _while_ranges(node: Node) -> Iterator[tuple[Value, Range]]:
     cond, body = node.bodies["cond"], node.bodies["body"]
-    tests = list(_all_of(cond.outputs[0]))
+    tests = list(_conjuncts(cond.outputs[0]))
     parts = zip(node.inputs, cond.inputs, body.inputs, body.outputs, strict=True)
     for start, tested, inside, after in parts:
-        asked = _asked_of(tested, tests)
-        if asked.high < highest(inside.dtype) and _counts_up(inside, after):
+        tested_range = _tested_range(tested, tests)
+        if tested_range.high < highest(inside.dtype) and _counts_up(inside, after):
             first = known_range(start)
-            yield tested, Range(first.low, max(first.high, asked.high + 1))
-            asked = Range(max(first.low, asked.low), asked.high)
-        yield inside, asked
+            yield tested, Range(first.low, max(first.high, tested_range.high + 1))
+            tested_range = Range(max(first.low, tested_range.low), tested_range.high)
+        yield inside, tested_range
 
 
-def _all_of(value: Value) -> Iterator[Value]:
-    """What holds where a truth holds that is made of others by ``and``."""
+def _conjuncts(value: Value) -> Iterator[Value]:
+    """Yield the conditions that hold if a Boolean holds that combines them by ``and``."""
     node = value.made_by(ops.and_)
     if node is None:
         yield value
     else:
         for part in node.inputs:
-            yield from _all_of(part)
+            yield from _conjuncts(part)
 
 
-_TURNED = {ops.lt: ops.gt, ops.le: ops.ge, ops.gt: ops.lt, ops.ge: ops.le}
+_MIRRORED = {ops.lt: ops.gt, ops.le: ops.ge, ops.gt: ops.lt, ops.ge: ops.le}
 
 
-def _asked_of(state: Value, tests: Sequence[Value]) -> Range:
-    """Where an integer lies of which all tests hold."""
+def _tested_range(state: Value, tests: Sequence[Value]) -> Range:
+    """Return the range of an integer for which all tests hold."""
     low, high = -math.inf, math.inf
-    made = [test.made_by(*_TURNED) for test in tests]
-    for node in (n for n in made if n is not None and any(v is state for v in n.inputs)):
+    comparisons = [test.made_by(*_MIRRORED) for test in tests]
+    for node in (n for n in comparisons if n is not None and any(v is state for v in n.inputs)):
         left = node.inputs[0] is state
-        other, op = known_range(node.inputs[left]), node.op if left else _TURNED[node.op]
+        other, op = known_range(node.inputs[left]), node.op if left else _MIRRORED[node.op]
         if op in (ops.lt, ops.le):
             high = min(high, other.high - (op is ops.lt))
         else:
@@ -83,7 +84,7 @@ def _asked_of(state: Value, tests: Sequence[Value]) -> Range:
 
 
 def _counts_up(inside: Value, after: Value) -> bool:
-    """By one, which is no overflow for what is below another number."""
+    """Return True if a state increases by one, which cannot overflow below a limit."""
     node = after.made_by(ops.add)
     if node is None or inside not in node.inputs or inside.rank:
         return False

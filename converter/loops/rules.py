@@ -1,7 +1,7 @@
-"""The rules of loops: states that count, stay or are not read, short loops, and what comes when.
+"""Rules for loops: counters, constant and unused states, invariants, unrolling, and batching.
 
-A runtime takes 1 µs for a step of a loop besides its nodes and 10 µs for the loop; a node takes
-0.3 µs.
+A runtime takes 1 µs for a step of a loop in addition to its nodes, 10 µs for the loop, and 0.3 µs
+for a node.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,10 +14,10 @@ from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule, drop_dead, sweep
 from converter.ir.scalars import scalar
 from converter.loops.at_once import (
-    compute_after,
-    compute_at_once,
-    compute_before,
-    compute_later,
+    batch_before_loop,
+    batch_stateless_nodes,
+    defer_results,
+    emit_deferred,
     is_batchable,
 )
 from converter.loops.intervals import bound_states
@@ -25,14 +25,14 @@ from converter.loops.scan import Carry, Scan
 
 # ------------------------------------------------------------------------- states that need no loop
 
-LONGEST = 1 << 16
-"""Steps whose numbers are written into a file."""
+MAX_CONSTANT_STEPS = 1 << 16
+"""Largest number of steps for which the values of a counter are written into the file."""
 
 
 def count_steps(scan: Scan, _: Editor) -> bool:
-    """A state that a number is added to in every step is known in each of them."""
-    counters = [(carry, step) for carry in scan.carries if (step := _step(carry)) is not None]
-    if scan.length > LONGEST:
+    """Replace states that increase by a constant in each step with arrays of their values."""
+    counters = [(carry, step) for carry in scan.carries if (step := _increment(carry)) is not None]
+    if scan.length > MAX_CONSTANT_STEPS:
         return False
     for carry, step in counters:
         dtype = carry.start.dtype
@@ -41,106 +41,109 @@ def count_steps(scan: Scan, _: Editor) -> bool:
             numbers = (numbers + np.asarray(carry.start.const, dtype)).astype(dtype)
         steps = numbers[:-1][::-1] if scan.reverse else numbers[:-1]
         part = Value((), dtype, kind="input")
-        scan.replace(carry.inside, part)
-        scan.taken.append((const(steps), part))
+        scan.replace(carry.inner, part)
+        scan.scanned.append((const(steps), part))
         scan.results[id(carry.final)] = const(numbers[-1])
         scan.carries.remove(carry)
     return bool(counters)
 
 
-def _step(carry: Carry) -> float | None:
-    """What is added to an integer whose start is known."""
+def _increment(carry: Carry) -> float | None:
+    """Return the constant that is added to an integer state with a known start, or None."""
     added = carry.after.made_by(ops.add)
     if carry.start.kind != "const" or carry.start.rank or carry.start.dtype.kind not in "iu":
         return None
-    if added is None or carry.inside not in added.inputs:
+    if added is None or carry.inner not in added.inputs:
         return None
-    other = added.inputs[1 - added.inputs.index(carry.inside)]
+    other = added.inputs[1 - added.inputs.index(carry.inner)]
     return scalar(other)
 
 
 def has_states(scan: Scan, editor: Editor) -> bool:
-    """Whether a result may depend on a state that does not only count and that a step changes."""
-    if scan.length > LONGEST:
-        return True  # what counts so many rounds goes on counting
+    """Return True if a result may depend on a state that changes and is not a counter."""
+    if scan.length > MAX_CONSTANT_STEPS:
+        return True  # a counter of so many steps stays in the loop
     used = [c.after for c in scan.carries if editor.uses[id(c.final)]]
-    needed = scan.behind([*used, *(s.inside for s in scan.stacked)])
-    states = [c for c in scan.carries if c.after is not c.inside and _step(c) is None]
-    return any(editor.uses[id(c.final)] or id(c.inside) in needed for c in states)
+    needed = scan.sources_of([*used, *(s.inner for s in scan.stacked)])
+    states = [c for c in scan.carries if c.after is not c.inner and _increment(c) is None]
+    return any(editor.uses[id(c.final)] or id(c.inner) in needed for c in states)
 
 
 def drop_states(scan: Scan, editor: Editor) -> bool:
-    """States that nothing but themselves depends on, and those that no step changes."""
-    same = [c for c in scan.carries if c.after is c.inside]
-    for carry in same:
-        scan.replace(carry.inside, carry.start)
+    """Remove states that only depend on themselves and are not read, and states that do not
+    change."""
+    constant_states = [c for c in scan.carries if c.after is c.inner]
+    for carry in constant_states:
+        scan.replace(carry.inner, carry.start)
         scan.results[id(carry.final)] = carry.start
-    scan.carries = [c for c in scan.carries if c not in same]
+    scan.carries = [c for c in scan.carries if c not in constant_states]
     live = [c for c in scan.carries if editor.uses[id(c.final)]]
     while True:
-        ends = [*(c.after for c in live), *(s.inside for s in scan.stacked)]
-        needed = scan.behind(ends)
-        more = [c for c in scan.carries if c not in live and id(c.inside) in needed]
-        if not more:
+        ends = [*(c.after for c in live), *(s.inner for s in scan.stacked)]
+        needed = scan.sources_of(ends)
+        newly_needed = [c for c in scan.carries if c not in live and id(c.inner) in needed]
+        if not newly_needed:
             break
-        live += more
+        live += newly_needed
     dead = [c for c in scan.carries if c not in live]
     scan.results.update((id(c.final), c.start) for c in dead)
     scan.carries = [c for c in scan.carries if c in live]
     scan.drop_dead()
-    return bool(same or dead)
+    return bool(constant_states or dead)
 
 
 def move_invariants(scan: Scan, editor: Editor) -> bool:
-    """Move what depends on nothing of a step before the loop."""
-    own = [*(c.inside for c in scan.carries), *(part for _, part in scan.taken)]
-    moving = scan.depending(own)
-    still = [n for n in scan.nodes if id(n.out) not in moving]
-    scan.nodes = [n for n in scan.nodes if id(n.out) in moving]
-    editor.nodes.extend(still)
-    return bool(still)
+    """Move operations that do not depend on a step before the loop."""
+    step_values = [*(c.inner for c in scan.carries), *(part for _, part in scan.scanned)]
+    varying_ids = scan.dependents_of(step_values)
+    invariants = [n for n in scan.nodes if id(n.out) not in varying_ids]
+    scan.nodes = [n for n in scan.nodes if id(n.out) in varying_ids]
+    editor.nodes.extend(invariants)
+    return bool(invariants)
 
 
 # ------------------------------------------------------------------------------------- short loops
 
-MOST_NODES, MOST_INSIDE = 48, 96
-"""Nodes of all steps together that are written in the place of a loop, and of one that another loop
-runs in each of its steps.
-"""
+MAX_UNROLLED_NODES, MAX_NESTED_NODES = 48, 96
+"""Largest number of nodes of all steps together that replace a loop, and that replace a nested
+loop."""
 
 
-def unrolled(node: Node, editor: Editor, inside: bool) -> Sequence[Value] | None:
-    """Every step of a short scan, one after the other; ``inside`` of another loop more of them."""
-    scan, body = Scan.of(node, editor), node.bodies["body"]
+def unroll_scan(node: Node, editor: Editor, is_nested: bool) -> Sequence[Value] | None:
+    """Return the results of a short scan whose steps are emitted one after the other.
+
+    A scan inside of another loop (``is_nested``) may have more nodes.
+    """
+    scan, body = Scan.from_node(node, editor), node.bodies["body"]
     if scan is None or any(n.bodies for n in body.nodes):
         return None
-    moving = sum(array.kind != "const" for array, _ in scan.taken)
+    moving = sum(array.kind != "const" for array, _ in scan.scanned)
     nodes = scan.length * (len(body.nodes) + moving + len(scan.stacked))
-    if nodes > (MOST_INSIDE if inside else MOST_NODES):
+    if nodes > (MAX_NESTED_NODES if is_nested else MAX_UNROLLED_NODES):
         return None
     count = node.params["num_carry"]
     states, arrays = node.inputs[:count], node.inputs[count:]
     gathered: list[list[Value]] = [[] for _ in body.outputs[count:]]
-    for step in _order(scan):
-        parts = [_short_part(array, step, editor) for array in arrays]
-        states, given_by_step = _split_at(editor.inline(body.clone(), [*states, *parts]), count)
+    for step in _step_order(scan):
+        parts = [_step_entry(array, step, editor) for array in arrays]
+        states, given_by_step = _split_values(editor.inline(body.clone(), [*states, *parts]), count)
         for line, value in zip(gathered, given_by_step, strict=True):
             line.append(editor.reshape(value, (1, *value.shape)))
     lines = (line[::-1] if scan.reverse else line for line in gathered)
     return [*states, *(editor.concatenate(line, 0) for line in lines)]
 
 
-def _order(scan: Scan) -> Sequence[int]:
+def _step_order(scan: Scan) -> Sequence[int]:
     steps = range(scan.length)
     return steps[::-1] if scan.reverse else steps
 
 
-def _split_at(values: list[Value], count: int) -> tuple[list[Value], list[Value]]:
+def _split_values(values: list[Value], count: int) -> tuple[list[Value], list[Value]]:
     return values[:count], values[count:]
 
 
-def _short_part(array: Value, step: int, editor: Editor) -> Value:
-    """What a step has of an array."""
+def _step_entry(array: Value, step: int, editor: Editor) -> Value:
+    """Return the entry of an array for a step."""
     if array.kind == "const":
         return const(np.asarray(array.const)[step])
     return editor.reshape(editor.slice(array, 0, step, step + 1), array.shape[1:])
@@ -152,60 +155,60 @@ LOOP_RULES: tuple[Callable[[Scan, Editor], bool], ...] = (
     drop_states,
     count_steps,
     move_invariants,
-    compute_before,
-    compute_after,
+    batch_stateless_nodes,
+    defer_results,
 )
 
 
-def _shortened(node: Node, editor: Editor, nested: set[int]) -> Sequence[Value] | None:
-    scan = Scan.of(node, editor)
+def _shorten_scan(node: Node, editor: Editor, nested: set[int]) -> Sequence[Value] | None:
+    scan = Scan.from_node(node, editor)
     if scan is None:
         return None
     if not any([step(scan, editor) for step in LOOP_RULES]):
-        return unrolled(node, editor, id(node.out) in nested)
-    return _rewritten(scan, node, editor)
+        return unroll_scan(node, editor, id(node.out) in nested)
+    return _rewrite_scan(scan, node, editor)
 
 
-def _rewritten(scan: Scan, node: Node, editor: Editor) -> Sequence[Value]:
-    """The loop written again; of results that nobody reads anything of their type will do."""
-    scan.write(node, editor)
-    compute_later(scan, editor)
-    return [scan.resolved(value) for value in node.outputs]
+def _rewrite_scan(scan: Scan, node: Node, editor: Editor) -> Sequence[Value]:
+    """Emit the changed loop, and return a value for each of its results."""
+    scan.emit(node, editor)
+    emit_deferred(scan, editor)
+    return [scan.resolve(value) for value in node.outputs]
 
 
-def _at_once(node: Node, editor: Editor) -> Sequence[Value] | None:
-    """A scan without states, but for those that count, as one batch."""
-    scan = Scan.of(node, editor)
+def _batch_scan(node: Node, editor: Editor) -> Sequence[Value] | None:
+    """Rewrite a scan without states other than counters as one batch."""
+    scan = Scan.from_node(node, editor)
     if scan is None or has_states(scan, editor):
         return None
     if not all(is_batchable(inner, scan.length) for inner in scan.nodes):
         return None
     for step in (drop_states, count_steps, move_invariants):
         step(scan, editor)
-    compute_at_once(scan, list(scan.nodes), editor)
-    return _rewritten(scan, node, editor)
+    batch_before_loop(scan, list(scan.nodes), editor)
+    return _rewrite_scan(scan, node, editor)
 
 
 def batch_loops(graph: Graph) -> bool:
-    """Write scans without states as one batch, in place; whether there were any."""
-    return _swept_loops(graph, {ops.scan: _at_once})
+    """Rewrite scans without states as one batch, in place. Return True if there were any."""
+    return _sweep_loops(graph, {ops.scan: _batch_scan})
 
 
 def shorten_loops(graph: Graph) -> bool:
-    """Take out of loops what no step needs of another, in place; whether there was anything."""
+    """Move independent operations out of loops, in place. Return True if anything changed."""
     bounded = bound_states(graph)
     nested = set(_scans_in_loops(graph))
-    return _swept_loops(graph, {ops.scan: partial(_shortened, nested=nested)}) or bounded
+    return _sweep_loops(graph, {ops.scan: partial(_shorten_scan, nested=nested)}) or bounded
 
 
 def _scans_in_loops(graph: Graph) -> Iterator[int]:
-    """ids of the first results of scans that a loop runs in each of its steps."""
+    """Yield the ids of the first results of scans that are nested in another loop."""
     for node in graph.walk():
         for body in node.bodies.values() if node.op in (ops.scan, ops.while_) else ():
             yield from (id(n.out) for n in body.walk() if n.op is ops.scan)
 
 
-def _swept_loops(graph: Graph, rules: dict[Op, Rule]) -> bool:
+def _sweep_loops(graph: Graph, rules: dict[Op, Rule]) -> bool:
     changed = sweep(graph, rules)
     if changed:
         drop_dead(graph)

@@ -1,4 +1,4 @@
-"""A scan in its parts, which the rules change, and from which a scan is written again."""
+"""A scan split into its parts, which rules change before it is emitted again."""
 
 from __future__ import annotations
 
@@ -10,59 +10,75 @@ import numpy as np
 from converter.ir import Graph, Node, Value, dims, make_node, ops
 from converter.ir.rewrite import Editor
 
-LARGEST_BATCH = 16 << 20
-"""Bytes of a value of all steps: what would take more is left to its step."""
+MAX_BATCH_BYTES = 16 << 20
+"""Largest size in bytes of a batched value; larger ones are computed step by step."""
 
 
 @dataclass(eq=False)
 class Carry:
-    """A state: what it begins with, is inside of a step, and becomes; and its last result."""
+    """A loop state.
+
+    Arguments:
+        start: its first value.
+        inner: its value inside of a step.
+        after: its value after a step.
+        final: the result of the loop.
+    """
 
     start: Value
-    inside: Value
+    inner: Value
     after: Value
     final: Value
 
 
 @dataclass(eq=False)
 class StackedResult:
-    """Value that a step gives, and the result that has it of all steps."""
+    """The value of a step (``inner``) and the result with the values of all steps (``full``)."""
 
-    inside: Value
-    whole: Value
+    inner: Value
+    full: Value
 
 
 @dataclass(eq=False)
 class DeferredNodes:
-    """Nodes of a step that are computed for all steps after the loop, and what they give.
+    """Nodes of a step that are batched after the loop, with their results.
 
-    ``whole`` has the arrays of all steps, by the id of what a step has of them.
+    ``full`` has the arrays of all steps, by the id of the value that a step reads.
     """
 
     nodes: list[Node]
-    whole: dict[int, Value]
+    full: dict[int, Value]
     results: list[StackedResult]
 
 
 @dataclass(eq=False)
 class Scan:
-    """``taken`` are pairs of an array of all steps and what a step has of it.
+    """The parts of a scan.
 
-    ``results`` has what takes the place of a result of the node, by its id.
+    Arguments:
+        length: the number of steps.
+        reverse: whether the last step comes first.
+        carries: the states.
+        scanned: pairs of an array with an entry for each step, and the entry inside of a step.
+        stacked: values that each step returns.
+        nodes: the nodes of a step.
+        results: replacements of results of the node, by id.
+        deferred: nodes to batch after the loop.
     """
 
     length: int
     reverse: bool
     carries: list[Carry]
-    taken: list[tuple[Value, Value]]
+    scanned: list[tuple[Value, Value]]
     stacked: list[StackedResult]
     nodes: list[Node]
     results: dict[int, Value] = field(default_factory=dict)
-    later: list[DeferredNodes] = field(default_factory=list)
+    deferred: list[DeferredNodes] = field(default_factory=list)
 
     @classmethod
-    def of(cls, node: Node, editor: Editor) -> Scan | None:
-        """The parts of a node, without results that nobody reads; ``None`` of an open length."""
+    def from_node(cls, node: Node, editor: Editor) -> Scan | None:
+        """Return the parts of a scan node without results that are not read, or None if its length
+        is not static."""
         length, body = node.params["length"], node.bodies["body"]
         if not dims.is_static(length) or int(length) < 1:
             return None
@@ -78,92 +94,96 @@ class Scan:
             list(body.nodes),
         )
 
-    def replace(self, old: Value, new: Value) -> None:
-        """Read another value inside of the steps."""
+    def replace(self, original: Value, new: Value) -> None:
+        """Replace a value inside of the steps."""
 
         def resolve(value: Value) -> Value:
-            return new if value is old else value
+            return new if value is original else value
 
         for node in self.nodes:
             node.replace_operands(resolve)
         for carry in self.carries:
             carry.after = resolve(carry.after)
         for stacked in self.stacked:
-            stacked.inside = resolve(stacked.inside)
+            stacked.inner = resolve(stacked.inner)
 
-    def depending(self, values: Iterable[Value]) -> set[int]:
-        """ids of what the steps compute from these values, them included."""
+    def dependents_of(self, values: Iterable[Value]) -> set[int]:
+        """Return the ids of all values that the steps compute from these values, and of the values
+        themselves."""
         dependent = set(map(id, values))
         for node in self.nodes:
             if any(id(v) in dependent for v in node.operands()):
                 dependent.update(map(id, node.outputs))
         return dependent
 
-    def behind(self, values: Iterable[Value]) -> set[int]:
-        """ids of what these values are computed from inside of a step, them included."""
+    def sources_of(self, values: Iterable[Value]) -> set[int]:
+        """Return the ids of all values inside of a step that these values are computed from, and of
+        themselves."""
         return computed_from(self.nodes, values)
 
-    def inner(self) -> set[int]:
-        """ids of everything that belongs to a step."""
-        own = [c.inside for c in self.carries] + [x for _, x in self.taken]
-        return {id(v) for v in (*own, *(v for n in self.nodes for v in n.outputs))}
+    def inner_ids(self) -> set[int]:
+        """Return the ids of all values that belong to a step."""
+        inputs = [c.inner for c in self.carries] + [x for _, x in self.scanned]
+        return {id(v) for v in (*inputs, *(v for n in self.nodes for v in n.outputs))}
 
     def read(self) -> set[int]:
-        """ids of what nodes read, states become, or a step gives."""
-        ends = [c.after for c in self.carries] + [s.inside for s in self.stacked]
+        """Return the ids of all values that nodes read, that states become, or that a step
+        returns."""
+        ends = [c.after for c in self.carries] + [s.inner for s in self.stacked]
         return {id(v) for v in (*ends, *(v for n in self.nodes for v in n.operands()))}
 
     def drop_dead(self) -> None:
-        """Remove nodes that nothing reads, and arrays of which no step reads its part."""
-        live = self.behind([*(c.after for c in self.carries), *(s.inside for s in self.stacked)])
+        """Remove nodes that are not read, and scanned arrays whose entry is not read."""
+        live = self.sources_of([*(c.after for c in self.carries), *(s.inner for s in self.stacked)])
         self.nodes = [n for n in self.nodes if any(id(v) in live for v in n.outputs)]
         read = self.read()
-        self.taken = [pair for pair in self.taken if id(pair[1]) in read]
+        self.scanned = [pair for pair in self.scanned if id(pair[1]) in read]
 
-    def write(self, node: Node, editor: Editor) -> None:
-        """Append what is left of the loop."""
+    def emit(self, node: Node, editor: Editor) -> None:
+        """Append the remaining loop."""
         self.drop_dead()
-        self._give_what_is_there(editor)
+        self._extract_loop_results(editor)
         if self.carries or self.stacked:
-            outputs = self._written(node, editor)
-            olds = [*(c.final for c in self.carries), *(s.whole for s in self.stacked)]
-            self.results.update(zip(map(id, olds), outputs, strict=True))
+            outputs = self._emit_scan(node, editor)
+            old_outputs = [*(c.final for c in self.carries), *(s.full for s in self.stacked)]
+            self.results.update(zip(map(id, old_outputs), outputs, strict=True))
 
-    def resolved(self, value: Value) -> Value:
-        """Value that takes the place of a result."""
+    def resolve(self, value: Value) -> Value:
+        """Return the value that replaces a result."""
         while (successor := self.results.get(id(value))) is not None and successor is not value:
             value = successor
         return value
 
-    def _give_what_is_there(self, editor: Editor) -> None:
-        """What a step gives that is part of an array, or the same in all steps, needs no loop."""
-        inner, whole = self.inner(), {id(part): array for array, part in self.taken}
+    def _extract_loop_results(self, editor: Editor) -> None:
+        """Compute results without the loop if they are a scanned array or the same in all steps."""
+        inner, full_arrays = self.inner_ids(), {id(part): array for array, part in self.scanned}
         for stacked in self.stacked:
-            value = stacked.inside
-            if id(value) in whole:
-                self.results[id(stacked.whole)] = whole[id(value)]
+            value = stacked.inner
+            if id(value) in full_arrays:
+                self.results[id(stacked.full)] = full_arrays[id(value)]
             elif id(value) not in inner:
                 shape = (self.length, *value.shape)
-                spread = editor.broadcast(value, shape, range(1, len(shape)))
-                self.results[id(stacked.whole)] = spread
-        self.stacked = [s for s in self.stacked if id(s.whole) not in self.results]
+                broadcast = editor.broadcast(value, shape, range(1, len(shape)))
+                self.results[id(stacked.full)] = broadcast
+        self.stacked = [s for s in self.stacked if id(s.full) not in self.results]
         self.drop_dead()
 
-    def _written(self, node: Node, editor: Editor) -> list[Value]:
-        starts, arrays = [c.start for c in self.carries], [array for array, _ in self.taken]
-        insides = [c.inside for c in self.carries] + [part for _, part in self.taken]
-        ends = [c.after for c in self.carries] + [s.inside for s in self.stacked]
+    def _emit_scan(self, node: Node, editor: Editor) -> list[Value]:
+        starts, arrays = [c.start for c in self.carries], [array for array, _ in self.scanned]
+        insides = [c.inner for c in self.carries] + [part for _, part in self.scanned]
+        ends = [c.after for c in self.carries] + [s.inner for s in self.stacked]
         types = [(v.shape, v.dtype) for v in starts]
-        types += [((self.length, *s.inside.shape), s.inside.dtype) for s in self.stacked]
+        types += [((self.length, *s.inner.shape), s.inner.dtype) for s in self.stacked]
         params = {**node.params, "num_carry": len(self.carries)}
-        made = make_node(ops.scan, [*starts, *arrays], types, params, source=node.source)
-        made.bodies = {"body": Graph(insides, ends, self.nodes)}
-        editor.nodes.append(made)
-        return made.outputs
+        scan = make_node(ops.scan, [*starts, *arrays], types, params, source=node.source)
+        scan.bodies = {"body": Graph(insides, ends, self.nodes)}
+        editor.nodes.append(scan)
+        return scan.outputs
 
 
 def computed_from(nodes: Sequence[Node], values: Iterable[Value]) -> set[int]:
-    """ids of what values are computed from by these nodes, them included."""
+    """Return the ids of all values that ``values`` are computed from by these nodes, and of
+    themselves."""
     needed = set(map(id, values))
     for node in reversed(nodes):
         if any(id(v) in needed for v in node.outputs):
@@ -171,10 +191,10 @@ def computed_from(nodes: Sequence[Node], values: Iterable[Value]) -> set[int]:
     return needed
 
 
-def takes_little(value: Value, length: int) -> bool:
-    """Whether a value of all steps is of a known size that is not too large."""
+def is_small_batch(value: Value, length: int) -> bool:
+    """Return True if a batched value has a static size that is not too large."""
     if not dims.all_static(value.shape):
         return False
     return (
-        length * int(np.prod(value.shape, dtype=np.int64)) * value.dtype.itemsize <= LARGEST_BATCH
+        length * int(np.prod(value.shape, dtype=np.int64)) * value.dtype.itemsize <= MAX_BATCH_BYTES
     )

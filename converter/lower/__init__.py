@@ -1,4 +1,4 @@
-"""The walker: every node by its rule, types stamped in one place."""
+"""Lower a graph to an ONNX model: apply the rule of each node and set the types of its results."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -31,16 +31,21 @@ def lower(
     refused: list[Unsupported] | None = None,
     lines: bool = False,
 ) -> ir.Model:
-    """The ONNX model of an arranged graph; parameters are initializers without values yet.
+    """Return the ONNX model of a legalized graph. Its parameters are initializers without values.
 
-    With ``refused`` nothing is raised that cannot be written: it is put there, and the model is of
-    no use. With ``lines`` nodes say where in the source they come from.
+    Arguments:
+        graph: the graph after all passes.
+        opset: the ONNX opset to write.
+        target: the runtime that the model is for.
+        refused: a list that collects the errors for nodes that cannot be lowered. Without it the
+            first one is raised. The model is not usable if the list is not empty afterwards.
+        lines: whether nodes get their source line as ``doc_string``.
     """
     if opset not in OPSETS:
         raise SpecError(f"opset must be {OPSETS[0]} to {OPSETS[-1]}, received {opset}")
     main = ir.tape.Tape()
     names = [*(v.name for v in (*graph.inputs, *graph.params)), *graph.output_names]
-    shared = ModelState(
+    state = ModelState(
         opset,
         target,
         main,
@@ -48,15 +53,17 @@ def lower(
         lines=lines,
         claimed=graph.claimed(),
         # of ``a_b_c``: ``a``, ``a_b``, ``a_b_c``
-        taken=frozenset(p for name in names for p in accumulate(name.split("_"), "{}_{}".format)),
+        reserved=frozenset(
+            p for name in names for p in accumulate(name.split("_"), "{}_{}".format)
+        ),
     )
-    builder = Builder(shared, main)
+    builder = Builder(state, main)
     inputs = [typed(ir.Value(name=v.name), v.shape, v.dtype) for v in graph.inputs]
     initializers = [typed(ir.Value(name=v.name), v.shape, v.dtype) for v in graph.params]
-    entering = (*graph.inputs, *graph.params)
-    shared.values.update(zip(map(id, entering), (*inputs, *initializers), strict=True))
+    graph_values = (*graph.inputs, *graph.params)
+    state.values.update(zip(map(id, graph_values), (*inputs, *initializers), strict=True))
     name_origins = origins([v.shape for v in graph.inputs])
-    shared.origins = {name: (inputs[origin.index], origin) for name, origin in name_origins.items()}
+    state.origins = {name: (inputs[origin.index], origin) for name, origin in name_origins.items()}
     builder.lower(graph.nodes)
     outputs = _outputs(builder, graph, inputs)
     body = ir.Graph(
@@ -64,17 +71,18 @@ def lower(
         outputs,
         nodes=main.nodes,
         initializers=[*initializers, *main.initializers],
-        opset_imports={"": opset, **shared.domains},
+        opset_imports={"": opset, **state.domains},
         name="main_graph",
     )
-    said = {"dimension_constraints": "; ".join(graph.constraints)} if graph.constraints else {}
+    metadata = {"dimension_constraints": "; ".join(graph.constraints)} if graph.constraints else {}
     return ir.Model(
-        body, ir_version=IR_VERSIONS[opset], producer_name="jax-onnx-zoo", metadata_props=said
+        body, ir_version=IR_VERSIONS[opset], producer_name="jax-onnx-zoo", metadata_props=metadata
     )
 
 
 def _outputs(builder: Builder, graph: Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:
-    """Graph outputs under their names; what is not a fresh node output is copied."""
+    """Return the graph outputs under their names; a value that is not the result of a node is
+    copied."""
     results: list[ir.Value] = []
     for value, name in zip(graph.outputs, graph.output_names, strict=True):
         builder.node = value.node or Node(ops.named("constant"), [], {})

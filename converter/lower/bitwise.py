@@ -1,4 +1,5 @@
-"""Bits of integers and floats, for which opset 18 brought operators; logic of booleans."""
+"""Bitwise operations on integers and floats, with the operators of opset 18 or without; logic of
+Booleans."""
 
 import math
 from typing import Any
@@ -23,89 +24,92 @@ def _(b: Builder, *xs: ir.Value) -> ir.Value:
 
 @lowers(ops.and_, ops.or_, ops.xor, ops.not_)
 def _(b: Builder, *xs: ir.Value) -> ir.Value:
-    """Without those operators, integers are taken apart and put together again by a product."""
+    """Without bitwise operators, unpack integers into bits and pack the result by a matrix
+    product."""
     name = operator(b.node.op)
     if b.out.dtype == np.bool_:
         return b.op(name, *xs)
     width = b.out.dtype.itemsize * 8
     if name == "Not":
         ones = b.const((1 << width) - 1, np.uint64)
-        return _bitwise_whole(b, b.op("Sub", ones, _word(Term(b, xs[0])).value), width)
-    left, right = (_bits_apart(b, x, width) for x in xs)
+        return _to_output_dtype(b, b.op("Sub", ones, _word(Term(b, xs[0])).value), width)
+    left, right = (_unpack_bits(b, x, width) for x in xs)
     number = b.op("Mul", left, right)
     if name != "And":
         count = b.const(1 if name == "Or" else 2, np.int64)
         number = b.op("Sub", b.op("Add", left, right), b.op("Mul", number, count))
     powers = b.const(np.left_shift(np.uint64(1), np.arange(width, dtype=np.uint64)).view(np.int64))
-    return _bitwise_whole(b, b.op("MatMul", number, powers), width)
+    return _to_output_dtype(b, b.op("MatMul", number, powers), width)
 
 
 def _word(x: Term) -> Term:
-    """An integer in uint64, zeros on the left."""
+    """Return an integer as uint64, zero-extended."""
     return x.cast(f"uint{x.dtype.itemsize * 8}").cast(np.uint64)
 
 
-def _bitwise_whole(b: Builder, x: ir.Value, width: int) -> ir.Value:
+def _to_output_dtype(b: Builder, x: ir.Value, width: int) -> ir.Value:
     return b.cast(b.cast(x, f"uint{width}"), b.out.dtype)
 
 
-def _bits_apart(b: Builder, x: ir.Value, width: int) -> ir.Value:
-    """0 and 1 in int64, the lowest first, on an axis of their own at the end."""
+def _unpack_bits(b: Builder, x: ir.Value, width: int) -> ir.Value:
+    """Return the bits of an integer as 0 and 1 in int64, the lowest first, on a new last axis."""
     word = b.op("Unsqueeze", _word(Term(b, x)).value, b.ints([-1]))
     shifted = b.op("BitShift", word, b.const(np.arange(width), np.uint64), direction="RIGHT")
     high_part = b.op("BitShift", shifted, b.const(1, np.uint64), direction="RIGHT")
     return b.cast(b.op("Sub", shifted, b.op("Mul", high_part, b.const(2, np.uint64))), np.int64)
 
 
-def _right(x: Term, by: int) -> Term:
+def _shift_right(x: Term, by: int) -> Term:
     return x.apply("BitShift", by, direction="RIGHT")
 
 
 MASKS = (0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F)  # every 2nd, 4th, 8th field
 
 
-def _population(x: Term) -> Term:
-    """Ones in a uint64: sums of pairs, of fours, of bytes, then all bytes by one product."""
+def _count_ones(x: Term) -> Term:
+    """Count the ones in a uint64: sums of pairs, of groups of four, of bytes, then all bytes by one
+    product."""
     one, two, four = (x.number(mask) for mask in MASKS)
-    pairs = x - _right(x, 1).apply("BitwiseAnd", one)
-    high = _right(pairs, 2)
+    pairs = x - _shift_right(x, 1).apply("BitwiseAnd", one)
+    high = _shift_right(pairs, 2)
     fours = pairs.apply("BitwiseAnd", two) + high.apply("BitwiseAnd", two)
-    octets = (fours + _right(fours, 4)).apply("BitwiseAnd", four)
-    return _right(octets * 0x0101010101010101, 56)
+    octets = (fours + _shift_right(fours, 4)).apply("BitwiseAnd", four)
+    return _shift_right(octets * 0x0101010101010101, 56)
 
 
 def _leading_zeros(x: Term) -> Term:
-    """Spread the leading one to the right, then count the zeros."""
+    """Count leading zeros: copy the leading one to all lower bits, then count the zeros."""
     bits, word = x.dtype.itemsize * 8, _word(x)
     for step in (1, 2, 4, 8, 16, 32):
         if step < bits:
-            word = word.apply("BitwiseOr", _right(word, step))
-    return (word.number(bits) - _population(word)).cast(x.dtype)
+            word = word.apply("BitwiseOr", _shift_right(word, step))
+    return (word.number(bits) - _count_ones(word)).cast(x.dtype)
 
 
 formulas(
-    {ops.clz: _leading_zeros, ops.population_count: lambda x: _population(_word(x)).cast(x.dtype)},
+    {ops.clz: _leading_zeros, ops.population_count: lambda x: _count_ones(_word(x)).cast(x.dtype)},
     since=SINCE["BitwiseOr"],
 )
 
 
 def _shift(b: Builder, x: Term, by: ir.Value, direction: str) -> Term:
-    """Shift the bits of ``x`` in a 32 or 64 bit unsigned integer; ``BitShift`` has no others.
+    """Shift the bits of ``x`` as an unsigned integer of 32 or 64 bits, the only types of
+    ``BitShift``.
 
-    Widening through the unsigned type of the same width keeps zeros on the left.
+    Widening through the unsigned type of the same width fills with zeros on the left.
     """
     bits = x.dtype.itemsize * 8
-    wide = np.dtype(np.uint64 if bits == 64 else np.uint32)
-    bare = x if x.dtype == wide else x.cast(f"uint{bits}").cast(wide)
+    shift_dtype = np.dtype(np.uint64 if bits == 64 else np.uint32)
+    unsigned = x if x.dtype == shift_dtype else x.cast(f"uint{bits}").cast(shift_dtype)
     constant_shift = b.operand(1).const
     if constant_shift is not None and np.all((constant_shift >= 0) & (constant_shift < bits)):
-        moved = bare.apply("BitShift", bare.number(constant_shift), direction=direction)
+        shifted = unsigned.apply("BitShift", unsigned.number(constant_shift), direction=direction)
     else:
-        amount = Term(b, by).cast(np.int64).apply("Min", bits).cast(wide)
-        enough = amount < bits  # C++ leaves larger shifts undefined
-        moved = bare.apply("BitShift", amount, direction=direction)
-        moved = moved * enough.cast(wide)  # Where has no kernel for uint64
-    return moved if x.dtype == wide else moved.cast(f"uint{bits}").cast(x.dtype)
+        amount = Term(b, by).cast(np.int64).apply("Min", bits).cast(shift_dtype)
+        is_in_range = amount < bits  # C++ leaves larger shifts undefined
+        shifted = unsigned.apply("BitShift", amount, direction=direction)
+        shifted = shifted * is_in_range.cast(shift_dtype)  # Where has no kernel for uint64
+    return shifted if x.dtype == shift_dtype else shifted.cast(f"uint{bits}").cast(x.dtype)
 
 
 @lowers(ops.shift_left, ops.shift_right_logical)
@@ -115,31 +119,31 @@ def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
 
 @lowers(ops.shift_right_arithmetic)
 def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
-    """Of a negative number, the complement is shifted: ``~(~x >> n)`` with ``~x = -1 - x``.
+    """Shift the complement of negative numbers: ``~(~x >> n)`` with ``~x = -1 - x``.
 
-    The highest bit is a sign in unsigned integers too, as JAX has it.
+    The highest bit of an unsigned integer counts as a sign too, as in JAX.
     """
     bits = b.out.dtype.itemsize * 8
-    wide = np.int64 if bits == 64 else np.int32
-    signed = Term(b, x).cast(f"int{bits}").cast(wide)
+    signed_dtype = np.int64 if bits == 64 else np.int32
+    signed = Term(b, x).cast(f"int{bits}").cast(signed_dtype)
     minus = signed.number(-1)
     negative = signed < 0
-    bare = signed.apply("Max", minus - signed).cast(b.out.dtype)
-    moved = _shift(b, bare, by, "RIGHT").cast(wide)
-    return negative.where(minus - moved, moved).cast(b.out.dtype).value
+    nonnegative = signed.apply("Max", minus - signed).cast(b.out.dtype)
+    shifted = _shift(b, nonnegative, by, "RIGHT").cast(signed_dtype)
+    return negative.where(minus - shifted, shifted).cast(b.out.dtype).value
 
 
 @lowers(ops.bitcast_convert_type)
 def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
-    old, new = b.operand().dtype, np.dtype(new_dtype)
-    if old == new:
+    old_dtype, new = b.operand().dtype, np.dtype(new_dtype)
+    if old_dtype == new:
         return x
-    numbers = all(is_float(dtype) or is_integer(dtype) for dtype in (old, new))
-    if not numbers or old.itemsize != new.itemsize:
+    numbers = all(is_float(dtype) or is_integer(dtype) for dtype in (old_dtype, new))
+    if not numbers or old_dtype.itemsize != new.itemsize:
         raise unsupported(b.node, b.opset, "ONNX reinterprets bits only at the same width")
     term = Term(b, x)
-    bits = _float_bits(term) if is_float(old) else term
-    return (_of_bits(bits, new) if is_float(new) else bits.cast(new)).value
+    bits = _float_bits(term) if is_float(old_dtype) else term
+    return (_bits_to_float(bits, new) if is_float(new) else bits.cast(new)).value
 
 
 @lowers(ops.bitcast_convert_type, since=SINCE["BitCast"])
@@ -150,22 +154,22 @@ def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
 
 
 def _float_bits(x: Term) -> Term:
-    """The bits of floats in int64, of which a cast takes the low ones.
+    """Return the bits of floats in int64, of which a cast takes the low ones.
 
-    ``(exponent - least) * 2**mantissa + size / 2**exponent * 2**mantissa``: subnormal numbers have
-    the least exponent of the normal ones.
+    The bits are ``(exponent - minexp) * 2**nmant + size / 2**exponent * 2**nmant``. Subnormal
+    numbers have the smallest exponent of the normal ones.
     """
     info, infinity = jnp.finfo(x.dtype), _infinity(x.dtype)
-    wide = x.cast(np.float64)
-    size = abs(wide)
+    numbers = x.cast(np.float64)
+    size = abs(numbers)
     finite = size < math.inf
-    some = finite.where(size, 0)
-    exponent = _exponent(some, int(info.minexp), int(info.maxexp) - 1)
-    low = (some / _two_to(exponent) * 2.0**info.nmant).cast(np.int64)
+    finite_size = finite.where(size, 0)
+    exponent = _exponent(finite_size, int(info.minexp), int(info.maxexp) - 1)
+    low = (finite_size / _two_to(exponent) * 2.0**info.nmant).cast(np.int64)
     steps = (exponent - info.minexp).cast(np.int64)
     bits = finite.where(steps * (1 << info.nmant) + low, infinity)
-    bits = wide.is_nan().where(infinity + (1 << info.nmant - 1), bits)
-    negative = (wide < 0) | (wide.apply("Reciprocal") < 0)
+    bits = numbers.is_nan().where(infinity + (1 << info.nmant - 1), bits)
+    negative = (numbers < 0) | (numbers.apply("Reciprocal") < 0)
     return bits + negative.cast(np.int64) * _sign_bit(x.dtype)
 
 
@@ -173,17 +177,18 @@ def _two_to(exponent: Term) -> Term:
     return exponent.number(2).apply("Pow", exponent)
 
 
-def _exponent(size: Term, least: int, most: int) -> Term:
-    """The largest with ``2**exponent <= size``: the logarithm, which may be off by one, mended."""
+def _exponent(size: Term, lowest: int, highest: int) -> Term:
+    """Return the largest exponent with ``2**exponent <= size``: a logarithm, corrected by at most
+    one."""
     log = size.apply("Log") * (1 / math.log(2))
-    near = log.apply("Floor").apply("Clip", least, most)
-    ratio = size / _two_to(near)
+    exponent = log.apply("Floor").apply("Clip", lowest, highest)
+    ratio = size / _two_to(exponent)
     above, below = (ratio >= 2).cast(np.float64), (ratio < 1).cast(np.float64)
-    return (near + above - below).apply("Max", least)
+    return (exponent + above - below).apply("Max", lowest)
 
 
-def _of_bits(bits: Term, dtype: np.dtype) -> Term:
-    """The floats of bits, which are integers of any kind."""
+def _bits_to_float(bits: Term, dtype: np.dtype) -> Term:
+    """Return the floats that have the given bits, which are integers of any type."""
     info = jnp.finfo(dtype)
     signed = bits.cast(f"int{info.bits}").cast(np.int64)
     negative = signed < 0
@@ -196,16 +201,16 @@ def _of_bits(bits: Term, dtype: np.dtype) -> Term:
     steps = (head - normal).cast(np.float64)
     size = digits * _two_to(steps + (info.minexp - info.nmant))
     size = magnitude.apply("Greater", _infinity(dtype)).where(math.nan, size)
-    turn = negative.where(size.number(-1), 1)  # Neg may make 0 of 0
-    return (size * turn).cast(dtype)
+    sign = negative.where(size.number(-1), 1)  # Neg may make 0 of 0
+    return (size * sign).cast(dtype)
 
 
 def _infinity(dtype: np.dtype) -> int:
-    """The bits of infinity; those above are NaN's."""
+    """Return the bits of infinity; larger ones are NaN."""
     info = jnp.finfo(dtype)
     return ((1 << info.nexp) - 1) << info.nmant
 
 
 def _sign_bit(dtype: np.dtype) -> int:
-    """The bit of the sign, as a signed integer of that width has it."""
+    """Return the sign bit as a signed integer of the dtype's width."""
     return -(1 << jnp.finfo(dtype).bits - 1)

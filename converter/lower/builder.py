@@ -1,4 +1,4 @@
-"""The small builder that lowering rules write with, over onnx_ir's ``Tape``."""
+"""The builder with which lowering rules emit ONNX nodes, on top of onnx_ir's ``Tape``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from converter.targets import Target
 
 @dataclass
 class ModelState:
-    """State that one model's builders have in common."""
+    """State that the builders of one model share."""
 
     opset: int
     target: Target
@@ -36,25 +36,31 @@ class ModelState:
     lines: bool = False  # whether nodes say where they come from
     domains: dict[str, int] = field(default_factory=dict)  # of operators that are not ONNX's own
     claimed: frozenset[str] = frozenset()  # names of users' own primitives
-    taken: frozenset[str] = frozenset()  # names of inputs, parameters and outputs, cut at any "_"
+    reserved: frozenset[str] = (
+        frozenset()
+    )  # names of inputs, parameters and outputs, cut at any "_"
 
     def fresh(self, stem: str) -> str:
-        """``stem_0``, ``stem_1`` …, the same on every run; what begins like that is free too."""
-        while (label := f"{stem}_{self.counts[stem]}") in self.taken:
+        """Return an unused name ``stem_0``, ``stem_1`` …, the same on every run.
+
+        No input, parameter or output has this name, alone or followed by ``_``.
+        """
+        while (label := f"{stem}_{self.counts[stem]}") in self.reserved:
             self.counts[stem] += 1
         self.counts[stem] += 1
         return label
 
 
 def typed(value: ir.Value, shape: Shape, dtype: Any) -> ir.Value:
-    """Stamp an ONNX value with shape and dtype."""
+    """Set the shape and dtype of an ONNX value, and return it."""
     value.dtype = ir.DataType.from_numpy(np.dtype(dtype))
     value.shape = ir.Shape([d if dims.is_static(d) else str(d) for d in shape])
     return value
 
 
 class Builder:
-    """Emits ONNX nodes into one (sub)graph. ``node`` is the graph node being lowered."""
+    """Builder of the ONNX nodes of one graph or subgraph. ``node`` is the graph node being
+    lowered."""
 
     def __init__(self, shared: ModelState, tape: ir.tape.Tape) -> None:
         self.shared = shared
@@ -67,23 +73,23 @@ class Builder:
 
     @property
     def out(self) -> Value:
-        """The first output of the node being lowered: its shape and dtype."""
+        """The first output of the node being lowered, with its shape and dtype."""
         return self.node.outputs[0]
 
     def takes(self, operator: str, dtype: Any) -> bool:
-        """Whether the target's operator takes a dtype."""
+        """Return True if the target's operator supports a dtype."""
         return self.shared.target.takes(operator, dtype, self.opset)
 
     def operand(self, index: int = 0) -> Value:
-        """An operand of the node being lowered: its shape and dtype."""
+        """Return an operand of the node being lowered, with its shape and dtype."""
         return self.node.inputs[index]
 
     # -------------------------------------------------------------------------------- operators
 
     def op(self, name: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value:
-        """One ONNX node with one output. Attributes that are ``None`` are left out.
+        """Emit an ONNX node with one output. Attributes that are ``None`` are left out.
 
-        An operator that is not ONNX's own has a ``domain``, and perhaps a ``version`` of it.
+        An operator of another domain than ONNX's needs ``domain``, and ``version`` if it is not 1.
         """
         return self.ops(name, inputs, 1, **attributes)[0]
 
@@ -97,14 +103,14 @@ class Builder:
         version: int = 1,
         **attributes: Any,
     ) -> Sequence[ir.Value]:
-        """One ONNX node with several outputs."""
+        """Emit an ONNX node with several outputs."""
         if domain:
             self.shared.domains[domain] = version
-        stated = {k: v for k, v in attributes.items() if v is not None}
-        self._refuse_names(name, stated)
+        present = {k: v for k, v in attributes.items() if v is not None}
+        self._check_attributes(name, present)
         label = self.shared.fresh(name)
         results = self.tape.op_multi_out(
-            name, list(inputs), attributes=stated, num_outputs=outputs, name=label, domain=domain
+            name, list(inputs), attributes=present, num_outputs=outputs, name=label, domain=domain
         )
         for i, value in enumerate(results):
             value.name = label if outputs == 1 else f"{label}_{i}"
@@ -112,8 +118,9 @@ class Builder:
             self.tape.nodes[-1].doc_string = portable_line(self.node)
         return results
 
-    def _refuse_names(self, name: str, attributes: dict[str, Any]) -> None:
-        """Attributes are numbers, for which no named dimension can stand."""
+    def _check_attributes(self, name: str, attributes: dict[str, Any]) -> None:
+        """Raise `Unsupported` if an attribute has a named dimension; attributes have to be
+        numbers."""
         for attribute, dim in lowerings.named_dimensions(attributes):
             raise lowerings.unsupported(
                 self.node,
@@ -125,7 +132,7 @@ class Builder:
     # -------------------------------------------------------------------------------- constants
 
     def const(self, array: Any, dtype: Any = None) -> ir.Value:
-        """An initializer; equal constants are one."""
+        """Return an initializer; equal constants share one."""
         array = np.ascontiguousarray(np.asarray(array, dtype)).reshape(np.shape(array))
         key = (array.dtype, array.shape, array.tobytes())
         if key not in self.shared.constants:
@@ -134,11 +141,12 @@ class Builder:
         return self.shared.constants[key]
 
     def like(self, number: float) -> ir.Value:
-        """A scalar constant of the first operand's dtype."""
+        """Return a scalar constant of the first operand's dtype."""
         return self.const(number, self.operand().dtype)
 
     def ints(self, numbers: Iterable[Dim]) -> ir.Value:
-        """1-D of int64: a constant, or computed from the inputs' shapes if some have names."""
+        """Return an int64 vector: a constant, or computed from input shapes if it has named
+        dimensions."""
         numbers = tuple(numbers)
         if not any(map(dims.is_symbolic, numbers)):
             return self.const(np.asarray(numbers, np.int64))
@@ -149,40 +157,42 @@ class Builder:
 
     # ------------------------------------------------------------------------------------ shapes
 
-    def places(self, size: Dim) -> ir.Value:
-        """0, 1 … up to a size, in int64."""
+    def range(self, size: Dim) -> ir.Value:
+        """Return 0, 1, … size - 1 in int64."""
         zero, end = self.const(0, np.int64), self.squeeze(self.ints([size]), [0])
         return self.op("Range", zero, end, self.const(1, np.int64))
 
     def reshape(self, x: ir.Value, before: Shape, after: Shape) -> ir.Value:
-        """Reshape; one unknown dimension is left to ONNX, kept ones are copied.
+        """Reshape a value. One unknown dimension is inferred by ONNX, unchanged ones are copied.
 
-        A number loses its axes by ``Squeeze``: optimizers of transformers take a ``Reshape`` whose
-        target has no elements for one that does nothing.
+        ``Squeeze`` is used for a scalar result: optimizers for transformers treat a ``Reshape``
+        whose target has no elements as one that changes nothing.
         """
         if dims.same_shape(before, after):
             return x
         if not after:
             return self.squeeze(x, range(len(before)))
-        zero = any(dims.same(d, 0) for d in after)
+        has_zero = any(dims.same(d, 0) for d in after)
         target: list[int] = []
         for i, dim in enumerate(after):
             if dims.is_static(dim):
                 target.append(dim)
-            elif not zero and i < len(before) and dims.same(before[i], dim):
+            elif not has_zero and i < len(before) and dims.same(before[i], dim):
                 target.append(0)
             else:
                 target.append(-1)
-        # Of an empty value nothing tells what is left to ONNX beside a dimension of zero.
-        sure = all(dims.is_at_least(d, 1) for t, d in zip(target, after, strict=True) if t != -1)
-        if -1 not in target or (target.count(-1) == 1 and sure):
-            return self.op("Reshape", x, self.ints(target), allowzero=1 if zero else None)
-        bare = [
+        # If another dimension may be zero, ONNX cannot infer the one that is left to it.
+        is_determined = all(
+            dims.is_at_least(d, 1) for t, d in zip(target, after, strict=True) if t != -1
+        )
+        if -1 not in target or (target.count(-1) == 1 and is_determined):
+            return self.op("Reshape", x, self.ints(target), allowzero=1 if has_zero else None)
+        long_axes = [
             [i for i, d in enumerate(shape) if not dims.same(d, 1)] for shape in (before, after)
         ]
-        if dims.same_shape([before[i] for i in bare[0]], [after[i] for i in bare[1]]):
-            x = self.squeeze(x, set(range(len(before))) - set(bare[0]))
-            return self.unsqueeze(x, set(range(len(after))) - set(bare[1]))
+        if dims.same_shape([before[i] for i in long_axes[0]], [after[i] for i in long_axes[1]]):
+            x = self.squeeze(x, set(range(len(before))) - set(long_axes[0]))
+            return self.unsqueeze(x, set(range(len(after))) - set(long_axes[1]))
         may_be_empty = not all(dims.is_at_least(d, 1) for d in after)
         return self.op("Reshape", x, self.ints(after), allowzero=1 if may_be_empty else None)
 
@@ -199,18 +209,18 @@ class Builder:
         return x if order == sorted(order) else self.op("Transpose", x, perm=order)
 
     def expand(self, x: ir.Value, before: Shape, after: Shape) -> ir.Value:
-        """Broadcast; the target names only the axes that change."""
+        """Broadcast a value; the target shape has only the axes that change."""
         if dims.same_shape(before, after):
             return x
         new = len(after) - len(before)
         pairs = zip(before, after[new:], strict=True)
-        operand_shape = (*after[:new], *(1 if dims.same(old, d) else d for old, d in pairs))
+        operand_shape = (*after[:new], *(1 if dims.same(size, d) else d for size, d in pairs))
         return self.op("Expand", x, self.ints(operand_shape))
 
     def reverse(self, x: ir.Value, axes: Sequence[int]) -> ir.Value:
-        """Reverse axes, by slices to an end that means "to the first element and with it".
+        """Reverse axes by slices whose end includes the first element.
 
-        ``Slice`` takes no scalars, of which there is nothing to reverse.
+        A value without axes to reverse is returned unchanged, because ``Slice`` takes no scalars.
         """
         if not axes:
             return x
@@ -218,23 +228,24 @@ class Builder:
         return self.op("Slice", x, *map(self.ints, (back, end, axes, back)))
 
     def cast(self, x: ir.Value, dtype: Any) -> ir.Value:
-        """Cast, always written; beyond a float of eight bits is NaN or infinity, as in JAX."""
+        """Cast a value. In eight-bit floats, numbers out of range become NaN or infinity, as in
+        JAX."""
         saturate = 0 if np.dtype(dtype).name.startswith("float8") else None
         return self.op("Cast", x, to=ir.DataType.from_numpy(np.dtype(dtype)), saturate=saturate)
 
     # ------------------------------------------------------------------------------------ graphs
 
     def value(self, value: Value) -> ir.Value:
-        """The ONNX value of a graph value that is already lowered."""
+        """Return the ONNX value of a graph value that is already lowered."""
         if value.kind == "const":
             lowerings.check_dtype(value, self.node, self.opset)
             return self.const(value.const, value.dtype)
         return self.shared.values[id(value)]
 
     def lower(self, nodes: Iterable[Node]) -> None:
-        """Write nodes in order, each by its rule; types are stamped here and nowhere else."""
+        """Lower nodes in order, each by its rule, and set the types of the results."""
         for node in nodes:
-            results = self._written(node)
+            results = self._apply_rule(node)
             if len(results) != len(node.outputs):
                 raise ConverterError(
                     f"the rule for '{node.op}' gave {len(results)} values for "
@@ -245,8 +256,8 @@ class Builder:
                 if result.producer() is not None:
                     typed(result, value.shape, value.dtype)
 
-    def _written(self, node: Node) -> Sequence[ir.Value]:
-        """What a rule gives for a node; something in its place where refusals are collected."""
+    def _apply_rule(self, node: Node) -> Sequence[ir.Value]:
+        """Return the results of a node's rule, or placeholders where refusals are collected."""
         self.node = node
         try:
             for value in node.outputs:
@@ -261,7 +272,7 @@ class Builder:
         return [results] if isinstance(results, ir.Value) else results
 
     def inline(self, body: Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:
-        """Lower a body into the graph being built."""
+        """Lower a body into the graph that is being built, and return its outputs."""
         self.shared.values.update((id(v), x) for v, x in zip(body.inputs, inputs, strict=True))
         outer = self.node
         self.lower(body.nodes)
@@ -269,25 +280,27 @@ class Builder:
         return [self.value(v) for v in body.outputs]
 
     def nested(self) -> Builder:
-        """A builder for a graph inside this one."""
+        """Return a builder for a subgraph."""
         return Builder(self.shared, ir.tape.Tape())
 
     def subgraph(
         self, name: str, body: Graph, extra: Sequence[tuple[str, Shape, Any]] = ()
     ) -> tuple[Builder, list[ir.Value]]:
-        """A builder for a nested graph and the nested graph's inputs (``extra`` ones first)."""
+        """Return a builder for a subgraph, and the inputs of the subgraph: first ``extra``, then
+        the body's."""
         label = self.shared.fresh(name)
-        own = [(v.name or f"in_{i}", v.shape, v.dtype) for i, v in enumerate(body.inputs)]
-        types = ((f"{label}_{stem}", shape, dtype) for stem, shape, dtype in (*extra, *own))
+        body_inputs = [(v.name or f"in_{i}", v.shape, v.dtype) for i, v in enumerate(body.inputs)]
+        types = ((f"{label}_{stem}", shape, dtype) for stem, shape, dtype in (*extra, *body_inputs))
         return self.nested(), [typed(ir.Value(name=n), shape, dtype) for n, shape, dtype in types]
 
     def close(self, name: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> ir.Graph:
-        """The nested graph that this builder wrote; outputs are made its own where they are not."""
-        own = {id(o) for n in self.tape.nodes for o in n.outputs}
+        """Return the subgraph that this builder built. Outputs that it did not emit, or repeats,
+        are copied."""
+        emitted = {id(o) for n in self.tape.nodes for o in n.outputs}
         results: list[ir.Value] = []
         for value in outputs:
-            fresh = id(value) in own and value not in results
-            results.append(value if fresh else self._copy(value))
+            is_emitted = id(value) in emitted and value not in results
+            results.append(value if is_emitted else self._copy(value))
         return ir.Graph(inputs, results, nodes=self.tape.nodes, name=self.shared.fresh(name))
 
     def _copy(self, value: ir.Value) -> ir.Value:

@@ -1,4 +1,4 @@
-"""Coefficients of approximations, several to a line; of polynomials from the highest power."""
+"""Coefficients of approximations; those of polynomials start with the highest power."""
 
 # fmt: off
 

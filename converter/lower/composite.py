@@ -1,4 +1,4 @@
-"""Rules for what the recognisers and the layout write, convolutions and pools among it."""
+"""Lowering rules for fused structures and for operations that the layout passes write."""
 
 import math
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from converter.ir.dtypes import is_float
 from converter.ir.formulas import ALIGNED, ResizeKind
 from converter.lower.builder import Builder
 from converter.lower.elementwise import Term
-from converter.lower.lowerings import lowers, table, unsupported
+from converter.lower.lowerings import lowers, register_operators, unsupported
 from converter.targets.schemas import SINCE, operator
 
-table({ops.celu: "Celu", ops.elu: "Elu"}, alpha=1.0)
-table({ops.hard_sigmoid: "HardSigmoid"}, alpha=1 / 6, beta=0.5)
+register_operators({ops.celu: "Celu", ops.elu: "Elu"}, alpha=1.0)
+register_operators({ops.hard_sigmoid: "HardSigmoid"}, alpha=1 / 6, beta=0.5)
 
 
 @lowers(ops.factor, ignores=("least", "most"))
 def _(b: Builder, x: ir.Value) -> ir.Value:
-    """Of a program that is larger than what it is made of, and stays in the graph."""
+    """Return the operand: a weight program that is larger than its inputs stays in the graph."""
     return x
 
 
@@ -42,7 +42,7 @@ def _(b: Builder, x: ir.Value, *slopes: ir.Value, slope: float = 1) -> ir.Value:
 @lowers(ops.layer_norm, ops.softmax, ops.log_softmax)
 @lowers(ops.rms_norm, since=SINCE["RMSNormalization"])
 def _(b: Builder, *xs: ir.Value, axis: int, epsilon: float | None = None) -> ir.Value:
-    """Axes are counted from the end."""
+    """Lower norms and softmax; ONNX's axis counts from the end."""
     return b.op(operator(b.node.op), *xs, axis=axis - b.out.rank, epsilon=epsilon)
 
 
@@ -66,22 +66,24 @@ def _(b: Builder, x: ir.Value, *, approximate: bool) -> ir.Value:
 
 @lowers(ops.gelu)
 def _(b: Builder, x: ir.Value, *, approximate: bool) -> ir.Value:
-    """In the spelling that optimisers of runtimes know, and make one kernel of."""
+    """Lower GELU in the form that the optimizers of runtimes fuse into one kernel."""
     term = Term(b, x)
     gate = _tanh_gate(term) if approximate else (term / math.sqrt(2)).apply("Erf")
     return (term * 0.5 * (gate + 1)).value
 
 
 def _tanh_gate(x: Term) -> Term:
-    """tanh(sqrt(2/pi) x (1 + 0.044715 x^2))."""
+    """Return ``tanh(sqrt(2/pi) x (1 + 0.044715 x^2))``."""
     square = x * 0.044715 * x
     return (x * math.sqrt(2 / math.pi) * (square + 1)).apply("Tanh")
 
 
 @lowers(ops.rotary_heads, since=SINCE["RotaryEmbedding"])
 def _(b: Builder, *xs: ir.Value, heads: int, interleaved: bool) -> ir.Value:
-    flat, turned = b.out.rank == 3, 1 if interleaved else None
-    return b.op("RotaryEmbedding", *xs, interleaved=turned, num_heads=heads if flat else None)
+    is_flat, interleaved_flag = b.out.rank == 3, 1 if interleaved else None
+    return b.op(
+        "RotaryEmbedding", *xs, interleaved=interleaved_flag, num_heads=heads if is_flat else None
+    )
 
 
 @lowers(ops.attention, since=SINCE["Attention"])
@@ -95,19 +97,21 @@ def _(
     precision: Any,
     hides: bool,
 ) -> ir.Value:
-    flat = b.out.rank == 3
+    is_flat = b.out.rank == 3
     width = b.operand().shape[-1]
-    width = width // q_heads if flat else width
-    usual = dims.is_static(width) and math.isclose(scale, width**-0.5, rel_tol=1e-6)
-    wider = b.out.dtype != precision
+    width = width // q_heads if is_flat else width
+    is_default_scale = dims.is_static(width) and math.isclose(scale, width**-0.5, rel_tol=1e-6)
+    has_softmax_precision = b.out.dtype != precision
     return b.op(
         "Attention",
         *xs,
-        scale=None if usual else scale,
+        scale=None if is_default_scale else scale,
         softcap=softcap or None,
-        q_num_heads=q_heads if flat else None,
-        kv_num_heads=kv_heads if flat else None,
-        softmax_precision=ir.DataType.from_numpy(precision).value if wider else None,
+        q_num_heads=q_heads if is_flat else None,
+        kv_num_heads=kv_heads if is_flat else None,
+        softmax_precision=ir.DataType.from_numpy(precision).value
+        if has_softmax_precision
+        else None,
     )
 
 
@@ -118,10 +122,10 @@ def _(b: Builder, x: ir.Value, *, axis: int, index: int) -> ir.Value:
 
 @lowers(ops.split)
 def _(b: Builder, x: ir.Value, *, axis: int, sizes: tuple[int, ...]) -> Any:
-    """From opset 18 on the number of equal parts is enough."""
-    even, count = len(set(sizes)) == 1 and b.opset >= 18, len(sizes)
-    inputs = [x] if even else [x, b.ints(sizes)]
-    return b.ops("Split", inputs, count, axis=axis, num_outputs=count if even else None)
+    """Lower a split; from opset 18 on, the number of equal parts replaces their sizes."""
+    is_even, count = len(set(sizes)) == 1 and b.opset >= 18, len(sizes)
+    inputs = [x] if is_even else [x, b.ints(sizes)]
+    return b.ops("Split", inputs, count, axis=axis, num_outputs=count if is_even else None)
 
 
 ACTIVATION_NAMES = {
@@ -130,13 +134,17 @@ ACTIVATION_NAMES = {
     "relu": "Relu",
     "hard_sigmoid": "HardSigmoid",
 }
-USUAL = {ops.lstm: ["Sigmoid", "Tanh", "Tanh"], ops.gru: ["Sigmoid", "Tanh"], ops.rnn: ["Tanh"]}
-"""The activations if nothing is said."""
+DEFAULT_ACTIVATIONS = {
+    ops.lstm: ["Sigmoid", "Tanh", "Tanh"],
+    ops.gru: ["Sigmoid", "Tanh"],
+    ops.rnn: ["Tanh"],
+}
+"""The activations of recurrent operators if the attribute is left out."""
 SLOPE, SHIFT = 1 / 6, 0.5
-"""Of JAX's hard sigmoid; ONNX's other activations here have no numbers."""
+"""Parameters of JAX's hard sigmoid; ONNX's other activations here have none."""
 
 
-@lowers(*USUAL)
+@lowers(*DEFAULT_ACTIVATIONS)
 def _(
     b: Builder, *xs: ir.Value, reverse: bool, activations: Sequence[str], reset_last: bool = False
 ) -> Any:
@@ -148,15 +156,15 @@ def _(
         len(b.node.outputs),
         hidden_size=b.node.outputs[-1].shape[-1],
         direction="reverse" if reverse else None,
-        activations=None if names == USUAL[b.node.op] else names,
+        activations=None if names == DEFAULT_ACTIVATIONS[b.node.op] else names,
         activation_alpha=[SLOPE] * hard or None,
         activation_beta=[SHIFT] * hard or None,
         linear_before_reset=1 if reset_last else None,
     )
 
 
-# JAX leaves out what lies outside and normalises the rest, PyTorch's cubic repeats the edge.
-ATTRIBUTES: dict[ResizeKind, dict[str, Any]] = {
+# JAX ignores samples outside of the image and renormalizes; PyTorch's cubic repeats the edge.
+RESIZE_ATTRIBUTES: dict[ResizeKind, dict[str, Any]] = {
     ("nearest", False): {"mode": "nearest", "nearest_mode": "round_prefer_ceil"},
     ("linear", False): {"mode": "linear"},
     ("linear", True): {"mode": "linear", "antialias": 1, "exclude_outside": 1},
@@ -164,28 +172,30 @@ ATTRIBUTES: dict[ResizeKind, dict[str, Any]] = {
     ("cubic", True): {"mode": "cubic", "antialias": 1, "exclude_outside": 1, "cubic_coeff_a": -0.5},
     ("cubic-pytorch", False): {"mode": "cubic", "antialias": 1},
 }
-# Exact for whole multiples of the size, whatever it is, and measured to be the fastest.
-REPEATED = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+# Exact for integer multiples of every size, and measured to be the fastest.
+INTEGER_SCALE_ATTRIBUTES = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
 
 
 @lowers(ops.resize)
 def _(b: Builder, x: ir.Value, *, axes: tuple[int, ...], sizes: Any, kinds: Any) -> ir.Value:
-    """All sizes, not ``axes`` and theirs (opset 18): an optimiser that moves transposes through
-    ``Resize`` takes every one of the sizes for an axis of its own as it does.
+    """Lower a resize with the sizes of all axes.
+
+    ``axes`` with only their sizes (opset 18) are not used: an optimizer that moves transposes
+    through ``Resize`` takes the sizes for those of all axes.
     """
     del sizes
     before, after = b.operand().shape, b.out.shape
-    whole = all(dims.divides(before[i], after[i]) is not None for i in axes)
-    repeated = REPEATED if whole and kinds[0][0] == "nearest" else {}
-    return b.op("Resize", x, None, None, b.ints(after), **(ATTRIBUTES[kinds[0]] | repeated))
+    is_integer_scale = all(dims.divides(before[i], after[i]) is not None for i in axes)
+    repeated = INTEGER_SCALE_ATTRIBUTES if is_integer_scale and kinds[0][0] == "nearest" else {}
+    return b.op("Resize", x, None, None, b.ints(after), **(RESIZE_ATTRIBUTES[kinds[0]] | repeated))
 
 
 @lowers(ops.grid_sample)
 def _(b: Builder, x: ir.Value, grid: ir.Value, *, padding: str) -> ir.Value:
-    """Places are from edge to edge. The mode has had its other name since opset 20."""
+    """Lower grid sampling; coordinates range from edge to edge. Opset 20 renamed the mode."""
     mode = "linear" if b.opset >= 20 else "bilinear"
-    outside = None if padding == "zeros" else padding
-    return b.op("GridSample", x, grid, mode=mode, padding_mode=outside, align_corners=0)
+    padding_mode = None if padding == "zeros" else padding
+    return b.op("GridSample", x, grid, mode=mode, padding_mode=padding_mode, align_corners=0)
 
 
 # -------------------------------------------------------------------------- pools and convolutions
@@ -202,7 +212,8 @@ def _(
     dilation: Any,
     include_pad: bool = True,
 ) -> ir.Value:
-    """What is ONNX's default is left out. A sum is an average of as many as the window has."""
+    """Lower pooling. Attributes at ONNX's default are left out; a sum is an average times the
+    window size."""
     pads = [low for low, _ in padding] + [high for _, high in padding]
     window = {
         "kernel_shape": size,
@@ -213,19 +224,19 @@ def _(
     if b.node.op is ops.max_pool:
         return b.op("MaxPool", x, **window)
     if source:
-        return _scattered_to_maxima(b, b.ops("MaxPool", [x], 2, **window)[1], *source)
+        return _scatter_to_maxima(b, b.ops("MaxPool", [x], 2, **window)[1], *source)
     mean = b.op("AveragePool", x, **window, count_include_pad=int(include_pad))
     return mean if b.node.op is ops.avg_pool else b.op("Mul", mean, b.like(math.prod(size)))
 
 
-def _scattered_to_maxima(b: Builder, places: ir.Value, source: ir.Value) -> ir.Value:
-    """Sums of a source where ``MaxPool`` says that each maximum is, in the flat operand."""
+def _scatter_to_maxima(b: Builder, positions: ir.Value, source: ir.Value) -> ir.Value:
+    """Return the sums of ``source`` at the positions of the maxima, as ``MaxPool`` gives them."""
     shape, window_shape = b.operand(0).shape, b.operand(1).shape
-    flat, few = (dims.size_product(shape),), (dims.size_product(window_shape),)
-    zeros = b.expand(b.like(0), (), flat)
-    where, values = (b.reshape(v, window_shape, few) for v in (places, source))
-    total = b.op("ScatterElements", zeros, where, values, axis=0, reduction="add")
-    return b.reshape(total, flat, shape)
+    flat_size, window_size = (dims.size_product(shape),), (dims.size_product(window_shape),)
+    zeros = b.expand(b.like(0), (), flat_size)
+    indices, values = (b.reshape(v, window_shape, window_size) for v in (positions, source))
+    total = b.op("ScatterElements", zeros, indices, values, axis=0, reduction="add")
+    return b.reshape(total, flat_size, shape)
 
 
 @lowers(ops.conv, ops.conv_transpose)
@@ -238,9 +249,10 @@ def _(
     dilation: Any,
     groups: int,
 ) -> ir.Value:
-    """``cuts`` is what each end loses; below zero the end gains ``output_padding``.
+    """Lower a convolution or a transposed one.
 
-    Without a kernel's size the operator asks its second operand, whatever names are in it.
+    ``cuts`` are the elements removed at each end; negative numbers add ``output_padding``. Without
+    a static kernel size, the operator reads the shape of its second operand.
     """
     name = operator(b.node.op)
     if not (is_float(b.out.dtype) and b.takes(name, b.out.dtype)):

@@ -1,4 +1,4 @@
-"""Control flow: nested graphs that read the values around them."""
+"""Lower control flow to nested graphs, which may read values of the outer graph."""
 
 from collections.abc import Sequence
 
@@ -13,40 +13,51 @@ from converter.lower.lowerings import lowers
 
 
 @lowers(ops.cond)
-def _(b: Builder, which: ir.Value) -> Sequence[ir.Value]:
-    """``If`` has two branches: further ones nest. Indices out of range go to the nearest.
+def _(b: Builder, index: ir.Value) -> Sequence[ir.Value]:
+    """Lower a conditional. ``If`` has two branches, so that further ones nest; the index is
+    clamped.
 
-    Where a parameter chooses, they follow each other: an optimiser that puts a known branch in the
-    place of its ``If`` may die of another one in that.
+    If a parameter selects the branch, the branches follow each other instead. An optimizer that
+    replaces an ``If`` with a constant condition may crash on another one inside of it.
     """
     branches = list(b.node.bodies.values())
     if b.operand().kind == "const":
         return b.inline(branches[int(np.clip(b.operand().const, 0, len(branches) - 1))], [])
     if b.operand().kind == "param" and len(branches) > 2:
-        return _one_by_one(b, which, branches)
-    return _branch(b, b.node, which, branches, 0)
+        return _lower_branches_in_sequence(b, index, branches)
+    return _lower_branches(b, b.node, index, branches, 0)
 
 
-def _one_by_one(b: Builder, which: ir.Value, branches: Sequence[Graph]) -> Sequence[ir.Value]:
-    """Each branch where it is chosen, else what there is so far."""
+def _lower_branches_in_sequence(
+    b: Builder, index: ir.Value, branches: Sequence[Graph]
+) -> Sequence[ir.Value]:
+    """Lower each branch to an ``If`` that computes it, or else keeps the results so far."""
     node, last = b.node, len(branches) - 1
     results = [b.const(np.zeros((), v.dtype)) for v in node.outputs]
-    index = b.op("Clip", which, b.like(0), b.like(last))
+    position = b.op("Clip", index, b.like(0), b.like(last))
     for count, body in enumerate(branches):
-        here, there = b.nested(), b.nested()
-        yes = here.close("then", [], here.inline(body, []))
-        no = there.close("else", [], results)
-        chosen = b.op("Equal", index, b.like(count))
-        results = list(b.ops("If", [chosen], len(node.outputs), then_branch=yes, else_branch=no))
+        then_builder, else_builder = b.nested(), b.nested()
+        then_branch = then_builder.close("then", [], then_builder.inline(body, []))
+        else_branch = else_builder.close("else", [], results)
+        is_selected = b.op("Equal", position, b.like(count))
+        results = list(
+            b.ops(
+                "If",
+                [is_selected],
+                len(node.outputs),
+                then_branch=then_branch,
+                else_branch=else_branch,
+            )
+        )
     return results
 
 
-def _branch(
-    b: Builder, node: Node, which: ir.Value, branches: Sequence[Graph], count: int
+def _lower_branches(
+    b: Builder, node: Node, index: ir.Value, branches: Sequence[Graph], count: int
 ) -> Sequence[ir.Value]:
-    """Lower the first branch where ``which <= count``, else one of those after it.
+    """Lower the first branch where ``index <= count``, else one of those after it.
 
-    Branches are left out that the range of the index excludes: an index that was converted from a
+    Branches that the range of the index excludes are left out: an index that was converted from a
     Boolean is never greater than 1.
     """
     first, *other_branches = branches
@@ -54,25 +65,29 @@ def _branch(
     if not other_branches or interval.high <= count:
         return b.inline(first, [])
     if interval.low > count:
-        return _branch(b, node, which, other_branches, count + 1)
-    here, there = b.nested(), b.nested()
-    no = here.close("else", [], here.inline(first, []))
-    yes = there.close("then", [], _branch(there, node, which, other_branches, count + 1))
-    beyond = _beyond(b, node.inputs[0], which, count)
-    return b.ops("If", [beyond], len(node.outputs), then_branch=yes, else_branch=no)
+        return _lower_branches(b, node, index, other_branches, count + 1)
+    else_builder, then_builder = b.nested(), b.nested()
+    else_branch = else_builder.close("else", [], else_builder.inline(first, []))
+    then_branch = then_builder.close(
+        "then", [], _lower_branches(then_builder, node, index, other_branches, count + 1)
+    )
+    is_later = _exceeds(b, node.inputs[0], index, count)
+    return b.ops(
+        "If", [is_later], len(node.outputs), then_branch=then_branch, else_branch=else_branch
+    )
 
 
-def _beyond(b: Builder, index: Value, which: ir.Value, count: int) -> ir.Value:
-    """Return ``which > count``, which is the Boolean that an index of 0 or 1 was converted from."""
-    made = index.made_by(ops.convert_element_type)
-    if count == 0 and made is not None and made.inputs[0].dtype == np.bool_:
-        return b.value(made.inputs[0])
-    return b.op("Greater", which, b.const(count, index.dtype))
+def _exceeds(b: Builder, index: Value, selector: ir.Value, count: int) -> ir.Value:
+    """Return ``index > count``, or the Boolean that an index of 0 or 1 was converted from."""
+    conversion = index.made_by(ops.convert_element_type)
+    if count == 0 and conversion is not None and conversion.inputs[0].dtype == np.bool_:
+        return b.value(conversion.inputs[0])
+    return b.op("Greater", selector, b.const(count, index.dtype))
 
 
 @lowers(ops.while_)
 def _(b: Builder, *state: ir.Value) -> Sequence[ir.Value]:
-    """The condition runs once before the loop and again at the end of every round."""
+    """Lower a while loop; the condition runs before the loop and at the end of every iteration."""
     cond, body = b.node.bodies["cond"], b.node.bodies["body"]
     (go,) = b.inline(cond, state)
     inner, inputs = b.subgraph("loop", body, (("round", (), np.int64), ("go", (), np.bool_)))
@@ -87,7 +102,7 @@ def _(b: Builder, *xs: ir.Value, num_carry: int, length: Dim, reverse: bool) -> 
     outputs, body = b.node.outputs, b.node.bodies["body"]
     carried, scanned = xs[:num_carry], xs[num_carry:]
     if not scanned or not dims.is_at_least(length, 1):
-        return _counted(b, carried, scanned, body, length, reverse)
+        return _lower_as_loop(b, carried, scanned, body, length, reverse)
     inner, inputs = b.subgraph("scan", body)
     graph = inner.close("scan", inputs, inner.inline(body, inputs))
     back = [1] if reverse else []
@@ -103,7 +118,7 @@ def _(b: Builder, *xs: ir.Value, num_carry: int, length: Dim, reverse: bool) -> 
     )
 
 
-def _counted(
+def _lower_as_loop(
     b: Builder,
     state: Sequence[ir.Value],
     scanned: Sequence[ir.Value],
@@ -111,22 +126,25 @@ def _counted(
     length: Dim,
     reverse: bool,
 ) -> Sequence[ir.Value]:
-    """``Scan`` needs something to scan; a ``Loop`` can do with the number of its rounds."""
+    """Lower a scan that has nothing to scan, or no iterations, to a ``Loop`` with a trip count."""
     carried = Graph(body.inputs[: len(state)], body.outputs, body.nodes)
     inner, inputs = b.subgraph("loop", carried, (("round", (), np.int64), ("go", (), np.bool_)))
-    count, go, *before = inputs
-    rounds = b.squeeze(b.ints([length]), [0])
-    taken = [_control_taken(inner, x, count, rounds if reverse else None) for x in scanned]
-    graph = inner.close("loop", inputs, [go, *inner.inline(body, [*before, *taken])])
-    # That it goes on may be left out by the standard; its evaluator then does not begin.
+    count, condition, *before = inputs
+    iterations = b.squeeze(b.ints([length]), [0])
+    entries = [_select_entry(inner, x, count, iterations if reverse else None) for x in scanned]
+    graph = inner.close("loop", inputs, [condition, *inner.inline(body, [*before, *entries])])
+    # The standard allows an empty condition, but its reference evaluator then never starts.
     first = b.const(True, np.bool_)
-    results = b.ops("Loop", [rounds, first, *state], len(b.node.outputs), body=graph)
+    results = b.ops("Loop", [iterations, first, *state], len(b.node.outputs), body=graph)
     stacked = results[len(state) :]
     return [*results[: len(state)], *(b.reverse(y, [0]) if reverse else y for y in stacked)]
 
 
-def _control_taken(b: Builder, x: ir.Value, count: ir.Value, rounds: ir.Value | None) -> ir.Value:
-    """The entry of a round; from the last on, if it is told how many there are."""
-    if rounds is not None:
-        count = b.op("Sub", b.op("Sub", rounds, b.const(1, np.int64)), count)
+def _select_entry(
+    b: Builder, x: ir.Value, count: ir.Value, iterations: ir.Value | None
+) -> ir.Value:
+    """Return the entry for an iteration, counted from the end if the number of iterations is
+    given."""
+    if iterations is not None:
+        count = b.op("Sub", b.op("Sub", iterations, b.const(1, np.int64)), count)
     return b.op("Gather", x, count, axis=0)

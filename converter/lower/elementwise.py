@@ -1,4 +1,5 @@
-"""Elementwise rules: mostly tables, and formulas in an arithmetic of ONNX values."""
+"""Lowering rules for elementwise operations: tables, and formulas in an arithmetic of ONNX
+values."""
 
 from __future__ import annotations
 
@@ -15,14 +16,15 @@ from converter.ir import ops
 from converter.ir.dtypes import is_float
 from converter.ir.op import Op
 from converter.lower.builder import Builder
-from converter.lower.lowerings import lowers, table, unsupported
+from converter.lower.lowerings import lowers, register_operators, unsupported
 from converter.opsets import OLDEST
 
 
 class Term:
-    """An ONNX value with operators; numbers become constants of ``dtype``, which results keep.
+    """An ONNX value with arithmetic operators.
 
-    By default it is that of the first operand of the node being lowered.
+    Numbers become constants of ``dtype``, which is also the dtype of the results. By default it is
+    the dtype of the first operand of the node being lowered.
     """
 
     def __init__(self, b: Builder, value: ir.Value, dtype: Any = None) -> None:
@@ -30,11 +32,11 @@ class Term:
         self.value = value
         self.dtype = np.dtype(b.operand().dtype if dtype is None else dtype)
 
-    def apply(self, op: str, *others: TermOperand, **attributes: Any) -> Term:
-        values = [self._lift(other) for other in others]
+    def apply(self, op: str, *operands: TermOperand, **attributes: Any) -> Term:
+        values = [self._to_value(other) for other in operands]
         return self._term(self._b.op(op, self.value, *values, **attributes))
 
-    def _after(self, op: str, number: float) -> Term:
+    def _apply_reversed(self, op: str, number: float) -> Term:
         return self.number(number).apply(op, self)
 
     __add__ = partialmethod(apply, "Add")
@@ -47,10 +49,10 @@ class Term:
     __and__ = partialmethod(apply, "And")
     __or__ = partialmethod(apply, "Or")
     equals = partialmethod(apply, "Equal")
-    __radd__ = partialmethod(_after, "Add")
-    __rsub__ = partialmethod(_after, "Sub")
-    __rmul__ = partialmethod(_after, "Mul")
-    __rtruediv__ = partialmethod(_after, "Div")
+    __radd__ = partialmethod(_apply_reversed, "Add")
+    __rsub__ = partialmethod(_apply_reversed, "Sub")
+    __rmul__ = partialmethod(_apply_reversed, "Mul")
+    __rtruediv__ = partialmethod(_apply_reversed, "Div")
     __neg__ = partialmethod(apply, "Neg")
     __abs__ = partialmethod(apply, "Abs")
     __invert__ = partialmethod(apply, "Not")
@@ -59,7 +61,7 @@ class Term:
     def _term(self, value: ir.Value) -> Term:
         return Term(self._b, value, self.dtype)
 
-    def _lift(self, operand: TermOperand) -> ir.Value:
+    def _to_value(self, operand: TermOperand) -> ir.Value:
         return operand.value if isinstance(operand, Term) else self.number(operand).value
 
     def number(self, number: float | np.ndarray) -> Term:
@@ -68,27 +70,28 @@ class Term:
     def cast(self, dtype: Any) -> Term:
         return Term(self._b, self._b.cast(self.value, dtype), dtype)
 
-    def has(self, operator: str) -> bool:
-        """Whether the target's operator takes the dtype."""
+    def supports(self, operator: str) -> bool:
+        """Return True if the target's operator supports the dtype."""
         return self._b.takes(operator, self.dtype)
 
     def where(self, yes: TermOperand, no: TermOperand) -> Term:
-        """``yes`` where this condition holds, else ``no``; a number is of the other's dtype."""
+        """Return ``yes`` where this condition holds, else ``no``. A number gets the dtype of the
+        other term."""
         kind = next((term for term in (yes, no) if isinstance(term, Term)), self)
-        return kind._term(self._b.op("Where", self.value, kind._lift(yes), kind._lift(no)))
+        return kind._term(self._b.op("Where", self.value, kind._to_value(yes), kind._to_value(no)))
 
     def polynomial(self, coefficients: Sequence[TermOperand]) -> Term:
-        """Horner's rule, highest power first."""
+        """Return a polynomial by Horner's rule; the coefficients start with the highest power."""
         first, *lower_ones = coefficients
         total = first if isinstance(first, Term) else self.number(first)
         for coefficient in lower_ones:
             total = total * self + coefficient
         return total
 
-    def ratio(self, of: tuple[Sequence[float], Sequence[float]]) -> Term:
-        """Quotient of two polynomials."""
-        above, below = of
-        return self.polynomial(above) / self.polynomial(below)
+    def ratio(self, polynomials: tuple[Sequence[float], Sequence[float]]) -> Term:
+        """Return the quotient of two polynomials."""
+        numerator, denominator = polynomials
+        return self.polynomial(numerator) / self.polynomial(denominator)
 
 
 TermOperand: TypeAlias = Term | float
@@ -96,29 +99,32 @@ Formula: TypeAlias = Callable[..., Term]
 
 
 def formulas(rows: Mapping[Op, Formula], since: int = OLDEST) -> None:
-    """Register operations without parameters by formulas of their operands."""
+    """Register formulas of the operands as rules for operations without parameters."""
     for op, formula in rows.items():
-        lowers(op, since=since)(partial(_of_terms, formula))
+        lowers(op, since=since)(partial(_apply_formula, formula))
 
 
-def _of_terms(formula: Formula, b: Builder, *xs: ir.Value) -> ir.Value:
+def _apply_formula(formula: Formula, b: Builder, *xs: ir.Value) -> ir.Value:
     return formula(*(Term(b, x, v.dtype) for x, v in zip(xs, b.node.inputs, strict=True))).value
 
 
-def either(operator: str, formula: Formula) -> Formula:
-    """The operator of that name, and the formula where the target has no kernel of it."""
-    return lambda x: x.apply(operator) if x.has(operator) else formula(x)
+def operator_or_formula(operator: str, formula: Formula) -> Formula:
+    """Return a formula that emits the operator if the target supports it, or else uses the
+    formula."""
+    return lambda x: x.apply(operator) if x.supports(operator) else formula(x)
 
 
 # ---------------------------------------------------------------------------------------- the rules
 
-_NAMED_ALIKE = (
+_SAME_NAMES = (
     *(ops.abs, ops.add, ops.ceil, ops.cos, ops.div, ops.exp, ops.floor, ops.log, ops.max, ops.min),
     *(ops.mul, ops.neg, ops.pow, ops.sign, ops.sin, ops.sqrt, ops.sub, ops.tanh, ops.relu),
 )
-table({op: op.name.capitalize() for op in _NAMED_ALIKE})
-table({ops.add_any: "Add", ops.matmul: "MatMul", ops.eq: "Equal"})
-table({ops.lt: "Less", ops.le: "LessOrEqual", ops.gt: "Greater", ops.ge: "GreaterOrEqual"})
+register_operators({op: op.name.capitalize() for op in _SAME_NAMES})
+register_operators({ops.add_any: "Add", ops.matmul: "MatMul", ops.eq: "Equal"})
+register_operators(
+    {ops.lt: "Less", ops.le: "LessOrEqual", ops.gt: "Greater", ops.ge: "GreaterOrEqual"}
+)
 
 formulas(
     {
@@ -128,7 +134,7 @@ formulas(
         ops.rem: lambda x, y: x.apply("Mod", y, fmod=1),  # of the dividend's sign
         ops.rsqrt: lambda x: x.apply("Sqrt").apply("Reciprocal"),
         ops.square: lambda x: x * x,
-        # in the total order NaN equals itself and is above all others; zeros are not told apart
+        # In the total order NaN equals itself and is the largest; both zeros are equal.
         ops.eq_to: lambda x, y: x.equals(y) | x.is_nan() & y.is_nan(),
         ops.le_to: lambda x, y: (x <= y) | y.is_nan(),
         ops.lt_to: lambda x, y: (x < y) | y.is_nan() & ~x.is_nan(),
@@ -138,7 +144,7 @@ formulas(
 
 @lowers(ops.ne)
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-    """Only NaN is not itself."""
+    """Lower an inequality; only NaN differs from itself."""
     if x is y and is_float(b.operand().dtype):
         return b.op("IsNaN", x)
     return b.op("Not", b.op("Equal", x, y))
@@ -146,7 +152,7 @@ def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 
 @lowers(ops.polynomial)  # jax >= 0.12
 def _(b: Builder, x: ir.Value, *coefficients: ir.Value) -> ir.Value:
-    """Horner's rule; the coefficients begin with the constant."""
+    """Lower a polynomial by Horner's rule; its coefficients start with the constant."""
     if len(coefficients) == 1:
         return b.expand(coefficients[0], b.operand(1).shape, b.out.shape)
     return Term(b, x).polynomial([Term(b, c) for c in reversed(coefficients)]).value
@@ -154,7 +160,8 @@ def _(b: Builder, x: ir.Value, *coefficients: ir.Value) -> ir.Value:
 
 @lowers(ops.integer_pow)
 def _(b: Builder, x: ir.Value, *, y: int) -> ir.Value:
-    """Repeated squaring, as JAX does it: integers wrap, floats round the same way."""
+    """Lower a power by repeated squaring as JAX does, so that integers wrap and floats round
+    alike."""
     if y == 0:
         return b.expand(b.like(1), (), b.out.shape)
     result, square, left = None, x, abs(y)
@@ -169,43 +176,43 @@ def _(b: Builder, x: ir.Value, *, y: int) -> ir.Value:
 
 @lowers(ops.round)
 def _(b: Builder, x: ir.Value, *, rounding_method: int) -> ir.Value:
-    """Method 1 is to even, as ``Round`` does it; 0 is away from zero."""
+    """Lower rounding: method 1 is to even, like ``Round``; method 0 is away from zero."""
     if int(rounding_method) == 1:
         return b.op("Round", x)
     term = Term(b, x)
     size = abs(term)
-    whole = size.apply("Floor")
-    up = (size - whole >= 0.5).where(1, 0)  # adding a half first would round 0.49999997 up
-    return ((whole + up) * term.apply("Sign")).value
+    floor = size.apply("Floor")
+    up = (size - floor >= 0.5).where(1, 0)  # adding a half first would round 0.49999997 up
+    return ((floor + up) * term.apply("Sign")).value
 
 
 @lowers(ops.clamp)
 def _(b: Builder, low: ir.Value, x: ir.Value, high: ir.Value) -> ir.Value:
-    """``Clip`` takes scalars only."""
+    """Lower a clamp; ``Clip`` takes scalar bounds only."""
     if b.operand(0).rank == b.operand(2).rank == 0:
         return b.op("Clip", x, low, high)
     return b.op("Min", b.op("Max", x, low), high)
 
 
 @lowers(ops.select_n)
-def _(b: Builder, which: ir.Value, *cases: ir.Value) -> ir.Value:
-    """``cases[which]``; a boolean chooses among two."""
+def _(b: Builder, selector: ir.Value, *cases: ir.Value) -> ir.Value:
+    """Return ``cases[selector]``; a Boolean selects one of two."""
     if b.operand().dtype == np.bool_:
-        return b.op("Where", which, *cases[::-1]) if len(cases) == 2 else cases[0]
+        return b.op("Where", selector, *cases[::-1]) if len(cases) == 2 else cases[0]
     result = cases[-1]
     for i in reversed(range(len(cases) - 1)):
-        result = b.op("Where", b.op("LessOrEqual", which, b.like(i)), cases[i], result)
+        result = b.op("Where", b.op("LessOrEqual", selector, b.like(i)), cases[i], result)
     return result
 
 
 @lowers(ops.convert_element_type)
 def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
-    """Four bits are made of eight, where floats are cut off and not rounded."""
+    """Lower a conversion; four-bit integers go through eight bits, so that floats are truncated."""
     eight = {"int4": np.int8, "uint4": np.uint8}.get(np.dtype(new_dtype).name)
     return b.cast(x if eight is None else b.cast(x, eight), new_dtype)
 
 
-# by (exponent bits, mantissa bits), the formats that ONNX has
+# The float formats of ONNX by (exponent bits, mantissa bits).
 PRECISIONS = {(8, 7): np.dtype(jnp.bfloat16), (5, 10): np.dtype(np.float16)}
 
 
@@ -220,6 +227,6 @@ def _(b: Builder, x: ir.Value, *, exponent_bits: int, mantissa_bits: int) -> ir.
     rounded = Term(b, x).cast(narrow).cast(b.out.dtype)
     if exponent_bits == info.nexp or info.bits < 32:
         return rounded.value
-    # XLA makes zeros of what is subnormal in the narrow format; halves keep it here.
+    # XLA flushes subnormals of the narrow format to zero; operands in half precision keep them.
     least = float(jnp.finfo(narrow).smallest_normal)
     return (abs(rounded) < least).where(rounded * 0, rounded).value

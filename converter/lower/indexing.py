@@ -1,12 +1,13 @@
-"""Gathers, scatters and dynamic slices; all indices are in range by now (``legalize/bounds.py``).
+"""Lower gathers, scatters and dynamic slices. All indices are within bounds
+(``legalize/bounds.py``).
 
-Caches that are written along one axis are a ``TensorScatter``, where an opset has it. It copies the
-cache once, where slices around the update copy it twice. It refuses what does not fit from an index
-on, so that the index is moved inside before, as JAX does. Its first axis is a batch with an index
-for each of its entries: one index is for a batch of one.
+A cache that is updated along one axis becomes a ``TensorScatter`` if the opset has it. This copies
+the cache once; slices around the update copy it twice. ``TensorScatter`` refuses updates that do
+not fit, so the index is clamped before, as in JAX. The first axis of ``TensorScatter`` is a batch
+with an index for each entry; a single index needs a batch of one.
 
-A cache that grows is a ``Concat`` and stays one: it was measured to take 0.94 to 0.99 of the time
-where ``Attention`` joins it itself (past and present), and other runtimes take only one output.
+A growing cache stays a ``Concat``. It takes 0.94 to 0.99 of the time of an ``Attention`` with past
+and present inputs, and other runtimes support only one output of ``Attention``.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,28 +23,31 @@ from converter.ir.ranges import known_range
 from converter.ir.windows import scatter_window
 from converter.lower.builder import Builder
 from converter.lower.lowerings import lowers
-from converter.lower.reduce import place_itself
+from converter.lower.reduce import uncast_position
 from converter.targets.schemas import SINCE
 
-# What a gather or scatter does outside is spelled out by now.
+# The bounds pass has already applied these parameters.
 IN_BOUNDS = ("mode", "fill_value")
 
-MANY_ENTRIES = 256
-"""So many entries are worth two reshapes."""
+MIN_FLAT_ENTRIES = 256
+"""Number of entries from which on two reshapes are worth their cost."""
 
 
 @lowers(ops.take)
 def _(b: Builder, x: ir.Value, indices: ir.Value, *, axis: int) -> ir.Value:
-    """Of many entries of a vector one by one: ``Gather`` copies each as a slice, which takes ten
-    times as long in ONNX Runtime.
+    """Lower a take; many entries of a vector are gathered one by one.
+
+    ``Gather`` copies each entry as a slice, which takes ten times as long in ONNX Runtime.
     """
-    narrow, where = b.operand(1).dtype not in (np.int32, np.int64), b.operand(1).shape
-    indices = b.cast(indices, np.int64) if narrow else place_itself(indices)
-    if b.operand().rank != 1 or not dims.is_at_least(dims.size_product(where), MANY_ENTRIES):
+    needs_cast, index_shape = b.operand(1).dtype not in (np.int32, np.int64), b.operand(1).shape
+    indices = b.cast(indices, np.int64) if needs_cast else uncast_position(indices)
+    if b.operand().rank != 1 or not dims.is_at_least(
+        dims.size_product(index_shape), MIN_FLAT_ENTRIES
+    ):
         return b.op("Gather", x, indices, axis=axis)
-    line = (dims.size_product(where),)
-    taken = b.op("GatherElements", x, b.reshape(indices, where, line), axis=0)
-    return b.reshape(taken, line, where)
+    flat_shape = (dims.size_product(index_shape),)
+    entries = b.op("GatherElements", x, b.reshape(indices, index_shape, flat_shape), axis=0)
+    return b.reshape(entries, flat_shape, index_shape)
 
 
 # ----------------------------------------------------------------------------------------- gather
@@ -53,81 +57,87 @@ def _(b: Builder, x: ir.Value, indices: ir.Value, *, axis: int) -> ir.Value:
 def _(
     b: Builder, x: ir.Value, indices: ir.Value, *, dimension_numbers: Any, slice_sizes: Shape
 ) -> ir.Value:
-    """``GatherND`` on [batching, pointed, rest]; a wider window becomes more index vectors.
+    """Lower a gather to ``GatherND`` on [batching, indexed, rest]; wider windows become index
+    vectors.
 
-    Its result is [batching, other axes of the indices, windows, rest].
+    The result of ``GatherND`` is [batching, other axes of the indices, windows, rest].
     """
     n, rank = dimension_numbers, b.operand().rank
-    shared, pointed = n.operand_batching_dims, n.start_index_map
-    wide = [d for d in pointed if not dims.same(slice_sizes[d], 1)]
-    whole_axes = [d for d in range(rank) if d not in (*shared, *pointed)]
-    short = [d for d in _cut_axes(slice_sizes, b.operand().shape) if d in whole_axes]
-    if short:  # not indexed, nor taken whole
-        ends = b.ints(tuple(slice_sizes[d] for d in short))
-        x = b.op("Slice", x, b.ints([0] * len(short)), ends, b.ints(short))
+    shared, indexed_axes = n.operand_batching_dims, n.start_index_map
+    wider = [d for d in indexed_axes if not dims.same(slice_sizes[d], 1)]
+    full_axes = [d for d in range(rank) if d not in (*shared, *indexed_axes)]
+    partial_axes = [d for d in _partial_axes(slice_sizes, b.operand().shape) if d in full_axes]
+    if partial_axes:  # neither indexed nor complete
+        ends = b.ints(tuple(slice_sizes[d] for d in partial_axes))
+        x = b.op("Slice", x, b.ints([0] * len(partial_axes)), ends, b.ints(partial_axes))
     before = b.operand(1).rank - 1
-    loose = [i for i in range(before) if i not in n.start_indices_batching_dims]
-    order = [*n.start_indices_batching_dims, *loose]
-    where = tuple(b.operand(1).shape[i] for i in order)
+    free = [i for i in range(before) if i not in n.start_indices_batching_dims]
+    order = [*n.start_indices_batching_dims, *free]
+    batch = tuple(b.operand(1).shape[i] for i in order)
     indices = b.transpose(b.cast(indices, np.int64), [*order, before])
-    offsets = [(before + i, slice_sizes[d], pointed.index(d)) for i, d in enumerate(wide)]
-    indices = _widened(b, indices, where, offsets, len(pointed))
-    x = b.transpose(x, [*shared, *pointed, *whole_axes])
-    if pointed:
+    offsets = [(before + i, slice_sizes[d], indexed_axes.index(d)) for i, d in enumerate(wider)]
+    indices = _add_window_offsets(b, indices, batch, offsets, len(indexed_axes))
+    x = b.transpose(x, [*shared, *indexed_axes, *full_axes])
+    if indexed_axes:
         x = b.op("GatherND", x, indices, batch_dims=len(shared) or None)
     else:
-        ones = (*where[: len(shared)], *(1 for _ in loose), *(slice_sizes[d] for d in whole_axes))
-        kept = tuple(slice_sizes[d] for d in whole_axes)
-        x = b.expand(b.reshape(x, (*where[: len(shared)], *kept), ones), ones, (*where, *kept))
-    made = [*(("index", i) for i in order), *(("axis", d) for d in (*wide, *whole_axes))]
-    result_axes = _gathered_axes(n, b.out.rank, rank, before)
-    lost = [a for a in made if a not in result_axes]
-    x = b.transpose(x, [made.index(a) for a in (*(a for a in result_axes if a in made), *lost)])
-    sizes = [b.out.shape[i] for i, a in enumerate(result_axes) if a in made]
-    return b.reshape(x, (*sizes, *(1 for _ in lost)), b.out.shape)
+        ones = (*batch[: len(shared)], *(1 for _ in free), *(slice_sizes[d] for d in full_axes))
+        sizes = tuple(slice_sizes[d] for d in full_axes)
+        x = b.expand(b.reshape(x, (*batch[: len(shared)], *sizes), ones), ones, (*batch, *sizes))
+    computed = [*(("index", i) for i in order), *(("axis", d) for d in (*wider, *full_axes))]
+    result_axes = _gather_result_axes(n, b.out.rank, rank, before)
+    dropped_axes = [a for a in computed if a not in result_axes]
+    x = b.transpose(
+        x, [computed.index(a) for a in (*(a for a in result_axes if a in computed), *dropped_axes)]
+    )
+    result_sizes = [b.out.shape[i] for i, a in enumerate(result_axes) if a in computed]
+    return b.reshape(x, (*result_sizes, *(1 for _ in dropped_axes)), b.out.shape)
 
 
-def _gathered_axes(n: Any, rank: int, operand_rank: int, before: int) -> list[tuple[str, int]]:
-    """What every axis of a gather's result is: one of the indices or one of the operand."""
-    gone = (*n.collapsed_slice_dims, *n.operand_batching_dims)
-    axes = iter(d for d in range(operand_rank) if d not in gone)
+def _gather_result_axes(n: Any, rank: int, operand_rank: int, before: int) -> list[tuple[str, int]]:
+    """Return the source of each axis of a gather's result: an axis of the indices or of the
+    operand."""
+    removed_axes = (*n.collapsed_slice_dims, *n.operand_batching_dims)
+    axes = iter(d for d in range(operand_rank) if d not in removed_axes)
     batch = iter(range(before))
     return [
         ("axis", next(axes)) if i in n.offset_dims else ("index", next(batch)) for i in range(rank)
     ]
 
 
-def _cut_axes(sizes: Shape, shape: Shape) -> list[int]:
-    """The axes that are not taken whole."""
+def _partial_axes(sizes: Shape, shape: Shape) -> list[int]:
+    """Return the axes whose window is smaller than the operand."""
     return [d for d in range(len(shape)) if not dims.same(sizes[d], shape[d])]
 
 
-def _widened(
+def _add_window_offsets(
     b: Builder,
     indices: ir.Value,
-    where: Shape,
+    index_shape: Shape,
     offsets: Sequence[tuple[int, Dim, int]],
     columns: int,
 ) -> ir.Value:
-    """Index vectors [where…, columns] with every offset of the windows added.
+    """Return the index vectors [index_shape…, columns] with the offsets of the windows added.
 
     An offset (axis, size, column) runs from 0 to size - 1 along an axis, in one component.
     """
     if not offsets:
         return indices
-    rank = max(len(where), 1 + max(axis for axis, _, _ in offsets))
-    apart = (*where, *(1 for _ in range(rank - len(where))), columns)
-    indices = b.reshape(indices, (*where, columns), apart)
-    fixed = np.zeros((1,) * (rank + 1), np.int64)
+    rank = max(len(index_shape), 1 + max(axis for axis, _, _ in offsets))
+    aligned = (*index_shape, *(1 for _ in range(rank - len(index_shape))), columns)
+    indices = b.reshape(indices, (*index_shape, columns), aligned)
+    constant_offsets = np.zeros((1,) * (rank + 1), np.int64)
     for axis, size, column in offsets:
         unit = np.eye(columns, dtype=np.int64)[column]
         if dims.is_static(size):
-            fixed = fixed + np.arange(size).reshape(-1, *(1,) * (rank - axis)) * unit
+            constant_offsets = (
+                constant_offsets + np.arange(size).reshape(-1, *(1,) * (rank - axis)) * unit
+            )
         else:
-            tall = (size, *(1 for _ in range(rank - axis)))
-            step = b.op("Mul", b.reshape(b.places(size), (size,), tall), b.const(unit))
+            column_shape = (size, *(1 for _ in range(rank - axis)))
+            step = b.op("Mul", b.reshape(b.range(size), (size,), column_shape), b.const(unit))
             indices = b.op("Add", indices, step)
-    return b.op("Add", indices, b.const(fixed)) if fixed.any() else indices
+    return b.op("Add", indices, b.const(constant_offsets)) if constant_offsets.any() else indices
 
 
 # ---------------------------------------------------------------------------------------- scatter
@@ -138,34 +148,37 @@ def _widened(
 def scatter(
     b: Builder, x: ir.Value, indices: ir.Value, updates: ir.Value, *, dimension_numbers: Any
 ) -> ir.Value:
-    """``ScatterND`` on [pointed, rest], with an index vector for all that is not taken whole."""
+    """Lower a scatter to ``ScatterND`` on [indexed, rest], with index vectors for all partial
+    axes."""
     n, shape, rank = dimension_numbers, b.operand().shape, b.operand().rank
     if not rank and b.operand(1).rank > 1:
-        return _scattered_to_scalar(b, x, updates)
+        return _scatter_to_scalar(b, x, updates)
     reduction = _reduction(b)
     sizes = scatter_window(n, rank, b.operand(2).shape)
-    shared, pointed_axes = n.operand_batching_dims, n.scatter_dims_to_operand_dims
-    short = [d for d in _cut_axes(sizes, shape) if d not in (*shared, *pointed_axes)]
-    where = b.operand(1).shape[:-1]
-    if where and not (pointed_axes or shared or short):
-        short = [0]  # several windows that all cover the operand
-    pointed = [*pointed_axes, *shared, *short]
-    whole_axes = [d for d in range(rank) if d not in pointed]
-    wide = [d for d in (*pointed_axes, *short) if not dims.same(sizes[d], 1)]
-    before = len(where)
-    offsets = [(before + i, sizes[d], pointed.index(d)) for i, d in enumerate(wide)]
+    shared, given_axes = n.operand_batching_dims, n.scatter_dims_to_operand_dims
+    partial_axes = [d for d in _partial_axes(sizes, shape) if d not in (*shared, *given_axes)]
+    index_shape = b.operand(1).shape[:-1]
+    if index_shape and not (given_axes or shared or partial_axes):
+        partial_axes = [0]  # several windows that all cover the operand
+    indexed_axes = [*given_axes, *shared, *partial_axes]
+    full_axes = [d for d in range(rank) if d not in indexed_axes]
+    window_axes = [d for d in (*given_axes, *partial_axes) if not dims.same(sizes[d], 1)]
+    before = len(index_shape)
+    offsets = [(before + i, sizes[d], indexed_axes.index(d)) for i, d in enumerate(window_axes)]
     offsets += [
-        (i, where[i], pointed.index(d))
+        (i, index_shape[i], indexed_axes.index(d))
         for i, d in zip(n.scatter_indices_batching_dims, shared, strict=True)
     ]
-    updates = arranged_updates(b, updates, n, rank, [*wide, *whole_axes], sizes)
-    if not pointed:  # nothing is indexed: one window, as large as the operand
+    updates = arrange_updates(b, updates, n, rank, [*window_axes, *full_axes], sizes)
+    if not indexed_axes:  # nothing is indexed: one window, as large as the operand
         return updates if reduction is None else b.op(reduction.capitalize(), x, updates)
-    indices = _columns(b, b.cast(indices, np.int64), where, len(pointed_axes), len(pointed))
-    indices = _widened(b, indices, where, offsets, len(pointed))
-    order = [*pointed, *whole_axes]
-    done = b.op("ScatterND", b.transpose(x, order), indices, updates, reduction=reduction)
-    return b.transpose(done, [order.index(d) for d in range(rank)])
+    indices = _pad_index_vectors(
+        b, b.cast(indices, np.int64), index_shape, len(given_axes), len(indexed_axes)
+    )
+    indices = _add_window_offsets(b, indices, index_shape, offsets, len(indexed_axes))
+    order = [*indexed_axes, *full_axes]
+    result = b.op("ScatterND", b.transpose(x, order), indices, updates, reduction=reduction)
+    return b.transpose(result, [order.index(d) for d in range(rank)])
 
 
 def _reduction(b: Builder) -> str | None:
@@ -173,37 +186,42 @@ def _reduction(b: Builder) -> str | None:
     return b.node.op.name.partition("-")[2] or None
 
 
-def _scattered_to_scalar(b: Builder, x: ir.Value, updates: ir.Value) -> ir.Value:
-    """Scatter many updates into a scalar, as into the one entry of a vector."""
-    where = b.operand(2).shape
-    zeros = b.expand(b.const(0, np.int64), (), (*where, 1))
+def _scatter_to_scalar(b: Builder, x: ir.Value, updates: ir.Value) -> ir.Value:
+    """Scatter many updates into a scalar, treated as the only entry of a vector."""
+    index_shape = b.operand(2).shape
+    zeros = b.expand(b.const(0, np.int64), (), (*index_shape, 1))
     vector = b.unsqueeze(x, [0])
-    done = b.op("ScatterND", vector, zeros, updates, reduction=_reduction(b))
-    return b.squeeze(done, [0])
+    result = b.op("ScatterND", vector, zeros, updates, reduction=_reduction(b))
+    return b.squeeze(result, [0])
 
 
-def arranged_updates(
+def arrange_updates(
     b: Builder, updates: ir.Value, n: Any, rank: int, axes: Sequence[int], sizes: Shape
 ) -> ir.Value:
-    """Updates as [axes of the indices, then ``axes`` of the operand]; other axes are ones."""
+    """Return the updates as [axes of the indices, then ``axes`` of the operand]; other axes are of
+    size one."""
     value = b.operand(2)
-    gone = (*n.inserted_window_dims, *n.operand_batching_dims)
-    window = dict(zip((d for d in range(rank) if d not in gone), n.update_window_dims, strict=True))
-    loose = [i for i in range(value.rank) if i not in n.update_window_dims]
+    removed_axes = (*n.inserted_window_dims, *n.operand_batching_dims)
+    window = dict(
+        zip((d for d in range(rank) if d not in removed_axes), n.update_window_dims, strict=True)
+    )
+    index_axes = [i for i in range(value.rank) if i not in n.update_window_dims]
     ones = [i for d, i in window.items() if d not in axes]
-    order = [*loose, *ones, *(window[d] for d in axes if d in window)]
-    turned = b.transpose(updates, order)
-    flat = (*(value.shape[i] for i in loose), *(sizes[d] for d in axes))
-    return b.reshape(turned, tuple(value.shape[i] for i in order), flat)
+    order = [*index_axes, *ones, *(window[d] for d in axes if d in window)]
+    transposed = b.transpose(updates, order)
+    arranged_shape = (*(value.shape[i] for i in index_axes), *(sizes[d] for d in axes))
+    return b.reshape(transposed, tuple(value.shape[i] for i in order), arranged_shape)
 
 
-def _columns(b: Builder, indices: ir.Value, where: Shape, present: int, columns: int) -> ir.Value:
-    """Index vectors with zeros for the components that were not given."""
+def _pad_index_vectors(
+    b: Builder, indices: ir.Value, index_shape: Shape, present: int, columns: int
+) -> ir.Value:
+    """Return index vectors with zeros for the missing components."""
     if present == columns:
         return indices
     if present == 0:
-        return b.expand(b.const(0, np.int64), (), (*where, columns))
-    pads = [0] * (2 * len(where) + 1) + [columns - present]
+        return b.expand(b.const(0, np.int64), (), (*index_shape, columns))
+    pads = [0] * (2 * len(index_shape) + 1) + [columns - present]
     return b.op("Pad", indices, b.ints(pads), b.const(0, np.int64))
 
 
@@ -212,18 +230,18 @@ def _columns(b: Builder, indices: ir.Value, where: Shape, present: int, columns:
 
 @lowers(ops.dynamic_slice)
 def _(b: Builder, x: ir.Value, *starts: ir.Value, slice_sizes: Shape) -> ir.Value:
-    axes = _cut_axes(slice_sizes, b.operand().shape)
+    axes = _partial_axes(slice_sizes, b.operand().shape)
     if not axes:
         return x
-    first = _starts_inside(b, starts, axes, slice_sizes)
+    first = _clamp_starts(b, starts, axes, slice_sizes)
     after = b.op("Add", first, b.ints(tuple(slice_sizes[d] for d in axes)))
     return b.op("Slice", x, first, after, b.ints(axes))
 
 
-def _starts_inside(
+def _clamp_starts(
     b: Builder, starts: Sequence[ir.Value], axes: Sequence[int], sizes: Shape
 ) -> ir.Value:
-    """The starts along some axes, moved inside, as one vector."""
+    """Return the starts along some axes as one vector, clamped so that the slice fits."""
     single = [b.unsqueeze(b.cast(starts[d], np.int64), [0]) for d in axes]
     joined = b.op("Concat", *single, axis=0) if len(single) > 1 else single[0]
     limits = tuple(dims.as_dim(b.operand().shape[d] - sizes[d]) for d in axes)
@@ -237,25 +255,32 @@ def _starts_inside(
 
 
 def _update_slice(
-    b: Builder, x: ir.Value, update: ir.Value, *starts: ir.Value, put: Callable[..., ir.Value]
+    b: Builder,
+    x: ir.Value,
+    update: ir.Value,
+    *starts: ir.Value,
+    emit_update: Callable[..., ir.Value],
 ) -> ir.Value:
-    """``put`` writes along one axis, from an index [1] on."""
-    axes = _cut_axes(b.operand(1).shape, b.operand().shape)
+    """Lower a dynamic update slice; ``emit_update`` updates along one axis from an index [1] on."""
+    axes = _partial_axes(b.operand(1).shape, b.operand().shape)
     if not axes:
         return update
-    first = _starts_inside(b, starts, axes, b.operand(1).shape)
+    first = _clamp_starts(b, starts, axes, b.operand(1).shape)
     if len(axes) > 1:
-        return _overlaid(b, x, update, first, axes)
-    return put(b, x, update, first, axes[0])
+        return _scatter_window(b, x, update, first, axes)
+    return emit_update(b, x, update, first, axes[0])
 
 
-def _joined_around(
+def _concatenate_around(
     b: Builder, x: ir.Value, update: ir.Value, first: ir.Value, axis: int
 ) -> ir.Value:
-    """What lies before, the update and what lies after; of the first axis one entry is put."""
+    """Concatenate the parts before and after the update with it; a single row is scattered
+    instead."""
     if axis == 0 and dims.same(b.operand(1).shape[0], 1):
-        made = first.producer()  # of a number an index in one step
-        number = made.inputs[0] if made is not None and made.op_type == "Unsqueeze" else None
+        producer = first.producer()  # unsqueeze the scalar index in one step
+        number = (
+            producer.inputs[0] if producer is not None and producer.op_type == "Unsqueeze" else None
+        )
         row = b.unsqueeze(first, [0]) if number is None else b.unsqueeze(number, [0, 1])
         return b.op("ScatterND", x, row, update)
     after = b.op("Add", first, b.ints([b.operand(1).shape[axis]]))
@@ -264,17 +289,18 @@ def _joined_around(
     return b.op("Concat", head, update, tail, axis=axis)
 
 
-def _overlaid(
+def _scatter_window(
     b: Builder, x: ir.Value, update: ir.Value, first: ir.Value, axes: Sequence[int]
 ) -> ir.Value:
-    """One ``ScatterND`` whose index vectors are the corner plus every offset of the update."""
+    """Lower an update along several axes to one ``ScatterND``; its indices are the corner plus all
+    offsets."""
     shape, sizes = b.operand(0).shape, b.operand(1).shape
     offsets = [(i, sizes[d], i) for i, d in enumerate(axes)]
     corner = b.reshape(first, (len(axes),), (*(1 for _ in axes), len(axes)))
-    indices = _widened(b, corner, (1,) * len(axes), offsets, len(axes))
+    indices = _add_window_offsets(b, corner, (1,) * len(axes), offsets, len(axes))
     order = [*axes, *(d for d in range(len(shape)) if d not in axes)]
-    done = b.op("ScatterND", b.transpose(x, order), indices, b.transpose(update, order))
-    return b.transpose(done, [order.index(d) for d in range(len(shape))])
+    result = b.op("ScatterND", b.transpose(x, order), indices, b.transpose(update, order))
+    return b.transpose(result, [order.index(d) for d in range(len(shape))])
 
 
 # ----------------------------------------------------------------------------------------- caches
@@ -284,28 +310,35 @@ def _overlaid(
 def _(
     b: Builder, x: ir.Value, indices: ir.Value, updates: ir.Value, *, dimension_numbers: Any
 ) -> ir.Value:
-    """One window, or one for each entry of the first axis, as ``vmap`` makes of updated slices.
+    """Lower a scatter of one window, or of one for each entry of the first axis, to
+    ``TensorScatter``.
 
-    ``ScatterND`` takes as long along the first axis, and transposes for others.
+    ``vmap`` of updated slices gives the second form. Along the first axis ``ScatterND`` is as fast;
+    for other axes it needs transposes.
     """
-    n, shape, where = dimension_numbers, b.operand().shape, b.operand(1).shape[:-1]
-    pointed_axes, each = n.scatter_dims_to_operand_dims, n.operand_batching_dims
+    n, shape, index_shape = dimension_numbers, b.operand().shape, b.operand(1).shape[:-1]
+    given_axes, batch_axes = n.scatter_dims_to_operand_dims, n.operand_batching_dims
     sizes = scatter_window(n, len(shape), b.operand(2).shape)
-    whole_axes = [d for d in range(len(shape)) if d not in each]
-    whole = all(d in pointed_axes or dims.same(sizes[d], shape[d]) for d in whole_axes)
-    if len(pointed_axes) != 1 or pointed_axes == (0,) or each != (0,) * len(where) or not whole:
+    full_axes = [d for d in range(len(shape)) if d not in batch_axes]
+    covers_window = all(d in given_axes or dims.same(sizes[d], shape[d]) for d in full_axes)
+    if (
+        len(given_axes) != 1
+        or given_axes == (0,)
+        or batch_axes != (0,) * len(index_shape)
+        or not covers_window
+    ):
         return scatter(b, x, indices, updates, dimension_numbers=n)
-    updates = arranged_updates(b, updates, n, len(shape), whole_axes, sizes)
-    index = b.cast(b.reshape(indices, (*where, 1), where or (1,)), np.int64)
-    if not each:
-        return _cache_written(b, x, updates, index, pointed_axes[0])
-    return b.op("TensorScatter", x, updates, index, axis=pointed_axes[0])
+    updates = arrange_updates(b, updates, n, len(shape), full_axes, sizes)
+    index = b.cast(b.reshape(indices, (*index_shape, 1), index_shape or (1,)), np.int64)
+    if not batch_axes:
+        return _update_cache(b, x, updates, index, given_axes[0])
+    return b.op("TensorScatter", x, updates, index, axis=given_axes[0])
 
 
-def _cache_written(
+def _update_cache(
     b: Builder, x: ir.Value, update: ir.Value, index: ir.Value, axis: int
 ) -> ir.Value:
-    """With one index [1] for all."""
+    """Emit a ``TensorScatter`` with one index [1] for the whole batch."""
     batch = b.out.shape[0]
     if axis and dims.is_static(batch):
         return b.op("TensorScatter", x, update, b.expand(index, (1,), (batch,)), axis=axis)
@@ -313,7 +346,7 @@ def _cache_written(
     return b.squeeze(b.op("TensorScatter", x, update, index, axis=axis + 1), [0])
 
 
-lowers(ops.dynamic_update_slice)(partial(_update_slice, put=_joined_around))
+lowers(ops.dynamic_update_slice)(partial(_update_slice, emit_update=_concatenate_around))
 lowers(ops.dynamic_update_slice, since=SINCE["TensorScatter"])(
-    partial(_update_slice, put=_cache_written)
+    partial(_update_slice, emit_update=_update_cache)
 )

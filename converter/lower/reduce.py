@@ -1,8 +1,9 @@
-"""Reductions, cumulative operations, and orders along an axis.
+"""Lower reductions, cumulative operations, sorting and top-k.
 
-``axes`` became an input of most reductions at opset 18. ONNX leaves open what ``ReduceMax``,
-``ReduceMin``, ``ArgMax`` and ``ArgMin`` make of NaN, and ONNX Runtime skips it where JAX returns
-it; the one operator is written all the same. ``TopK`` puts the first of equals first: it is stable.
+``axes`` became an input of most reductions in opset 18. ONNX does not define the result of
+``ReduceMax``, ``ReduceMin``, ``ArgMax`` and ``ArgMin`` for NaN. ONNX Runtime skips NaN where JAX
+returns it; the single operator is used nevertheless. ``TopK`` is stable: it puts the first of equal
+elements first.
 """
 
 import math
@@ -20,7 +21,7 @@ from converter.ir.op import Op
 from converter.lower.builder import Builder
 from converter.lower.elementwise import Term
 from converter.lower.lowerings import lowers, unsupported
-from converter.lower.special import lowered_log1p
+from converter.lower.special import log1p_formula
 from converter.targets.schemas import SINCE, operator
 
 Axes = tuple[int, ...]
@@ -28,7 +29,7 @@ Axes = tuple[int, ...]
 
 @lowers(ops.reduce_max, ops.reduce_min, ops.reduce_prod)
 def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
-    """Without axes nothing is reduced; ONNX's operators would then reduce over all."""
+    """Lower a reduction. Without axes nothing is reduced; ONNX's operator would reduce all axes."""
     if not axes:
         return x
     return b.op(operator(b.node.op), x, axes=list(axes), keepdims=0)
@@ -44,7 +45,8 @@ def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
 
 @lowers(ops.reduce_or, ops.reduce_and, ops.reduce_xor)
 def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
-    """Of ones and zeros the least, the largest, or whether their sum is odd."""
+    """Lower a Boolean reduction to the minimum or maximum of numbers, or to the parity of their
+    sum."""
     if b.out.dtype != np.bool_:
         raise unsupported(b.node, b.opset, "ONNX reduces bits of booleans only")
     if not axes:
@@ -59,72 +61,78 @@ def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
     return b.cast(b.op(name, numbers, b.ints(axes), keepdims=0), np.bool_)
 
 
-def _place(b: Builder, x: ir.Value, *, axes: Axes, index_dtype: Any, name: str) -> ir.Value:
-    """The first of equals."""
+def _extreme_position(
+    b: Builder, x: ir.Value, *, axes: Axes, index_dtype: Any, name: str
+) -> ir.Value:
+    """Return the position of the first maximum or minimum."""
     return b.cast(b.op(name, x, axis=axes[0], keepdims=0), index_dtype)
 
 
-def place_itself(indices: ir.Value) -> ir.Value:
-    """A place as ``ArgMax`` gives it, where JAX has it in another dtype."""
+def uncast_position(indices: ir.Value) -> ir.Value:
+    """Return the result of ``ArgMax`` or ``ArgMin`` without the cast to JAX's dtype; other values
+    unchanged."""
     cast = indices.producer()
-    place = cast.inputs[0] if cast is not None and cast.op_type == "Cast" else None
-    producer = None if place is None else place.producer()
-    if place is None or producer is None or producer.op_type not in ("ArgMax", "ArgMin"):
+    position = cast.inputs[0] if cast is not None and cast.op_type == "Cast" else None
+    producer = None if position is None else position.producer()
+    if position is None or producer is None or producer.op_type not in ("ArgMax", "ArgMin"):
         return indices
-    return place
+    return position
 
 
-lowers(ops.argmax)(partial(_place, name="ArgMax"))
-lowers(ops.argmin)(partial(_place, name="ArgMin"))
+lowers(ops.argmax)(partial(_extreme_position, name="ArgMax"))
+lowers(ops.argmin)(partial(_extreme_position, name="ArgMin"))
 
 Combine = Callable[[Term, Term], Term]
 
 
-def _operator(b: Builder, x: ir.Value, *, axis: int, reverse: bool, name: str) -> ir.Value:
+def _cumulative_operator(
+    b: Builder, x: ir.Value, *, axis: int, reverse: bool, name: str
+) -> ir.Value:
     return b.op(name, x, b.const(axis, np.int64), reverse=1 if reverse else None)
 
 
-def _doubled(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
-    """Hillis and Steele: element i takes in i-1, then i-2, i-4 …"""
+def _scan_by_doubling(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
+    """Lower a cumulative operation by doubling (Hillis and Steele): combine element i with i-1,
+    then i-2, i-4 …"""
     if b.node.op is ops.cumlogsumexp and not is_float(b.out.dtype):
         raise unsupported(b.node, b.opset, "logarithms of sums are floats; convert the operand")
-    begins, combine = COMBINATIONS[b.node.op]
-    neutral, size = begins(b.out.dtype), b.out.shape[axis]
+    get_neutral, combine = COMBINATIONS[b.node.op]
+    neutral, size = get_neutral(b.out.dtype), b.out.shape[axis]
     # Elements are moved along the axis; a negative pad drops those that fall off the end.
     pads = np.zeros((2, b.out.rank), np.int64)
     pads[:, axis] = (-1, 1) if reverse else (1, -1)
     if not dims.is_static(size):
-        return _rounds(b, x, size, pads.ravel(), neutral, combine)
+        return _loop_by_doubling(b, x, size, pads.ravel(), neutral, combine)
     step = 1
     while step < size:
-        moved = b.op("Pad", x, b.ints(step * pads.ravel()), b.like(neutral))
-        x = combine(Term(b, x), Term(b, moved)).value
+        shifted = b.op("Pad", x, b.ints(step * pads.ravel()), b.like(neutral))
+        x = combine(Term(b, x), Term(b, shifted)).value
         step *= 2
     return x
 
 
-def _rounds(
+def _loop_by_doubling(
     b: Builder, x: ir.Value, size: dims.Dim, pads: np.ndarray, neutral: float, combine: Combine
 ) -> ir.Value:
-    """The same in a loop, which ends as soon as a step is as long as the axis."""
+    """Emit the same as a loop, which ends as soon as a step is as long as the axis."""
     types = (("round", (), np.int64), ("go", (), np.bool_), ("step", (1,), np.int64))
     inner, inputs = b.subgraph("loop", Graph([], [], []), (*types, ("x", b.out.shape, b.out.dtype)))
     inner.node = b.node
     step, before = inputs[2:]
-    moved = inner.op("Pad", before, inner.op("Mul", step, b.ints(pads)), b.like(neutral))
-    after = combine(Term(inner, before), Term(inner, moved)).value
-    longer = inner.op("Add", step, step)
-    again = inner.squeeze(inner.op("Less", longer, b.ints([size])), [0])
-    body = inner.close("loop", inputs, [again, longer, after])
+    shifted = inner.op("Pad", before, inner.op("Mul", step, b.ints(pads)), b.like(neutral))
+    after = combine(Term(inner, before), Term(inner, shifted)).value
+    next_step = inner.op("Add", step, step)
+    next_condition = inner.squeeze(inner.op("Less", next_step, b.ints([size])), [0])
+    body = inner.close("loop", inputs, [next_condition, next_step, after])
     first = b.ints([1])
-    go = b.squeeze(b.op("Less", first, b.ints([size])), [0])
-    return b.ops("Loop", [None, go, first, x], 2, body=body)[1]
+    condition = b.squeeze(b.op("Less", first, b.ints([size])), [0])
+    return b.ops("Loop", [None, condition, first, x], 2, body=body)[1]
 
 
 def _logaddexp(x: Term, y: Term) -> Term:
     top = x.apply("Max", y)
     gap = abs(top).equals(math.inf).where(-math.inf, x.apply("Min", y) - top)
-    return top + lowered_log1p(gap.apply("Exp"))
+    return top + log1p_formula(gap.apply("Exp"))
 
 
 COMBINATIONS: dict[Op, tuple[Callable[[np.dtype], float], Combine]] = {
@@ -133,20 +141,21 @@ COMBINATIONS: dict[Op, tuple[Callable[[np.dtype], float], Combine]] = {
     ops.cummin: (highest, lambda p, q: p.apply("Min", q)),
     ops.cumprod: (lambda _: 1, lambda p, q: p * q),
 }
-"""What each begins with, by dtype, and how it takes in the next element."""
+"""The neutral element of each operation by dtype, and the function that combines two elements."""
 
-lowers(ops.cumsum)(partial(_operator, name="CumSum"))
-lowers(*COMBINATIONS)(_doubled)
-lowers(ops.cumprod, since=SINCE["CumProd"])(partial(_operator, name="CumProd"))
+lowers(ops.cumsum)(partial(_cumulative_operator, name="CumSum"))
+lowers(*COMBINATIONS)(_scan_by_doubling)
+lowers(ops.cumprod, since=SINCE["CumProd"])(partial(_cumulative_operator, name="CumProd"))
 
 
 @lowers(ops.sort)
 def _(b: Builder, *xs: ir.Value, dimension: int, num_keys: int) -> list[ir.Value]:
-    """Stable passes from the last key to the first; then every operand is gathered once."""
+    """Lower a sort: stable passes from the last key to the first, then one gather of every
+    operand."""
     size = b.ints([b.out.shape[dimension]])
     keys = [k for i in range(num_keys) for k in _keys(b, xs[i], b.operand(i))]
     if len(xs) == 1 and keys == [xs[0]]:
-        return [_top(b, xs[0], size, dimension, largest=False)[0]]
+        return [_emit_top_k(b, xs[0], size, dimension, largest=False)[0]]
     order = _sort_order(b, keys, size, size, dimension, largest=False)
     return [b.op("GatherElements", x, order, axis=dimension) for x in xs]
 
@@ -154,28 +163,31 @@ def _(b: Builder, *xs: ir.Value, dimension: int, num_keys: int) -> list[ir.Value
 def _sort_order(
     b: Builder, keys: Sequence[ir.Value], size: ir.Value, k: ir.Value, axis: int, largest: bool
 ) -> ir.Value:
-    """Where the first ``k`` by all keys are: a pass for each, from the last to the first."""
-    first, *others = keys
+    """Return the positions of the first ``k`` elements by all keys, in passes from the last key to
+    the first."""
+    first, *other_keys = keys
     order: ir.Value | None = None
-    for key, count in (*((o, size) for o in reversed(others)), (first, k)):
+    for key, count in (*((o, size) for o in reversed(other_keys)), (first, k)):
         key = key if order is None else b.op("GatherElements", key, order, axis=axis)
-        step = _top(b, key, count, axis, largest)[1]
+        step = _emit_top_k(b, key, count, axis, largest)[1]
         order = step if order is None else b.op("GatherElements", order, step, axis=axis)
     assert order is not None
     return order
 
 
 def _keys(b: Builder, x: ir.Value, value: Value) -> list[ir.Value]:
-    """What sorts as JAX sorts, in dtypes that ``TopK`` has, the most important first.
+    """Return keys of dtypes that ``TopK`` supports and that sort like JAX, the most important
+    first.
 
-    JAX puts NaN last. In float64 there is room above the infinity of narrower floats.
+    JAX sorts NaN last. Narrower floats are sorted in float64, where NaN gets a number above
+    infinity.
     """
     if value.dtype == np.float64:
         nan = b.op("IsNaN", x)
         return [b.op("Where", nan, b.const(math.inf, np.float64), x), b.cast(nan, np.int64)]
     if is_float(value.dtype):
-        wide = b.cast(x, np.float64)
-        inner = b.op("Clip", wide, *(b.const(v, np.float64) for v in (-1e300, 1e300)))
+        numbers = b.cast(x, np.float64)
+        inner = b.op("Clip", numbers, *(b.const(v, np.float64) for v in (-1e300, 1e300)))
         return [b.op("Where", b.op("IsNaN", x), b.const(math.inf, np.float64), inner)]
     if value.dtype == np.uint64:  # 2**63 becomes 0, so that the order stays
         return [b.op("Add", b.cast(x, np.int64), b.const(np.iinfo(np.int64).min, np.int64))]
@@ -184,31 +196,32 @@ def _keys(b: Builder, x: ir.Value, value: Value) -> list[ir.Value]:
 
 @lowers(ops.top_k)
 def _(b: Builder, x: ir.Value, *, k: int, axis: int = -1, total: bool = False) -> list[ir.Value]:
-    """``total`` asks for JAX's order of all floats: NaN above the others, -0.0 below 0.0."""
+    """Lower top-k; with ``total`` by JAX's total order: NaN above all others, -0.0 below 0.0."""
     axis = axis % b.operand().rank
     if not total:
-        return _taken(b, *_top(b, x, b.ints([k]), axis))
+        return _to_outputs(b, *_emit_top_k(b, x, b.ints([k]), axis))
     zero, size = b.op("Equal", x, b.like(0)), b.ints([b.operand().shape[axis]])
     sign = b.op("Where", zero, b.op("Sign", b.op("Reciprocal", x)), b.like(0))
     keys = [*_keys(b, x, b.operand()), sign]
-    places = _sort_order(b, keys, size, b.ints([k]), axis, largest=True)
-    return _taken(b, b.op("GatherElements", x, places, axis=axis), places)
+    positions = _sort_order(b, keys, size, b.ints([k]), axis, largest=True)
+    return _to_outputs(b, b.op("GatherElements", x, positions, axis=axis), positions)
 
 
 @lowers(ops.top_k, since=26)
 def _(b: Builder, x: ir.Value, *, k: int, axis: int = -1, total: bool = False) -> list[ir.Value]:
-    """With ``total``, by the bits, which order all floats once those below zero are turned."""
+    """Lower top-k; with ``total`` by bits, which order all floats once those of negative numbers
+    are inverted."""
     axis = axis % b.operand().rank
     if not total:
-        return _taken(b, *_top(b, x, b.ints([k]), axis))
+        return _to_outputs(b, *_emit_top_k(b, x, b.ints([k]), axis))
     kind = np.dtype(f"int{jnp.finfo(b.operand().dtype).bits}")
-    wide = max(kind, np.dtype(np.int32))  # Where has no kernel for int16
+    key_dtype = max(kind, np.dtype(np.int32))  # Where has no kernel for int16
     bits = b.op("BitCast", x, to=ir.DataType.from_numpy(kind))
-    bits = bits if kind == wide else b.cast(bits, wide)
-    turned = b.op("BitwiseXor", bits, b.const(np.iinfo(kind).max, wide))
-    key = b.op("Where", b.op("Less", bits, b.const(0, wide)), turned, bits)
-    places = _top(b, key, b.ints([k]), axis)[1]
-    return _taken(b, b.op("GatherElements", x, places, axis=axis), places)
+    bits = bits if kind == key_dtype else b.cast(bits, key_dtype)
+    reversed_bits = b.op("BitwiseXor", bits, b.const(np.iinfo(kind).max, key_dtype))
+    key = b.op("Where", b.op("Less", bits, b.const(0, key_dtype)), reversed_bits, bits)
+    positions = _emit_top_k(b, key, b.ints([k]), axis)[1]
+    return _to_outputs(b, b.op("GatherElements", x, positions, axis=axis), positions)
 
 
 @lowers(ops.approx_top_k)
@@ -223,14 +236,14 @@ def _(
 ) -> list[ir.Value]:
     if not aggregate_to_topk:
         raise unsupported(b.node, b.opset, "only the aggregated top k are defined by their values")
-    return _taken(b, *_top(b, x, b.ints([k]), reduction_dimension, is_max_k))
+    return _to_outputs(b, *_emit_top_k(b, x, b.ints([k]), reduction_dimension, is_max_k))
 
 
-def _top(
+def _emit_top_k(
     b: Builder, x: ir.Value, k: ir.Value, axis: int, largest: bool = True
 ) -> Sequence[ir.Value]:
     return b.ops("TopK", [x, k], 2, axis=axis, largest=None if largest else 0)
 
 
-def _taken(b: Builder, values: ir.Value, places: ir.Value) -> list[ir.Value]:
-    return [values, b.cast(places, b.node.outputs[1].dtype)]
+def _to_outputs(b: Builder, values: ir.Value, positions: ir.Value) -> list[ir.Value]:
+    return [values, b.cast(positions, b.node.outputs[1].dtype)]

@@ -1,4 +1,4 @@
-"""Rules for moving elements about without changing them."""
+"""Lower operations that move elements without changing them."""
 
 from typing import Any
 
@@ -23,12 +23,12 @@ def _(b: Builder, x: ir.Value, *, permutation: tuple[int, ...]) -> ir.Value:
 
 @lowers(ops.broadcast_in_dim, ignores=("shape",))
 def _(b: Builder, x: ir.Value, *sizes: ir.Value, broadcast_dimensions: Any) -> ir.Value:
-    """Ones where the operand has no axis, then Expand."""
+    """Lower a broadcast: add axes of size one where the operand has none, then emit ``Expand``."""
     before = b.operand().shape
     ones = dims.among_ones(before, broadcast_dimensions, b.out.rank)
     first = min((a for a, d in enumerate(ones) if not dims.same(d, 1)), default=b.out.rank)
-    lean = ones[first:]
-    return b.expand(b.reshape(x, before, lean), lean, b.out.shape)
+    operand_shape = ones[first:]
+    return b.expand(b.reshape(x, before, operand_shape), operand_shape, b.out.shape)
 
 
 @lowers(ops.concatenate)
@@ -38,9 +38,13 @@ def _(b: Builder, *xs: ir.Value, dimension: int) -> ir.Value:
 
 @lowers(ops.slice)
 def _(b: Builder, x: ir.Value, *, start_indices: Any, limit_indices: Any, strides: Any) -> ir.Value:
-    cut, steps = cut_axes(b.node), strides or (1,) * b.out.rank
-    starts, ends, by = (tuple(p[a] for a in cut) for p in (start_indices, limit_indices, steps))
-    return b.op("Slice", x, b.ints(starts), b.ints(ends), b.ints(cut), b.ints(by))
+    sliced_axes, steps = cut_axes(b.node), strides or (1,) * b.out.rank
+    starts, ends, steps_by_axis = (
+        tuple(p[a] for a in sliced_axes) for p in (start_indices, limit_indices, steps)
+    )
+    return b.op(
+        "Slice", x, b.ints(starts), b.ints(ends), b.ints(sliced_axes), b.ints(steps_by_axis)
+    )
 
 
 @lowers(ops.tile)
@@ -60,36 +64,37 @@ def _(b: Builder, x: ir.Value, *, dimensions: tuple[int, ...]) -> ir.Value:
 
 @lowers(ops.iota)
 def _(b: Builder, *sizes: ir.Value, dtype: Any, shape: Any, dimension: int) -> ir.Value:
-    line = b.places(shape[dimension])
-    line = line if dtype == np.int64 else b.cast(line, dtype)
-    lean = (shape[dimension], *(1 for _ in shape[dimension + 1 :]))
-    return b.expand(b.reshape(line, lean[:1], lean), lean, shape)
+    positions = b.range(shape[dimension])
+    positions = positions if dtype == np.int64 else b.cast(positions, dtype)
+    operand_shape = (shape[dimension], *(1 for _ in shape[dimension + 1 :]))
+    return b.expand(b.reshape(positions, operand_shape[:1], operand_shape), operand_shape, shape)
 
 
 @lowers(ops.pad)
 def _(b: Builder, x: ir.Value, filler: ir.Value, *, padding_config: Any) -> ir.Value:
-    """Interior padding first, then the edges, as JAX orders them; negative ones crop."""
+    """Lower a pad: interior padding first, then the edges, in JAX's order; negative padding
+    crops."""
     shape = list(b.operand().shape)
     for axis, (_, _, inner) in enumerate(padding_config):
         if inner:
-            x = _spread_apart(b, x, filler, shape, axis, inner)
+            x = _insert_fillers(b, x, filler, shape, axis, inner)
     edges = [p[side] for side in (0, 1) for p in padding_config]
     if all(dims.same(e, 0) for e in edges):
         return x
     return b.op("Pad", x, b.ints(edges), filler)
 
 
-def _spread_apart(
+def _insert_fillers(
     b: Builder, x: ir.Value, filler: ir.Value, shape: list[dims.Dim], axis: int, inner: int
 ) -> ir.Value:
-    """``inner`` fillers between neighbours along an axis; updates ``shape``."""
+    """Insert ``inner`` fillers between neighbours along an axis; update ``shape``."""
     size = shape[axis]
-    apart = (*shape[: axis + 1], 1, *shape[axis + 1 :])
-    columns = [0] * len(apart) * 2
-    columns[len(apart) + axis + 1] = inner
-    wide = b.op("Pad", b.reshape(x, tuple(shape), apart), b.ints(columns), filler)
+    column_shape = (*shape[: axis + 1], 1, *shape[axis + 1 :])
+    columns = [0] * len(column_shape) * 2
+    columns[len(column_shape) + axis + 1] = inner
+    padded_columns = b.op("Pad", b.reshape(x, tuple(shape), column_shape), b.ints(columns), filler)
     padded = (*shape[: axis + 1], inner + 1, *shape[axis + 1 :])
     merged = (*shape[:axis], dims.as_dim(size * (inner + 1)), *shape[axis + 1 :])
     shape[axis] = dims.spread(size, inner)
-    flat = b.reshape(wide, padded, merged)
+    flat = b.reshape(padded_columns, padded, merged)
     return b.op("Slice", flat, b.ints([0]), b.ints([-inner]), b.ints([axis]))

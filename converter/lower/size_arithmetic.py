@@ -1,4 +1,4 @@
-"""Named sizes in ONNX: int64 [1], read off the shapes of inputs, each computed once."""
+"""Emit named sizes as int64 [1], computed from input shapes, each one once."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from converter.ir.named_sizes import Origin
 
 @dataclass(frozen=True)
 class BoundedSize:
-    """A number, or a value that is at least ``low``, or the negative of one."""
+    """A number, or an ONNX value that is at least ``low``, or the negative of such a value."""
 
     value: ir.Value | int
     low: float
@@ -23,68 +23,75 @@ class BoundedSize:
 
     @property
     def is_positive(self) -> bool:
-        """Whether it is known not to be below zero."""
+        """Whether it is known to be at least zero."""
         return not self.negated and self.low >= 0
 
     @property
     def is_above_zero(self) -> bool:
-        """Whether it is known to be above zero; a negated value's ``low`` is that of the other."""
+        """Whether it is known to be above zero; ``low`` bounds the value before negation."""
         return not self.negated and self.low > 0
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """Value of a dimension.
+    """Emitter of the values of dimensions.
 
-    ``write`` writes an operator into the main graph, ``ints`` numbers. ``known`` holds by their
-    texts what is written already, ``origins`` the inputs and axes that names are read off.
+    Arguments:
+        emit: emits an operator into the main graph.
+        ints: returns a constant vector.
+        emitted: values that are already emitted, by the text of the dimension.
+        origins: the input and axis from which each named dimension is computed.
     """
 
-    write: Callable[..., ir.Value]
+    emit: Callable[..., ir.Value]
     ints: Callable[[Sequence[int]], ir.Value]
-    known: dict[str, ir.Value]
+    emitted: dict[str, ir.Value]
     origins: Mapping[str, tuple[ir.Value, Origin]]
 
     def dim(self, dim: Dim) -> ir.Value:
         if dims.is_static(dim):
             return self.ints([dim])
         key = str(dim)
-        if key not in self.known:
-            self.known[key] = self._written(dims.fold_dims(dim, self._leaf, self._apply))
-        return self.known[key]
+        if key not in self.emitted:
+            self.emitted[key] = self._to_value(
+                dims.fold_dims(dim, self._to_bounded_size, self._apply)
+            )
+        return self.emitted[key]
 
     def shape(self, shape: Shape) -> ir.Value:
-        """Several as int64 [rank], numbers that follow each other as one constant."""
+        """Return several dimensions as int64 [rank]; adjacent numbers share a constant."""
         key = dims.shape_text(shape) + ","
-        if key not in self.known:
+        if key not in self.emitted:
             parts: list[ir.Value] = []
             for fixed, run in groupby(shape, dims.is_static):
-                some = list(run)
-                parts += [self.ints(some)] if fixed else [self.dim(dim) for dim in some]
-            joined = self.write("Concat", *parts, axis=0) if len(parts) > 1 else parts[0]
-            self.known[key] = joined
-        return self.known[key]
+                dimensions = list(run)
+                parts += [self.ints(dimensions)] if fixed else [self.dim(dim) for dim in dimensions]
+            joined = self.emit("Concat", *parts, axis=0) if len(parts) > 1 else parts[0]
+            self.emitted[key] = joined
+        return self.emitted[key]
 
-    def _leaf(self, leaf: str | int) -> BoundedSize:
+    def _to_bounded_size(self, leaf: str | int) -> BoundedSize:
         return (
-            BoundedSize(leaf, leaf) if isinstance(leaf, int) else BoundedSize(self._name(leaf), 1)
+            BoundedSize(leaf, leaf)
+            if isinstance(leaf, int)
+            else BoundedSize(self._named_size(leaf), 1)
         )
 
-    def _name(self, name: str) -> ir.Value:
-        if name not in self.known:
+    def _named_size(self, name: str) -> ir.Value:
+        if name not in self.emitted:
             if name not in self.origins:
                 raise SpecError(
-                    f"dimension '{name}' cannot be read off any input's shape; give one input an "
-                    f"axis that is '{name}', a multiple of it, or linear in it"
+                    f"dimension '{name}' cannot be computed from the shape of any input; give one "
+                    f"input an axis that is '{name}', a multiple of it, or linear in it"
                 )
             value, origin = self.origins[name]
-            size = self.write("Shape", value, start=origin.axis, end=origin.axis + 1)
+            size = self.emit("Shape", value, start=origin.axis, end=origin.axis + 1)
             if not dims.same(origin.rest, 0):
-                size = self.write("Sub", size, self.dim(origin.rest))
+                size = self.emit("Sub", size, self.dim(origin.rest))
             if origin.factor != 1:
-                size = self.write("Div", size, self.ints([origin.factor]))
-            self.known[name] = size
-        return self.known[name]
+                size = self.emit("Div", size, self.ints([origin.factor]))
+            self.emitted[name] = size
+        return self.emitted[name]
 
     def _apply(self, op: str, operands: list[BoundedSize]) -> BoundedSize:
         numbers = [size.value for size in operands]
@@ -94,14 +101,14 @@ class Arithmetic:
         return _negative(operands[0]) if op == "neg" else SIZE_RULES[op](self, *operands)
 
     def _op(self, name: str, *operands: BoundedSize) -> ir.Value:
-        """One operator, once for the same operands."""
-        values = [self._written(size) for size in operands]
+        """Emit an operator, once for the same operands."""
+        values = [self._to_value(size) for size in operands]
         key = f"{name}({', '.join(str(v.name) for v in values)})"
-        if key not in self.known:
-            self.known[key] = self.write(name, *values)
-        return self.known[key]
+        if key not in self.emitted:
+            self.emitted[key] = self.emit(name, *values)
+        return self.emitted[key]
 
-    def _written(self, size: BoundedSize) -> ir.Value:
+    def _to_value(self, size: BoundedSize) -> ir.Value:
         if isinstance(size.value, int):
             return self.ints([size.value])
         return self._op("Neg", _negative(size)) if size.negated else size.value
@@ -115,9 +122,9 @@ class Arithmetic:
             return x if y.value == 0 else y
         if y.negated:
             return BoundedSize(self._op("Sub", x, _negative(y)), -math.inf)
-        less = isinstance(y.value, int) and y.value < 0
-        made = self._op("Sub", x, _negative(y)) if less else self._op("Add", x, y)
-        return BoundedSize(made, x.low + y.low)
+        subtracts = isinstance(y.value, int) and y.value < 0
+        total = self._op("Sub", x, _negative(y)) if subtracts else self._op("Add", x, y)
+        return BoundedSize(total, x.low + y.low)
 
     def _multiply(self, x: BoundedSize, y: BoundedSize) -> BoundedSize:
         if x.negated != y.negated or any(s.value == -1 for s in (x, y)):
@@ -131,14 +138,14 @@ class Arithmetic:
         return BoundedSize(self._op("Mul", x, y), low)
 
     def _divide(self, x: BoundedSize, y: BoundedSize) -> BoundedSize:
-        """Rounded down, which ``Div`` does where nothing is below zero."""
+        """Divide and round down, as ``Div`` does if nothing is negative."""
         if isinstance(y.value, int) and y.value < 0:
             x, y = _negative(x), _negative(y)
         if y.value == 1:
             return x
         if x.negated and x.low >= 0 and isinstance(y.value, int):
-            more = self._add(_negative(x), BoundedSize(y.value - 1, y.value - 1))
-            return _negative(self._divide(more, y))
+            rounded_up = self._add(_negative(x), BoundedSize(y.value - 1, y.value - 1))
+            return _negative(self._divide(rounded_up, y))
         if x.is_positive and y.is_above_zero:
             return BoundedSize(self._op("Div", x, y), 0)
         remainder = BoundedSize(self._op("Mod", x, y), -math.inf)
@@ -147,9 +154,9 @@ class Arithmetic:
         )
 
     def _extreme(self, name: str, x: BoundedSize, y: BoundedSize) -> BoundedSize:
-        for one, other in ((x, y), (y, x)):
-            if isinstance(other.value, int) and not one.negated and one.low >= other.value:
-                return one if name == "Max" else other
+        for size, other in ((x, y), (y, x)):
+            if isinstance(other.value, int) and not size.negated and size.low >= other.value:
+                return size if name == "Max" else other
         below = -math.inf if x.negated or y.negated else min(x.low, y.low)
         return BoundedSize(self._op(name, x, y), below)
 

@@ -1,4 +1,5 @@
-"""Functions that ONNX or a target lacks, by formulas that are a few units in the last place off."""
+"""Lower functions that ONNX or a target lacks by formulas, accurate to a few units in the last
+place."""
 
 import math
 
@@ -7,55 +8,58 @@ import numpy as np
 from converter.ir import ops
 from converter.jax_versions import DIGAMMA_OF_ZERO
 from converter.lower import coefficients as c
-from converter.lower.elementwise import Term, either, formulas
+from converter.lower.elementwise import Term, formulas, operator_or_formula
 
 
-def lowered_expm1(x: Term) -> Term:
-    """``tanh(x/2) (exp(x) + 1)``: nothing cancels near zero, and the limits are right."""
+def expm1_formula(x: Term) -> Term:
+    """Return ``tanh(x/2) (exp(x) + 1)``: nothing cancels near zero, and the limits are right."""
     return (x * 0.5).apply("Tanh") * (x.apply("Exp") + 1)
 
 
-def lowered_sign(x: Term) -> Term:
-    """-1 below zero, else 1."""
+def sign_formula(x: Term) -> Term:
+    """Return -1 for negative numbers, else 1."""
     return (x < 0).where(-1, x.number(1))
 
 
-def lowered_log1p(x: Term) -> Term:
-    """``x log(u) / (u - 1)`` with ``u = 1 + x``: both factors see the same rounding of ``u``.
+def log1p_formula(x: Term) -> Term:
+    """Return ``x log(u) / (u - 1)`` with ``u = 1 + x``: both factors have the same rounding error
+    of ``u``.
 
-    It keeps the sign of zero, which a division may see; ONNX Runtime's ``Where`` does not.
+    The result keeps the sign of zero, which a division may depend on; ONNX Runtime's ``Where`` does
+    not.
     """
     u = x + 1
-    less = u - 1
-    at_limit = less.equals(0) | less.equals(math.inf)  # where the quotient is none
-    return x * at_limit.where(1, u.apply("Log") / less)
+    difference = u - 1
+    at_limit = difference.equals(0) | difference.equals(math.inf)  # the quotient is NaN here
+    return x * at_limit.where(1, u.apply("Log") / difference)
 
 
-ATAN_LOST = 6.123233995736765886130e-17  # of pi / 2, beyond float64
+ATAN_RESIDUAL = 6.123233995736765886130e-17  # pi / 2 minus its float64 rounding
 
 
-def lowered_atan(x: Term) -> Term:
-    """Brought below tan(pi / 8) by ``-1 / x`` and ``(x - 1) / (x + 1)``."""
+def atan_formula(x: Term) -> Term:
+    """Return the arctangent: reduce the argument below tan(pi / 8) by ``-1 / x`` and ``(x - 1) / (x
+    + 1)``."""
     size = abs(x)
     big, middle = size >= math.tan(3 * math.pi / 8), size >= 0.66
     z = big.where(-1 / size, middle.where((size - 1) / (size + 1), size))
     base = big.where(math.pi / 2, middle.where(math.pi / 4, x.number(0)))
-    lost = big.where(ATAN_LOST, middle.where(ATAN_LOST / 2, x.number(0)))
+    residual = big.where(ATAN_RESIDUAL, middle.where(ATAN_RESIDUAL / 2, x.number(0)))
     square = z * z
     ratio = square.ratio(c.ATAN)
-    return lowered_sign(x) * (base + (z * square * ratio + lost + z))
+    return sign_formula(x) * (base + (z * square * ratio + residual + z))
 
 
-def lowered_tan(x: Term) -> Term:
+def tan_formula(x: Term) -> Term:
     return x.apply("Sin") / x.apply("Cos")
 
 
 def _sinh(x: Term) -> Term:
-    """``(e + e / (e + 1)) / 2`` with ``e = exp(|x|) - 1``."""
+    """Return ``(e + e / (e + 1)) / 2`` with ``e = exp(|x|) - 1``."""
     size = abs(x)
-    less = lowered_expm1(size)
-    small = (less + less / (less + 1)) * 0.5
-    return lowered_sign(x) * (size >= 22).where(_half_exp(size), small)
+    exp_minus_one = expm1_formula(size)
+    small = (exp_minus_one + exp_minus_one / (exp_minus_one + 1)) * 0.5
+    return sign_formula(x) * (size >= 22).where(_half_exp(size), small)
 
 
 def _cosh(x: Term) -> Term:
@@ -65,53 +69,58 @@ def _cosh(x: Term) -> Term:
 
 
 def _half_exp(x: Term) -> Term:
-    """``exp(x) / 2`` where ``exp(x)`` may be too large."""
+    """Return ``exp(x) / 2`` without computing ``exp(x)``, which may overflow."""
     root = (x * 0.5).apply("Exp")
     return root * 0.5 * root
 
 
-UNSEEN_ONE = 2.0**28  # one more or less is not seen in the square of these
+NEGLIGIBLE_ONE = 2.0**28  # from here on, adding one to the square does not change it
 
 
 def _asinh(x: Term) -> Term:
     size = abs(x)
     square = size * size
-    small = lowered_log1p(size + square / ((square + 1).apply("Sqrt") + 1))
-    return lowered_sign(x) * (size >= UNSEEN_ONE).where(size.apply("Log") + math.log(2), small)
+    small = log1p_formula(size + square / ((square + 1).apply("Sqrt") + 1))
+    return sign_formula(x) * (size >= NEGLIGIBLE_ONE).where(size.apply("Log") + math.log(2), small)
 
 
 def _acosh(x: Term) -> Term:
     above = x - 1
-    small = lowered_log1p(above + (above * (above + 2)).apply("Sqrt"))
-    inside = (x >= UNSEEN_ONE).where(x.apply("Log") + math.log(2), small)
+    small = log1p_formula(above + (above * (above + 2)).apply("Sqrt"))
+    inside = (x >= NEGLIGIBLE_ONE).where(x.apply("Log") + math.log(2), small)
     return (x < 1).where(math.nan, inside)
 
 
 def _atanh(x: Term) -> Term:
     size = abs(x)
-    return lowered_sign(x) * 0.5 * lowered_log1p(2.0 * size / (1 - size))
+    return sign_formula(x) * 0.5 * log1p_formula(2.0 * size / (1 - size))
 
 
 formulas(
     {
-        ops.expm1: lowered_expm1,
-        ops.log1p: lowered_log1p,
-        ops.acos: either("Acos", lambda x: 2.0 * lowered_atan(((1 - x) / (1 + x)).apply("Sqrt"))),
-        ops.acosh: either("Acosh", _acosh),
-        ops.asin: either("Asin", lambda x: lowered_atan(x / ((1 - x) * (1 + x)).apply("Sqrt"))),
-        ops.asinh: either("Asinh", _asinh),
-        ops.atan: either("Atan", lowered_atan),
-        ops.atanh: either("Atanh", _atanh),
-        ops.cosh: either("Cosh", _cosh),
-        ops.logistic: either("Sigmoid", lambda x: 1 / ((-x).apply("Exp") + 1)),
-        ops.sinh: either("Sinh", _sinh),
-        ops.tan: either("Tan", lowered_tan),
+        ops.expm1: expm1_formula,
+        ops.log1p: log1p_formula,
+        ops.acos: operator_or_formula(
+            "Acos", lambda x: 2.0 * atan_formula(((1 - x) / (1 + x)).apply("Sqrt"))
+        ),
+        ops.acosh: operator_or_formula("Acosh", _acosh),
+        ops.asin: operator_or_formula(
+            "Asin", lambda x: atan_formula(x / ((1 - x) * (1 + x)).apply("Sqrt"))
+        ),
+        ops.asinh: operator_or_formula("Asinh", _asinh),
+        ops.atan: operator_or_formula("Atan", atan_formula),
+        ops.atanh: operator_or_formula("Atanh", _atanh),
+        ops.cosh: operator_or_formula("Cosh", _cosh),
+        ops.logistic: operator_or_formula("Sigmoid", lambda x: 1 / ((-x).apply("Exp") + 1)),
+        ops.sinh: operator_or_formula("Sinh", _sinh),
+        ops.tan: operator_or_formula("Tan", tan_formula),
     }
 )
 
 
 def _cbrt(x: Term) -> Term:
-    """A power, and one step of Newton's method, as 1/3 is no float; zeros keep their signs."""
+    """Return a power and one step of Newton's method, since 1/3 is not a float; zeros keep their
+    signs."""
     size = abs(x)
     root = size.apply("Pow", 1 / 3)
     better = root - (root - size / (root * root)) / 3.0
@@ -123,20 +132,21 @@ LANCZOS_G = 7.0
 LANCZOS_FIRST = 0.99999999999980993227684700473478
 
 
-def _special_shifted(z: Term) -> tuple[Term, Term]:
-    """``t = z + g + 1/2`` and its logarithm."""
+def _shifted_logarithm(z: Term) -> tuple[Term, Term]:
+    """Return ``t = z + g + 1/2`` and its logarithm."""
     t = z + (LANCZOS_G + 0.5)
-    return t, lowered_log1p(z / (LANCZOS_G + 0.5)) + math.log(LANCZOS_G + 0.5)
+    return t, log1p_formula(z / (LANCZOS_G + 0.5)) + math.log(LANCZOS_G + 0.5)
 
 
 def _lgamma(x: Term) -> Term:
-    """Reflected below 1/2: ``log(pi / |sin(pi x)|) - lgamma(1 - x)``."""
+    """Return the log-gamma function, reflected below 1/2: ``log(pi / |sin(pi x)|) - lgamma(1 -
+    x)``."""
     reflect = x < 0.5
     z = reflect.where(-x, x - 1)
     total = z.number(LANCZOS_FIRST)
     for i, coefficient in enumerate(c.LANCZOS):
         total = total + coefficient / (z + (i + 1))
-    t, log_t = _special_shifted(z)
+    t, log_t = _shifted_logarithm(z)
     log_y = (z + 0.5 - t / log_t) * log_t + total.apply("Log") + math.log(2 * math.pi) / 2
     size = abs(x)
     part = size - size.apply("Floor")
@@ -149,7 +159,10 @@ def _lgamma(x: Term) -> Term:
 
 
 def _digamma(x: Term) -> Term:
-    """Reflected below 1/2: ``digamma(1 - x) - pi / tan(pi x)``; a pole at 0, -1, -2 …"""
+    """Return the digamma function, reflected below 1/2: ``digamma(1 - x) - pi / tan(pi x)``.
+
+    It has poles at 0, -1, -2 …
+    """
     reflect = x < 0.5
     z = reflect.where(-x, x - 1)
     top, bottom = z.number(0), z.number(LANCZOS_FIRST)
@@ -157,27 +170,27 @@ def _digamma(x: Term) -> Term:
         step = z + (i + 1)
         top = top - coefficient / (step * step)
         bottom = bottom + coefficient / step
-    t, log_t = _special_shifted(z)
+    t, log_t = _shifted_logarithm(z)
     y = log_t + top / bottom - LANCZOS_G / t
     fraction = (x + abs((x + 0.5).apply("Floor"))) * math.pi
-    folded = y - math.pi / either("Tan", lowered_tan)(fraction)
+    folded = y - math.pi / operator_or_formula("Tan", tan_formula)(fraction)
     pole = x.equals(x.apply("Floor")) & (x <= 0)
     value = pole.where(math.nan, reflect.where(folded, y))
     return x.equals(0).where(DIGAMMA_OF_ZERO, value) if DIGAMMA_OF_ZERO < 0 else value
 
 
 def _atan2(rise: Term, run: Term) -> Term:
-    """``atan(|y| / |x|)`` brought to its quadrant."""
+    """Return ``atan(|y| / |x|)`` moved to the quadrant of the point."""
     diagonal = abs(rise).equals(abs(run))  # also inf / inf and 0 / 0
-    turned = either("Atan", lowered_atan)(abs(rise) / abs(run))
-    angle = diagonal.where(math.pi / 4, turned)
+    angle_from_axis = operator_or_formula("Atan", atan_formula)(abs(rise) / abs(run))
+    angle = diagonal.where(math.pi / 4, angle_from_axis)
     angle = (diagonal & rise.equals(0)).where(0, angle)
-    angle = _is_minus(run).where(math.pi - angle, angle)
-    return _is_minus(rise).where(-angle, angle)
+    angle = _has_minus_sign(run).where(math.pi - angle, angle)
+    return _has_minus_sign(rise).where(-angle, angle)
 
 
-def _is_minus(x: Term) -> Term:
-    """Below zero, or the negative zero."""
+def _has_minus_sign(x: Term) -> Term:
+    """Return where a number is negative or the negative zero."""
     return (x < 0) | (1 / x < 0)
 
 
@@ -187,27 +200,28 @@ formulas({ops.atan2: _atan2, ops.cbrt: _cbrt, ops.digamma: _digamma, ops.lgamma:
 def _tail_32(x: Term) -> Term:
     inverse = 1 / x
     square = inverse * inverse
-    near, far = square.polynomial(c.ERFC_32_NEAR), square.polynomial(c.ERFC_32_FAR)
-    return inverse * (x < 2).where(near, far)
+    below_2, above_2 = square.polynomial(c.ERFC_32_NEAR), square.polynomial(c.ERFC_32_FAR)
+    return inverse * (x < 2).where(below_2, above_2)
 
 
-def _near_64(x: Term) -> Term:
+def _small_erf_64(x: Term) -> Term:
     return x * (x * x).ratio(c.ERF_64)
 
 
 def _tail_64(x: Term) -> Term:
-    near, far = x.ratio(c.ERFC_64_NEAR), x.ratio(c.ERFC_64_FAR)
-    return (x < 8).where(near, far)
+    below_8, above_8 = x.ratio(c.ERFC_64_NEAR), x.ratio(c.ERFC_64_FAR)
+    return (x < 8).where(below_8, above_8)
 
 
-ZERO_FROM = 28  # exp(-28^2) is none even in float64
+ZERO_FROM = 28  # exp(-28^2) is zero even in float64
 
 
 def _erfc(x: Term, double: bool | None = None) -> Term:
-    """``exp(-x^2)`` in two factors, as the rounding of ``x^2`` would be seen in it.
+    """Return erfc, with ``exp(-x^2)`` in two factors so that the rounding of ``x^2`` does not
+    matter.
 
-    Numbers of ``1 / steps`` have exact squares, in double precision or in single. Below 1 there is
-    erf(x), from there on ``tail`` is exp(x^2) erfc(x).
+    Multiples of ``1 / steps`` have exact squares, in double precision or in single. Below 1 the
+    result is 1 - erf(x); from there on ``tail`` is exp(x^2) erfc(x).
     """
     double = x.dtype == np.float64 if double is None else double
     tail, steps = (_tail_64, 1024) if double else (_tail_32, 16)
@@ -216,36 +230,36 @@ def _erfc(x: Term, double: bool | None = None) -> Term:
     head = (capped * steps).apply("Floor") / steps
     remainder = (capped - head) * (capped + head)
     small = (-(head * head)).apply("Exp") * (-remainder).apply("Exp") * tail(capped)
-    far = (x < 0).where(2 - small, small)
+    outer = (x < 0).where(2 - small, small)
     below = size < 1
-    return below.where(1 - (_near_64(x) if double else x.apply("Erf")), far)
+    return below.where(1 - (_small_erf_64(x) if double else x.apply("Erf")), outer)
 
 
 def _erf(x: Term) -> Term:
     size = abs(x)
-    far = lowered_sign(x) * (1 - _erfc(size, double=True))
-    return (size < 1).where(_near_64(x), far)
+    outer = sign_formula(x) * (1 - _erfc(size, double=True))
+    return (size < 1).where(_small_erf_64(x), outer)
 
 
 def _erf_inv(x: Term) -> Term:
-    w = -lowered_log1p(-(x * x))
+    w = -log1p_formula(-(x * x))
     factor = _inverse_64(w) if x.dtype == np.float64 else _inverse_32(w)
     return abs(x).equals(1).where(x * math.inf, factor * x)
 
 
 def _inverse_32(w: Term) -> Term:
-    near = w < 5
-    y = near.where(w - 2.5, w.apply("Sqrt") - 3)
+    is_central = w < 5
+    y = is_central.where(w - 2.5, w.apply("Sqrt") - 3)
     pairs = zip(c.ERF_INV_NEAR, c.ERF_INV_FAR, strict=True)
-    return y.polynomial([near.where(n, f) for n, f in pairs])
+    return y.polynomial([is_central.where(n, f) for n, f in pairs])
 
 
 def _inverse_64(w: Term) -> Term:
     root = w.apply("Sqrt")
-    far = (root - 5).polynomial(c.ERF_INV_64_FAR)
+    outer = (root - 5).polynomial(c.ERF_INV_64_FAR)
     middle = (root - 3.25).polynomial(c.ERF_INV_64_MIDDLE)
-    near = (w - 3.125).polynomial(c.ERF_INV_64_NEAR)
-    return (w < 6.25).where(near, (w < 16).where(middle, far))
+    central = (w - 3.125).polynomial(c.ERF_INV_64_NEAR)
+    return (w < 6.25).where(central, (w < 16).where(middle, outer))
 
 
-formulas({ops.erf: either("Erf", _erf), ops.erfc: _erfc, ops.erf_inv: _erf_inv})
+formulas({ops.erf: operator_or_formula("Erf", _erf), ops.erfc: _erfc, ops.erf_inv: _erf_inv})

@@ -1,1 +1,1 @@
-"""The ONNX model: results, clean-up, half precision, joining, writing."""
+"""The ONNX model: results of a conversion, clean-up, half precision, joining and writing."""

@@ -1,10 +1,10 @@
-"""Half precision: a float32 model as one that computes in float16 or bfloat16.
+"""Convert a float32 model to one that computes in float16 or bfloat16.
 
-What stays in float32: inputs and outputs, so that callers change nothing; whatever depends on
-shapes alone (coordinates, rotary tables, interpolated positions: a few numbers whose rounding
-would move every patch); sums, means and powers, whose intermediate values outgrow or underflow
-half precision; and the nodes that the caller names, because values as large as they compute were
-seen there. Norms and softmax that are one node accumulate in float32 by their definition.
+The following stays in float32: inputs and outputs, so that callers need no change; values that
+depend on shapes only (coordinates, rotary tables, interpolated positions), because rounding these
+few numbers would shift every patch; sums, means and powers, whose intermediate values overflow or
+underflow half precision; and the nodes that the caller names because large values were measured
+there. Norms and softmax as single nodes accumulate in float32 by definition.
 """
 
 from collections.abc import Collection, Iterator
@@ -22,7 +22,7 @@ from converter.targets.schemas import BFLOAT16_SINCE
 
 Precision = Literal["float16", "bfloat16"]
 
-WIDE = ir.DataType.FLOAT
+FLOAT32 = ir.DataType.FLOAT
 HALVES = {"float16": ir.DataType.FLOAT16, "bfloat16": ir.DataType.BFLOAT16}
 
 IN_FLOAT32 = frozenset(
@@ -38,10 +38,11 @@ IN_FLOAT32 = frozenset(
         *("If", "Loop", "Scan"),  # which have bodies
     }
 )
-"""Operators that are never lowered."""
+"""Operators that are never converted."""
 
 ELEMENTWISE = frozenset({"Abs", "Add", "Div", "Max", "Min", "Mul", "Neg", "Sub"})
-"""Operators that join what they feed: `x * x` of a mean of squares is as large as the mean."""
+"""Operators that have the precision of their readers: `x * x` of a mean of squares is as large as
+the mean."""
 
 
 def lower_precision(
@@ -50,14 +51,19 @@ def lower_precision(
     float32: Collection[str] = (),
     target: str = DEFAULT_TARGET,
 ) -> ir.Model:
-    """Make a model with float32 values compute in half precision, in place.
+    """Convert a model with float32 values to half precision, in place.
 
-    Initializers are cast as they are written, one at a time.
+    Initializers are cast one at a time when they are written.
 
-    **Arguments:** the model; the precision; values that have to stay in float32, for which the
-    nodes stay there that compute or read them; and what the model was converted for.
+    Arguments:
+        model: the model to convert.
+        precision: "float16" or "bfloat16".
+        float32: names of values that stay in float32, together with the nodes that compute or read
+            them.
+        target: the target that the model was converted for.
 
-    **Raises** `SpecError` if the precision is another one.
+    Raises:
+        SpecError: the precision is another one, or the model has functions.
     """
     if precision not in HALVES:
         raise SpecError(f"precision must be {' or '.join(HALVES)}, received {precision!r}")
@@ -65,32 +71,32 @@ def lower_precision(
         raise SpecError(
             "the nodes of a model's own functions have no precision: inline the functions first"
         )
-    common.ShapeInferencePass()(model)  # what a few nodes are made of has no type yet
-    nodes = _lowered(model, precision, frozenset(float32))
+    common.ShapeInferencePass()(model)  # a few intermediate values have no type yet
+    nodes = _select_nodes(model, precision, frozenset(float32))
     half = HALVES[precision]
     for node in nodes:
-        # The other outputs of a norm, statistics, have a type of their own.
+        # The other outputs of a norm are statistics, which have a separate type.
         for value in node.outputs[: 1 if "Normalization" in node.op_type else None]:
-            if value.dtype == WIDE:
+            if value.dtype == FLOAT32:
                 value.dtype = half
     for value in model.graph.initializers.values():
         users = [node for node, _ in value.uses()]
-        if value.dtype == WIDE and users and all(node in nodes for node in users):
-            _recast(value, half)
-    _join(model.graph, nodes, half)
-    find_target(target).settle(model)
+        if value.dtype == FLOAT32 and users and all(node in nodes for node in users):
+            _cast_initializer(value, half)
+    _insert_casts(model.graph, nodes, half)
+    find_target(target).remove_quirks(model)
     return model
 
 
-def _lowered(model: ir.Model, precision: Precision, float32: frozenset[str]) -> set[ir.Node]:
-    """The nodes that compute in half precision."""
+def _select_nodes(model: ir.Model, precision: Precision, float32: frozenset[str]) -> set[ir.Node]:
+    """Return the nodes that compute in half precision."""
     opset = model.opset_imports[""]
     kept_ops = set(IN_FLOAT32)
     if precision == "bfloat16":
         kept_ops |= {op for op, since in BFLOAT16_SINCE.items() if opset < since}
-    data = _from_data(model.graph)
+    data = _data_dependent_nodes(model.graph)
     low: set[ir.Node] = set()
-    # Backwards: what only feeds nodes in float32 is decided after them.
+    # In reverse order: nodes that only feed float32 nodes are decided after these.
     for node in reversed(model.graph):
         users = [user for value in node.outputs for user, _ in value.uses()]
         feeds_wide = bool(users) and not any(user in low for user in users)
@@ -100,44 +106,44 @@ def _lowered(model: ir.Model, precision: Precision, float32: frozenset[str]) -> 
             and not node.domain
             and not any(v is not None and v.name in float32 for v in (*node.inputs, *node.outputs))
             and not (node.op_type in ELEMENTWISE and feeds_wide)
-            and any(value.dtype == WIDE for value in node.outputs)
+            and any(value.dtype == FLOAT32 for value in node.outputs)
         ):
             low.add(node)
     return low
 
 
-def _from_data(graph: ir.Graph) -> set[ir.Node]:
-    """Nodes whose outputs depend on the values of an input, not only on its shape."""
+def _data_dependent_nodes(graph: ir.Graph) -> set[ir.Node]:
+    """Return the nodes that depend on the values of an input, not only on its shape."""
     values, nodes = set(graph.inputs), set[ir.Node]()
     for node in graph:
-        if node.op_type not in ("Shape", "Size") and any(v in values for v in _read(node)):
+        if node.op_type not in ("Shape", "Size") and any(v in values for v in _read_values(node)):
             nodes.add(node)
             values.update(node.outputs)
     return nodes
 
 
-def _read(node: ir.Node) -> Iterator[ir.Value | None]:
-    """Inputs of a node and everything that is read in its bodies."""
+def _read_values(node: ir.Node) -> Iterator[ir.Value | None]:
+    """Yield the inputs of a node and all values that are read in its bodies."""
     yield from node.inputs
     for attribute in node.attributes.values():
         if attribute.type == ir.AttributeType.GRAPH:
             for inner in attribute.as_graph():
-                yield from _read(inner)
+                yield from _read_values(inner)
 
 
-def _join(graph: ir.Graph, low: Collection[ir.Node], half: ir.DataType) -> None:
-    """Cast what one side computes and the other reads, each value once."""
+def _insert_casts(graph: ir.Graph, low: Collection[ir.Node], half: ir.DataType) -> None:
+    """Cast values that are computed in one precision and read in the other, each value once."""
     casts: dict[ir.Value, ir.Value] = {}
 
     def cast(value: ir.Value) -> ir.Value:
         if value not in casts:
-            casts[value] = _insert_cast(graph, value, WIDE if value.dtype == half else half)
+            casts[value] = _insert_cast(graph, value, FLOAT32 if value.dtype == half else half)
         return casts[value]
 
     for node in list(graph.all_nodes()):
-        dtype = half if node in low else WIDE
+        dtype = half if node in low else FLOAT32
         for index, value in enumerate(node.inputs):
-            if value is not None and value.dtype in (WIDE, half) and value.dtype != dtype:
+            if value is not None and value.dtype in (FLOAT32, half) and value.dtype != dtype:
                 node.replace_input_with(index, cast(value))
     for index, value in enumerate(graph.outputs):
         if value.dtype == half:
@@ -148,7 +154,7 @@ def _join(graph: ir.Graph, low: Collection[ir.Node], half: ir.DataType) -> None:
 
 
 def _insert_cast(graph: ir.Graph, value: ir.Value, dtype: ir.DataType) -> ir.Value:
-    """`value` as `dtype`, as soon as it is there."""
+    """Insert a cast directly after the producer of a value, and return its result."""
     node = _cast(value, dtype, f"{value.name}_{dtype.name.lower()}")
     (result,) = node.outputs
     producer = value.producer()
@@ -164,13 +170,13 @@ def _cast(value: ir.Value, dtype: ir.DataType, name: str) -> ir.Node:
     return ir.node("Cast", [value], {"to": dtype.value}, outputs=[result])
 
 
-def _recast(value: ir.Value, dtype: ir.DataType) -> None:
-    """Give an initializer another type; its tensor is read, and cast, when it is needed."""
+def _cast_initializer(value: ir.Value, dtype: ir.DataType) -> None:
+    """Change the type of an initializer; its tensor is read and cast when it is needed."""
     tensor = value.const_value
     assert tensor is not None
 
     def load() -> ir.TensorProtocol:
-        array = narrowed_array(tensor.numpy(), dtype.numpy())
+        array = narrow_array(tensor.numpy(), dtype.numpy())
         return ir.tensor(array, dtype=dtype, name=tensor.name)
 
     shape = ir.Shape(tensor.shape.numpy())
@@ -178,59 +184,58 @@ def _recast(value: ir.Value, dtype: ir.DataType) -> None:
     value.const_value = ir.LazyTensor(load, dtype=dtype, shape=shape, name=tensor.name)
 
 
-def narrowed_array(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """``array`` in a narrower float, in which what is finite stays finite: -1e9 hides a score as
-    the lowest number does, and minus infinity would make NaN of a row of them.
+def narrow_array(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return an array in a narrower float type without making finite numbers infinite.
 
-    A single number that is not zero stays so too: a sum with 1e-8 keeps a division from zero, as
-    the smallest normal number does.
+    A score of -1e9 becomes the lowest finite number, because a row of infinities would give NaN. A
+    single number that is not zero stays different from zero: a sum with 1e-8 protects a division.
     """
     limits = jnp.finfo(dtype)
     largest, smallest = float(limits.max), float(limits.smallest_normal)
-    held = np.where(np.isinf(array), array, np.clip(array, -largest, largest))
+    clipped = np.where(np.isinf(array), array, np.clip(array, -largest, largest))
     if array.size == 1:
         tiny = (array != 0) & (np.abs(array) < smallest)
-        held = np.where(tiny, np.copysign(smallest, array), held)
-    return np.asarray(held).astype(dtype)
+        clipped = np.where(tiny, np.copysign(smallest, array), clipped)
+    return np.asarray(clipped).astype(dtype)
 
 
 def emulate_bfloat16(model: ir.Model, target: str = DEFAULT_TARGET) -> ir.Model:
     """Make a bfloat16 model compute in float32 and round every result to bfloat16, in place.
 
-    That is what hardware does that multiplies bfloat16 and accumulates in float32. Runtimes
-    have hardly any bfloat16 kernels for CPUs, but the casts. Tensors in a file of their own stay
-    there, and are cast where they are used.
+    This is what hardware computes that multiplies bfloat16 and accumulates in float32. Runtimes
+    have few bfloat16 kernels for CPUs other than casts. Tensors in a separate file stay there and
+    are cast where they are used.
     """
     half = HALVES["bfloat16"]
     for value in list(model.graph.initializers.values()):
         if value.dtype == half:
             if isinstance(value.const_value, ir.ExternalTensor):
-                _widen(value)
+                _cast_for_readers(value)
             else:
-                _recast(value, WIDE)
+                _cast_initializer(value, FLOAT32)
     for node in list(model.graph):
         for value in node.outputs:
             if value.dtype == half:
-                _round(model.graph, node, value, half)
-    find_target(target).settle(model)
+                _round_result(model.graph, node, value, half)
+    find_target(target).remove_quirks(model)
     return model
 
 
-def _widen(value: ir.Value) -> None:
-    """Give each reader of a value what it is in float32, just before it reads it."""
+def _cast_for_readers(value: ir.Value) -> None:
+    """Give each reader of a value a cast to float32 directly before the reader."""
     for number, (user, index) in enumerate(tuple(value.uses())):
-        node = _cast(value, WIDE, f"{value.name}_float_{number}")
+        node = _cast(value, FLOAT32, f"{value.name}_float_{number}")
         assert user.graph is not None
         user.graph.insert_before(user, node)
         user.replace_input_with(index, node.outputs[0])
 
 
-def _round(graph: ir.Graph, node: ir.Node, value: ir.Value, half: ir.DataType) -> None:
-    """Give the readers of a value what bfloat16 leaves of it, in float32."""
+def _round_result(graph: ir.Graph, node: ir.Node, value: ir.Value, half: ir.DataType) -> None:
+    """Round a value to bfloat16 for its readers, in float32."""
     uses = tuple(value.uses())
     if node.op_type != "Cast":
-        value.dtype = WIDE
+        value.dtype = FLOAT32
         value = _insert_cast(graph, value, half)
-    rounded = _insert_cast(graph, value, WIDE)
+    rounded = _insert_cast(graph, value, FLOAT32)
     for user, index in uses:
         user.replace_input_with(index, rounded)

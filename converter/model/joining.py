@@ -1,4 +1,4 @@
-"""Two models in a row as one: what the first gives is what the second takes."""
+"""Join two models: the outputs of the first become the inputs of the second."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,24 +9,28 @@ from converter.ir.names import Names
 from converter.opsets import DEFAULT_TARGET
 from converter.targets import find_target
 
-Named = ir.Value | ir.Node
+NamedItem = ir.Value | ir.Node
 
 
 def join(first: ir.Model, second: ir.Model, target: str = DEFAULT_TARGET) -> ir.Model:
-    """``second`` behind ``first``, in place: it takes over all that ``first`` holds.
+    """Join two models in place, and return ``second``, which takes over everything of ``first``.
 
-    The outputs of ``first`` become the inputs of ``second``, in order and under their names. What
-    else is called like something in ``second`` gets a number. Initializers move as they are, read
-    or not.
+    The outputs of ``first`` become the inputs of ``second``, in order and with the names of the
+    latter. Other duplicate names get a number. Initializers are moved without being read.
+
+    Arguments:
+        first: the model whose outputs are passed on; it is empty afterwards.
+        second: the model that becomes the joined one.
+        target: the target that the models were converted for.
 
     Raises:
-        SpecError: outputs and inputs do not fit each other, or the opsets differ.
+        SpecError: the outputs and inputs do not match, or the opsets differ.
     """
     _check(first, second)
     before, after = first.graph, second.graph
-    own = [value for value in _values(before) if value not in before.outputs]
-    _joining_number(own, list(_values(after)))
-    _joining_number(list(before.all_nodes()), list(after.all_nodes()))
+    first_values = [value for value in _values(before) if value not in before.outputs]
+    _rename_duplicates(first_values, list(_values(after)))
+    _rename_duplicates(list(before.all_nodes()), list(after.all_nodes()))
     for output, input_ in zip(before.outputs, after.inputs, strict=True):
         output.name = input_.name
         ir.convenience.replace_all_uses_with(input_, output)
@@ -38,8 +42,8 @@ def join(first: ir.Model, second: ir.Model, target: str = DEFAULT_TARGET) -> ir.
     after.inputs.extend(inputs)
     after.insert_before(after[0], nodes)
     after.initializers.update({str(value.name): value for value in initializers})
-    # What was a plain input of a product is one that nodes computed.
-    find_target(target).settle(second)
+    # An input of a product may now be computed by nodes, which matters for quirks.
+    find_target(target).remove_quirks(second)
     return second
 
 
@@ -63,17 +67,17 @@ def _types(values: Sequence[ir.Value]) -> list[str]:
     return [f"{value.dtype}{value.shape}" for value in values]
 
 
-def _joining_number(own: Sequence[Named], others: Sequence[Named]) -> None:
-    """Rename those of ``own`` that are called like one of the ``others``."""
-    taken = {str(item.name) for item in others}
-    names = Names({*taken, *(str(item.name) for item in own)})
-    for item in own:
-        if item.name in taken:
+def _rename_duplicates(items: Sequence[NamedItem], other_items: Sequence[NamedItem]) -> None:
+    """Rename the items whose name one of the other items has."""
+    taken_names = {str(item.name) for item in other_items}
+    names = Names({*taken_names, *(str(item.name) for item in items)})
+    for item in items:
+        if item.name in taken_names:
             item.name = names.take(str(item.name))
 
 
 def _values(graph: ir.Graph) -> Iterator[ir.Value]:
-    """All values of a graph and of those nested in it: their names are in one space."""
+    """Yield all values of a graph and of its subgraphs, which share one namespace."""
     for inner in (graph, *graph.subgraphs()):
         yield from inner.inputs
         yield from inner.initializers.values()

@@ -1,4 +1,4 @@
-"""What a conversion gives: the model, its graph, the report, and what the file says of itself."""
+"""Results of a conversion: the model, its graph, the report and the metadata."""
 
 import os
 from collections import Counter
@@ -13,21 +13,27 @@ from converter.frontend.interface import Interface
 from converter.fuse.match import NearMiss
 from converter.ir import Graph, ops
 from converter.model import saving
-from converter.model.streaming import Written
+from converter.model.streaming import WrittenCallback
 from converter.model.verdict import Verdict
 
 
 @dataclass(frozen=True)
 class Report:
-    """Contents of the file: fused operators, nodes by operator, and what was left decomposed.
+    """Report about a model: fused operators, nodes by operator, and structures that were not fused.
 
-    ``fused`` counts what there is, operators that are not ONNX's own too; what is not there counts
-    zero. ``deviations`` says where the file may give other numbers than JAX, for what inputs, and
-    by which nodes. One that ``fails_verification`` shows on ordinary numbers, though few: such a
-    file is tried on few samples. ``untaken`` has the branches and bounds that no sample took when
-    the file was verified. ``newer`` counts the operators that would be fused at newer opsets, by
-    the opset that brought them. ``norm_transposes`` counts the transposes in front of norms of
-    channels: ONNX's norms are of the last axes, and written out over another axis they take longer.
+    Arguments:
+        fused: number of fused operators, also of other domains than ONNX's; missing ones count
+            zero.
+        histogram: number of nodes by operator.
+        near_misses: structures that were nearly fused, with the reason.
+        deviations: sentences about nodes that may give other numbers than JAX, and for what inputs.
+        untaken: branches and bounds that no sample reached when the file was verified.
+        fails_verification: whether a deviation shows for a few ordinary numbers. Such a file is
+            verified on few samples.
+        newer: number of operators that would be fused at newer opsets, by the opset that added
+            them.
+        norm_transposes: number of transposes before norms of channels. ONNX's norms are over the
+            last axes; decomposed norms over other axes are slower.
     """
 
     fused: Counter[str]
@@ -41,32 +47,40 @@ class Report:
 
     @property
     def nodes(self) -> int:
+        """The number of nodes."""
         return sum(self.histogram.values())
 
     def __str__(self) -> str:
         nodes = "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
-        lines = [f"{nodes}: {_counted(self.fused)}" if self.fused else nodes]
+        lines = [f"{nodes}: {_format_counts(self.fused)}" if self.fused else nodes]
         lines += [f"not fused: {miss}" for miss in self.near_misses]
         lines += [f"may differ: {sentence}" for sentence in self.deviations]
         lines += [f"not verified: {sentence}" for sentence in self.untaken]
         if self.norm_transposes:
             lines.append(f"in front of norms of the last axes: {self.norm_transposes} Transpose")
         newer = self.newer.items()
-        lines += [f"would be fused at opset {opset}: {_counted(counts)}" for opset, counts in newer]
+        lines += [
+            f"would be fused at opset {opset}: {_format_counts(counts)}" for opset, counts in newer
+        ]
         return "\n".join(lines)
 
 
-def _counted(counts: Mapping[str, int]) -> str:
+def _format_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{n} {op}" for op, n in counts.items())
 
 
 @dataclass(frozen=True)
 class Export:
-    """A converted model, the graph it was written from, and the report.
+    """A converted model with its graph and the report.
 
-    ``retrace`` gives the graph as it was traced, before any pass: what rounding can do to a result
-    is asked of it. ``interface`` says how the file's inputs and outputs are the function's,
-    ``verdict`` how far it is from JAX, where that was asked.
+    Arguments:
+        model: the ONNX model.
+        graph: the graph that it was lowered from.
+        report: the report.
+        retrace: returns the graph as it was traced, before any pass. The rounding error of results
+            is estimated on it.
+        interface: the relation of the file's inputs and outputs to those of the function.
+        verdict: the result of the verification, or None if there was none.
     """
 
     model: ir.Model
@@ -86,20 +100,25 @@ class Export:
         values: Mapping[str, Any] | None = None,
         progress: saving.Progress | None = None,
         external_data: bool | None = None,
-        written: Written | None = None,
+        written: WrittenCallback | None = None,
     ) -> None:
-        """Write the file; ``values`` binds abstract parameters by name, read one at a time.
+        """Write the file.
 
-        ``progress(name, bytes)`` is called as each tensor is written. With ``external_data`` they
-        go into ``<name>_data`` beside the model; else they do so above 2 GB only.
-        ``written(name, bytes)`` gets each file's bytes in their order, from a thread of its own.
+        Arguments:
+            path: the path of the model.
+            values: values of abstract parameters by name, which are read one at a time.
+            progress: called as ``progress(name, bytes)`` when each tensor is written.
+            external_data: true to write the weights to ``<name>_data``; by default this happens
+                above 2 GB only.
+            written: called as ``written(name, bytes)`` with the bytes of each file in order, from a
+                separate thread.
         """
         saving.bind(self.model, self.graph, values, progress)
         saving.save(self.model, path, external_data, written)
 
 
 def report(model: ir.Model) -> Report:
-    """Parts of a model."""
+    """Return the report of a model."""
     nodes = list(model.graph.all_nodes())
     counts = Counter(node.op_type for node in nodes)
     fusions = [name for op in ops.stated() for name in (op.operator, op.otherwise) if name]
@@ -107,12 +126,12 @@ def report(model: ir.Model) -> Report:
     return Report(
         fused=Counter({op: counts[op] for op in (*fusions, *foreign) if counts[op]}),
         histogram=dict(sorted(counts.items())),
-        norm_transposes=sum(_is_turned_norm(node) for node in nodes),
+        norm_transposes=sum(_is_norm_of_transpose(node) for node in nodes),
     )
 
 
-def _is_turned_norm(node: ir.Node) -> bool:
-    """Whether a transpose is in front of a norm of the last axes."""
+def _is_norm_of_transpose(node: ir.Node) -> bool:
+    """Return True if a node is a norm over the last axes whose operand is transposed."""
     if node.op_type not in ("LayerNormalization", "RMSNormalization"):
         return False
     normed = node.inputs[0]
@@ -122,13 +141,13 @@ def _is_turned_norm(node: ir.Node) -> bool:
 
 @dataclass(frozen=True)
 class Metadata:
-    """The fields of ONNX's ``ModelProto`` that say what a model is, and the graph's name.
+    """Metadata of a model: the fields of ONNX's ``ModelProto``, and the graph's name.
 
     ``properties`` become ``metadata_props``, which ONNX Runtime shows as
     ``session.get_modelmeta().custom_metadata_map``.
 
     Raises:
-        SpecError: a property is not text.
+        SpecError: a property is not a string.
     """
 
     graph_name: str = "main_graph"
@@ -143,12 +162,12 @@ class Metadata:
         for name, value in self.properties.items():
             if not (isinstance(name, str) and isinstance(value, str)):
                 raise SpecError(
-                    f"metadata maps texts to texts, received {name!r}: {value!r}; "
+                    f"metadata maps strings to strings, received {name!r}: {value!r}; "
                     f"write {str(name)!r}: {str(value)!r}"
                 )
 
     def write(self, model: ir.Model) -> None:
-        """Into a model, in place."""
+        """Write the metadata into a model, in place."""
         model.graph.name = self.graph_name
         model.producer_name = self.producer_name
         model.producer_version = self.producer_version or None
@@ -158,9 +177,9 @@ class Metadata:
         model.metadata_props.update(sorted(self.properties.items()))
 
 
-Given: TypeAlias = Metadata | Mapping[str, str] | None
+MetadataArgument: TypeAlias = Metadata | Mapping[str, str] | None
 
 
-def metadata_of(stated: Given) -> Metadata:
-    """Return it as it is, or with these properties."""
-    return stated if isinstance(stated, Metadata) else Metadata(properties=stated or {})
+def metadata_of(metadata: MetadataArgument) -> Metadata:
+    """Return the metadata itself, or metadata with the given properties."""
+    return metadata if isinstance(metadata, Metadata) else Metadata(properties=metadata or {})

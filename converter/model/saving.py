@@ -1,4 +1,4 @@
-"""Binding values to initializers and writing the file: lazily, atomically, the same every time."""
+"""Bind values to initializers and write the file: lazily, atomically and reproducibly."""
 
 import logging
 import os
@@ -18,7 +18,7 @@ from converter.ir.evaluation import Read, compute
 from converter.ir.origins import sources
 from converter.model.streaming import (
     INLINE,
-    Written,
+    WrittenCallback,
     initial_tensors,
     write_single,
     write_with_sidecar,
@@ -27,7 +27,7 @@ from converter.model.streaming import (
 logger = logging.getLogger(__name__)
 
 Progress = Callable[[str, int], None]
-LARGEST_FILE = 2_000_000_000  # protobuf ends at 2 GiB; above this the weights go beside the file
+MAX_FILE_BYTES = 2_000_000_000  # protobuf ends at 2 GiB; above this the weights go beside the file
 
 
 def bind(
@@ -36,13 +36,19 @@ def bind(
     values: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Give every initializer a tensor that is read, or computed, when the file is written.
+    """Give every initializer a tensor that is read or computed when the file is written.
 
-    ``values`` maps parameter names to arrays (read one at a time) and goes before bound leaves.
+    Arguments:
+        model: the model whose initializers are bound.
+        graph: the graph with the parameters.
+        values: arrays by parameter name, read one at a time. They replace values that are already
+            bound.
+        progress: called with the name and the bytes of each tensor.
 
     Raises:
-        SpecError: there is no value for a parameter, or one of another type.
-        SaveError: something was fused because of what the bound numbers are, and the given are not.
+        SpecError: a parameter has no value, or a value of another type.
+        SaveError: a fusion depends on the numbers that were bound during the conversion, and the
+            given numbers differ.
     """
     values_by_name = values or {}
     names = frozenset(values_by_name)  # a lazy mapping may read a value to tell whether it is there
@@ -50,48 +56,51 @@ def bind(
 
     def read(value: Value) -> Any:
         if value.name in names and value.kind == "param":
-            return _checked(value, np.asarray(key_numbers(values_by_name[value.name])))
+            return _check_value(value, np.asarray(key_numbers(values_by_name[value.name])))
         return np.asarray(value.bound if value.kind == "param" else value.const)
 
     _check_facts(graph, names, read)
-    for value in _read(model, graph):
-        model.graph.initializers[value.name].const_value = _lazy(value, read, progress)
+    for value in _read_parameters(model, graph):
+        model.graph.initializers[value.name].const_value = _lazy_tensor(value, read, progress)
 
 
-def missing(model: ir.Model, graph: Graph, named: Collection[str] = ()) -> list[str]:
-    """Names of parameters that have no value yet, but for the given ones."""
-    return [v.name for v in _leaves(model, graph) if v.bound is None and v.name not in named]
+def missing_parameters(model: ir.Model, graph: Graph, named: Collection[str] = ()) -> list[str]:
+    """Return the names of parameters that have no value yet, without the given ones."""
+    return [
+        v.name for v in _leaf_parameters(model, graph) if v.bound is None and v.name not in named
+    ]
 
 
 def save(
     model: ir.Model,
     path: str | os.PathLike[str],
     external_data: bool | None = None,
-    written: Written | None = None,
+    written: WrittenCallback | None = None,
 ) -> None:
-    """Write the model to ``path``, complete or not at all, as ``Export.save`` is told to.
+    """Write the model to ``path``, completely or not at all; see ``Export.save``.
 
-    Tensors of at most 1 KiB stay in the model. ``written`` serves a digest without reading again.
+    Tensors of at most 1 KiB stay in the model. ``written`` lets the caller compute a digest without
+    reading the file again.
 
     Raises:
-        SpecError: they are not to, and are larger than one file can be.
+        SpecError: ``external_data`` is false and the weights are too large for one file.
         SaveError: the file cannot be written.
     """
     target = Path(path)
     external = _is_external(model, target, external_data)
-    prefix, beside = f".{target.name}.", target.name + "_data"
+    prefix, sidecar_name = f".{target.name}.", target.name + "_data"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(None, prefix, target.parent, ignore_cleanup_errors=True) as folder:
             scratch = Path(folder)
             if external:
-                write_with_sidecar(model, scratch / target.name, scratch / beside, written)
-                os.replace(scratch / beside, target.parent / beside)
+                write_with_sidecar(model, scratch / target.name, scratch / sidecar_name, written)
+                os.replace(scratch / sidecar_name, target.parent / sidecar_name)
             else:
                 write_single(model, scratch / target.name, written)
             os.replace(scratch / target.name, target)
     except OSError as error:
-        # The system's own reason stays readable for whoever catches it as an ``OSError``.
+        # The system's reason stays available to callers that catch an ``OSError``.
         failure = SaveError(f"{target} cannot be written: {error.strerror or error}")
         failure.errno, failure.strerror = error.errno, error.strerror
         raise failure from error
@@ -99,64 +108,69 @@ def save(
     logger.info("wrote %s (%d bytes of weights)", target, size)
 
 
-def _is_external(model: ir.Model, target: Path, asked: bool | None) -> bool:
-    """Whether there is a file beside the model's."""
+def _is_external(model: ir.Model, target: Path, external_data: bool | None) -> bool:
+    """Return True if the weights go into a separate file."""
     sizes = [tensor.nbytes for tensor in initial_tensors(model)]
-    too_large = sum(sizes) > LARGEST_FILE
-    if too_large and asked is not None and not asked:
+    too_large = sum(sizes) > MAX_FILE_BYTES
+    if too_large and external_data is not None and not external_data:
         raise SpecError(
             f"{target} would have {sum(sizes):,} bytes of weights, and a file of its kind ends at "
-            f"{LARGEST_FILE:,}: leave out external_data"
+            f"{MAX_FILE_BYTES:,}: leave out external_data"
         )
-    return too_large or (bool(asked) and max(sizes, default=0) > INLINE)
+    return too_large or (bool(external_data) and max(sizes, default=0) > INLINE)
 
 
-def _read(model: ir.Model, graph: Graph) -> list[Value]:
-    """The parameters that the model reads: lowering may find that it needs only a shape."""
+def _read_parameters(model: ir.Model, graph: Graph) -> list[Value]:
+    """Return the parameters that the model reads; the lowering may only need the shape of
+    others."""
     return [v for v in graph.params if v.name in model.graph.initializers]
 
 
-def _leaves(model: ir.Model, graph: Graph) -> list[Value]:
-    """The parameters that have to be given, programs replaced by what they read."""
+def _leaf_parameters(model: ir.Model, graph: Graph) -> list[Value]:
+    """Return the parameters that need a value; weight programs are replaced by the parameters they
+    read."""
     leaves: dict[int, Value] = {}
-    for value in _read(model, graph):
+    for value in _read_parameters(model, graph):
         leaves |= sources(value.program or value)
     return [leaf for leaf in leaves.values() if leaf.kind == "param"]
 
 
 def _check_names(model: ir.Model, graph: Graph, named: Collection[str]) -> None:
-    absent = missing(model, graph, named)
-    if absent:
-        shown = ", ".join(absent[:5]) + (f" and {len(absent) - 5} more" if len(absent) > 5 else "")
+    missing_names = missing_parameters(model, graph, named)
+    if missing_names:
+        listing = ", ".join(missing_names[:5]) + (
+            f" and {len(missing_names) - 5} more" if len(missing_names) > 5 else ""
+        )
         raise SpecError(
-            f"{len(absent)} parameters have no value: {shown}; pass them in values, by name"
+            f"{len(missing_names)} parameters have no value: {listing}; "
+            "pass them in values, by name"
         )
 
 
 def _check_facts(graph: Graph, names: Collection[str], read: Read) -> None:
-    """What the graph was changed for has to hold of other numbers too."""
+    """Raise `SaveError` if a fact that a fusion relied on does not hold for the given values."""
     for (_, sentence), fact in graph.facts.items():
-        own = [v.name for v in sources(fact.value).values() if v.kind == "param"]
-        if set(own) & set(names) and not fact.holds(np.asarray(compute(fact.value, read))):
+        parameters = [v.name for v in sources(fact.value).values() if v.kind == "param"]
+        if set(parameters) & set(names) and not fact.holds(np.asarray(compute(fact.value, read))):
             raise SaveError(
-                f"something was fused because {sentence} in {' + '.join(own)}, and in the given "
-                "values they are not: convert with these values in params, or with abstract ones "
-                "(jax.ShapeDtypeStruct), of which nothing is taken for granted"
+                f"a fusion relies on the fact that {sentence} in {' + '.join(parameters)}, which "
+                "does not hold for the given values: convert with these values in params, or with "
+                "abstract ones (jax.ShapeDtypeStruct), for which no such fact is assumed"
             )
 
 
-def _checked(value: Value, array: np.ndarray) -> np.ndarray:
-    """The array as the graph has it; in which order its bytes are is no matter."""
-    own: np.ndarray = packed(array.astype(array.dtype.newbyteorder("="), copy=False))
-    if own.shape != value.shape or own.dtype != value.dtype:
+def _check_value(value: Value, array: np.ndarray) -> np.ndarray:
+    """Return the array in native byte order, or raise `SpecError` if its type or shape is wrong."""
+    native: np.ndarray = packed(array.astype(array.dtype.newbyteorder("="), copy=False))
+    if native.shape != value.shape or native.dtype != value.dtype:
         raise SpecError(
             f"parameter {value.name} is {value.type_text()}, received "
             f"{array.dtype.name}[{','.join(map(str, array.shape))}]"
         )
-    return own
+    return native
 
 
-def _lazy(value: Value, read: Read, progress: Progress | None) -> ir.LazyTensor:
+def _lazy_tensor(value: Value, read: Read, progress: Progress | None) -> ir.LazyTensor:
     def load() -> ir.TensorProtocol:
         array = compute(value.program or value, read)
         if progress is not None:

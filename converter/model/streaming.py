@@ -1,8 +1,8 @@
-"""Writing a model tensor by tensor, so that no more than a few of them are in memory.
+"""Write a model tensor by tensor, so that only a few tensors are in memory.
 
-A protobuf message is its fields in any order, and a nested message is its length and its bytes. So
-the graph without its initializers is serialised as usual, and the initializers follow it, each
-written as it is read.
+A protobuf message is its fields in any order, and a nested message is its length and its bytes. The
+graph without initializers is therefore serialized as usual, followed by the initializers, each
+written when it is read.
 
 Source: https://protobuf.dev/programming-guides/encoding, field numbers from onnx/onnx.proto.
 """
@@ -18,33 +18,34 @@ from typing import Any, TypeAlias
 import numpy as np
 import onnx_ir as ir
 
-# Tags: field number << 3 | 2, for something that has a length.
+# Tags: field number << 3 | 2, for fields with a length.
 MODEL_GRAPH = 7 << 3 | 2
 GRAPH_INITIALIZER = 5 << 3 | 2
 TENSOR_RAW_DATA = 9 << 3 | 2
 
-Put: TypeAlias = Callable[[bytes | memoryview], None]
-"""Takes the next bytes of a file."""
+WriteBytes: TypeAlias = Callable[[bytes | memoryview], None]
+"""Function that writes the next bytes of a file."""
 
-Written: TypeAlias = Callable[[str, bytes | memoryview], None]
-"""Is told the name of a file and its bytes in their order, from a thread of its own."""
+WrittenCallback: TypeAlias = Callable[[str, bytes | memoryview], None]
+"""Callback with the name of a file and its next bytes, called in order from a separate thread."""
 
-WAITING = 8
-"""Pieces that may wait to be written."""
+MAX_WAITING = 8
+"""Largest number of pieces that wait to be written."""
 
-PIECE = 4 << 20
-"""Bytes of a piece; one holds a whole index of an array's first axis at least."""
+PIECE_BYTES = 4 << 20
+"""Size of a piece in bytes; a piece has at least one entry of an array's first axis."""
 
-STRIP = 128
-"""Positions of the last axis that are copied at once. What is read of a transposed matrix lies in
-so many rows, which a processor's cache holds."""
+STRIP_POSITIONS = 128
+"""Number of positions of the last axis that are copied at once, so that the rows of a transposed
+matrix stay in the processor's cache."""
 
 INLINE = 1024
-"""Bytes up to which a tensor stays in the model when others go beside it: shapes and the like."""
+"""Size in bytes up to which a tensor stays in the model although others are external: shapes and
+axes."""
 
 
-def write_single(model: ir.Model, path: Path, written: Written | None = None) -> None:
-    """One file with everything in it."""
+def write_single(model: ir.Model, path: Path, written: WrittenCallback | None = None) -> None:
+    """Write the model to one file."""
     tensors = initial_tensors(model)
     proto = with_external(model, tensors, path.name)
     frames = [_frame(stub, t) for stub, t in zip(proto.graph.initializer, tensors, strict=True)]
@@ -52,34 +53,34 @@ def write_single(model: ir.Model, path: Path, written: Written | None = None) ->
     graph = proto.graph.SerializeToString()
     proto.ClearField("graph")
     body = sum(len(f) + t.nbytes for f, t in zip(frames, tensors, strict=True))
-    with behind(path, written) as put:
-        put(proto.SerializeToString() + _tagged(MODEL_GRAPH, len(graph) + body) + graph)
+    with open_writer(path, written) as write:
+        write(proto.SerializeToString() + _tagged(MODEL_GRAPH, len(graph) + body) + graph)
         for frame, tensor in zip(frames, tensors, strict=True):
-            put(frame)
-            _put_data(tensor, put)
+            write(frame)
+            _write_data(tensor, write)
 
 
 def write_with_sidecar(
-    model: ir.Model, path: Path, sidecar: Path, written: Written | None = None
+    model: ir.Model, path: Path, sidecar: Path, written: WrittenCallback | None = None
 ) -> None:
-    """The graph in one file, what is larger than ``INLINE`` in another beside it."""
+    """Write the graph to one file, and the tensors larger than ``INLINE`` to another."""
     tensors = [tensor for tensor in initial_tensors(model) if tensor.nbytes > INLINE]
-    with behind(sidecar, written) as put:
+    with open_writer(sidecar, written) as write:
         for tensor in tensors:
-            _put_data(tensor, put)
+            _write_data(tensor, write)
     proto = with_external(model, tensors, sidecar.name)
-    with behind(path, written) as put:
-        put(proto.SerializeToString())
+    with open_writer(path, written) as write:
+        write(proto.SerializeToString())
 
 
 def initial_tensors(model: ir.Model) -> list[ir.TensorProtocol]:
-    """The tensors of a model's initializers that have one, in order."""
+    """Return the tensors of all initializers that have one, in order."""
     values = model.graph.initializers.values()
     return [value.const_value for value in values if value.const_value is not None]
 
 
 def _frame(stub: Any, tensor: ir.TensorProtocol) -> bytes:
-    """Everything of an initializer that precedes its data."""
+    """Return the bytes of an initializer before its data."""
     stub.ClearField("external_data")
     stub.ClearField("data_location")
     head = stub.SerializeToString()
@@ -92,7 +93,8 @@ def _tagged(tag: int, length: int) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """Seven bits a byte, the lowest first; the eighth bit says that more follow."""
+    """Return a number in groups of seven bits, the lowest first; the eighth bit marks that more
+    follow."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -101,9 +103,10 @@ def _varint(number: int) -> bytes:
 
 
 def with_external(model: ir.Model, tensors: Sequence[ir.TensorProtocol], location: str) -> Any:
-    """The model's protobuf message, these tensors one after the other in ``location``."""
+    """Return the model's protobuf message, in which the tensors are stored in sequence in
+    ``location``."""
     values = list(model.graph.initializers.values())
-    kept = [value.const_value for value in values]
+    tensors_by_value = [value.const_value for value in values]
     offsets = accumulate((tensor.nbytes for tensor in tensors), initial=0)
     stubs = {id(t): _stub(t, location, at) for t, at in zip(tensors, offsets, strict=False)}
     try:
@@ -111,7 +114,7 @@ def with_external(model: ir.Model, tensors: Sequence[ir.TensorProtocol], locatio
             value.const_value = stubs.get(id(value.const_value), value.const_value)
         return ir.to_proto(model)
     finally:
-        for value, tensor in zip(values, kept, strict=True):
+        for value, tensor in zip(values, tensors_by_value, strict=True):
             value.const_value = tensor
 
 
@@ -120,61 +123,61 @@ def _stub(tensor: ir.TensorProtocol, location: str, offset: int) -> ir.ExternalT
     return ir.ExternalTensor(location, offset, tensor.nbytes, tensor.dtype, shape=shape, name=name)
 
 
-def _put_data(tensor: ir.TensorProtocol, put: Put) -> None:
-    """A tensor's bytes as ONNX stores them: those of numpy, but for numbers of less than a byte."""
+def _write_data(tensor: ir.TensorProtocol, write: WriteBytes) -> None:
+    """Write the bytes of a tensor as ONNX stores them."""
     for piece in [tensor.tobytes()] if tensor.dtype.bitwidth < 8 else pieces(tensor.numpy()):
-        put(piece)
+        write(piece)
 
 
 # ------------------------------------------------------------------------- bytes and threads
 
 
 @contextmanager
-def behind(path: Path, written: Written | None = None) -> Generator[Put]:
-    """A new file, which one thread writes; another one tells ``written`` what is in it.
+def open_writer(path: Path, written: WrittenCallback | None = None) -> Generator[WriteBytes]:
+    """Open a new file for writing in a thread; another thread calls ``written`` with its content.
 
-    Not more than ``WAITING`` pieces wait. What goes wrong in a thread is raised by the call after
-    it, or on the way out.
+    At most ``MAX_WAITING`` pieces wait. An error in a thread is raised by the next call or at the
+    end.
     """
     waiting: deque[list[Future[object]]] = deque()
 
-    def settle() -> None:
+    def wait_for_oldest() -> None:
         for future in waiting.popleft():
             future.result()
 
     threads = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
-    with path.open("wb") as file, threads[0] as writer, threads[1] as teller:
+    with path.open("wb") as file, threads[0] as writer, threads[1] as notifier:
 
-        def put(piece: bytes | memoryview) -> None:
-            if len(waiting) == WAITING:
-                settle()
+        def write(piece: bytes | memoryview) -> None:
+            if len(waiting) == MAX_WAITING:
+                wait_for_oldest()
             waiting.append([writer.submit(file.write, piece)])
             if written is not None:
-                waiting[-1].append(teller.submit(written, path.name, piece))
+                waiting[-1].append(notifier.submit(written, path.name, piece))
 
-        yield put
+        yield write
         while waiting:
-            settle()
+            wait_for_oldest()
 
 
 def pieces(array: np.ndarray) -> Iterator[memoryview]:
-    """The bytes of an array, as C orders them; not copied where they lie in memory like that."""
+    """Yield the bytes of an array in C order, without a copy if it is contiguous."""
     if array.flags.c_contiguous:
         flat = array.reshape(-1).view(np.uint8)
-        for start in range(0, flat.size, PIECE):
-            yield flat[start : start + PIECE].data
+        for start in range(0, flat.size, PIECE_BYTES):
+            yield flat[start : start + PIECE_BYTES].data
         return
-    rows = max(1, PIECE // array[0].nbytes)
+    rows = max(1, PIECE_BYTES // array[0].nbytes)
     for start in range(0, len(array), rows):
-        yield in_order(array[start : start + rows]).reshape(-1).view(np.uint8).data
+        yield to_c_order(array[start : start + rows]).reshape(-1).view(np.uint8).data
 
 
-def in_order(array: np.ndarray) -> np.ndarray:
-    """A copy whose bytes are as C orders them."""
+def to_c_order(array: np.ndarray) -> np.ndarray:
+    """Return a copy of an array in C order."""
     out = np.empty(array.shape, array.dtype)
-    for start in range(0, array.shape[-1], STRIP):
-        strip = np.s_[..., start : start + STRIP]
-        # Side by side first, in their own order: rows whose distance is a power of two would push
-        # each other out of the cache.
+    for start in range(0, array.shape[-1], STRIP_POSITIONS):
+        strip = np.s_[..., start : start + STRIP_POSITIONS]
+        # Copy the strip in its memory order first: rows at a distance of a power of two would
+        # evict each other from the cache.
         out[strip] = array[strip].copy(order="K")
     return out

@@ -1,4 +1,4 @@
-"""How far a file is from JAX: errors by output, and what rounding does not explain."""
+"""Results of a verification: errors by output, and differences that rounding does not explain."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from converter.ir.complex_pairs import is_complex, packed
 
 @dataclass(frozen=True)
 class Errors:
-    """How far one output is from the reference.
+    """Errors of one output against the reference.
 
-    ``max_abs`` is the largest absolute difference, ``max_rel`` that divided by the reference's
-    largest magnitude, ``cosine`` the cosine similarity of the flattened arrays. A NaN or infinity
-    that only one side has makes ``max_abs`` infinite.
+    Arguments:
+        max_abs: largest absolute difference; infinite if only one side has a NaN or infinity.
+        max_rel: ``max_abs`` divided by the largest magnitude of the reference.
+        cosine: cosine similarity of the flattened arrays.
     """
 
     max_abs: float
@@ -27,50 +28,54 @@ class Errors:
 
 
 def compare(got: np.ndarray, expected: np.ndarray) -> Errors:
-    """Errors of ``got`` against ``expected``; integers are compared in their own dtype.
+    """Return the errors of ``got`` against ``expected``; integers are compared in their dtype.
 
-    What is expected may be complex where both parts are a last axis of what there is.
+    ``expected`` may be complex if ``got`` has the real and imaginary parts on its last axis.
+
+    Raises:
+        CheckError: the shapes or dtypes differ.
     """
-    own = expected if is_complex(got.dtype) else packed(expected)
-    if got.shape != own.shape or got.dtype != own.dtype:
+    reference = expected if is_complex(got.dtype) else packed(expected)
+    if got.shape != reference.shape or got.dtype != reference.dtype:
         raise CheckError(
             f"an output is {got.dtype}{list(got.shape)} in ONNX Runtime and "
             f"{expected.dtype}{list(expected.shape)} in JAX"
         )
     if got.dtype.kind in "biu":
-        return _of_integers(got, expected)
-    # The imaginary parts of complex numbers are numbers among the others.
-    a, b = (np.atleast_1d(packed(x)).astype(np.float64).ravel() for x in (got, own))
+        return _integer_errors(got, expected)
+    # Real and imaginary parts are compared as separate numbers.
+    a, b = (np.atleast_1d(packed(x)).astype(np.float64).ravel() for x in (got, reference))
     finite = np.isfinite(b)
     same = np.array_equal(a[~finite], b[~finite], equal_nan=True) and np.isfinite(a[finite]).all()
     if not same:
         return Errors(float("inf"), float("inf"), float("nan"))
-    return _of_numbers(a[finite], b[finite])
+    return _float_errors(a[finite], b[finite])
 
 
-def _of_integers(got: np.ndarray, expected: np.ndarray) -> Errors:
-    """Differences are taken before anything is rounded: 2**53 and 2**53 + 1 are not the same."""
+def _integer_errors(got: np.ndarray, expected: np.ndarray) -> Errors:
+    """Return the errors of integers, subtracted before rounding: 2**53 and 2**53 + 1 differ."""
     a, b = (x[got != expected].astype(object) for x in (got, expected))
     worst = float(max(abs(a - b), default=0))
-    return _of_numbers(got.astype(np.float64).ravel(), expected.astype(np.float64).ravel(), worst)
+    return _float_errors(got.astype(np.float64).ravel(), expected.astype(np.float64).ravel(), worst)
 
 
-def _of_numbers(a: np.ndarray, b: np.ndarray, known: float | None = None) -> Errors:
-    """Errors of finite numbers, of which the largest may be known better."""
+def _float_errors(a: np.ndarray, b: np.ndarray, max_abs: float | None = None) -> Errors:
+    """Return the errors of finite numbers; ``max_abs`` is the largest one if it is known
+    exactly."""
     if not a.size:
         return Errors(0.0, 0.0, 1.0)
     with np.errstate(over="ignore"):
-        worst = float(np.abs(a - b).max()) if known is None else known
+        worst = float(np.abs(a - b).max()) if max_abs is None else max_abs
     scale = float(np.abs(b).max())
-    # Squares of numbers as large as float64 goes are none.
+    # Scale first: squares of the largest float64 numbers overflow.
     u, v = (x / (np.abs(x).max() or 1.0) for x in (a, b))
     norms = float(np.linalg.norm(u) * np.linalg.norm(v))
     cosine = float(u @ v) / norms if norms else float(np.array_equal(a, b))
     return Errors(worst, worst / scale if scale else worst, cosine)
 
 
-def worse(first: Errors | None, second: Errors) -> Errors:
-    """The larger of both."""
+def larger_errors(first: Errors | None, second: Errors) -> Errors:
+    """Return the larger of two errors, measure by measure."""
     if first is None:
         return second
     return Errors(
@@ -81,16 +86,16 @@ def worse(first: Errors | None, second: Errors) -> Errors:
 
 
 Level: TypeAlias = Literal["disabled", "basic", "extended", "all"]
-"""How much of ONNX Runtime's optimiser runs."""
+"""Optimization level of ONNX Runtime."""
 
 LEVELS: tuple[Level, ...] = ("disabled", "basic", "extended", "all")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """An element that differs by more than rounding explains, or that is ``open``.
+    """An element that differs by more than its rounding error, or that is ``open``.
 
-    Of an open element roundings could explain the difference, and nothing says that they do.
+    For an open element rounding could explain the difference, but nothing shows that it does.
     ``inputs`` are the arrays of the sample, for ``converter.bisect`` for example.
     """
 
@@ -104,29 +109,32 @@ class Difference:
     inputs: Sequence[Any] = field(default=(), repr=False, compare=False)
 
     def __str__(self) -> str:
-        why = f"; it is open: {OPEN}" if self.open else ""
+        suffix = f"; it is open: {OPEN_TEXT}" if self.open else ""
         return (
             f"{self.output}{list(self.index)} is {self.got} in ONNX Runtime and {self.expected} in "
-            f"JAX, on {self.sample} inputs at optimisation level '{self.level}'{why}"
+            f"JAX, on {self.sample} inputs at optimisation level '{self.level}'{suffix}"
         )
 
 
-OPEN = (
+OPEN_TEXT = (
     "roundings can lead to infinity or NaN there, or out of them, and what JAX gives in float64 "
     "does not say that they do"
 )
-"""Why an element may be open."""
+"""Reason why an element is open."""
 
-EITHER = "where roundings decide between a number and infinity or NaN"
-"""Why an element may be right without a finite error."""
+EITHER_TEXT = "where roundings decide between a number and infinity or NaN"
+"""Reason why an element is right without a finite error."""
 
 
 @dataclass(frozen=True)
 class Elements:
-    """How many elements of an output were compared, in all runs together.
+    """Number of compared elements of an output, in all runs together.
 
-    ``judged`` counts those that a limit was known for, ``either`` those among them that are right
-    though only one side has a number: roundings decide which. ``open`` ones could not be judged.
+    Arguments:
+        judged: elements with a known tolerance.
+        either: judged elements that are right although only one side is finite, because rounding
+            decides.
+        open: elements that could not be judged.
     """
 
     judged: int = 0
@@ -140,12 +148,12 @@ class Elements:
 
 
 class Verdict(dict[str, Errors]):
-    """The largest errors by output; and what differs by more than rounding explains.
+    """The largest errors by output, and the differences that rounding does not explain.
 
-    ``elements`` says by output how many elements were judged, and how many are open. Errors leave
-    out what is right either way and what is open and accepted, so that no error of a file that
-    passed is infinite. ``untaken`` has a sentence for each branch, number of turns and side of an
-    index's bounds that none of the ``samples`` took: nothing is known of the file there.
+    ``elements`` has the number of judged and open elements by output. Errors exclude elements that
+    are right either way and open elements that are accepted, so that a file that passed has no
+    infinite error. ``untaken`` has a sentence for each branch, number of loop iterations and index
+    bound that none of the ``samples`` reached; the file is not verified there.
     """
 
     def __init__(self, samples: int = 0, untaken: Sequence[str] = ()) -> None:
@@ -157,7 +165,8 @@ class Verdict(dict[str, Errors]):
 
     @property
     def passed(self) -> bool:
-        """Whether the file computes what the function does, as far as all elements were judged."""
+        """Whether no element differs by more than its rounding error and no open element is
+        unaccepted."""
         return not self.differences
 
     def __repr__(self) -> str:
@@ -170,7 +179,7 @@ class Verdict(dict[str, Errors]):
             count = self.elements[name]
             lines[-1] += f"; {count.judged:,} elements judged"
             if count.either:
-                lines[-1] += f", {count.either:,} of them {EITHER}"
+                lines[-1] += f", {count.either:,} of them {EITHER_TEXT}"
             if count.open:
-                lines[-1] += f"; {count.open:,} open, not judged: {OPEN}"
+                lines[-1] += f"; {count.open:,} open, not judged: {OPEN_TEXT}"
         return "\n".join([*lines, *(f"not verified: {sentence}" for sentence in self.untaken)])

@@ -1,1 +1,1 @@
-"""The passes in their order, what they run, and what they are told."""
+"""The list of passes, the functions that they run, and their settings."""

@@ -1,17 +1,17 @@
-"""The way from a trace to a graph that can be written: passes in a row, each of them provable.
+"""The list of passes from a traced graph to one that can be lowered.
 
-After every pass the graph is one that JAX can evaluate, so whoever doubts a number evaluates it
-after each (``converter.bisect`` does). No pass runs another: what has to come again is a row again,
-and what comes again until nothing changes is a ``PassGroup`` row. The order is checked against what
-the passes say of themselves, and ``python docs/build.py`` writes the page of it.
+The graph can be evaluated in JAX after every pass; ``converter.bisect`` uses this to find the pass
+that changes a number. No pass runs another one. A pass that has to run again has another row, and
+passes that repeat until nothing changes are a ``PassGroup`` row. A test checks the order against
+the declarations of the passes. ``python docs/build.py`` writes the page about them.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from converter.canonicalize import FORMS, canonicalize
-from converter.decompose.expansion import decompose, represent
+from converter.canonicalize import ELIMINATED_OPS, canonicalize
+from converter.decompose.expansion import decompose, expand_key_operations
 from converter.fuse import group_norm, layer_norm
 from converter.ir import Graph, ops
 from converter.ir.op import Op
@@ -27,12 +27,17 @@ from converter.weight_folding.weight_programs import hoist_weight_programs
 
 @dataclass(frozen=True)
 class Pass:
-    """One step from graph to graph, in place.
+    """A step that changes a graph in place.
 
-    ``run`` says whether it changed anything; what a ``canonical`` one has changed is canonicalized
-    at once. ``after`` names passes that must have run before it; ``eliminates`` names operations of
-    which none is left after it, nor after any later pass. Of a pass that ``writes`` an operator
-    that the opset lacks is noted how often a newer one would have it.
+    Arguments:
+        name: the name of the pass.
+        purpose: what the pass does, in one sentence.
+        run: runs the pass and returns whether it changed anything.
+        after: names of passes that must have run before.
+        eliminates: operations that no longer occur after this pass or any later one.
+        canonical: whether the graph is canonicalized again after a change.
+        writes: the operation that the pass emits. If the opset lacks it, the report counts how
+            often a newer opset would have it.
     """
 
     name: str
@@ -45,16 +50,14 @@ class Pass:
 
     @property
     def since(self) -> int:
-        """The opset that brought what it writes."""
+        """The opset that has the operator which the pass emits."""
         return OLDEST if self.writes is None else SINCE[self.writes.operator]
 
 
 @dataclass(frozen=True)
 class PassGroup:
-    """Passes that come again, one after the other, as long as the first of them changes anything.
-
-    ``most`` is how often at most.
-    """
+    """Passes that repeat in order as long as the first one changes anything, at most ``most``
+    times."""
 
     passes: tuple[Pass, ...]
     most: int = 4
@@ -63,30 +66,31 @@ class PassGroup:
 def run_passes(
     graph: Graph, settings: PassSettings, *watches: Callable[[str, Graph], None]
 ) -> None:
-    """All passes that the opset allows, in place; each of ``watches`` is called after each.
+    """Run all passes that the opset allows, in place. Each of ``watches`` is called after each
+    pass.
 
-    What comes again has nothing new to note; the watches are told of it as ``canonicalize (2)``.
+    Repeated passes note nothing new; the watches get names such as ``canonicalize (2)``.
     """
-    quiet, turns = settings.trial(settings.version), Counter[str]()
+    silent_settings, run_counts = settings.trial(settings.version), Counter[str]()
 
-    def changes(step: Pass) -> bool:
-        turns[step.name] += 1
-        again = turns[step.name] > 1
-        changed = _is_changed_by(step, graph, quiet if again else settings)
+    def run_step(step: Pass) -> bool:
+        run_counts[step.name] += 1
+        is_repeated = run_counts[step.name] > 1
+        changed = _is_changed_by(step, graph, silent_settings if is_repeated else settings)
         for watch in watches:
-            watch(f"{step.name} ({turns[step.name]})" if again else step.name, graph)
+            watch(f"{step.name} ({run_counts[step.name]})" if is_repeated else step.name, graph)
         return changed
 
     for row in PASSES:
         if isinstance(row, Pass):
-            changes(row)
+            run_step(row)
             continue
-        first, *others = row.passes
+        first, *other_passes = row.passes
         for _ in range(row.most):
-            if not changes(first):
+            if not run_step(first):
                 break
-            for step in others:
-                changes(step)
+            for step in other_passes:
+                run_step(step)
 
 
 def _is_changed_by(step: Pass, graph: Graph, settings: PassSettings) -> bool:
@@ -100,7 +104,7 @@ def _is_changed_by(step: Pass, graph: Graph, settings: PassSettings) -> bool:
 
 
 def _note_newer(graph: Graph, settings: PassSettings, step: Pass) -> None:
-    """What a pass would write whose opset is a newer one, by what it makes of a copy."""
+    """Count the operators that a pass would emit at a newer opset, by running it on a copy."""
     if step.since not in settings.runtime.opsets:
         return
     trial = graph.clone()
@@ -109,41 +113,41 @@ def _note_newer(graph: Graph, settings: PassSettings, step: Pass) -> None:
 
 
 def distinct() -> Iterator[Pass]:
-    """Each pass once, in the order of its first row."""
+    """Yield each pass once, in the order of its first row."""
     rows = ((row,) if isinstance(row, Pass) else row.passes for row in PASSES)
     yield from dict.fromkeys(step for steps_of_row in rows for step in steps_of_row)
 
 
 DECOMPOSE = Pass(
     "decompose",
-    "What ONNX has no operator or type for is written as the JAX function that it stands for.",
-    steps.of_graph(decompose),
+    "Primitives and types that ONNX lacks are traced as the JAX functions that define them.",
+    steps.graph_pass(decompose),
 )
 CANONICALIZE = Pass(
     "canonicalize",
-    "One spelling where JAX has several; no dead code, constants folded, equal nodes merged.",
-    steps.of_graph(canonicalize),
+    "Equivalent operations get one form; constants are folded, equal nodes are merged.",
+    steps.graph_pass(canonicalize),
     after=("decompose",),
-    eliminates=FORMS,
+    eliminates=ELIMINATED_OPS,
 )
 RECOGNISE = Pass(
     "recognise",
-    "Layer norms, GELU, softmax and rotary embeddings get their names.",
-    steps.name_blocks,
+    "Layer norms, GELU, softmax and rotary embeddings are fused.",
+    steps.fuse_blocks,
     after=("canonicalize",),
     canonical=True,
 )
 ACTIVATE = Pass(
     "activate",
-    "Activations that ONNX has an operator for get their names.",
-    steps.activate,
+    "Activations that ONNX has an operator for are fused.",
+    steps.fuse_activations,
     after=("recognise",),
     canonical=True,
 )
 COMPLETE = Pass(
     "complete",
-    "Norms take in their scale and bias, rotary embeddings the tokens that they leave alone.",
-    steps.complete,
+    "Scales and biases are fused into norms, unrotated tokens into rotary embeddings.",
+    steps.fuse_affine,
     after=("recognise", "recognise rms norm"),
     canonical=True,
 )
@@ -159,29 +163,29 @@ PASSES: tuple[Pass | PassGroup, ...] = (
     CANONICALIZE,
     Pass(
         "keys",
-        "What is drawn from PRNG keys is arithmetic on the numbers that they hold.",
-        steps.of_graph(represent),
+        "Operations on PRNG keys become arithmetic on the numbers of the keys.",
+        steps.graph_pass(expand_key_operations),
         after=("canonicalize",),
         canonical=True,
     ),
     Pass(
         "batch",
-        "Loops whose steps do not depend on each other are one batch.",
-        steps.of_graph(batch_loops),
+        "Loops whose steps do not depend on each other become one batch.",
+        steps.graph_pass(batch_loops),
         after=("keys",),
         canonical=True,
     ),
     Pass(
         "registered",
-        "What recognisers from outside find becomes their operations.",
-        steps.registered,
+        "Structures that users' recognisers match are fused.",
+        steps.apply_user_recognisers,
         after=("canonicalize",),
         canonical=True,
     ),
     Pass(
         "resample",
         "Calls that resize or sample become operators, products and gathers.",
-        steps.resample,
+        steps.fuse_resampling,
         after=("calls", "canonicalize"),
         eliminates=frozenset({ops.image_resize, ops.sample_at}),
         canonical=True,
@@ -191,15 +195,15 @@ PASSES: tuple[Pass | PassGroup, ...] = (
     Pass(
         "recur",
         "Loops over LSTM, GRU and plain recurrent cells become one operator.",
-        steps.recur,
+        steps.fuse_recurrent,
         after=("activate",),
         canonical=True,
     ),
     PassGroup((
         Pass(
             "loops",
-            "Steps of loops do no more than what depends on the step before.",
-            steps.of_graph(shorten_loops),
+            "Operations that do not depend on the previous step move out of loops.",
+            steps.graph_pass(shorten_loops),
             after=("recur",),
             canonical=True,
         ),
@@ -208,8 +212,8 @@ PASSES: tuple[Pass | PassGroup, ...] = (
     )),
     Pass(
         "recognise rms norm",
-        "Root mean square norms get their name.",
-        steps.recognised(rms_norm=layer_norm.RMS_NORM),
+        "Root mean square norms are fused.",
+        steps.recogniser_pass(rms_norm=layer_norm.RMS_NORM),
         after=("recognise",),
         canonical=True,
         writes=ops.rms_norm,
@@ -218,15 +222,15 @@ PASSES: tuple[Pass | PassGroup, ...] = (
     PassGroup((
         Pass(
             "group",
-            "Norms of channels, alone or in groups, get their name.",
-            steps.group,
+            "Instance norms and group norms are fused.",
+            steps.fuse_group_norms,
             after=("complete",),
             canonical=True,
         ),
         Pass(
             "scale groups",
-            "What scales and shifts the parts of groups does so to the channels.",
-            steps.recognised(group_norm.INSIDE),
+            "Scales and shifts of channels inside of groups move behind the group norm.",
+            steps.recogniser_pass(group_norm.INSIDE),
             after=("group",),
             canonical=True,
         ),
@@ -234,8 +238,8 @@ PASSES: tuple[Pass | PassGroup, ...] = (
     )),
     Pass(
         "attend",
-        "A softmax between two products becomes attention, repeated keys are taken once.",
-        steps.attend,
+        "A softmax between two products becomes attention; repeated keys are shared between heads.",
+        steps.fuse_attention,
         after=("recognise", "complete"),
         canonical=True,
         writes=ops.attention,
@@ -243,8 +247,8 @@ PASSES: tuple[Pass | PassGroup, ...] = (
     PassGroup((
         Pass(
             "spell out",
-            "What was recognised and the runtime has no operator for is spelled out again.",
-            steps.spell_out,
+            "Fused operations that the runtime has no operator for are expanded again.",
+            steps.expand_unsupported,
             after=("group", "attend"),
         ),
         DECOMPOSE,
@@ -252,48 +256,48 @@ PASSES: tuple[Pass | PassGroup, ...] = (
     )),
     Pass(
         "operands",
-        "Rotary embeddings, convolutions, resizes and norms of channels take ONNX's operands.",
+        "Rotary embeddings, convolutions, resizes and group norms get ONNX operands.",
         steps.take_onnx_operands,
         after=("recognise", "spell out"),
         eliminates=frozenset({ops.conv_general_dilated, ops.rotary}),
     ),
     Pass(
         "windows",
-        "Pooling takes ONNX's order of axes; indices are brought within bounds as JAX does.",
+        "Pooling gets ONNX's order of axes; out-of-bounds indices are handled as in JAX.",
         steps.windows,
         after=("operands",),
     ),
     Pass(
         "attention 3d",
-        "Attention takes its heads side by side where that was asked for.",
-        steps.lay_heads_side_by_side,
+        "Attention gets 3-D operands where this is requested or faster.",
+        steps.use_3d_attention,
         after=("attend", "operands"),
     ),
     CANONICALIZE,
     Pass(
         "broadcast",
-        "What the next operation broadcasts by itself is not written.",
-        steps.swept(broadcast.RULES),
+        "Explicit broadcasts before operations that broadcast implicitly are removed.",
+        steps.rule_pass(broadcast.RULES),
         after=("windows", "attention 3d"),
     ),
     Pass(
         "channels",
-        "What lies between convolutions takes their order of axes where that saves transposes.",
-        steps.of_graph(channels.turn_channels),
+        "Operations between convolutions get channels-first order where this saves transposes.",
+        steps.graph_pass(channels.reorder_channels),
         after=("windows", "attention 3d"),
         canonical=True,
     ),
     Pass(
         "take",
-        "Gathers of whole slices along one axis count negative indices from its end.",
-        steps.swept(take.RULES),
+        "Gathers of slices along one axis become Gather, which accepts negative indices.",
+        steps.rule_pass(take.RULES),
         after=("channels",),
         canonical=True,
     ),
     Pass(
         "chains",
-        "Chains of reshapes, transposes and slices are the shortest that do the same.",
-        steps.swept(chains.RULES),
+        "Chains of reshapes, transposes and slices are shortened.",
+        steps.rule_pass(chains.RULES),
         after=("take",),
         canonical=True,
     ),
@@ -307,79 +311,79 @@ PASSES: tuple[Pass | PassGroup, ...] = (
     ),
     Pass(
         "share transposes",
-        "The equal parts of a value are transposed as one.",
-        steps.of_graph(siblings.share_transposes),
+        "Equal parts of a value are transposed together.",
+        steps.graph_pass(siblings.share_transposes),
         after=("contract",),
         canonical=True,
     ),
     Pass(
         "weight folding",
-        "Scales and shifts go into the weights before them, means into pools; relu gets its name.",
-        steps.absorb,
+        "Scales and shifts are folded into weights; average pools and relu are fused.",
+        steps.fold_weights,
         after=("operands", "windows", "contract"),
         canonical=True,
     ),
     PassGroup((
         Pass(
             "batch norm",
-            "Batch norms that no convolution takes in get their name.",
-            steps.batch_norms,
+            "Batch norms that are not folded into a convolution are fused.",
+            steps.fuse_batch_norms,
             after=("weight folding",),
             canonical=True,
         ),
         COMPLETE,
         Pass(
             "batch norm operands",
-            "Batch norms have the bias that ONNX's operator takes.",
-            steps.swept(norm_layout.BATCH),
+            "Batch norms get the bias that ONNX's operator needs.",
+            steps.rule_pass(norm_layout.BATCH_NORM_RULES),
             after=("batch norm",),
         ),
     )),
     Pass(
         "select",
-        "One entry of an axis is one gather.",
-        steps.swept(chains.SELECT),
+        "A slice of one entry whose axis is dropped becomes a gather.",
+        steps.rule_pass(chains.SELECT),
         after=("share transposes", "batch norm"),
     ),
     Pass(
         "split",
-        "Slices that cover an axis together are one split.",
-        steps.of_graph(chains.merge_splits),
+        "Slices that together cover an axis become one split.",
+        steps.graph_pass(chains.merge_splits),
         after=("share transposes", "select"),
     ),
     Pass(
         "deviations",
-        "Where the runtime's operators may differ from JAX, that is noted, or mended if strict.",
+        "Operators that may differ from JAX are noted, or replaced in a strict conversion.",
         steps.be_exact,
         after=("split", "broadcast"),
     ),
     Pass(
         "arithmetic",
-        "Divisions by zero and floats beyond the range of integers give what they give in JAX.",
-        steps.swept(deviations.ARITHMETIC),
+        "Divisions by zero and out-of-range conversions to integers give JAX's results.",
+        steps.rule_pass(deviations.ARITHMETIC_RULES),
         after=("deviations",),
     ),
     Pass(
         "quirks",
-        "What the runtime gets wrong is written in another way.",
+        "Operations that the runtime computes wrongly are rewritten.",
         steps.avoid_quirks,
         after=("arithmetic",),
     ),
     Pass(
         "dtype fallback",
-        "What the runtime has no kernel for is computed in a dtype that it has one for.",
+        "Operations without a kernel for their dtype are computed in another dtype.",
         steps.use_kernels,
         after=("quirks",),
     ),
     Pass(
         "weight programs",
-        "What depends on parameters alone becomes a parameter, computed when the file is saved.",
-        steps.of_graph(hoist_weight_programs),
+        "Values that depend on parameters only become parameters, computed when the file is saved.",
+        steps.graph_pass(hoist_weight_programs),
         after=("dtype fallback",),
     ),
     Pass(
         "support",
-        "What the target does not run in the form that it has is written otherwise, or refused.",
+        "Nodes in a form that the target does not run are rewritten or refused.",
         steps.support_nodes,
         after=("weight programs",),
     ),

@@ -1,4 +1,4 @@
-"""What the passes are told, and where they note what they left."""
+"""Settings of the passes, and the records that they fill."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,16 +18,21 @@ Fuse: TypeAlias = bool | Sequence[str]
 
 @dataclass(frozen=True, kw_only=True)
 class PassSettings:
-    """The target and its opset and layout, what to fuse, and whether to be exact at any cost.
+    """Settings of a conversion.
 
-    With ``fold`` scales and shifts by parameters go into the weights before them.
-
-    ``notes`` gets structures that were nearly recognised, ``deviations`` nodes that may give other
-    numbers than JAX, each under a sentence that says when; ``newer`` counts the operators that
-    would be there at a newer opset, by opset and name.
+    Arguments:
+        opset: the ONNX opset; None for the target's default.
+        attention_layout: layout of attention operands; None for the faster one.
+        strict: whether to give JAX's results for all inputs.
+        fold: whether to fold scales and shifts by parameters into the weights before them.
+        fuse: whether to fuse structures, or the names of the structures to fuse.
+        target: the target, optionally with versions.
+        notes: filled with structures that were nearly fused.
+        deviations: filled with nodes that may differ from JAX, by the sentence that says when.
+        newer: filled with the number of operators that a newer opset would have, by opset and name.
 
     Raises:
-        SpecError: one of them cannot be used.
+        SpecError: a setting cannot be used.
     """
 
     opset: int | None = None
@@ -46,7 +51,7 @@ class PassSettings:
                 "attention_layout must be '4d' or '3d', or None for what the target runs best; "
                 f"received {self.attention_layout!r}"
             )
-        self.runtime.at(self.opset)
+        self.runtime.select_opset(self.opset)
         if isinstance(self.fuse, bool):
             return
         unknown = [self.fuse] if isinstance(self.fuse, str) else set(self.fuse) - set(names())
@@ -58,26 +63,28 @@ class PassSettings:
 
     @property
     def runtime(self) -> Target:
+        """The target."""
         return find_target(self.target)
 
     @property
     def version(self) -> int:
-        """The opset: what is asked for, or else what suits the target."""
-        return self.runtime.at(self.opset)
+        """The requested opset, or the target's default."""
+        return self.runtime.select_opset(self.opset)
 
     @property
     def layout(self) -> AttentionLayout:
+        """The requested layout of attention operands, or the target's default."""
         return self.attention_layout or self.runtime.attention_layout
 
     def takes(self, operator: str, dtype: Any) -> bool:
-        """Whether the target has an operator in a dtype."""
+        """Return True if the target has an operator for a dtype."""
         return self.runtime.takes(operator, dtype, self.version)
 
     def fuses(self, name: str) -> bool:
-        """Whether structures of this name are recognised."""
+        """Return True if structures of this name are fused."""
         if isinstance(self.fuse, bool):
             return self.fuse
-        return any(name in (chosen, *NEEDS.get(chosen, ())) for chosen in self.fuse)
+        return any(name in (requested, *NEEDS.get(requested, ())) for requested in self.fuse)
 
     @property
     def calls(self) -> frozenset[str]:
@@ -88,11 +95,13 @@ class PassSettings:
         )
 
     def note_newer(self, opset: int, operator: str, count: int) -> None:
-        """A newer opset would bring an operator, in the most usual dtype at least."""
-        offered = opset in self.runtime.opsets and self.runtime.takes(operator, "float32", opset)
-        if self.version < opset and count and offered:
+        """Count operators that a newer opset would have, if the target supports them in float32."""
+        is_available = opset in self.runtime.opsets and self.runtime.takes(
+            operator, "float32", opset
+        )
+        if self.version < opset and count and is_available:
             self.newer.setdefault(opset, Counter())[operator] += count
 
     def trial(self, opset: int) -> Self:
-        """The same at another opset, whose notes are of no interest."""
+        """Return a copy at another opset, with separate notes."""
         return replace(self, opset=opset)

@@ -1,4 +1,4 @@
-"""What the passes run: rules that are swept over a graph, and what needs all of it at once."""
+"""The functions that the passes run."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
@@ -41,28 +41,29 @@ from converter.legalize import bounds, deviations, dtype_fallback, support
 from converter.pipeline.settings import PassSettings
 from converter.targets.schemas import SINCE, operator
 from converter.weight_folding import affine_folding
-from converter.weight_folding.weight_programs import weight_values, weights_first
+from converter.weight_folding.weight_programs import move_weights_first, weight_values
 
 
-def of_graph(step: Callable[[Graph], object]) -> Callable[[Graph, PassSettings], object]:
-    """A pass that asks for no settings."""
+def graph_pass(step: Callable[[Graph], object]) -> Callable[[Graph, PassSettings], object]:
+    """Return a pass that needs no settings."""
     return lambda graph, _: step(graph)
 
 
-def swept(*tables: Mapping[Op, Rule]) -> Callable[[Graph, PassSettings], object]:
-    """A pass that applies rules once, in topological order; of several the first that can."""
-    return of_graph(partial(_swept, rules=_joined(*tables)))
+def rule_pass(*tables: Mapping[Op, Rule]) -> Callable[[Graph, PassSettings], object]:
+    """Return a pass that applies rules once, in topological order. The first rule that applies is
+    used."""
+    return graph_pass(partial(_sweep_and_prune, rules=_merge_tables(*tables)))
 
 
-def _swept(graph: Graph, rules: Mapping[Op, Rule]) -> bool:
+def _sweep_and_prune(graph: Graph, rules: Mapping[Op, Rule]) -> bool:
     changed = sweep(graph, rules)
     if changed:
         drop_dead(graph)
     return changed
 
 
-def _joined(*tables: Mapping[Op, Rule]) -> dict[Op, Rule]:
-    """Of several rules for an operation the first that can."""
+def _merge_tables(*tables: Mapping[Op, Rule]) -> dict[Op, Rule]:
+    """Return rules that try several rules for an operation until one applies."""
 
     def rule(node: Node, editor: Editor) -> Sequence[Value] | Value | None:
         replacements = (table[node.op](node, editor) for table in tables if node.op in table)
@@ -71,23 +72,27 @@ def _joined(*tables: Mapping[Op, Rule]) -> dict[Op, Rule]:
     return dict.fromkeys((op for table in tables for op in table), rule)
 
 
-def recognised(*always: Recogniser, **named: Recogniser) -> Callable[[Graph, PassSettings], bool]:
-    """A pass that tries recognisers, the first to match having the node; those with a name only if
-    it is to be fused."""
+def recogniser_pass(
+    *always: Recogniser, **named: Recogniser
+) -> Callable[[Graph, PassSettings], bool]:
+    """Return a pass that tries recognisers; the first match takes the node.
+
+    Recognisers with a name are used only if structures of this name are fused.
+    """
 
     def run(graph: Graph, settings: PassSettings) -> bool:
-        chosen = [*always, *(r for name, r in named.items() if settings.fuses(name))]
-        rules, takes = recogniser_rules(chosen, settings.notes), cache(settings.takes)
-        changed = bool(chosen) and sweep(graph, rules, takes)
+        selected = [*always, *(r for name, r in named.items() if settings.fuses(name))]
+        rules, takes = recogniser_rules(selected, settings.notes), cache(settings.takes)
+        changed = bool(selected) and sweep(graph, rules, takes)
         if changed:
             drop_dead(graph)
-        note_look_alikes(graph, chosen, settings.notes, takes)
+        note_look_alikes(graph, selected, settings.notes, takes)
         return changed
 
     return run
 
 
-name_blocks = recognised(
+fuse_blocks = recogniser_pass(
     layer_norm=layer_norm.LAYER_NORM,
     gelu=gelu.GELU,
     softmax=softmax.SOFTMAX,
@@ -96,44 +101,49 @@ name_blocks = recognised(
 )
 
 
-def complete(graph: Graph, settings: PassSettings) -> bool:
-    """Tokens that are left alone are times zero besides, of which infinities make NaN."""
+def fuse_affine(graph: Graph, settings: PassSettings) -> bool:
+    """Fuse scales and biases into norms, and unrotated tokens into rotary embeddings.
+
+    Unrotated tokens are additionally multiplied by zero, which gives NaN for infinities. A strict
+    conversion therefore excludes them.
+    """
     prefix = () if settings.strict else (rotary.PREFIX,)
-    return recognised(affine.AFFINE, *prefix)(graph, settings)
+    return recogniser_pass(affine.AFFINE, *prefix)(graph, settings)
 
 
 def name_calls(graph: Graph, settings: PassSettings) -> bool:
-    """Name what calls of known functions do; other calls are inlined."""
-    ours = (resize.RESIZE_CALL, grid_sample.SAMPLE_CALL)
+    """Replace calls of known functions by operations; inline all other calls."""
+    known_calls = (resize.RESIZE_CALL, grid_sample.SAMPLE_CALL)
     registered = (
         entry.recogniser
         for entry in user_recognisers.REGISTERED_FUNCTIONS
         if entry.calls and entry.since <= settings.version
     )
-    changed = recognised(*ours, *registered)(graph, settings)
-    return _swept(graph, {ops.named_call: named_calls.inlined}) or changed
+    changed = recogniser_pass(*known_calls, *registered)(graph, settings)
+    return _sweep_and_prune(graph, {ops.named_call: named_calls.inlined}) or changed
 
 
-def resample(graph: Graph, settings: PassSettings) -> bool:
+def fuse_resampling(graph: Graph, settings: PassSettings) -> bool:
     sampling = grid_sample.grid_sample_recogniser(settings.strict)
     # Zeros among weights make NaN of infinities.
     products = {} if settings.strict else {"resize": resampling.RESAMPLING}
-    return recognised(
+    return recogniser_pass(
         resize.resize_recogniser(settings.version, settings.strict), sampling, **products
     )(graph, settings)
 
 
-def registered(graph: Graph, settings: PassSettings) -> bool:
-    """Apply what others have registered; a function sees what formulas have found."""
-    chosen = [s for s in user_recognisers.REGISTERED_FORMULAS if settings.fuses(s.op.structure)]
-    changed = spelling.recognise(graph, chosen, settings.version)
+def apply_user_recognisers(graph: Graph, settings: PassSettings) -> bool:
+    """Apply users' recognisers; those that are functions see the results of those that are
+    formulas."""
+    formulas = [s for s in user_recognisers.REGISTERED_FORMULAS if settings.fuses(s.op.structure)]
+    changed = spelling.recognise(graph, formulas, settings.version)
     for entry in user_recognisers.REGISTERED_FUNCTIONS:
         if entry.since <= settings.version and not entry.calls:
-            changed |= recognised(**{entry.name: entry.recogniser})(graph, settings)
+            changed |= recogniser_pass(**{entry.name: entry.recogniser})(graph, settings)
     return changed
 
 
-def activate(graph: Graph, settings: PassSettings) -> bool:
+def fuse_activations(graph: Graph, settings: PassSettings) -> bool:
     avoided = activations.INEXACT if settings.strict else ()
     table = [
         spelling
@@ -142,14 +152,16 @@ def activate(graph: Graph, settings: PassSettings) -> bool:
     ]
     _note_newer_activations(graph, table, settings)
     renamed = spelling.recognise(graph, table, settings.version)
-    plain = settings.fuses(ops.softplus.structure) and settings.takes("Softplus", np.float32)
-    return (plain and _swept(graph, activations.SOFTPLUS_RULES)) or renamed
+    uses_softplus = settings.fuses(ops.softplus.structure) and settings.takes(
+        "Softplus", np.float32
+    )
+    return (uses_softplus and _sweep_and_prune(graph, activations.SOFTPLUS_RULES)) or renamed
 
 
 def _note_newer_activations(
     graph: Graph, table: Sequence[spelling.Spelling], settings: PassSettings
 ) -> None:
-    """Those whose operator a newer opset brought, by what it would make of a copy."""
+    """Count activations whose operator a newer opset has, by fusing them in a copy."""
     for opset in sorted({s.since for s in table if s.since > settings.version}):
         newer = [s for s in table if s.since == opset]
         trial = graph.clone() if spelling.present(graph, newer) else graph
@@ -158,8 +170,11 @@ def _note_newer_activations(
                 settings.note_newer(opset, operator(op), trial.count(op))
 
 
-def recur(graph: Graph, settings: PassSettings) -> bool:
-    """A cell may be on top of another; the operators are less precise than what JAX does."""
+def fuse_recurrent(graph: Graph, settings: PassSettings) -> bool:
+    """Fuse loops over recurrent cells, also of several layers.
+
+    The operators are less precise than JAX, so that a strict conversion does not use them.
+    """
     if settings.strict or not settings.fuses("recurrent"):
         return False
     changed, notes = False, list[NearMiss]()
@@ -172,99 +187,105 @@ def recur(graph: Graph, settings: PassSettings) -> bool:
     return changed
 
 
-def group(graph: Graph, settings: PassSettings) -> bool:
+def fuse_group_norms(graph: Graph, settings: PassSettings) -> bool:
     bare = (group_norm.is_bare(node, settings.takes) for node in graph.walk())
     if not (settings.fuses("group_norm") and any(bare)):
         return False
-    return recognised(group_norm.GROUPS, group_norm.CHANNEL)(graph, settings)
+    return recogniser_pass(group_norm.GROUPS, group_norm.CHANNEL)(graph, settings)
 
 
-def attend(graph: Graph, settings: PassSettings) -> bool:
+def fuse_attention(graph: Graph, settings: PassSettings) -> bool:
     if not (settings.fuses("attention") and graph.count(ops.einsum)):
         return False
-    changed = _swept(graph, {ops.select_n: attention.as_term})
+    changed = _sweep_and_prune(graph, {ops.select_n: attention.as_term})
     fused = attention.STRICT_ATTENTION if settings.strict else attention.ATTENTION
-    changed = recognised(fused)(graph, settings) or changed
+    changed = recogniser_pass(fused)(graph, settings) or changed
     return sweep(graph, {ops.attention: attention.share}) or changed
 
 
-def batch_norms(graph: Graph, settings: PassSettings) -> bool:
+def fuse_batch_norms(graph: Graph, settings: PassSettings) -> bool:
     roots = graph.count(ops.rsqrt) or graph.count(ops.sqrt)
-    return bool(roots) and recognised(batch_norm=batch_norm.BATCH_NORM)(graph, settings)
+    return bool(roots) and recogniser_pass(batch_norm=batch_norm.BATCH_NORM)(graph, settings)
 
 
-SPELLED_OUT = (ops.gelu, ops.rotary)
-"""What has a name here before there is an operator for it."""
+EXPANDED_LATER = (ops.gelu, ops.rotary)
+"""Operations that stay fused until a later pass, also without an operator for them."""
 
 
-def spelled_out(node: Node, editor: Editor) -> Sequence[Value]:
-    """Results of an operation by the formula that says what it means."""
+def expand_formula(node: Node, editor: Editor) -> Sequence[Value]:
+    """Return the results of an operation, computed by the formula that defines it."""
     specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in node.inputs]
     assert node.op.formula is not None
     return editor.inline(trace(partial(node.op.formula, **node.params), specs), node.inputs)
 
 
-ROUNDED_OTHERWISE = (ops.hard_sigmoid, ops.hard_swish)
-"""Operations that are spelled out by ONNX's formula, which rounds otherwise than JAX's."""
+ROUNDED_DIFFERENTLY = (ops.hard_sigmoid, ops.hard_swish)
+"""Operations that are expanded by ONNX's formula, which rounds differently from JAX's."""
 
 
-def spell_out(graph: Graph, settings: PassSettings) -> bool:
-    """Spell out what the target has no operators for."""
+def expand_unsupported(graph: Graph, settings: PassSettings) -> bool:
+    """Expand fused operations that the target has no operator for."""
 
     noting = deviations.deviation_rules(settings.strict, settings.deviations, settings.runtime)
 
     def rule(node: Node, editor: Editor) -> Sequence[Value] | None:
-        taken = settings.takes(operator(node.op), node.out.dtype)
-        if taken:
+        is_supported = settings.takes(operator(node.op), node.out.dtype)
+        if is_supported:
             return None
-        if node.op in ROUNDED_OTHERWISE:
+        if node.op in ROUNDED_DIFFERENTLY:
             noting[node.op](node, editor)
-        return spelled_out(node, editor)
+        return expand_formula(node, editor)
 
-    fused = [op for op in ops.stated() if op.structure and op not in SPELLED_OUT]
+    fused = [op for op in ops.stated() if op.structure and op not in EXPANDED_LATER]
     return sweep(graph, dict.fromkeys(fused, rule))
 
 
 def take_onnx_operands(graph: Graph, settings: PassSettings) -> None:
-    """Deviations of rotary embeddings are noted here, after which none is left."""
+    """Give operations the operands of ONNX's operators.
+
+    Deviations of rotary embeddings are noted here, because this pass eliminates them.
+    """
     noting = deviations.deviation_rules(settings.strict, settings.deviations, settings.runtime)
-    _swept(graph, {ops.rotary: noting[ops.rotary]})
-    for op in SPELLED_OUT:
+    _sweep_and_prune(graph, {ops.rotary: noting[ops.rotary]})
+    for op in EXPANDED_LATER:
         settings.note_newer(SINCE[operator(op)], operator(op), graph.count(op))
     has = partial(settings.runtime.supports, opset=settings.version)
     rules: dict[Op, Rule] = {
-        ops.rotary: partial(heads.rotary_operands, has=has),
-        ops.conv_general_dilated: partial(convolution.convolution, takes=settings.takes),
-        ops.group_norm: partial(norm_layout.group_norm_operands, has=has),
+        ops.rotary: partial(heads.emit_rotary, has=has),
+        ops.conv_general_dilated: partial(convolution.emit_convolution, takes=settings.takes),
+        ops.group_norm: partial(norm_layout.emit_group_norm, has=has),
         **resize_layout.RULES,
     }
-    _swept(graph, rules)
+    _sweep_and_prune(graph, rules)
 
 
 def windows(graph: Graph, settings: PassSettings) -> None:
     pools = pooling.pooling_rules(settings.version, settings.strict, settings.runtime)
-    swept(pools, bounds.bounds_rules(graph, settings.strict, settings.deviations))(graph, settings)
+    rule_pass(pools, bounds.bounds_rules(graph, settings.strict, settings.deviations))(
+        graph, settings
+    )
 
 
-def lay_heads_side_by_side(graph: Graph, settings: PassSettings) -> None:
+def use_3d_attention(graph: Graph, settings: PassSettings) -> None:
     if settings.layout == "3d":
-        asked = settings.attention_layout is not None
-        rule = heads.attention_3d if asked else heads.attention_3d_of_turned
+        is_requested = settings.attention_layout is not None
+        rule = heads.attention_3d if is_requested else heads.attention_3d_of_transposed
         sweep(graph, {ops.attention: rule})
 
 
 def contract(graph: Graph, settings: PassSettings) -> bool:
-    rule = partial(contraction.as_matrix_product, fixed=weight_values(graph))
+    rule = partial(contraction.to_matrix_product, fixed=weight_values(graph))
     return sweep(graph, {ops.einsum: rule})
 
 
-def absorb(graph: Graph, settings: PassSettings) -> bool:
-    fold = settings.fold and not settings.strict  # what overflows on the way stays as it is
+def fold_weights(graph: Graph, settings: PassSettings) -> bool:
+    fold = settings.fold and not settings.strict  # folding may change which numbers overflow
     changing = affine_folding.folding_rules(graph, weight_values(graph), fold)
     changed = sweep(
-        graph, _joined(changing, {ops.div: pooling.average_pool}, activations.RELU_RULES)
+        graph,
+        _merge_tables(changing, {ops.div: pooling.match_average_pool}, activations.RELU_RULES),
     )
-    weights_first(graph)
+    move_weights_first(graph)
     drop_dead(graph)
     return changed
 
@@ -274,16 +295,19 @@ def be_exact(graph: Graph, settings: PassSettings) -> None:
 
 
 def avoid_quirks(graph: Graph, settings: PassSettings) -> None:
-    """One after the other, as one may write what the next is about."""
+    """Apply the rules of each quirk in order, since one may emit an operation that another one
+    concerns."""
     for quirk in settings.runtime.quirks:
-        _swept(graph, quirk.rules)
+        _sweep_and_prune(graph, quirk.rules)
 
 
 def use_kernels(graph: Graph, settings: PassSettings) -> None:
-    _swept(graph, dtype_fallback.dtype_fallback_rules(graph, settings.version, settings.runtime))
+    _sweep_and_prune(
+        graph, dtype_fallback.dtype_fallback_rules(graph, settings.version, settings.runtime)
+    )
 
 
 def support_nodes(graph: Graph, settings: PassSettings) -> None:
-    """What is written otherwise is looked at again."""
-    _swept(graph, support.support_rules(settings.runtime, settings.version))
+    """Rewrite unsupported forms, then refuse the nodes that are still unsupported."""
+    _sweep_and_prune(graph, support.support_rules(settings.runtime, settings.version))
     support.refuse_misfits(graph, settings.runtime, settings.version)

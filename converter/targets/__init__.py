@@ -1,6 +1,7 @@
-"""What runtimes have, lack, like and get wrong: a folder each, which has its ``TARGET``.
+"""Targets: the operators, preferred forms and quirks of each runtime, in a folder with its
+``TARGET``.
 
-Passes and rules ask a ``Target``, and know no runtime by name.
+Passes and rules query a ``Target`` and never name a runtime.
 """
 
 import re
@@ -16,19 +17,21 @@ __all__ = ["TARGETS", "AttentionLayout", "Deviation", "Quirk", "Target", "find_t
 TARGETS: dict[str, Target] = {
     name: import_module(f"{__name__}.{name}").TARGET for name in TARGET_NAMES
 }
-"""By the name that ``to_onnx`` takes."""
+"""The targets by the name that ``to_onnx`` takes."""
 
 
 @cache
 def find_target(text: str) -> Target:
-    """The target of a name, with versions perhaps: ``onnxruntime>=1.32``.
+    """Return the target of a name, which may include versions: ``onnxruntime>=1.32``.
 
-    **Raises** `SpecError` if there is none.
+    Raises:
+        SpecError: there is no such target, or no such version of it.
     """
     name, version_text = re.fullmatch(r"\s*(\w*)\s*(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
     if name not in TARGETS:
         names = ", ".join(TARGETS)
         raise SpecError(
-            f"target must be {names}, perhaps with versions (onnxruntime>=1.32); received {text!r}"
+            f"target must be {names}, optionally with versions (onnxruntime>=1.32); "
+            f"received {text!r}"
         )
-    return TARGETS[name].only(version_text)
+    return TARGETS[name].restrict_to_versions(version_text)

@@ -1,8 +1,8 @@
-"""Dtypes that versions of a runtime have no kernel for, computed in one that they have.
+"""Insert conversions around ONNX nodes whose dtype some versions of a runtime do not support.
 
-The nodes are those of the ONNX model, so that it does not matter which rule wrote them. All is
-exact: integers are computed in wider ones, and converting back wraps. uint64 becomes int64 bit for
-bit, moved so that its order stays where that matters.
+The pass works on the nodes of the ONNX model, whichever rule emitted them. All conversions are
+exact: integers are computed in wider ones, and the conversion back wraps. uint64 becomes int64 bit
+by bit, shifted where the order of numbers matters.
 """
 
 from __future__ import annotations
@@ -17,26 +17,32 @@ import onnx_ir as ir
 from converter.ir.names import Names
 
 Casts: TypeAlias = Mapping[str, Mapping[str, str]]
-"""By operator, the dtypes without a kernel, and those to compute in."""
+"""By operator, the unsupported dtypes with the dtypes to compute in."""
 
 
-ORDERED = frozenset({"Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
+ORDER_COMPARISONS = frozenset({"Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
 
-GIVEN = {
-    **dict.fromkeys((*ORDERED, "Equal", "IsNaN", "IsInf"), ir.DataType.BOOL),
+FIXED_RESULT_DTYPES = {
+    **dict.fromkeys((*ORDER_COMPARISONS, "Equal", "IsNaN", "IsInf"), ir.DataType.BOOL),
     **dict.fromkeys(("ArgMax", "ArgMin", "Shape", "Size", "NonZero"), ir.DataType.INT64),
     **dict.fromkeys(("MatMulInteger", "ConvInteger"), ir.DataType.INT32),
 }
-"""Operators that give one dtype, whatever they take."""
+"""Operators with a result of one dtype, whatever their operands are."""
 
-LIKE = {"Where": 1, "CastLike": 1, "OneHot": 2, "QuantizeLinear": 2, "DequantizeLinear": 1}
-"""The operand whose dtype a result has, where that is not the first one."""
+RESULT_DTYPE_OPERANDS = {
+    "Where": 1,
+    "CastLike": 1,
+    "OneHot": 2,
+    "QuantizeLinear": 2,
+    "DequantizeLinear": 1,
+}
+"""Index of the operand that has the dtype of the result, if it is not the first one."""
 
 Dtypes: TypeAlias = dict[ir.Value | None, ir.DataType | None]
 
 
 def inferred_dtypes(model: ir.Model) -> Dtypes:
-    """Dtypes of all values: what a rule writes on the way to its results is not stamped."""
+    """Return the dtypes of all values; intermediate values that a rule emits have no dtype set."""
     dtypes: Dtypes = {}
     for node in model.graph.all_nodes():
         for value in node.inputs:
@@ -51,16 +57,16 @@ def inferred_dtypes(model: ir.Model) -> Dtypes:
 def _result_dtype(node: ir.Node, index: int, dtypes: Dtypes) -> ir.DataType | None:
     if node.op_type in ("Cast", "BitCast"):
         return ir.DataType(node.attributes["to"].as_int())
-    if node.op_type in GIVEN:
-        return GIVEN[node.op_type]
+    if node.op_type in FIXED_RESULT_DTYPES:
+        return FIXED_RESULT_DTYPES[node.op_type]
     if node.op_type == "TopK" and index == 1:
         return ir.DataType.INT64
-    like = LIKE.get(node.op_type, 0)
+    like = RESULT_DTYPE_OPERANDS.get(node.op_type, 0)
     return dtypes.get(node.inputs[like]) if like < len(node.inputs) else None
 
 
 class ModelWriter:
-    """Adds nodes around others, under names that are free."""
+    """Writer that inserts nodes into a model under unused names."""
 
     def __init__(self, model: ir.Model) -> None:
         self._graph = model.graph
@@ -72,15 +78,15 @@ class ModelWriter:
             named += filter(None, (node.name, *(value.name for value in node.outputs)))
         return Names(named)
 
-    def number(self, number: float, dtype: ir.DataType) -> ir.Value:
-        """A constant."""
+    def add_number(self, number: float, dtype: ir.DataType) -> ir.Value:
+        """Return a new scalar initializer."""
         name = self._names.take("number")
         tensor = ir.tensor(np.asarray(number, dtype.numpy()), name=name)
         value = ir.val(name, const_value=tensor)
         self._graph.register_initializer(value)
         return value
 
-    def before(
+    def insert_before(
         self,
         node: ir.Node,
         operator: str,
@@ -88,60 +94,75 @@ class ModelWriter:
         dtype: ir.DataType,
         **fields: int,
     ) -> ir.Value:
-        """The result of a new node in front of another, of the shape of its first operand."""
-        made = ir.node(operator, operands, fields, num_outputs=1)
-        (result,) = made.outputs
-        result.name = made.name = self._names.take(f"{operands[0].name}_{operator.lower()}")
+        """Return the result of a new node before another node; it has the shape of its first
+        operand."""
+        new_node = ir.node(operator, operands, fields, num_outputs=1)
+        (result,) = new_node.outputs
+        result.name = new_node.name = self._names.take(f"{operands[0].name}_{operator.lower()}")
         result.dtype, result.shape = dtype, operands[0].shape
-        node.prepend(made)
+        node.prepend(new_node)
         return result
 
     def cast_back(
-        self, node: ir.Node, output: ir.Value, narrow: ir.DataType, wide: ir.DataType
+        self,
+        node: ir.Node,
+        output: ir.Value,
+        unsupported_dtype: ir.DataType,
+        wider_dtype: ir.DataType,
     ) -> ir.Value:
-        """Let a node give a wider dtype, and its readers what they had."""
+        """Change a node's output to a wider dtype, and give its readers the original one."""
         assert node.graph is not None
-        made = ir.node("Cast", [output], {"to": int(narrow)}, num_outputs=1)
-        (result,) = made.outputs
-        made.name = self._names.take(f"{output.name}_cast")
+        cast_node = ir.node("Cast", [output], {"to": int(unsupported_dtype)}, num_outputs=1)
+        (result,) = cast_node.outputs
+        cast_node.name = self._names.take(f"{output.name}_cast")
         result.name, output.name = output.name, self._names.take(f"{output.name}_wide")
-        result.dtype, result.shape, output.dtype = narrow, output.shape, wide
-        node.append(made)
+        result.dtype, result.shape, output.dtype = unsupported_dtype, output.shape, wider_dtype
+        node.append(cast_node)
         ir.convenience.replace_all_uses_with(output, result, replace_graph_outputs=True)
-        made.replace_input_with(0, output)
+        cast_node.replace_input_with(0, output)
         return result
 
 
 def avoid_missing_kernels(model: ir.Model, casts: Casts) -> None:
-    """Put conversions around the nodes that there is no kernel for, in place."""
-    there = {node.op_type for node in model.graph.all_nodes()}
-    if not there & casts.keys():
+    """Insert conversions around the nodes without a kernel, in place."""
+    present = {node.op_type for node in model.graph.all_nodes()}
+    if not present & casts.keys():
         return
     writer, dtypes = ModelWriter(model), inferred_dtypes(model)
     for node in list(model.graph.all_nodes()):
-        detours = {} if node.domain else casts.get(node.op_type, {})
+        conversions = {} if node.domain else casts.get(node.op_type, {})
         operand_dtypes = [
-            dtype for v in node.inputs if detours and (dtype := dtypes.get(v)) is not None
+            dtype for v in node.inputs if conversions and (dtype := dtypes.get(v)) is not None
         ]
-        if narrow := next(
-            (dtype for dtype in operand_dtypes if dtype.numpy().name in detours), None
+        if unsupported_dtype := next(
+            (dtype for dtype in operand_dtypes if dtype.numpy().name in conversions), None
         ):
-            wide = ir.DataType.from_numpy(np.dtype(detours[narrow.numpy().name]))
-            _compute_in(node, narrow, wide, writer, dtypes)
+            supported_dtype = ir.DataType.from_numpy(
+                np.dtype(conversions[unsupported_dtype.numpy().name])
+            )
+            _convert_around(node, unsupported_dtype, supported_dtype, writer, dtypes)
 
 
-def _compute_in(
-    node: ir.Node, narrow: ir.DataType, wide: ir.DataType, writer: ModelWriter, dtypes: Dtypes
+def _convert_around(
+    node: ir.Node,
+    unsupported_dtype: ir.DataType,
+    supported_dtype: ir.DataType,
+    writer: ModelWriter,
+    dtypes: Dtypes,
 ) -> None:
     for index, value in enumerate(node.inputs):
-        if value is None or dtypes.get(value) != narrow:
+        if value is None or dtypes.get(value) != unsupported_dtype:
             continue
-        cast = writer.before(node, "Cast", value, dtype=wide, to=int(wide))
-        if narrow == ir.DataType.UINT64 and node.op_type in ORDERED:
-            lowest = writer.number(np.iinfo(np.int64).min, wide)
-            cast = writer.before(node, "Add", cast, lowest, dtype=wide)
+        cast = writer.insert_before(
+            node, "Cast", value, dtype=supported_dtype, to=int(supported_dtype)
+        )
+        if unsupported_dtype == ir.DataType.UINT64 and node.op_type in ORDER_COMPARISONS:
+            lowest = writer.add_number(np.iinfo(np.int64).min, supported_dtype)
+            cast = writer.insert_before(node, "Add", cast, lowest, dtype=supported_dtype)
         node.replace_input_with(index, cast)
     for output in list(node.outputs):
-        if dtypes.get(output) == narrow:
-            dtypes[writer.cast_back(node, output, narrow, wide)] = narrow
-            dtypes[output] = wide
+        if dtypes.get(output) == unsupported_dtype:
+            dtypes[writer.cast_back(node, output, unsupported_dtype, supported_dtype)] = (
+                unsupported_dtype
+            )
+            dtypes[output] = supported_dtype

@@ -1,4 +1,4 @@
-"""What ONNX's operators take, where that depends on the opset (``onnx.defs``)."""
+"""Facts about ONNX's operators that depend on the opset (``onnx.defs``)."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ SINCE: Mapping[str, int] = {
     **dict.fromkeys(("Swish", "TensorScatter"), 24),
     **dict.fromkeys(("BitCast", "CumProd"), 26),
 }
-"""Operators that came after the oldest opset that is written."""
+"""Operators that are newer than the oldest supported opset, with the opset that added them."""
 
 BFLOAT16_SINCE: Mapping[str, int] = {
     **dict.fromkeys(("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh"), 22),
@@ -24,7 +24,7 @@ BFLOAT16_SINCE: Mapping[str, int] = {
     **dict.fromkeys(("Selu", "Softplus", "Softsign"), 22),
     "TopK": 24,
 }
-"""Operators that are older than their bfloat16, and the opset that brought it."""
+"""Operators that got bfloat16 in a later version, with the opset that added it."""
 
 OPERATOR_NAMES: Mapping[Op, str] = {
     **dict.fromkeys((ops.avg_pool, ops.sum_pool), "AveragePool"),
@@ -33,7 +33,7 @@ OPERATOR_NAMES: Mapping[Op, str] = {
 
 
 def operator(op: Op) -> str:
-    """Name in ONNX of an operation that was recognised or arranged: ``hard_swish`` is ``HardSwish``
-    there."""
-    written = op.operator or OPERATOR_NAMES.get(op)
-    return written or "".join(part.capitalize() for part in op.name.split("_"))
+    """Return the ONNX operator of a fused or laid out operation: ``HardSwish`` for
+    ``hard_swish``."""
+    name = op.operator or OPERATOR_NAMES.get(op)
+    return name or "".join(part.capitalize() for part in op.name.split("_"))

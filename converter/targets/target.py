@@ -1,4 +1,5 @@
-"""What a target is: what a runtime has, lacks, likes and gets wrong."""
+"""The description of a runtime: the operators that it has and lacks, its preferred forms and its
+quirks."""
 
 from __future__ import annotations
 
@@ -21,47 +22,53 @@ from converter.targets.casts import Casts, avoid_missing_kernels
 from converter.targets.schemas import BFLOAT16_SINCE, SINCE
 from converter.targets.versions import ALL, Versions, versions
 
-Detour = Mapping[str, str]
+ConversionTable = Mapping[str, str]
 
 AttentionLayout: TypeAlias = Literal["4d", "3d"]
-"""Operands of ``Attention``: [batch, heads, positions, width], or heads side by side."""
+"""Layout of the operands of ``Attention``: [batch, heads, positions, width] or [batch, positions,
+heads * width]."""
 
 
-LOWEST = np.iinfo(np.int64).min
+LOWEST_INT64 = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
 class MissingKernel:
-    """Dtypes without a (right) kernel, and the dtypes to compute in instead, without loss.
+    """Dtypes without a correct kernel, with the dtypes to compute in instead, without loss.
 
-    The operands from the ``first`` on are converted and, if ``back``, so is the result. Where the
-    ``order`` of numbers matters, uint64 becomes int64 by moving 2**63 to 0.
+    Arguments:
+        conversions: the dtype to compute in, by unsupported dtype.
+        first: index of the first operand that is converted.
+        back: whether the result is converted back.
+        order: whether the order of numbers matters, so that uint64 is shifted by 2**63 into int64.
     """
 
-    detour: Detour
+    conversions: ConversionTable
     first: int = 0
     back: bool = True
     order: bool = False
 
 
-def widened_value(editor: Editor, x: Value, dtype: Any, shifted: bool) -> Value:
-    """Value in a wider dtype; uint64 in int64 is ``shifted`` down, so that its order stays."""
-    wide = editor.convert(x, dtype)
-    return editor.binary(ops.add, wide, const(LOWEST, np.int64)) if shifted else wide
+def widen_value(editor: Editor, x: Value, dtype: Any, shifted: bool) -> Value:
+    """Return a value in a wider dtype; ``shifted`` moves uint64 down into int64 and keeps its
+    order."""
+    widened = editor.convert(x, dtype)
+    return editor.binary(ops.add, widened, const(LOWEST_INT64, np.int64)) if shifted else widened
 
 
-def narrowed_value(editor: Editor, x: Value, dtype: np.dtype, shifted: bool) -> Value:
-    """Undo what ``widened_value`` made of it."""
-    whole = editor.binary(ops.sub, x, const(LOWEST, np.int64)) if shifted else x
-    return editor.convert(whole, dtype)
+def narrow_value(editor: Editor, x: Value, dtype: np.dtype, shifted: bool) -> Value:
+    """Undo ``widen_value``."""
+    unshifted = editor.binary(ops.sub, x, const(LOWEST_INT64, np.int64)) if shifted else x
+    return editor.convert(unshifted, dtype)
 
 
-Lack: TypeAlias = Callable[[str, str, int], bool]
-"""Whether a runtime has not an operator, in a dtype, at an opset."""
+OperatorTest: TypeAlias = Callable[[str, str, int], bool]
+"""A test whether a runtime lacks an operator, for a dtype, at an opset."""
 
 
-def lack(operators: str, dtypes: str = "", opsets: range = OPSETS) -> Lack:
-    """Names with blanks between them; no dtypes are all."""
+def lacks_operators(operators: str, dtypes: str = "", opsets: range = OPSETS) -> OperatorTest:
+    """Return a test for operators, whose names are separated by blanks. Without dtypes it covers
+    all."""
     names, types = frozenset(operators.split()), frozenset(dtypes.split())
     return lambda operator, dtype, opset: (
         operator in names and opset in opsets and (dtype in types or not types)
@@ -70,9 +77,13 @@ def lack(operators: str, dtypes: str = "", opsets: range = OPSETS) -> Lack:
 
 @dataclass(frozen=True)
 class Deviation:
-    """When an operation may differ from JAX, and what a strict conversion writes, if it can.
+    """A case in which an operation may differ from JAX, with the rule for a strict conversion.
 
-    One that ``fails_verification`` is off by more than rounding on ordinary numbers, though few.
+    Arguments:
+        sentence: the description in the report.
+        exact: the rule that gives JAX's result, or None if there is none.
+        concerns: returns whether a node is affected.
+        fails_verification: whether the difference exceeds rounding for a few ordinary numbers.
     """
 
     sentence: str
@@ -83,10 +94,12 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Form:
-    """Form in which a runtime runs an operation that is written as one operator.
+    """The forms in which a runtime runs an operation that is lowered to one operator.
 
-    ``dtypes`` and ``ranks`` are those of the first operand; ``refuses`` says why a node with these
-    does not run at an opset all the same, and nothing where it does.
+    Arguments:
+        dtypes: supported dtypes of the first operand.
+        ranks: supported numbers of axes of the first operand.
+        refuses: returns why a node with these does not run at an opset, or "" if it runs.
     """
 
     dtypes: frozenset[str]
@@ -94,7 +107,7 @@ class Form:
     refuses: Callable[[Node, int], str] = lambda node, opset: ""
 
     def misfit(self, node: Node, opset: int) -> str:
-        """Return why a node does not run at an opset, or nothing if it does."""
+        """Return why a node does not run at an opset, or "" if it runs."""
         x = node.inputs[0]
         if x.dtype.name not in self.dtypes:
             return f"no kernel for {x.dtype.name}"
@@ -103,12 +116,17 @@ class Form:
 
 @dataclass(frozen=True)
 class Quirk:
-    """Deviation of a runtime from the standard and JAX, and how it is avoided.
+    """A deviation of a runtime from the standard or JAX, and how it is avoided.
 
-    ``versions`` are those that do it, all if empty (``<1.32``); ``example`` is the smallest file
-    that shows it, in ONNX's text form without a header: ``docs/runtimes.md`` is made of them.
-    ``rules`` rewrite the graph, by operation, ``model`` the ONNX model, in place. What would cost
-    too much is only noted, by operation, and mended if strict (``deviations``).
+    Arguments:
+        name: a short description.
+        versions: the versions that have it (``<1.32``); empty for all.
+        example: the smallest file that shows it, in ONNX's text format without a header.
+            ``docs/runtimes.md`` is generated from these.
+        rules: rules that rewrite the graph, by operation.
+        model: rewrites the ONNX model in place.
+        deviations: cases that would cost too much to avoid, by operation. They are reported, and
+            avoided in a strict conversion.
     """
 
     name: str
@@ -121,45 +139,56 @@ class Quirk:
 
 @dataclass(frozen=True)
 class Lag:
-    """Kernels that ``versions`` of a runtime do not have yet, and opsets after the ``newest``.
+    """Kernels that older versions of a runtime lack.
 
-    ``casts`` are dtypes to compute in instead; ``model`` writes the ONNX model without what needs
-    more than that, in place; ``lacks`` are operators that they do not have at all.
+    Arguments:
+        versions: the versions that lack them.
+        casts: dtypes to compute in instead.
+        newest: the newest opset that these versions load.
+        lacks: operators that these versions lack completely.
+        model: rewrites the ONNX model in place where a cast is not enough.
     """
 
     versions: str
     casts: Casts = field(default_factory=dict)
     newest: int = OPSETS[-1]
-    lacks: tuple[Lack, ...] = ()
+    lacks: tuple[OperatorTest, ...] = ()
     model: Callable[[ir.Model], None] | None = None
 
 
 _CONTROL = (ops.cond, ops.scan, ops.while_)
-CARRIED: Mapping[str, frozenset[Op]] = {
+DATA_ONLY_DTYPES: Mapping[str, frozenset[Op]] = {
     "float8": frozenset({ops.convert_element_type, ops.reshape, ops.transpose, *_CONTROL}),
     **dict.fromkeys(("int4", "uint4"), frozenset({ops.convert_element_type, ops.cond})),
 }
-"""By how the name of a dtype begins, the only operations that it is written in."""
+"""The only operations that may have values of a dtype, by the prefix of its name."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A runtime, in the ``versions`` that a file is for: what it has, lacks, likes and gets wrong.
+    """A runtime, restricted to the ``versions`` that a file is written for.
 
-    If none are asked for, a file is for the ``oldest`` and those after it; ``lags`` say what older
-    ones have not.
-
-    ``kernels`` says by operation of the graph which dtypes take a detour; ``bfloat16`` has the
-    operations that take it, and without, all do; ``lacks`` are operators of the standard that are
-    not there. ``attention_layout`` and ``opset`` are what it runs best of what it takes, which are
-    ``opsets``; ``fixed`` says that it takes no open sizes, ``dynamic_integers`` that products of
-    integers take no longer where the file itself computes the range of what is multiplied.
-    ``forms`` are those in which it runs operations, where that is known.
+    Arguments:
+        name: the name that ``to_onnx`` takes.
+        kernels: dtypes without a kernel, by operation of the graph.
+        lacks: operators of the standard that the runtime lacks.
+        quirks: wrong results, and how they are avoided.
+        bfloat16: operations with bfloat16 kernels; None if all have one.
+        attention_layout: the faster layout of ``Attention``.
+        versions: the versions that a file is for.
+        oldest: the oldest version that a file is for by default.
+        lags: kernels that older versions lack.
+        opset: the default opset.
+        opsets: the opsets that the runtime loads.
+        fixed: whether all sizes have to be static.
+        dynamic_integers: whether integer products are as fast if the file computes their ranges at
+            run time.
+        forms: the supported forms of operations, where they are known.
     """
 
     name: str
     kernels: Mapping[Op, MissingKernel]
-    lacks: tuple[Lack, ...] = ()
+    lacks: tuple[OperatorTest, ...] = ()
     quirks: tuple[Quirk, ...] = ()
     bfloat16: frozenset[Op] | None = None
     attention_layout: AttentionLayout = "4d"
@@ -172,8 +201,12 @@ class Target:
     dynamic_integers: bool = False
     forms: Mapping[Op, Form] = field(default_factory=dict)
 
-    def at(self, opset: int | None) -> int:
-        """The opset that is asked for, or else its own. **Raises** `SpecError` if it has not."""
+    def select_opset(self, opset: int | None) -> int:
+        """Return the requested opset, or the default one for None.
+
+        Raises:
+            SpecError: the runtime does not load this opset.
+        """
         if opset is None:
             return self.opset
         if opset not in self.opsets:
@@ -181,91 +214,100 @@ class Target:
             raise SpecError(f"opset must be {ends} for {self.name}, received {opset}")
         return opset
 
-    def refuse_open(self, graph: Graph) -> None:
-        """**Raises** `SpecError` if a size is open that has to be fixed."""
+    def check_fixed_sizes(self, graph: Graph) -> None:
+        """Raise `SpecError` if an input has a named dimension and the runtime takes static sizes
+        only."""
         for value in graph.inputs if self.fixed else ():
             if names := [str(dim) for dim in value.shape if is_symbolic(dim)]:
                 raise SpecError(
-                    f"{self.name} takes fixed sizes alone: give numbers for {', '.join(names)} "
+                    f"{self.name} takes fixed sizes only: pass numbers for {', '.join(names)} "
                     f"of {value.name}"
                 )
 
     def takes(self, operator: str, dtype: Any, opset: int) -> bool:
-        """Whether an operator can be used for a dtype; asked where something can stand in for it.
+        """Return True if an operator can be used for a dtype; other operators may replace it
+        otherwise.
 
-        A dtype that takes a detour counts as one that is taken.
+        A dtype that is converted to another one counts as supported.
         """
-        return not any(lacks(operator, np.dtype(dtype).name, opset) for lacks in self.lacks)
+        return not any(
+            is_lacking(operator, np.dtype(dtype).name, opset) for is_lacking in self.lacks
+        )
 
     def supports(self, operator: str, dtype: Any, opset: int) -> bool:
-        """Whether there is such an operator for a dtype at an opset, here and in the standard."""
+        """Return True if the runtime and the standard have an operator for a dtype at an opset."""
         since = BFLOAT16_SINCE.get(operator, 0) if np.dtype(dtype) == jnp.bfloat16 else 0
         return max(since, SINCE.get(operator, 0)) <= opset and self.takes(operator, dtype, opset)
 
-    def carries(self, op: Op, dtype: str) -> bool:
-        """Whether an operation may have values of a dtype, which nothing is computed in perhaps."""
-        return all(op in taken for name, taken in CARRIED.items() if dtype.startswith(name))
+    def allows_dtype(self, op: Op, dtype: str) -> bool:
+        """Return True if an operation may have values of a dtype; few operations may have float8
+        and int4."""
+        return all(
+            op in supported_ops
+            for name, supported_ops in DATA_ONLY_DTYPES.items()
+            if dtype.startswith(name)
+        )
 
-    def settle(self, model: ir.Model) -> None:
-        """Rewrite a model in place where it would meet a quirk, or a kernel that is not there."""
+    def remove_quirks(self, model: ir.Model) -> None:
+        """Rewrite a model in place so that it avoids the quirks and the missing kernels."""
         rewrites = [*(quirk.model for quirk in self.quirks), *(lag.model for lag in self.lags)]
         for rewrite in filter(None, rewrites):
             rewrite(model)
         for lag in self.lags:
             avoid_missing_kernels(model, lag.casts)
 
-    def only(self, version_text: str) -> Target:
-        """The target in some of its versions, with the quirks of these and what one of them lacks.
+    def restrict_to_versions(self, version_text: str) -> Target:
+        """Return the target for some of its versions, with their quirks and missing kernels.
 
-        **Raises** `SpecError` if there is none that files are written for.
+        Raises:
+            SpecError: the target has no such version.
         """
         since = f">={self.oldest}" if self.oldest else ""
-        left = self.versions & versions(version_text or since)
-        if not left:
+        matching = self.versions & versions(version_text or since)
+        if not matching:
             oldest = ".".join(map(str, self.versions.low))
             raise SpecError(
-                f"{self.name}{version_text} has no version that files are written for: the oldest "
-                f"is {oldest}"
+                f"{self.name}{version_text} has no supported version: the oldest one is {oldest}"
             )
-        quirks = tuple(quirk for quirk in self.quirks if versions(quirk.versions) & left)
-        lags = [lag for lag in self.lags if versions(lag.versions) & left]
-        # Who asks for an opset and no versions means those that have it.
-        held = lags if version_text else []
-        newest = min([self.opsets[-1], *(lag.newest for lag in held)])
+        quirks = tuple(quirk for quirk in self.quirks if versions(quirk.versions) & matching)
+        lags = [lag for lag in self.lags if versions(lag.versions) & matching]
+        # A request without versions means the versions that have the opset.
+        excluded = lags if version_text else []
+        newest = min([self.opsets[-1], *(lag.newest for lag in excluded)])
         opsets = range(self.opsets[0], newest + 1)
         return replace(
             self,
-            versions=left,
+            versions=matching,
             quirks=quirks,
             lags=tuple(lags),
-            lacks=self.lacks + tuple(lacks for lag in held for lacks in lag.lacks),
+            lacks=self.lacks + tuple(lacks for lag in excluded for lacks in lag.lacks),
             opsets=opsets,
             opset=min(self.opset, opsets[-1]),
         )
 
 
-UNWRITTEN = (
-    lack("GroupNormalization"),
-    lack("Attention RotaryEmbedding Gelu InstanceNormalization LSTM GRU RNN", "float64"),
-    lack("InstanceNormalization BatchNormalization LSTM GRU RNN", "bfloat16"),
-    lack("Resize", "bfloat16 float64 int16 int64 uint16 uint32 uint64 bool"),
+LACKED_EVERYWHERE = (
+    lacks_operators("GroupNormalization"),
+    lacks_operators("Attention RotaryEmbedding Gelu InstanceNormalization LSTM GRU RNN", "float64"),
+    lacks_operators("InstanceNormalization BatchNormalization LSTM GRU RNN", "bfloat16"),
+    lacks_operators("Resize", "bfloat16 float64 int16 int64 uint16 uint32 uint64 bool"),
 )
-"""What no runtime has that was looked at, or what it has is slower than other operators."""
+"""Operators that all examined runtimes lack, or run slower than other operators."""
 
-NARROW: Detour = dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int32")
-UNSIGNED: Detour = {"uint32": "int64", "uint64": "int64"}
-BOOL: Detour = {"bool": "int32"}
-SHORT: Detour = dict.fromkeys(("int16", "uint16"), "int32")
-HALF: Detour = dict.fromkeys(("float16", "bfloat16"), "float32")
-FLOATS: Detour = dict.fromkeys(("float16", "bfloat16", "float32"), "float64")
+NARROW: ConversionTable = dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int32")
+UNSIGNED: ConversionTable = {"uint32": "int64", "uint64": "int64"}
+BOOL: ConversionTable = {"bool": "int32"}
+SHORT: ConversionTable = dict.fromkeys(("int16", "uint16"), "int32")
+HALF: ConversionTable = dict.fromkeys(("float16", "bfloat16"), "float32")
+FLOATS: ConversionTable = dict.fromkeys(("float16", "bfloat16", "float32"), "float64")
 
 FORMULAS: Mapping[Op, MissingKernel] = {
-    # Of several steps: in half precision each of them would be seen.
+    # These formulas have several steps, which would all round in half precision.
     **dict.fromkeys(
         (ops.atan2, ops.cbrt, ops.erf_inv, ops.erfc, ops.expm1, ops.log1p, ops.exp2),
         MissingKernel(HALF),
     ),
-    # Near their zeros what their formulas add up cancels.
+    # The terms of these formulas cancel near the zeros of the functions.
     **dict.fromkeys((ops.digamma, ops.lgamma), MissingKernel(FLOATS)),
 }
-"""What is written as several operators, wherever it runs."""
+"""Operations that are lowered to several operators on every target."""

@@ -1,4 +1,4 @@
-"""Ranges of versions, as ``<1.32`` and ``>=1.31,<2`` write them."""
+"""Ranges of versions, written as ``<1.32`` or ``>=1.31,<2``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TypeAlias
 from converter.errors import SpecError
 
 Release: TypeAlias = tuple[int, ...]
-"""Without zeros at its end, so that a zero more makes what comes right after it."""
+"""A release without trailing zeros, so that an added zero gives the next larger release."""
 
 _PART = re.compile(r"(>=|<=|==|>|<)(\d+(?:\.\d+)*)")
 
 
 @dataclass(frozen=True)
 class Versions:
-    """The releases from ``low`` on that come before ``high``, if that is there."""
+    """The releases from ``low`` on and before ``high``; None for no upper limit."""
 
     low: Release = ()
     high: Release | None = None
@@ -26,7 +26,7 @@ class Versions:
         return Versions(max(self.low, other.low), min(highs, default=None))
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Return True if the range has any release."""
         return self.high is None or self.low < self.high
 
     def __contains__(self, version: str) -> bool:
@@ -37,9 +37,10 @@ ALL = Versions()
 
 
 def versions(text: str) -> Versions:
-    """The versions that a specifier allows; all of them, if it is empty.
+    """Return the range of a version specifier; an empty one allows all versions.
 
-    **Raises** `SpecError` if it is none.
+    Raises:
+        SpecError: the text is not a specifier.
     """
     allowed = ALL
     for part in filter(None, text.replace(" ", "").split(",")):
@@ -48,8 +49,8 @@ def versions(text: str) -> Versions:
             raise SpecError(f"versions are written like '>=1.31,<2'; received {text!r}")
         sign, numbers = match[1], re.sub(r"(\.0+)+$", "", match[2])
         release = tuple(map(int, numbers.split(".")))
-        after = (*release, 0)
-        low = {">=": release, ">": after, "==": release}.get(sign, ())
-        high = {"<": release, "<=": after, "==": after}.get(sign)
+        successor = (*release, 0)
+        low = {">=": release, ">": successor, "==": release}.get(sign, ())
+        high = {"<": release, "<=": successor, "==": successor}.get(sign)
         allowed &= Versions(low, high)
     return allowed

@@ -1,1 +1,1 @@
-"""Files against JAX: what a runtime computes, and how far that is from what is right."""
+"""Verification of ONNX files against JAX: samples, sessions, and a model of rounding errors."""

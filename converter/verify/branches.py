@@ -1,8 +1,8 @@
-"""Which branches, turns and clamps of a program a set of inputs reaches.
+"""Record which branches, loop iterations and index bounds of a program a set of inputs reaches.
 
-A file that is wrong in one branch agrees with JAX on every input that takes another one. So the
-traced graph is evaluated with an observer that records, for each node where control flow or an
-index can go several ways, which of these *sides* were taken.
+A file that is wrong in one branch agrees with JAX on every input that takes another branch. The
+probe therefore evaluates the traced graph and records which *sides* of each node were taken. A side
+is one of the ways that control flow or an index can go at a node.
 """
 
 from __future__ import annotations
@@ -25,35 +25,38 @@ from converter.ir.evaluation import (
     run_uncompiled,
 )
 from converter.loops.intervals import bound_states
-from converter.verify.sides import KINDS, Flow, SideKind, promises_bounds, within_axes
+from converter.verify.sides import KINDS, Flow, SideKind, is_within_bounds, promises_in_bounds
 
-MOST_TURNS, MOST_STEPS = 100, 4_000
-"""Inputs for which a loop takes more turns than this, or for which so many nodes are evaluated, are
-not tried."""
+MAX_ITERATIONS, MAX_STEPS = 100, 4_000
+"""Limits of one evaluation. Inputs that need more loop iterations or more nodes are not used."""
 
 COMPARISONS = (ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge)
 
 
 @dataclass(frozen=True)
 class Side:
-    """One way that a node can go, and the sentence to print if no input made it go there."""
+    """One way that a node can go, with the sentence to print if no input took it."""
 
     node: Node
     untaken: str
 
-    def sentence(self, samples: int, line: Callable[[Node], str] = source_line) -> str:
-        """Return that the side was not taken in so many samples, with the user's line."""
+    def describe_untaken(self, samples: int, line: Callable[[Node], str] = source_line) -> str:
+        """Return the sentence that no sample took this side, with the number of samples and the
+        source line."""
         return f"{self.untaken.format(line=line(self.node))} in {samples} samples"
 
 
 @dataclass(frozen=True)
 class Observation:
-    """Sides that a set of inputs takes.
+    """Sides that one set of inputs takes.
 
-    ``sides`` has a Boolean for each side of the probe. ``comparisons`` has two for each comparison
-    on the way to them: true for some element, false for some. A run is not ``is_valid`` if it was
-    given up before the end of a loop, or if an index is outside of the bounds that the program
-    promises. It took so many ``steps``.
+    Arguments:
+        sides: one Boolean for each side of the probe.
+        comparisons: two Booleans for each comparison node: whether it was true, and whether it was
+            false, for some element.
+        is_valid: false if the evaluation stopped before a loop ended, or if an index is outside the
+            bounds that the program promises.
+        steps: number of evaluated nodes.
     """
 
     sides: np.ndarray
@@ -63,12 +66,12 @@ class Observation:
 
 
 class Probe:
-    """Evaluates the part of a traced graph that decides which sides are taken.
+    """Evaluator for the part of a traced graph that decides which sides are taken.
 
     Arguments:
-        graph: the graph as it was traced. Ranges of loop states are noted in it.
-        params: arrays by the names of parameters that have no values yet; those that decide nothing
-            are not read.
+        graph: the graph as it was traced. The ranges of loop states are written into it.
+        params: arrays by parameter name, for parameters that have no values yet. Parameters that do
+            not affect any side are not read.
     """
 
     def __init__(self, graph: Graph, params: Mapping[str, Any] | None = None) -> None:
@@ -79,22 +82,22 @@ class Probe:
         self.sites: dict[int, tuple[SideKind, list[int | None]]] = {}
         self.promises: set[int] = set()
         for node in graph.walk():
-            self._add(node, flow)
+            self._add_sites(node, flow)
         self.unread = set[int]()
         needed = set[int]()
-        self.graph = self._part(graph, needed)
+        self.graph = self._reduce_graph(graph, needed)
         self.graph.params = [v for v in graph.params if id(v) in needed]
         compared = [node for node in self.graph.walk() if node.op in COMPARISONS]
         self.comparisons = {id(node): i for i, node in enumerate(compared)}
 
-    def _add(self, node: Node, flow: Flow) -> None:
-        if promises_bounds(node):
+    def _add_sites(self, node: Node, flow: Flow) -> None:
+        if promises_in_bounds(node):
             self.promises.add(id(node))
         kind = KINDS.get(node.op)
-        if kind is None or not kind.concerns(node, flow):
+        if kind is None or not kind.applies(node, flow):
             return
         texts, possible = kind.sides(node), kind.possible(node)
-        if sum(possible) < kind.least:
+        if sum(possible) < kind.min_sides:
             return
         slots = list[int | None]()
         for text, is_possible in zip(texts, possible, strict=True):
@@ -102,59 +105,62 @@ class Probe:
             self.sides += [Side(node, text)] if is_possible else []
         self.sites[id(node)] = kind, slots
 
-    def _part(self, graph: Graph, needed: set[int]) -> Graph:
-        """Return the part of a graph that sites and promises depend on.
+    def _reduce_graph(self, graph: Graph, needed: set[int]) -> Graph:
+        """Return the part of a graph that the sites and the promised bounds depend on.
 
-        ``needed`` has the ids of the values that are read elsewhere; the ids of what the part reads
-        are added. A node that is kept for its site alone is noted as unread.
+        ``needed`` holds the ids of values that are read outside of the graph. The ids of all values
+        that the part reads are added to it. A node that is kept only because it is a site is added
+        to ``unread``.
         """
-        kept = list[Node]()
+        part_nodes = list[Node]()
         for node in reversed(graph.nodes):
             is_read = any(id(v) in needed for v in node.outputs)
             if not (is_read or self._holds_site(node)):
                 continue
             needed |= {id(v) for v in node.inputs}
-            part = node
+            part_node = node
             if node.bodies:
                 is_open = node.op is not ops.cond or is_read
-                part = replace(node, bodies=self._parts(node.bodies, is_open, needed))
+                part_node = replace(node, bodies=self._reduce_bodies(node.bodies, is_open, needed))
                 if id(node) in self.sites:
-                    self.sites[id(part)] = self.sites[id(node)]
-            kept.append(part)
+                    self.sites[id(part_node)] = self.sites[id(node)]
+            part_nodes.append(part_node)
             if not is_read:
-                self.unread.add(id(part))
+                self.unread.add(id(part_node))
         outputs = [v for v in graph.outputs if id(v) in needed]
-        return Graph(graph.inputs, outputs, kept[::-1], graph.params)
+        return Graph(graph.inputs, outputs, part_nodes[::-1], graph.params)
 
-    def _parts(
-        self, bodies: Mapping[str, Graph], are_read: bool, needed: set[int]
+    def _reduce_bodies(
+        self, bodies: Mapping[str, Graph], has_read_outputs: bool, needed: set[int]
     ) -> dict[str, Graph]:
-        found = {}
+        parts = {}
         for name, body in bodies.items():
-            needed |= {id(v) for v in body.outputs} if are_read else set()
-            found[name] = self._part(body, needed)
-        return found
+            needed |= {id(v) for v in body.outputs} if has_read_outputs else set()
+            parts[name] = self._reduce_graph(body, needed)
+        return parts
 
     def _holds_site(self, node: Node) -> bool:
         inner = (n for body in node.bodies.values() for n in body.walk())
         return any(id(n) in self.sites or id(n) in self.promises for n in (node, *inner))
 
     def __call__(self, inputs: Sequence[Any]) -> Observation:
-        """Observe one set of inputs."""
+        """Evaluate the program on one set of inputs and return the sides that it takes."""
         shapes = [v.shape for v in self.graph.inputs]
         sizes = named_sizes.read(shapes, [np.shape(x) for x in inputs])
         run = _Run(self, sizes)
-        with np.errstate(all="ignore"), suppress(_TooLong):
-            evaluate_bounded(self.graph, inputs, self._params, run.apply, MOST_TURNS, run.control())
+        with np.errstate(all="ignore"), suppress(_StepLimitExceeded):
+            evaluate_bounded(
+                self.graph, inputs, self._params, run.apply, MAX_ITERATIONS, run.control()
+            )
         return Observation(run.sides, run.comparisons, run.is_valid, run.steps)
 
 
-class _TooLong(Exception):
-    """An evaluation that is given up."""
+class _StepLimitExceeded(Exception):
+    """Signal to stop an evaluation that takes more than ``MAX_STEPS`` steps."""
 
 
 class _Run:
-    """One evaluation of a probe's graph, node by node, and the sides that it has taken so far."""
+    """One evaluation of a probe's graph, with the sides that were taken so far."""
 
     def __init__(self, probe: Probe, sizes: named_sizes.Sizes) -> None:
         self.sides = np.zeros(len(probe.sides), bool)
@@ -165,16 +171,16 @@ class _Run:
         self._sizes = sizes
 
     def apply(self, node: Node, args: Sequence[Any], sizes: named_sizes.Sizes) -> list[Any]:
-        """Run a node without bodies (``converter.ir.evaluation.Apply``)."""
+        """Evaluate a node without bodies (``converter.ir.evaluation.Apply``)."""
         is_read = id(node) not in self._probe.unread
         if id(node) in self._probe.sites or id(node) in self._probe.promises:
-            self._note(node, args)
+            self._record_sides(node, args)
         if not is_read:
             return [None] * len(node.outputs)
         self.steps += 1
-        if self.steps > MOST_STEPS:
+        if self.steps > MAX_STEPS:
             self.is_valid = False
-            raise _TooLong
+            raise _StepLimitExceeded
         results = run_uncompiled(node, args, sizes)
         if id(node) in self._probe.comparisons:
             start, truth = 2 * self._probe.comparisons[id(node)], np.asarray(results[0])
@@ -182,42 +188,44 @@ class _Run:
         return results
 
     def control(self) -> Control:
-        """Return the evaluations of nodes with bodies, which run in Python."""
+        """Return the evaluators of the operations that have bodies; they run in Python."""
         return {ops.scan: self._scan, ops.while_: self._while, ops.cond: self._cond}
 
-    def _note(self, node: Node, inputs: Sequence[Any], turns: int = 0) -> None:
+    def _record_sides(self, node: Node, inputs: Sequence[Any], iterations: int = 0) -> None:
         kind, slots = self._probe.sites.get(id(node), (None, ()))
         arrays = [np.asarray(x) for x in inputs]
-        if id(node) in self._probe.promises and not within_axes(node, arrays, self._sizes):
+        if id(node) in self._probe.promises and not is_within_bounds(node, arrays, self._sizes):
             self.is_valid = False
         if kind is not None:
-            for slot, flag in zip(slots, kind.taken(node, arrays, turns, self._sizes), strict=True):
+            for slot, flag in zip(
+                slots, kind.taken(node, arrays, iterations, self._sizes), strict=True
+            ):
                 if slot is not None:
                     self.sides[slot] |= bool(flag)
 
     def _cond(self, node: Node, inputs: list[Any], run: Bodies, _: EvaluationRules) -> Counted:
-        self._note(node, inputs)
+        self._record_sides(node, inputs)
         bodies = list(node.bodies.values())
-        results, turns = run(bodies[int(np.clip(inputs[0], 0, len(bodies) - 1))], [])
+        results, iterations = run(bodies[int(np.clip(inputs[0], 0, len(bodies) - 1))], [])
         unread = id(node) in self._probe.unread
-        return [None] * len(node.outputs) if unread else results, turns
+        return [None] * len(node.outputs) if unread else results, iterations
 
     def _while(self, node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
-        turns, state = 0, inputs
+        iterations, state = 0, inputs
         while bool(run(node.bodies["cond"], state)[0][0]):
-            if turns == rules.most:
+            if iterations == rules.most:
                 self.is_valid = False
                 break
-            state, turns = run(node.bodies["body"], state)[0], turns + 1
-        self._note(node, inputs, turns)
-        return state, turns
+            state, iterations = run(node.bodies["body"], state)[0], iterations + 1
+        self._record_sides(node, inputs, iterations)
+        return state, iterations
 
     def _scan(self, node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
         count, body = node.params["num_carry"], node.bodies["body"]
         length = dims.evaluate_dim(node.params["length"], rules.sizes)
         state, rows = inputs[:count], list[list[Any]]()
-        for turn in range(length)[:: -1 if node.params["reverse"] else 1]:
-            results, _ = run(body, [*state, *(np.asarray(x)[turn] for x in inputs[count:])])
+        for iteration in range(length)[:: -1 if node.params["reverse"] else 1]:
+            results, _ = run(body, [*state, *(np.asarray(x)[iteration] for x in inputs[count:])])
             state = results[:count]
             rows.append(results[count:])
         rows = rows[::-1] if node.params["reverse"] else rows

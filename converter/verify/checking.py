@@ -1,4 +1,4 @@
-"""Is a file right? ONNX Runtime against JAX, by element, at every level of its optimiser."""
+"""Compare a file in ONNX Runtime with JAX, element by element, at every optimization level."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from converter.model.verdict import (
     Level,
     Verdict,
     compare,
-    worse,
+    larger_errors,
 )
 from converter.verify.elements import Judge, Judgement, first
-from converter.verify.noise import Noise, resamples
-from converter.verify.samples import DISTRIBUTIONS, refuse_forbidden
-from converter.verify.sessions import Model, run_judged, sessions
-from converter.verify.steering import BASIC, Coverage, coverage_of, steered_samples
+from converter.verify.noise import Noise, has_resampling
+from converter.verify.samples import DISTRIBUTIONS, check_inputs_allowed
+from converter.verify.sessions import Model, run_sample, sessions
+from converter.verify.steering import BASIC_SEEDS, Coverage, coverage_of, steered_samples
 
 
 def check(
@@ -43,98 +43,105 @@ def check(
     seed: int = 0,
     accept_open: Collection[str] = (),
 ) -> Verdict:
-    """Compare what a model computes in ONNX Runtime with what ``fn`` does in JAX.
+    """Compare the outputs of a model in ONNX Runtime with those of ``fn`` in JAX.
 
-    Integers and booleans have to be equal. A float may be off by what rounding at every step of
-    what JAX computes can do to that very element (``converter.verify.noise``); where ``fn`` is no
-    function that JAX can trace, by what rounding does to the largest element of its array. Where
-    rounding can lead to infinity or NaN, an element is right if it is as near as JAX to what ``fn``
-    gives in float64; where that cannot be said it is open, and the file does not pass.
-    Complex numbers are compared as the model has them, both parts on a last axis of two.
+    Integers and Booleans have to be equal. A float may differ by its rounding error: the effect on
+    this element of rounding at every step of what JAX computes (``converter.verify.noise``). If JAX
+    cannot trace ``fn``, the tolerance is a rounding error of the largest element of the array.
+    Where rounding can lead to infinity or NaN, an element is right if it is as close as JAX to the
+    result of ``fn`` in float64. Where this cannot be decided the element is open, and the file does
+    not pass. Complex numbers are compared as the model has them, with the real and imaginary parts
+    on a last axis of size two.
 
-    Args:
-        model: an export, an onnx_ir model, a path, or a session, which is run as it is; everything
-            else is run at every level of ONNX Runtime's optimiser, and more than once, since memory
-            that a kernel does not set is not the same twice.
-        fn: called with the inputs; its leaves are compared with the outputs in order.
-        inputs: arrays as the function takes them, or pytrees of them; without them several are
-            drawn (ordinary, repeated, zero and large numbers, indices within bounds, at the
-            extremes of named dimensions for which evaluations take at most 4 GiB), which takes an
-            export. A small function gets at least 32 samples. Where the program has branches,
-            loops or bounds of indices, up to 256 further inputs are tried, and those that take a
-            branch, a number of turns or a side of a bound for the first time are samples too.
-        seed: of the inputs that are drawn.
+    Arguments:
+        model: an export, an onnx_ir model, a path, or a session. A session is run as it is.
+            Everything else is run at every optimization level of ONNX Runtime, and more than once,
+            because memory that a kernel does not initialize may differ between runs.
+        fn: the function that is called with the inputs. Its leaves are compared with the outputs in
+            order.
+        inputs: arrays as the function takes them, or pytrees of them. Without inputs, ``model`` has
+            to be an export, and several samples are drawn: normal, repeated, zero and large
+            numbers, indices within bounds, and the extremes of named dimensions for which an
+            evaluation takes at most 4 GiB. A small function gets at least 32 samples. If the
+            program has branches, loops or index bounds, up to 256 further inputs are tried. Those
+            that are the first to take a branch, a number of loop iterations or a side of a bound
+            become samples too.
+        seed: seed of the inputs that are drawn.
         accept_open: names of outputs whose open elements are accepted.
 
     Returns:
-        A dictionary from outputs to errors, with ``passed``, ``differences`` and ``elements``;
-        ``untaken`` has a sentence for each branch, turn and bound that no sample took.
+        A dictionary from output names to errors, with ``passed``, ``differences`` and ``elements``.
+        Its ``untaken`` has a sentence for each branch, number of loop iterations and index bound
+        that no sample reached.
 
     Raises:
-        CheckError: inputs or outputs do not fit the model, JAX cannot evaluate the function, ONNX
-            Runtime cannot run the model, or two calls of the function differ.
+        CheckError: the inputs or outputs do not fit the model, JAX cannot evaluate the function,
+            ONNX Runtime cannot run the model, or two calls of the function differ.
     """
-    cases, coverage = judged_cases(model, fn, inputs, seed, accept_open)
+    cases, coverage = draw_cases(model, fn, inputs, seed, accept_open)
     verdict = Verdict(coverage.tried, coverage.untaken())
-    for level, live in sessions(model):
+    for level, ort_session in sessions(model):
         for case in (*cases, cases[0]):
-            got = run_judged(live, case.judge.inputs, case.judge.name)
-            with _evaluating(case.judge.name, case.judge.inputs):
-                _note(case.compared(got), case, level, verdict)
+            actual = run_sample(ort_session, case.judge.inputs, case.judge.name)
+            with _translate_evaluation_errors(case.judge.name, case.judge.inputs):
+                _record_comparisons(case.compare_run(actual), case, level, verdict)
     if not verdict.passed:
         _refuse_impure(cases[0])
     return verdict
 
 
-def judged_cases(
+def draw_cases(
     model: Model,
     fn: Callable[..., Any],
     inputs: Sequence[Any] | None = None,
     seed: int = 0,
     accept_open: Collection[str] = (),
 ) -> tuple[list[Case], Coverage]:
-    """Return inputs of a model with what JAX makes of them, and the branches that they take."""
+    """Return the samples of a model with the outputs of JAX for them, and the sides that they take.
+
+    The samples are drawn if no ``inputs`` are given; see ``check``.
+    """
     interface = model.interface if isinstance(model, Export) else Interface()
-    call = interface.called(fn)
+    call = interface.wrap(fn)
     run = call
     if inputs is not None:
-        drawn = [("given", interface.taken(jax.tree.leaves(list(inputs))))]
+        drawn = [("given", interface.to_file_arrays(jax.tree.leaves(list(inputs))))]
         if isinstance(model, Export):
-            refuse_forbidden(model.graph, drawn[0][1])
-        traced, noise = _reference(model, call, drawn[0][1])
+            check_inputs_allowed(model.graph, drawn[0][1])
+        traced, noise = _trace_reference(model, call, drawn[0][1])
         params = noise.params if noise is not None else None
         coverage = coverage_of(traced, params, [drawn[0][1]])
     elif isinstance(model, Export):
-        traced, noise = _reference(model, call, [])
+        traced, noise = _trace_reference(model, call, [])
         params = noise.params if noise is not None else None
         assert traced is not None
         drawn, coverage = steered_samples(
-            model.graph, traced, params, seed, more=not model.report.fails_verification
+            model.graph, traced, params, seed, allows_extra=not model.report.fails_verification
         )
-        if len(drawn) > BASIC and any(node.bodies for node in traced.nodes):
-            run = _compiled(call)
+        if len(drawn) > BASIC_SEEDS and any(node.bodies for node in traced.nodes):
+            run = _compile_if_traceable(call)
     else:
-        raise CheckError("only an export says what its inputs are: pass inputs")
+        raise CheckError("only an export describes its inputs; pass inputs")
     cases = list[Case]()
     for index, (name, arrays) in enumerate(drawn):
-        with _evaluating(name, arrays):
-            again = partial(_outputs_of, call, arrays)
-            expected = _outputs_of(call if index < len(DISTRIBUTIONS) else run, arrays)
+        with _translate_evaluation_errors(name, arrays):
+            evaluate_again = partial(_evaluate_function, call, arrays)
+            expected = _evaluate_function(call if index < len(DISTRIBUTIONS) else run, arrays)
             judge = Judge(noise, arrays, name, call)
-            cases.append(Case(judge, expected, accept_open, again))
+            cases.append(Case(judge, expected, accept_open, evaluate_again))
     return cases, coverage
 
 
-def _outputs_of(call: Callable[..., Any], arrays: Sequence[Any]) -> list[np.ndarray]:
-    """Outputs of a function for arrays."""
+def _evaluate_function(call: Callable[..., Any], arrays: Sequence[Any]) -> list[np.ndarray]:
+    """Return the outputs of a function for arrays."""
     results = call(*jax.device_put(list(arrays)))  # `jnp.asarray` would be compiled
-    return [_numbers(x) for x in jax.tree.leaves(results)]
+    return [_to_numpy(x) for x in jax.tree.leaves(results)]
 
 
-def _compiled(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function compiled as one, or itself if JAX cannot trace it.
+def _compile_if_traceable(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function compiled as a whole, or called step by step if JAX cannot trace it.
 
-    Called step by step, a function with loops compiles each of them anew in every call.
+    Called step by step, a function with loops compiles each loop again in every call.
     """
     compiled = jax.jit(call)
 
@@ -148,8 +155,9 @@ def _compiled(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _refuse_impure(case: Case) -> None:
-    """**Raises** `CheckError` where another call of a function gives another answer."""
-    pairs = zip(case.expected, case.again(), strict=True)
+    """Raise `CheckError` if a second call of the function on the same inputs gives other
+    outputs."""
+    pairs = zip(case.expected, case.evaluate_again(), strict=True)
     same = [x.tobytes() == y.tobytes() for x, y in pairs]
     if not all(same):
         raise CheckError(
@@ -160,22 +168,24 @@ def _refuse_impure(case: Case) -> None:
 
 
 @contextmanager
-def _evaluating(name: str, inputs: Sequence[Any]) -> Iterator[None]:
-    """What XLA and numpy raise, memory that is not there for one, in a sentence."""
+def _translate_evaluation_errors(name: str, inputs: Sequence[Any]) -> Iterator[None]:
+    """Raise `CheckError` in place of errors of XLA and numpy, such as insufficient memory."""
     try:
         yield
     except (jax.errors.JaxRuntimeError, MemoryError) as error:
         shapes = ", ".join(str(list(np.shape(x))) for x in inputs)
-        why = str(error).partition("\n")[0]
-        raise CheckError(f"JAX cannot evaluate it on {name} inputs of {shapes}: {why}") from error
+        first_line = str(error).partition("\n")[0]
+        raise CheckError(
+            f"JAX cannot evaluate the function on {name} inputs of {shapes}: {first_line}"
+        ) from error
 
 
 @dataclass(frozen=True)
 class OutputComparison:
-    """An output of one run: its errors, and the elements that are wrong or open."""
+    """Comparison of one output of a run: its errors, and the elements that are wrong or open."""
 
     output: str
-    got: np.ndarray
+    actual: np.ndarray
     expected: np.ndarray
     errors: Errors
     judgement: Judgement
@@ -183,90 +193,107 @@ class OutputComparison:
 
 @dataclass
 class Case:
-    """Inputs with what JAX makes of them, and the last run that was compared with that.
+    """Inputs with the outputs of JAX for them, and the comparison with the last run.
 
-    Open elements of outputs in ``accepted`` are not held against the file. ``again`` calls the
-    function once more, step by step; ``expected`` may be what it gives compiled as one, where XLA
-    rounds in other places. A difference counts if it is there in both.
+    Arguments:
+        judge: the judge of results on these inputs.
+        expected: outputs of JAX. They may come from the function compiled as a whole, where XLA
+            rounds at other steps.
+        accepted_outputs: names of outputs whose open elements do not fail the file.
+        evaluate_again: calls the function again, step by step. A difference counts only if the
+            outputs of both evaluations show it.
+        last_comparisons: the comparison with the last run, by output.
     """
 
     judge: Judge
     expected: list[np.ndarray]
-    accepted: Collection[str]
-    again: Callable[[], list[np.ndarray]]
-    last: list[OutputComparison] = field(default_factory=list)
+    accepted_outputs: Collection[str]
+    evaluate_again: Callable[[], list[np.ndarray]]
+    last_comparisons: list[OutputComparison] = field(default_factory=list)
 
-    def compared(self, got: dict[str, np.ndarray]) -> list[OutputComparison]:
-        """Comparison of one run with JAX; the same bytes as last time are judged once."""
-        if len(got) != len(self.expected):
+    def compare_run(self, actual: dict[str, np.ndarray]) -> list[OutputComparison]:
+        """Compare the outputs of one run with JAX. Outputs with the bytes of the last run are not
+        judged again."""
+        if len(actual) != len(self.expected):
             raise CheckError(
-                f"the model has {len(got)} outputs, the function gave {len(self.expected)}"
+                f"the model has {len(actual)} outputs, the function gave {len(self.expected)}"
             )
         same = [
-            x.tobytes() == y.got.tobytes() for x, y in zip(got.values(), self.last, strict=False)
+            x.tobytes() == y.actual.tobytes()
+            for x, y in zip(actual.values(), self.last_comparisons, strict=False)
         ]
-        if not (self.last and all(same)):
-            self.last = self._all_compared(got)
-            if any(each.judgement.wrong.any() or each.judgement.open.any() for each in self.last):
-                self.expected = self.again()
-                self.last = self._all_compared(got)
-        return self.last
+        if not (self.last_comparisons and all(same)):
+            self.last_comparisons = self._compare_outputs(actual)
+            if any(
+                comparison.judgement.wrong.any() or comparison.judgement.open.any()
+                for comparison in self.last_comparisons
+            ):
+                self.expected = self.evaluate_again()
+                self.last_comparisons = self._compare_outputs(actual)
+        return self.last_comparisons
 
-    def _all_compared(self, got: dict[str, np.ndarray]) -> list[OutputComparison]:
-        return [self._compared(i, name, x) for i, (name, x) in enumerate(got.items())]
+    def _compare_outputs(self, actual: dict[str, np.ndarray]) -> list[OutputComparison]:
+        return [self._compare_output(i, name, x) for i, (name, x) in enumerate(actual.items())]
 
-    def _compared(self, i: int, output: str, got: np.ndarray) -> OutputComparison:
-        expected = _canonical(self.expected[i], got.dtype)
-        errors = compare(got, expected)  # which refuses other shapes and types
-        judgement, own = self.judge.judge(i, got, expected), packed(expected)
-        is_accepted = judgement.either | (judgement.open & (output in self.accepted))
+    def _compare_output(self, i: int, output: str, actual: np.ndarray) -> OutputComparison:
+        expected = _to_jax_precision(self.expected[i], actual.dtype)
+        errors = compare(actual, expected)  # which refuses other shapes and types
+        judgement, packed_expected = self.judge.judge(i, actual, expected), packed(expected)
+        is_accepted = judgement.either | (judgement.open & (output in self.accepted_outputs))
         if is_accepted.any():
-            errors = compare(np.where(is_accepted, own, got), own)
-        return OutputComparison(output, got, own, errors, judgement)
+            errors = compare(np.where(is_accepted, packed_expected, actual), packed_expected)
+        return OutputComparison(output, actual, packed_expected, errors, judgement)
 
 
-def _note(results: list[OutputComparison], case: Case, level: Level, to: Verdict) -> None:
-    """Write what one run gave into a verdict."""
-    for each in results:
-        name, judgement, sample = each.output, each.judgement, case.judge.name
-        to[name] = worse(to.get(name), each.errors)
-        left = int(judgement.open.sum())
-        counted = Elements(each.got.size - left, int(judgement.either.sum()), left)
-        to.elements[name] = to.elements.get(name, Elements()) + counted
+def _record_comparisons(
+    results: list[OutputComparison], case: Case, level: Level, verdict: Verdict
+) -> None:
+    """Add the comparisons of one run to a verdict."""
+    for comparison in results:
+        name, judgement, sample = comparison.output, comparison.judgement, case.judge.name
+        verdict[name] = larger_errors(verdict.get(name), comparison.errors)
+        open_count = int(judgement.open.sum())
+        counts = Elements(
+            comparison.actual.size - open_count, int(judgement.either.sum()), open_count
+        )
+        verdict.elements[name] = verdict.elements.get(name, Elements()) + counts
         masks = [(judgement.wrong, False)]
-        masks += [(judgement.open, True)] if name not in case.accepted else []
+        masks += [(judgement.open, True)] if name not in case.accepted_outputs else []
         for mask, is_open in masks:
-            for place in first(mask):
-                pair = str(each.got[place]), str(each.expected[place])
-                found = Difference(sample, level, name, place, *pair, is_open, case.judge.inputs)
-                to.differences.append(found)
+            for position in first(mask):
+                pair = str(comparison.actual[position]), str(comparison.expected[position])
+                difference = Difference(
+                    sample, level, name, position, *pair, is_open, case.judge.inputs
+                )
+                verdict.differences.append(difference)
 
 
-def _numbers(leaf: Any) -> np.ndarray:
-    """Of an array, or of the number that JAX would make an array of."""
+def _to_numpy(leaf: Any) -> np.ndarray:
+    """Return a leaf as a numpy array; a Python number has the dtype that JAX gives it."""
     is_number = isinstance(leaf, bool | int | float | complex)
     return np.asarray(jax.device_put(leaf) if is_number else key_numbers(leaf))
 
 
-def _canonical(expected: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """What numpy has in 64 bits as JAX returns it, in 32 unless it is told otherwise."""
-    is_it = expected.dtype != dtype and jax.dtypes.canonicalize_dtype(expected.dtype) == dtype
-    return expected.astype(dtype) if is_it else expected
+def _to_jax_precision(expected: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return a 64-bit numpy result in the dtype to which JAX would convert it, unless x64 is
+    enabled."""
+    needs_cast = expected.dtype != dtype and jax.dtypes.canonicalize_dtype(expected.dtype) == dtype
+    return expected.astype(dtype) if needs_cast else expected
 
 
-def _reference(
+def _trace_reference(
     model: Model, fn: Callable[..., Any], inputs: Sequence[Any]
 ) -> tuple[Graph | None, Noise | None]:
-    """Return the traced graph that a model is compared with, and the noise of its roundings.
+    """Return the traced graph that a model is compared with, and the noise of its rounding errors.
 
-    An export is compared with what it was traced from, another model with the function itself.
-    There is no graph if JAX cannot trace the function, and no noise if the graph does not depend on
-    its inputs or if parameters have no values.
+    An export is compared with the graph that it was traced from, another model with the function
+    itself. The graph is None if JAX cannot trace the function. The noise is None if there is no
+    graph, if the graph does not depend on its inputs, or if parameters have no values.
     """
     if isinstance(model, Export):
         traced = model.retrace()
-        is_whole = all(v.bound is not None or v.program for v in model.graph.params)
-        return traced, Noise(traced.clone, resamples(model.graph)) if is_whole else None
+        has_all_values = all(v.bound is not None or v.program for v in model.graph.params)
+        return traced, Noise(traced.clone, has_resampling(model.graph)) if has_all_values else None
     try:
         traced = trace(fn, [x if is_key(x) else np.asarray(x) for x in inputs])
     except (*RAISED, ConverterError):

@@ -1,4 +1,5 @@
-"""Which elements of a result are wrong, and which nobody can judge."""
+"""Judge which elements of a result are right, wrong, or open because rounding could explain
+them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,32 +18,37 @@ from converter.ir.dtypes import is_float
 from converter.jax_versions import enable_x64
 from converter.verify.noise import Exact, Noise
 
-ROUNDING = 16
-"""Units in the last place that an element may be off whatever the graph. Of what ONNX Runtime
-1.31.1 and XLA compute in one step, XLA's `sinh` and `cosh` were furthest from the truth: 13."""
+ROUNDING_UNITS = 16
+"""Units in the last place that an element may differ by in any graph. Among operations that ONNX
+Runtime 1.31.1 and XLA compute in one step, XLA's `sinh` and `cosh` have the largest error: 13."""
 
-SCATTER = 4
-"""How many times the scatter of perturbed evaluations an element may be off. Of the right ones
-among 250 random programs, the furthest was off once the scatter of four evaluations."""
+SPREAD_FACTOR = 4
+"""Multiple of the spread of the perturbed evaluations that an element may differ by. Among the
+right elements of 250 random programs, the largest difference was one spread of four evaluations."""
 
-RUNS = 32
-"""So many perturbed evaluations have to leave a difference unexplained; few are needed where a
-result is right, for what is explained is not asked again."""
+MAX_PERTURBED_RUNS = 32
+"""Number of perturbed evaluations before a difference counts as unexplained. A right result needs
+few, because elements that are explained are not considered again."""
 
-FLUSHED = float(np.finfo(np.float32).smallest_normal)
-"""What XLA takes for zero if it is below."""
+FLUSH_THRESHOLD = float(np.finfo(np.float32).smallest_normal)
+"""Magnitude below which XLA flushes numbers to zero."""
 
-COARSE = 256
-"""Units in the last place of the largest element, where there is no graph to evaluate."""
+COARSE_ROUNDING = 256
+"""Tolerance in units in the last place of the largest element, used if there is no graph to
+evaluate."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """Judgement of each element of an output; the masks have its shape.
+    """Judgement of each element of an output, as masks of the output's shape.
 
-    All that is in none of them is as near to JAX as rounding explains. ``either`` is right although
-    only one of both numbers is finite, or they are other infinities: roundings decide which. Where
-    ``open`` holds they could explain the difference, but nothing says that they do.
+    An element that is in none of the masks is within the tolerance.
+
+    Arguments:
+        wrong: elements whose difference rounding does not explain.
+        open: elements whose difference rounding could explain, without evidence that it does.
+        either: elements that are right although only one of the two numbers is finite, or although
+            the two are different infinities: the result depends on rounding.
     """
 
     wrong: np.ndarray
@@ -51,15 +57,20 @@ class Judgement:
 
 
 def first(mask: np.ndarray) -> list[tuple[int, ...]]:
-    """The place of the first element of a mask, if there is any."""
-    return [tuple(map(int, place)) for place in np.argwhere(mask)[:1]]
+    """Return the position of the first true element of a mask in a list, or an empty list."""
+    return [tuple(map(int, position)) for position in np.argwhere(mask)[:1]]
 
 
 class Judge:
-    """Judges results on one set of inputs; evaluates the graph as often as it takes to say so.
+    """Judge of results on one set of inputs. It evaluates the graph only as often as a decision
+    needs.
 
-    ``function`` is what the graph was traced from: where roundings lead to infinity or NaN, it is
-    evaluated in float64.
+    Arguments:
+        noise: perturbed evaluations of the graph; None if there is no graph.
+        inputs: the inputs that the results belong to.
+        name: name of the sample.
+        function: the function that the graph was traced from. It is evaluated in float64 where
+            rounding leads to infinity or NaN.
     """
 
     def __init__(
@@ -71,79 +82,109 @@ class Judge:
     ) -> None:
         self.name = name
         self.inputs = [np.asarray(graph_numbers(x)) for x in inputs]
-        self._given = list(inputs)
+        self._original_inputs = list(inputs)
         self._noise = noise
         self._function = function
-        self._known: list[list[np.ndarray]] = []
-        self._is_endless = False
+        self._evaluations: list[list[np.ndarray]] = []
+        self._has_unfinished_loop = False
 
-    def judge(self, output: int, got: np.ndarray, expected: np.ndarray) -> Judgement:
-        """Judge an output: integers have to be equal, floats may be off by rounding.
+    def judge(self, output: int, actual: np.ndarray, expected: np.ndarray) -> Judgement:
+        """Judge an output. Integers have to be equal; floats may differ by their rounding error.
 
-        Both parts of a complex number, which are an axis of ``got``, may be off as the larger may.
+        A complex number has its two parts on the last axis of ``actual``. Both parts may differ by
+        the tolerance of the larger one.
         """
-        off, own = _gap(got, packed(expected)), _rounding(expected)
-        none = np.zeros(off.shape, bool)
+        difference = _absolute_difference(actual, packed(expected))
+        rounding = _rounding_error(expected)
+        no_element = np.zeros(difference.shape, bool)
         if self._noise is None:  # a rounding of the largest element, for all
-            return Judgement(off > COARSE / ROUNDING * own.max(initial=0.0), none, none)
-        bad, reach = off > own, own
-        for run in range(1, RUNS + 1):
-            if not bad.any():
+            coarse = COARSE_ROUNDING / ROUNDING_UNITS * rounding.max(initial=0.0)
+            return Judgement(difference > coarse, no_element, no_element)
+        unexplained, tolerance = difference > rounding, rounding
+        for run in range(1, MAX_PERTURBED_RUNS + 1):
+            if not unexplained.any():
                 break
-            reach = np.maximum(reach, own + SCATTER * self._scatter(run, output, expected))
-            bad = off > reach
-        wrong, is_open, either = none.copy(), none.copy(), none.copy()
-        if bad.any():
-            seen = np.stack([np.asarray(self.run(i)[output])[bad] for i in range(RUNS + 1)])
-            pair = np.asarray(got)[bad], np.asarray(packed(expected))[bad]
-            if expected.dtype.kind in "biu":
-                wrong[bad] = ~(_is_choice(pair[0], seen) & _is_choice(pair[1], seen))
-            else:
-                truth, near = None, reach[bad]
-                if self._truth is not None:
-                    truth = self._truth[output][bad]
-                    # A moved matrix may have no factors, so that no evaluation says how far.
-                    is_alone = ~np.isfinite(_wide(seen[1:])).any(0)
-                    rows = _row_error(expected, self._truth[output])[bad]
-                    near = np.where(is_alone, np.maximum(near, rows), near)
-                wrong[bad], is_open[bad], either[bad] = _settle(*pair, seen, truth, near)
+            spread = SPREAD_FACTOR * self._perturbation_spread(run, output, expected)
+            tolerance = np.maximum(tolerance, rounding + spread)
+            unexplained = difference > tolerance
+        if not unexplained.any():
+            return Judgement(no_element, no_element.copy(), no_element.copy())
+        return self._judge_unexplained(output, actual, expected, unexplained, tolerance)
+
+    def _judge_unexplained(
+        self,
+        output: int,
+        actual: np.ndarray,
+        expected: np.ndarray,
+        unexplained: np.ndarray,
+        tolerance: np.ndarray,
+    ) -> Judgement:
+        """Judge the elements of an output that differ by more than the tolerance."""
+        wrong, is_open, either = np.zeros((3, *unexplained.shape), bool)
+        runs = [np.asarray(self.run(i)[output]) for i in range(MAX_PERTURBED_RUNS + 1)]
+        evaluations = np.stack([result[unexplained] for result in runs])
+        pair = np.asarray(actual)[unexplained], np.asarray(packed(expected))[unexplained]
+        if expected.dtype.kind in "biu":
+            possible = [_is_perturbed_integer(numbers, evaluations) for numbers in pair]
+            wrong[unexplained] = ~(possible[0] & possible[1])
+            return Judgement(wrong, is_open, either)
+        truth, limits = None, tolerance[unexplained]
+        if self._float64_outputs is not None:
+            truth = self._float64_outputs[output][unexplained]
+            # A perturbed matrix may have no factors. Then no evaluation gives a tolerance.
+            is_never_finite = ~np.isfinite(_to_float64(evaluations[1:])).any(0)
+            rows = _row_rounding_error(expected, self._float64_outputs[output])[unexplained]
+            limits = np.where(is_never_finite, np.maximum(limits, rows), limits)
+        judged = _classify_unexplained(*pair, evaluations, truth, limits)
+        wrong[unexplained], is_open[unexplained], either[unexplained] = judged
         return Judgement(wrong, is_open, either)
 
-    def _scatter(self, run: int, output: int, expected: np.ndarray) -> np.ndarray:
-        """How far one moved evaluation is from the others; nowhere infinitely."""
-        gap = _gap(self.run(run)[output], self.run(0)[output])
-        gap = np.where(np.isfinite(gap), gap, 0.0)
-        return gap.max(-1, keepdims=True) + 0 * gap if is_complex(expected.dtype) else gap
+    def _perturbation_spread(self, run: int, output: int, expected: np.ndarray) -> np.ndarray:
+        """Return the difference between one perturbed evaluation and the unperturbed one; infinite
+        differences are zero."""
+        difference = _absolute_difference(self.run(run)[output], self.run(0)[output])
+        difference = np.where(np.isfinite(difference), difference, 0.0)
+        return (
+            difference.max(-1, keepdims=True) + 0 * difference
+            if is_complex(expected.dtype)
+            else difference
+        )
 
     def run(self, run: int) -> list[np.ndarray]:
-        """The outputs with nothing moved, and then with one error after the other.
+        """Return the outputs of one evaluation: unperturbed for run 0, with other rounding errors
+        for each other run.
 
-        Where errors keep a loop from ending, floats are NaN, as where they lead out of the finite
-        numbers, and integers as if nothing had been moved.
+        If the errors keep a loop from ending, floats are NaN and integers are those of the
+        unperturbed evaluation.
         """
         assert self._noise is not None
-        exact = self._exact
-        self._known = self._known or [exact.outputs]
-        while len(self._known) <= run:
-            moved = self._noise.moved(self.inputs, len(self._known), exact)
-            self._is_endless = self._is_endless or moved is None
-            self._known.append(moved or [_unknown(y) for y in exact.outputs])
-        return self._known[run]
+        exact = self._unperturbed
+        self._evaluations = self._evaluations or [exact.outputs]
+        while len(self._evaluations) <= run:
+            moved = self._noise.evaluate_perturbed(self.inputs, len(self._evaluations), exact)
+            self._has_unfinished_loop = self._has_unfinished_loop or moved is None
+            self._evaluations.append(moved or [_undetermined_output(y) for y in exact.outputs])
+        return self._evaluations[run]
 
     @cached_property
-    def _exact(self) -> Exact:
+    def _unperturbed(self) -> Exact:
         assert self._noise is not None
-        return self._noise.exact(self.inputs)
+        return self._noise.evaluate_exact(self.inputs)
 
     @cached_property
-    def _truth(self) -> list[np.ndarray] | None:
-        """The outputs in float64; none where the function cannot be evaluated in it, or where its
-        loops may not end in numbers that are a little off."""
-        if self._function is None or self._is_endless:
+    def _float64_outputs(self) -> list[np.ndarray] | None:
+        """The outputs of the function in float64.
+
+        None if the function cannot be evaluated in float64, or if a loop may not end for inputs
+        with rounding errors.
+        """
+        if self._function is None or self._has_unfinished_loop:
             return None
         try:
             with enable_x64(True):
-                results = self._function(*jax.device_put([_in_float64(x) for x in self._given]))
+                results = self._function(
+                    *jax.device_put([_to_float64_input(x) for x in self._original_inputs])
+                )
                 leaves = [packed(np.asarray(key_numbers(x))) for x in jax.tree.leaves(results)]
         except (*RAISED, ConverterError):
             return None
@@ -151,21 +192,24 @@ class Judge:
         return leaves if [y.shape for y in leaves] == shapes else None
 
 
-def _unknown(output: np.ndarray) -> np.ndarray:
+def _undetermined_output(output: np.ndarray) -> np.ndarray:
     return np.full_like(output, np.nan) if is_float(output.dtype) else output
 
 
-def _row_error(expected: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """How far JAX is from float64 in the row of each element, several times over.
+def _row_rounding_error(expected: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Return several times the largest difference between JAX and float64 in the row of each
+    element.
 
-    What factors a matrix is off by its largest numbers, also where it has small ones.
+    A matrix factorization has errors relative to its largest numbers, also in its small elements.
     """
-    off = _gap(packed(expected), truth)
-    off = np.where(np.isfinite(off), off, 0.0)
-    return SCATTER * (off.max(-1, keepdims=True) + 0 * off if off.ndim > 1 else off)
+    difference = _absolute_difference(packed(expected), truth)
+    difference = np.where(np.isfinite(difference), difference, 0.0)
+    return SPREAD_FACTOR * (
+        difference.max(-1, keepdims=True) + 0 * difference if difference.ndim > 1 else difference
+    )
 
 
-def _in_float64(x: Any) -> Any:
+def _to_float64_input(x: Any) -> Any:
     if is_key(x):
         return x
     array = np.asarray(x)
@@ -174,115 +218,149 @@ def _in_float64(x: Any) -> Any:
     return array.astype(np.float64) if is_float(array.dtype) else array
 
 
-def _is_choice(got: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """Whether integers are among those that moved evaluations give.
+def _is_perturbed_integer(actual: np.ndarray, evaluations: np.ndarray) -> np.ndarray:
+    """Return where an integer is among the results of the perturbed evaluations.
 
-    Where these are many, what lies between them is possible too.
+    Where these have more than two values, all integers between them are possible too.
     """
-    low, high = seen.min(0), seen.max(0)
-    are_two = ((seen == low) | (seen == high)).all(0)
-    return np.asarray((seen == got).any(0) | (~are_two & (low <= got) & (got <= high)))
+    low, high = evaluations.min(0), evaluations.max(0)
+    are_two = ((evaluations == low) | (evaluations == high)).all(0)
+    return np.asarray(
+        (evaluations == actual).any(0) | (~are_two & (low <= actual) & (actual <= high))
+    )
 
 
-def _settle(
-    got: np.ndarray,
+def _classify_unexplained(
+    actual: np.ndarray,
     expected: np.ndarray,
-    seen: np.ndarray,
+    evaluations: np.ndarray,
     truth: np.ndarray | None,
-    reach: np.ndarray,
+    tolerance: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of elements that the scatter does not explain: which are wrong, open, or right either way.
+    """Return which elements outside of the tolerance are wrong, open, or right either way.
 
-    ``seen`` are the moved evaluations. Where all of them are finite, or all the same infinity or
-    NaN, the element is wrong, unless XLA took what leads to it for zero, and the file, which did
-    not, is beside the ``truth``. Else it is right if it is as near to the ``truth`` as JAX is. If
-    it is not, moved evaluations that end as it does excuse it where JAX gives no number either, or
-    another one than the truth; where JAX is right, it is open.
+    ``evaluations`` are the perturbed evaluations [runs, elements]. Where all of them are finite, or
+    all are the same infinity or NaN, the element is wrong. The exception is an element for which
+    XLA flushed an intermediate number to zero while the file is close to the ``truth`` in float64.
+
+    Otherwise an element is right if it is as close to the ``truth`` as JAX. If it is not, and
+    perturbed evaluations end like it, it is right where JAX is not finite or not accurate, and open
+    where JAX is right.
     """
-    type_, (got, expected, seen) = expected.dtype, map(_wide, (got, expected, seen))
-    is_shifting = ~_alike(seen, seen[0]).all(0)
-    is_right, is_far, is_lost = np.zeros((3, *got.shape), bool)
+    type_, (actual, expected, evaluations) = (
+        expected.dtype,
+        map(_to_float64, (actual, expected, evaluations)),
+    )
+    changes_class = ~_have_same_class(evaluations, evaluations[0]).all(0)
+    is_right, is_jax_inaccurate, is_flushed_by_jax = np.zeros((3, *actual.shape), bool)
     if truth is not None:
-        is_right, is_far, is_lost = _beside_truth(
-            got, expected, _wide(truth), reach, jnp.finfo(type_)
+        is_right, is_jax_inaccurate, is_flushed_by_jax = _compare_with_float64(
+            actual, expected, _to_float64(truth), tolerance, jnp.finfo(type_)
         )
-    could_be = _could_be(got, seen, reach) & _could_be(expected, seen, reach)
-    could_be &= ~np.isinf(expected) | _beside_a_pole(got, seen)
-    excused = is_right | (could_be & (is_far | ~np.isfinite(expected)))
-    is_open = is_shifting & could_be & ~excused
-    wrong = ~is_lost & (~is_shifting | ~(excused | is_open))
-    both = np.isfinite(got) & np.isfinite(expected)
-    return wrong, is_open, ~wrong & ~is_open & ~both
+    is_possible = _is_reachable(actual, evaluations, tolerance) & _is_reachable(
+        expected, evaluations, tolerance
+    )
+    is_possible &= ~np.isinf(expected) | _is_plausible_near_pole(actual, evaluations)
+    is_excused = is_right | (is_possible & (is_jax_inaccurate | ~np.isfinite(expected)))
+    is_open = changes_class & is_possible & ~is_excused
+    wrong = ~is_flushed_by_jax & (~changes_class | ~(is_excused | is_open))
+    are_finite = np.isfinite(actual) & np.isfinite(expected)
+    return wrong, is_open, ~wrong & ~is_open & ~are_finite
 
 
-def _beside_truth(
-    got: np.ndarray, expected: np.ndarray, truth: np.ndarray, reach: np.ndarray, info: Any
+def _compare_with_float64(
+    actual: np.ndarray, expected: np.ndarray, truth: np.ndarray, tolerance: np.ndarray, info: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where a file is as near to the truth as JAX is, where JAX is far from it, and where JAX has
-    instead of it zero, or the infinity that a zero leads to, and the file does not."""
-    size = np.where(np.isfinite(truth), abs(truth), 0.0)
-    own = ROUNDING * float(info.eps) * size
-    off = _gap(expected, truth)
-    rounded = np.maximum(reach, own)
-    allowed = rounded + SCATTER * np.where(np.isfinite(off), off, 0.0)
-    # What is nearly as large as the largest number may be rounded to infinity.
-    is_edge = np.isinf(got) & (np.sign(got) == np.sign(truth)) & (size + own >= float(info.max))
-    is_right = (_gap(got, truth) <= allowed) | is_edge
-    is_far = off > np.maximum(own, FLUSHED)
-    is_zero = (expected == 0) | np.isinf(expected)
-    return is_right, is_far, is_far & is_zero & (_gap(got, truth) <= rounded)
+    """Return where the file is as close to the truth as JAX, where JAX is inaccurate, and where JAX
+    flushed.
 
-
-def _could_be(got: np.ndarray, seen: np.ndarray, reach: np.ndarray) -> np.ndarray:
-    """Whether moved evaluations end as a result does: the same infinity, NaN, or such a number."""
-    is_number = np.isfinite(seen)
-    low = np.where(is_number, seen, np.inf).min(0)
-    high = np.where(is_number, seen, -np.inf).max(0)
-    with np.errstate(invalid="ignore", over="ignore"):
-        far = SCATTER * np.where(is_number.any(0), high - low, 0.0) + reach
-        is_among = (low - far <= got) & (got <= high + far)
-    return np.where(np.isfinite(got), is_among, (_alike(seen, got) & ~is_number).any(0))
-
-
-def _beside_a_pole(got: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """Whether a number in place of infinity is as large as those of moved evaluations: near a pole
-    it is reciprocals that scatter."""
-    least = np.where(np.isfinite(seen), abs(seen), np.inf).min(0)
-    return np.asarray(~np.isfinite(got) | (abs(got) * (1 + SCATTER) >= least))
-
-
-def _alike(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Whether both are numbers, the same infinity, or NaN."""
-    numbers = np.isfinite(one) & np.isfinite(other)
-    return np.asarray(numbers | (one == other) | (np.isnan(one) & np.isnan(other)))
-
-
-def _gap(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """How far apart by element; infinitely where they do not agree on what is no finite number.
-
-    Integers and booleans are the same or infinitely far apart.
+    In the last mask JAX has zero, or the infinity that a zero leads to, and the file has the truth.
     """
-    if other.dtype.kind in "biu":
-        return np.where(one == other, 0.0, np.inf)
-    a, b = _wide(one), _wide(other)
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    magnitude = np.where(np.isfinite(truth), abs(truth), 0.0)
+    truth_rounding = ROUNDING_UNITS * float(info.eps) * magnitude
+    jax_error = _absolute_difference(expected, truth)
+    rounding = np.maximum(tolerance, truth_rounding)
+    allowed = rounding + SPREAD_FACTOR * np.where(np.isfinite(jax_error), jax_error, 0.0)
+    # A number close to the largest finite one may be rounded to infinity.
+    is_overflow = (
+        np.isinf(actual)
+        & (np.sign(actual) == np.sign(truth))
+        & (magnitude + truth_rounding >= float(info.max))
+    )
+    is_right = (_absolute_difference(actual, truth) <= allowed) | is_overflow
+    is_jax_inaccurate = jax_error > np.maximum(truth_rounding, FLUSH_THRESHOLD)
+    is_zero = (expected == 0) | np.isinf(expected)
+    return (
+        is_right,
+        is_jax_inaccurate,
+        is_jax_inaccurate & is_zero & (_absolute_difference(actual, truth) <= rounding),
+    )
+
+
+def _is_reachable(actual: np.ndarray, evaluations: np.ndarray, tolerance: np.ndarray) -> np.ndarray:
+    """Return where perturbed evaluations give the same infinity, NaN, or finite numbers around a
+    result."""
+    is_number = np.isfinite(evaluations)
+    low = np.where(is_number, evaluations, np.inf).min(0)
+    high = np.where(is_number, evaluations, -np.inf).max(0)
     with np.errstate(invalid="ignore", over="ignore"):
-        finite = np.where(np.isfinite(a) & np.isfinite(b), np.abs(a - b), np.inf)
-    return np.where(same, 0.0, finite)
+        margin = SPREAD_FACTOR * np.where(is_number.any(0), high - low, 0.0) + tolerance
+        is_in_range = (low - margin <= actual) & (actual <= high + margin)
+    return np.where(
+        np.isfinite(actual),
+        is_in_range,
+        (_have_same_class(evaluations, actual) & ~is_number).any(0),
+    )
 
 
-def _rounding(expected: np.ndarray) -> np.ndarray:
-    """A few units in the last place of each element."""
+def _is_plausible_near_pole(actual: np.ndarray, evaluations: np.ndarray) -> np.ndarray:
+    """Return where a finite number in place of infinity is as large as those of the perturbed
+    evaluations.
+
+    Near a pole it is the reciprocals of the numbers that vary by rounding.
+    """
+    least = np.where(np.isfinite(evaluations), abs(evaluations), np.inf).min(0)
+    return np.asarray(~np.isfinite(actual) | (abs(actual) * (1 + SPREAD_FACTOR) >= least))
+
+
+def _have_same_class(first_array: np.ndarray, second_array: np.ndarray) -> np.ndarray:
+    """Return where both are finite numbers, the same infinity, or NaN."""
+    are_finite = np.isfinite(first_array) & np.isfinite(second_array)
+    return np.asarray(
+        are_finite
+        | (first_array == second_array)
+        | (np.isnan(first_array) & np.isnan(second_array))
+    )
+
+
+def _absolute_difference(first_array: np.ndarray, second_array: np.ndarray) -> np.ndarray:
+    """Return the difference by element, infinite where only one is finite or two infinities differ.
+
+    Integers and Booleans have a difference of zero or infinity.
+    """
+    if second_array.dtype.kind in "biu":
+        return np.where(first_array == second_array, 0.0, np.inf)
+    a, b = _to_float64(first_array), _to_float64(second_array)
+    are_equal = (a == b) | (np.isnan(a) & np.isnan(b))
+    with np.errstate(invalid="ignore", over="ignore"):
+        differences = np.where(np.isfinite(a) & np.isfinite(b), np.abs(a - b), np.inf)
+    return np.where(are_equal, 0.0, differences)
+
+
+def _rounding_error(expected: np.ndarray) -> np.ndarray:
+    """Return ``ROUNDING_UNITS`` units in the last place of each element; zero for integers."""
     if expected.dtype.kind in "biu":
         return np.zeros(expected.shape)
     if is_complex(expected.dtype):
         with np.errstate(over="ignore"):
             size = np.abs(expected).astype(real_dtype(expected.dtype))
-        return np.maximum(_rounding(packed(expected)), _rounding(size)[..., None])
-    info, size = jnp.finfo(expected.dtype), np.abs(_wide(expected))
+        return np.maximum(_rounding_error(packed(expected)), _rounding_error(size)[..., None])
+    info, size = jnp.finfo(expected.dtype), np.abs(_to_float64(expected))
     size = np.where(np.isfinite(size), size, 0.0)
-    return ROUNDING * (float(info.eps) * size + max(float(info.smallest_subnormal), FLUSHED))
+    return ROUNDING_UNITS * (
+        float(info.eps) * size + max(float(info.smallest_subnormal), FLUSH_THRESHOLD)
+    )
 
 
-def _wide(x: np.ndarray) -> np.ndarray:
+def _to_float64(x: np.ndarray) -> np.ndarray:
     return x.astype(np.float64)

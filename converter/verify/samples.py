@@ -1,4 +1,4 @@
-"""Inputs that a file is tried on: ordinary numbers, and those that show what they hide."""
+"""Draw the inputs on which a file is verified."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
@@ -13,26 +13,29 @@ from converter.verify.whole_numbers import whole_numbers
 
 Draw: TypeAlias = Callable[[tuple[int, ...], np.dtype, np.random.Generator], np.ndarray]
 
-ORDINARY = 3
-"""What the first named dimension is; the next is one larger, so that no two are the same."""
+FIRST_SIZE = 3
+"""Size of the first named dimension. Each further one is larger by one, so that no two are
+equal."""
 
 EXTREME_SIZES = (1, 9)
-"""What named dimensions are in further samples: all of them the smallest, or large."""
+"""Sizes of named dimensions in further samples: all of the smallest size, or all large."""
 
 
 def _normal(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
-    return _cast(rng.standard_normal(shape) * (1 if is_float(dtype) else 4), dtype)
+    return _cast_numbers(rng.standard_normal(shape) * (1 if is_float(dtype) else 4), dtype)
 
 
-def _faint(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
+def _small_floats(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
     """Draw floats of a tenth of the ordinary size, and ordinary integers."""
     normal = _normal(shape, dtype, rng)
-    return _cast(normal.astype(np.float64) / 10, dtype) if is_float(dtype) else normal
+    return _cast_numbers(normal.astype(np.float64) / 10, dtype) if is_float(dtype) else normal
 
 
 def _large(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
-    if is_float(dtype):  # of which float16 holds products
-        return _cast(rng.standard_normal(shape) * (16 if dtype == np.float16 else 300), dtype)
+    if is_float(dtype):  # float16 represents the products of numbers of this size
+        return _cast_numbers(
+            rng.standard_normal(shape) * (16 if dtype == np.float16 else 300), dtype
+        )
     if dtype == np.bool_:
         return np.ones(shape, dtype)
     info = np.iinfo(dtype)
@@ -40,9 +43,9 @@ def _large(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) ->
 
 
 def _repeated(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
-    """Few different values, so that there are equals to choose among; both zeros among them."""
+    """Draw few different values, so that ties occur; both zeros are among them."""
     values = np.array([-1.5, -0.0, 0.0, 0.5, 2.0])
-    return _cast(rng.choice(values, shape), dtype)
+    return _cast_numbers(rng.choice(values, shape), dtype)
 
 
 DISTRIBUTIONS: dict[str, Draw] = {
@@ -51,24 +54,25 @@ DISTRIBUTIONS: dict[str, Draw] = {
     "zeros": lambda shape, dtype, rng: np.zeros(shape, dtype),
     "large": _large,
 }
-"""Of each, every function gets a sample."""
+"""Distributions of the basic samples: every function gets a sample of each."""
 
-FURTHER: dict[str, Draw] = {"normal": _normal, "faint": _faint}
-"""Distributions of the further samples of a small function. Numbers of which one in many shows a
-known deviation, such as large ones, are tried once."""
+EXTRA_DISTRIBUTIONS: dict[str, Draw] = {"normal": _normal, "faint": _small_floats}
+"""Distributions of the extra samples of a small function. Numbers that often show a known
+deviation, such as large ones, are tried only once."""
 
-BUDGET = 4 << 30
-"""Bytes that the evaluation of a sample may take, by the shapes of all values: sizes of named
-dimensions are drawn smaller until it does."""
+MEMORY_BUDGET = 4 << 30
+"""Bytes that the evaluation of a sample may take, by the shapes of all values. Named dimensions get
+smaller sizes until the evaluation fits."""
 
 
 class Sampler:
-    """Draws inputs of a graph.
+    """Generator of inputs for a graph.
 
     Arguments:
-        graph: whose inputs are drawn; it says which of them are indices or numbers of turns.
-        evaluated: what is computed on them, if it is another graph. It takes no more memory than
-            ``BUDGET``.
+        graph: the graph whose inputs are drawn. It determines which inputs are indices or loop
+            counts.
+        evaluated: the graph that is evaluated on the inputs, if it is another one. It takes at most
+            ``MEMORY_BUDGET``.
     """
 
     def __init__(self, graph: Graph, evaluated: Graph | None = None) -> None:
@@ -79,71 +83,76 @@ class Sampler:
 
     @property
     def names(self) -> Sequence[str]:
-        """Named dimensions of the inputs."""
+        """The named dimensions of the inputs."""
         return named_sizes.all_names(self.values)
 
     def sizes(self, kind: str = "") -> dict[str, int]:
         """Return a size for each named dimension: ordinary, ``", small"`` or ``", wide"``.
 
-        **Raises** `CheckError` where no sizes obey the constraints and the budget.
+        Raises:
+            CheckError: no sizes satisfy the constraints and the memory budget.
         """
         if kind not in self._sizes:
             smallest, largest = EXTREME_SIZES
-            wanted = {
-                "": {name: ORDINARY + i for i, name in enumerate(self.names)},
+            requested_sizes = {
+                "": {name: FIRST_SIZE + i for i, name in enumerate(self.names)},
                 ", small": dict.fromkeys(self.names, smallest),
                 ", wide": {name: largest + i for i, name in enumerate(self.names)},
             }
-            self._sizes[kind] = _allowed(self._evaluated, wanted[kind])
+            self._sizes[kind] = _allowed_sizes(self._evaluated, requested_sizes[kind])
         return self._sizes[kind]
 
     def draw(self, distribution: str, seed: int, kind: str = "") -> list[np.ndarray]:
-        """Return one array for each input, of one of ``DISTRIBUTIONS`` or ``FURTHER``."""
-        sizes, draw = self.sizes(kind), (DISTRIBUTIONS | FURTHER)[distribution]
+        """Return one array for each input, of one of ``DISTRIBUTIONS`` or
+        ``EXTRA_DISTRIBUTIONS``."""
+        sizes, draw = self.sizes(kind), (DISTRIBUTIONS | EXTRA_DISTRIBUTIONS)[distribution]
         drawn = draw_inputs(self.values, sizes, draw, seed)
         pairs = zip(drawn, self.whole_numbers, strict=True)
-        return [each.brought(x, sizes) for x, each in pairs]
+        return [limits.constrain(x, sizes) for x, limits in pairs]
 
 
 def samples(
     graph: Graph, seed: int = 0, evaluated: Graph | None = None
 ) -> Iterator[tuple[str, list[np.ndarray]]]:
-    """Yield the name and the inputs of each sample for a graph's inputs (``Sampler``)."""
+    """Yield the name and the inputs of each basic sample for a graph (``Sampler``)."""
     yield from basic_samples(Sampler(graph, evaluated), seed)
 
 
 def basic_samples(sampler: Sampler, seed: int) -> Iterator[tuple[str, list[np.ndarray]]]:
-    """Yield a sample of each distribution, and of ordinary numbers at the extremes of sizes."""
+    """Yield a sample of each distribution, and normal numbers at the extreme sizes of named
+    dimensions."""
     cases = [(distribution, "") for distribution in DISTRIBUTIONS]
     if sampler.names:
         cases += [("normal", ", small"), ("normal", ", wide")]
-    for _, kind in cases:  # sizes that do not exist are refused before anything is drawn
+    for _, kind in cases:  # raises before anything is drawn if sizes do not exist
         sampler.sizes(kind)
     for index, (distribution, kind) in enumerate(cases):
         yield distribution + kind, sampler.draw(distribution, seed + index, kind)
 
 
-def _allowed(graph: Graph, asked: named_sizes.Sizes) -> dict[str, int]:
-    """Sizes that the graph's constraints and the memory allow, near to those that are wanted."""
+def _allowed_sizes(graph: Graph, requested: named_sizes.Sizes) -> dict[str, int]:
+    """Return sizes close to the requested ones that satisfy the constraints and the memory
+    budget."""
     for share in (1, 0.75, 0.5, 0.25, 0):
-        smaller = {name: max(1, round(share * size)) for name, size in asked.items()}
-        nearest = named_sizes.nearest_size(smaller, graph.constraints)
+        scaled_sizes = {name: max(1, round(share * size)) for name, size in requested.items()}
+        nearest = named_sizes.nearest_size(scaled_sizes, graph.constraints)
         if nearest is None:
             constraint_text = ", ".join(map(repr, graph.constraints))
             raise CheckError(
-                f"no sizes near {smaller} obey the constraints {constraint_text}; pass inputs"
+                f"no sizes close to {scaled_sizes} satisfy the constraints {constraint_text}; "
+                "pass inputs"
             )
         needed = memory(graph, nearest)
-        if not asked or needed <= BUDGET:
+        if not requested or needed <= MEMORY_BUDGET:
             return nearest
     raise CheckError(
         f"an evaluation takes {needed / 2**30:.1f} GiB even at the sizes {nearest}, and may take "
-        f"{BUDGET / 2**30:.0f} GiB; pass inputs"
+        f"{MEMORY_BUDGET / 2**30:.0f} GiB; pass inputs"
     )
 
 
-def refuse_forbidden(graph: Graph, inputs: Sequence[np.ndarray]) -> None:
-    """**Raises** `CheckError` where inputs are too many or few, or of sizes that are excluded."""
+def check_inputs_allowed(graph: Graph, inputs: Sequence[np.ndarray]) -> None:
+    """Raise `CheckError` if the number of inputs is wrong or their sizes violate a constraint."""
     if len(inputs) != len(graph.inputs):
         raise CheckError(f"the model takes {len(graph.inputs)} inputs, received {len(inputs)}")
     sizes = named_sizes.read([v.shape for v in graph.inputs], [np.shape(x) for x in inputs])
@@ -152,14 +161,14 @@ def refuse_forbidden(graph: Graph, inputs: Sequence[np.ndarray]) -> None:
 
 
 def draw_inputs(
-    values: Sequence[Value], named: named_sizes.Sizes, draw: Draw = _normal, seed: int = 0
+    values: Sequence[Value], sizes: named_sizes.Sizes, draw: Draw = _normal, seed: int = 0
 ) -> list[np.ndarray]:
-    """One array for each value, its named dimensions as ``named`` has them."""
+    """Return one array for each value, with the given sizes of named dimensions."""
     rng = np.random.default_rng(seed)
-    return [draw(dims.concrete(v.shape, named), v.dtype, rng) for v in values]
+    return [draw(dims.concrete(v.shape, sizes), v.dtype, rng) for v in values]
 
 
-def _cast(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Unsigned integers of what is below zero are those of its magnitude."""
+def _cast_numbers(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return numbers in a dtype; unsigned integers get the magnitude of negative numbers."""
     in_range: Any = np.abs(array) if dtype.kind == "u" else array
     return np.asarray(in_range > 0 if dtype == np.bool_ else in_range).astype(dtype)

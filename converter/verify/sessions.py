@@ -1,4 +1,4 @@
-"""Running a model in ONNX Runtime, which is imported when it is needed."""
+"""Run a model in ONNX Runtime, which is imported on first use."""
 
 from __future__ import annotations
 
@@ -27,71 +27,81 @@ if TYPE_CHECKING:
     import onnxruntime as ort
 
 Model: TypeAlias = "Export | ir.Model | str | os.PathLike[str] | ort.InferenceSession"
-"""What can be run: an export, an onnx_ir model, a path, or a session, which is run as it is."""
+"""A model that can be run: an export, an onnx_ir model, a path, or a session, which is run as it
+is."""
 
-PLAIN = frozenset(
+SHAREABLE_TYPES = frozenset(
     ir.DataType[name]
     for name in (
         *("FLOAT", "DOUBLE", "FLOAT16", "BFLOAT16", "BOOL"),
         *(f"{kind}{bits}" for kind in ("INT", "UINT") for bits in (8, 16, 32, 64)),
     )
 )
-"""Types whose tensors ONNX Runtime takes from numpy as they are; others stay in the model."""
+"""Types whose tensors ONNX Runtime takes from numpy without a conversion; other tensors stay in the
+model."""
 
-FOLDER = "session.model_external_initializers_file_folder_path"
-"""Where ONNX Runtime looks for the tensors of a model that it gets as bytes."""
+EXTERNAL_FOLDER = "session.model_external_initializers_file_folder_path"
+"""Session option with the folder of the external tensors of a model that is passed as bytes."""
 
-OPTIMISATION: Mapping[Level, str] = {
+OPTIMIZATION_LEVELS: Mapping[Level, str] = {
     "disabled": "ORT_DISABLE_ALL",
     "basic": "ORT_ENABLE_BASIC",
     "extended": "ORT_ENABLE_EXTENDED",
     "all": "ORT_ENABLE_ALL",
 }
-"""The levels as ONNX Runtime calls them."""
+"""Optimization levels by the names of ONNX Runtime's constants."""
 
 PREPACKING = "session.disable_prepacking"
 
 NEWEST_OPSET = re.compile(r"domain ai\.onnx is till opset (\d+)")
-"""Where ONNX Runtime says which opset it loads at most."""
+"""Pattern of ONNX Runtime's message about the newest opset that it loads."""
 
 
 def run(model: Model, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-    """The model's outputs by name, from ONNX Runtime on the CPU.
+    """Return the outputs of a model by name, from ONNX Runtime on the CPU.
 
-    Complex numbers are given as they are, and come with the real and the imaginary parts on a last
-    axis of two, as the model has them.
+    Complex inputs are passed as they are. Complex outputs have their real and imaginary parts on a
+    last axis of size two, as in the model.
     """
-    live = session(model)
-    names = [i.name for i in live.get_inputs()]
+    ort_session = session(model)
+    names = [i.name for i in ort_session.get_inputs()]
     if len(names) != len(inputs):
         raise CheckError(f"the model takes {len(names)} inputs, received {len(inputs)}")
-    feeds: Mapping[str, Any] = {n: _fed(packed(a)) for n, a in zip(names, inputs, strict=True)}
-    outputs = live.run_with_ort_values(None, feeds, _silent())
-    return {o.name: _fetched(v) for o, v in zip(live.get_outputs(), outputs, strict=True)}
+    feeds: Mapping[str, Any] = {
+        n: _to_ort_value(packed(a)) for n, a in zip(names, inputs, strict=True)
+    }
+    outputs = ort_session.run_with_ort_values(None, feeds, _silent_run_options())
+    return {o.name: _to_numpy(v) for o, v in zip(ort_session.get_outputs(), outputs, strict=True)}
 
 
-def run_judged(
-    live: ort.InferenceSession, inputs: Sequence[np.ndarray], sample: str
+def run_sample(
+    ort_session: ort.InferenceSession, inputs: Sequence[np.ndarray], sample: str
 ) -> dict[str, np.ndarray]:
-    """The outputs by name, for inputs that a judge has drawn or was given.
+    """Return the outputs by name, for the inputs of a sample.
 
-    **Raises** `CheckError` where ONNX Runtime does not run them.
+    Raises:
+        CheckError: ONNX Runtime cannot run the model on these inputs.
     """
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     try:
-        return run(live, inputs)
-    except (state.Fail, state.InvalidArgument, state.NotImplemented, state.RuntimeException) as e:
+        return run(ort_session, inputs)
+    except (
+        state.Fail,
+        state.InvalidArgument,
+        state.NotImplemented,
+        state.RuntimeException,
+    ) as error:
         shapes = ", ".join(str(list(x.shape)) for x in inputs)
-        why = str(e).partition("Status Message: ")[2] or str(e)
+        message = str(error).partition("Status Message: ")[2] or str(error)
         raise CheckError(
-            f"ONNX Runtime does not run it on {sample} inputs of {shapes}: {why.splitlines()[0]}. "
-            "Where these are none that your function is made for, pass inputs"
-        ) from e
+            f"ONNX Runtime cannot run the model on {sample} inputs of {shapes}: "
+            f"{message.splitlines()[0]}. If your function is not meant for such inputs, pass inputs"
+        ) from error
 
 
-def _silent() -> ort.RunOptions:
-    """Options of a run that raises what is wrong, and does not print it besides."""
+def _silent_run_options() -> ort.RunOptions:
+    """Return run options that raise errors without printing them."""
     import onnxruntime as ort
 
     options = ort.RunOptions()
@@ -100,9 +110,9 @@ def _silent() -> ort.RunOptions:
 
 
 def sessions(model: Model) -> Iterator[tuple[Level, ort.InferenceSession]]:
-    """Sessions at every level of optimisation; one that is given is run as it is.
+    """Yield a session for each optimization level; a session that is given is yielded as it is.
 
-    One after the other, so that only one has the weights in memory.
+    The sessions are created one after the other, so that only one holds the weights in memory.
     """
     import onnxruntime as ort
 
@@ -114,40 +124,41 @@ def sessions(model: Model) -> Iterator[tuple[Level, ort.InferenceSession]]:
 
 
 def levels(model: Model) -> tuple[Level, ...]:
-    """The levels of optimisation that a model can be run at: what is mapped is never optimised."""
+    """Return the optimization levels of a model: only "disabled" if its tensors are
+    memory-mapped."""
     return LEVELS[:1] if _is_mapped(model) else LEVELS
 
 
 def _is_mapped(model: Model) -> bool:
-    """Whether a model's tensors lie in a file of their own."""
+    """Return True if the tensors of a model are in a separate file."""
     if isinstance(model, (str, os.PathLike)):
         return Path(f"{os.fspath(model)}_data").exists()
     inner = model.model if isinstance(model, Export) else model
-    return isinstance(inner, ir.Model) and any(_external(inner))
+    return isinstance(inner, ir.Model) and any(_external_tensors(inner))
 
 
-def _fed(array: np.ndarray) -> Any:
+def _to_ort_value(array: np.ndarray) -> Any:
     is_bfloat16 = array.dtype == jax.numpy.bfloat16
     return _ort_value(array, ir.DataType.BFLOAT16 if is_bfloat16 else ir.DataType.UNDEFINED)
 
 
 def _ort_value(array: np.ndarray, dtype: ir.DataType) -> ort.OrtValue:
-    """An array as ONNX Runtime has it."""
+    """Return an array as an ONNX Runtime value."""
     import onnxruntime as ort
 
     array = np.ascontiguousarray(array).reshape(array.shape)
-    if dtype == ir.DataType.BFLOAT16:  # numpy has none of its own
+    if dtype == ir.DataType.BFLOAT16:  # numpy has no such type
         numbers = array.view(np.uint16)
         return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(numbers, dtype.value)
     return ort.OrtValue.ortvalue_from_numpy(array)
 
 
-def _fetched(value: Any) -> np.ndarray:
+def _to_numpy(value: Any) -> np.ndarray:
     if value.data_type() != "tensor(bfloat16)":
         return value.numpy()
     shape = value.shape()
-    held = (ctypes.c_uint16 * math.prod(shape)).from_address(value.data_ptr())
-    return np.array(held, np.uint16).view(jax.numpy.bfloat16).reshape(shape)
+    buffer = (ctypes.c_uint16 * math.prod(shape)).from_address(value.data_ptr())
+    return np.array(buffer, np.uint16).view(jax.numpy.bfloat16).reshape(shape)
 
 
 def session(
@@ -157,32 +168,41 @@ def session(
     *,
     level: Level = "all",
 ) -> ort.InferenceSession:
-    """An ONNX Runtime session, on the CPU unless told otherwise; ``model`` itself if it is one.
+    """Return an ONNX Runtime session for a model; a session is returned unchanged.
 
-    ``settings`` are entries of ONNX Runtime's session configuration; at the ``level`` "disabled"
-    the graph is run as it is written. On the CPU, tensors in a file of their own (``<name>_data``,
-    above 2 GB) stay there: they are mapped and not copied, which takes little memory and some more
-    time.
+    On the CPU, tensors in a separate file (``<name>_data``, above 2 GB) are memory-mapped and not
+    copied. This takes little memory and somewhat more time.
+
+    Arguments:
+        model: an export, an onnx_ir model, a path or a session.
+        providers: execution providers of ONNX Runtime.
+        settings: entries of ONNX Runtime's session configuration.
+        level: optimization level; "disabled" runs the graph as it is written.
+
+    Raises:
+        CheckError: the installed ONNX Runtime is too old, or the model is not one of these.
     """
     import onnxruntime as ort
 
     if isinstance(model, ort.InferenceSession):
         return model
-    if outdated := too_old(ort.__version__):
-        raise CheckError(outdated)
+    if version_problem := too_old(ort.__version__):
+        raise CheckError(version_problem)
     options = ort.SessionOptions()
     options.log_severity_level = 3
-    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, OPTIMISATION[level])
+    options.graph_optimization_level = getattr(
+        ort.GraphOptimizationLevel, OPTIMIZATION_LEVELS[level]
+    )
     for key, value in (settings or {}).items():
         options.add_session_config_entry(key, value)
-    # Else it may print, and try again with other providers than those that were asked for.
-    how: dict[str, Any] = {"providers": list(providers), "enable_fallback": 0}
+    # With the fallback, ONNX Runtime may print and try providers that were not requested.
+    session_options: dict[str, Any] = {"providers": list(providers), "enable_fallback": 0}
     on_cpu = list(providers) == ["CPUExecutionProvider"]
     if isinstance(model, (str, os.PathLike)):
         if Path(model).exists() and not Path(model).is_file():
-            raise CheckError(f"{os.fspath(model)} is no file: give the path of a model")
+            raise CheckError(f"{os.fspath(model)} is not a file; pass the path of a model")
         if not (on_cpu and Path(f"{os.fspath(model)}_data").exists()):
-            return _started(os.fspath(model), options, how)
+            return _start_session(os.fspath(model), options, session_options)
         model = ir.load(model)
     inner = model.model if isinstance(model, Export) else model
     if not isinstance(inner, ir.Model):
@@ -190,21 +210,23 @@ def session(
             "model must be an export, an onnx_ir model, a path or a session, received "
             f"{type(inner).__name__}"
         )
-    content, lent = (_mapped if on_cpu and any(_external(inner)) else _lent)(inner, options)
-    live = _started(content, options, how)
-    # A session keeps only their addresses, so they are to live as long as it does.
-    weakref.finalize(live, lent.clear).atexit = False
-    return live
+    content, shared_values = (
+        _map_tensor_files if on_cpu and any(_external_tensors(inner)) else _share_tensors_in_memory
+    )(inner, options)
+    ort_session = _start_session(content, options, session_options)
+    # A session keeps only the addresses of the values, so they have to live as long as it does.
+    weakref.finalize(ort_session, shared_values.clear).atexit = False
+    return ort_session
 
 
-def _started(
-    model: str | bytes, options: ort.SessionOptions, how: Mapping[str, Any]
+def _start_session(
+    model: str | bytes, options: ort.SessionOptions, session_options: Mapping[str, Any]
 ) -> ort.InferenceSession:
     import onnxruntime as ort
     from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
     try:
-        return ort.InferenceSession(model, options, **how)
+        return ort.InferenceSession(model, options, **session_options)
     except Fail as error:
         if newest := NEWEST_OPSET.search(str(error)):
             raise CheckError(
@@ -217,19 +239,24 @@ def _started(
 # -------------------------------------------------------------------------- tensors in memory
 
 
-def _lent(model: ir.Model, options: ort.SessionOptions) -> tuple[bytes, dict[str, ort.OrtValue]]:
-    """A model of any size whose tensors are lent: none is serialised, parsed or copied.
+def _share_tensors_in_memory(
+    model: ir.Model, options: ort.SessionOptions
+) -> tuple[bytes, dict[str, ort.OrtValue]]:
+    """Return a model of any size and the values that it shares: no tensor is serialized, parsed or
+    copied.
 
-    **Raises** what a weight program raises, not what is wrapped around that.
+    An error of a weight program is raised itself, not the error that wraps it.
     """
-    held = ((name, value.const_value) for name, value in model.graph.initializers.items())
-    tensors = ((name, tensor) for name, tensor in held if tensor is not None)
-    outside = {name: t for name, t in tensors if t.nbytes > INLINE and t.dtype in PLAIN}
-    lent = {name: _ort_value(tensor.numpy(), tensor.dtype) for name, tensor in outside.items()}
-    options.add_external_initializers(list(lent), list(lent.values()))
+    constants = ((name, value.const_value) for name, value in model.graph.initializers.items())
+    tensors = ((name, tensor) for name, tensor in constants if tensor is not None)
+    external = {name: t for name, t in tensors if t.nbytes > INLINE and t.dtype in SHAREABLE_TYPES}
+    shared_values = {
+        name: _ort_value(tensor.numpy(), tensor.dtype) for name, tensor in external.items()
+    }
+    options.add_external_initializers(list(shared_values), list(shared_values.values()))
     try:
-        proto = with_external(model, [*outside.values()], "lent")
-        return proto.SerializeToString(), lent
+        proto = with_external(model, [*external.values()], "lent")
+        return proto.SerializeToString(), shared_values
     except SerdeError as error:
         cause: BaseException = error
         while isinstance(cause, SerdeError) and cause.__cause__ is not None:
@@ -240,49 +267,52 @@ def _lent(model: ir.Model, options: ort.SessionOptions) -> tuple[bytes, dict[str
 # ---------------------------------------------------------------------------- tensors in files
 
 
-def _mapped(model: ir.Model, options: ort.SessionOptions) -> tuple[bytes, dict[str, ort.OrtValue]]:
-    """A model with external tensors, of which no more is in memory than their pages.
+def _map_tensor_files(
+    model: ir.Model, options: ort.SessionOptions
+) -> tuple[bytes, dict[str, ort.OrtValue]]:
+    """Return a model and its external tensors, which are memory-mapped.
 
-    The system drops those again where memory is short. Nothing is packed, and the graph is run as
-    it is written: what an optimiser does to tensors makes copies. ONNX Runtime maps external data
-    too, but as pages that it may write to, which count as memory that the process owns, and then
-    packs copies of the matrices.
+    The system can drop the mapped pages when memory is short. Weights are not packed and the graph
+    is run as it is written, because optimizations of tensors make copies. ONNX Runtime's own
+    mapping of external data has writable pages, which count as memory of the process, and it packs
+    copies of the matrices.
     """
-    folders = {os.path.dirname(tensor.path) for _, tensor in _external(model)}
-    options.add_session_config_entry(FOLDER, folders.pop() or ".")
-    _hold_small(model)
-    views = dict(_views(model))
+    folders = {os.path.dirname(tensor.path) for _, tensor in _external_tensors(model)}
+    options.add_session_config_entry(EXTERNAL_FOLDER, folders.pop() or ".")
+    _embed_small_tensors(model)
+    views = dict(_map_external_tensors(model))
     for name, value in views.items():
         options.add_initializer(name, value)
     options.add_session_config_entry(PREPACKING, "1")
     options.enable_cpu_mem_arena = options.enable_mem_pattern = False
     import onnxruntime as ort
 
-    # In the file's order: by default casts of parameters would come first, all together.
+    # Run in the file's order. The default order runs all casts of parameters first.
     options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
-    # An optimiser may rewrite a tensor, and would then get the one of the file in its place.
+    # A tensor that the optimizer rewrites would be replaced by the one in the file.
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     return ir.to_proto(model).SerializeToString(), views
 
 
-def _hold_small(model: ir.Model) -> None:
-    """Read the shapes and the like: what a graph means depends on them, so they are to be in it."""
-    for name, tensor in list(_external(model)):
+def _embed_small_tensors(model: ir.Model) -> None:
+    """Move small external tensors into the model; shapes and axes have to be in it to be
+    understood."""
+    for name, tensor in list(_external_tensors(model)):
         if tensor.nbytes <= INLINE:
-            held = ir.Tensor(tensor.numpy().copy(), dtype=tensor.dtype, name=name)
-            model.graph.initializers[name].const_value = held
+            embedded = ir.Tensor(tensor.numpy().copy(), dtype=tensor.dtype, name=name)
+            model.graph.initializers[name].const_value = embedded
 
 
-def _external(model: ir.Model) -> Iterator[tuple[str, ir.ExternalTensor]]:
+def _external_tensors(model: ir.Model) -> Iterator[tuple[str, ir.ExternalTensor]]:
     for name, value in model.graph.initializers.items():
         if isinstance(value.const_value, ir.ExternalTensor):
             yield name, value.const_value
 
 
-def _views(model: ir.Model) -> Iterator[tuple[str, ort.OrtValue]]:
-    """Every external tensor as a view of its file, which is mapped once."""
+def _map_external_tensors(model: ir.Model) -> Iterator[tuple[str, ort.OrtValue]]:
+    """Yield every external tensor as a view of its file, which is mapped once."""
     files: dict[Path, np.ndarray] = {}
-    for name, tensor in _external(model):
+    for name, tensor in _external_tensors(model):
         path = Path(tensor.path)
         if path not in files:
             files[path] = np.memmap(path, np.uint8, "r")

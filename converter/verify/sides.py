@@ -1,4 +1,4 @@
-"""The ways that an operation can go: branches, turns of loops, sides of the bounds of indices."""
+"""Define the sides of operations: branches, numbers of loop iterations, and index bounds."""
 
 from __future__ import annotations
 
@@ -17,41 +17,42 @@ from converter.ir.ranges import Range, known_range
 from converter.ir.windows import pointed
 
 Flags = list[Any]
-"""A Boolean scalar for each side of a node."""
+"""One Boolean scalar for each side of a node."""
 
-VECTORS = (ops.gather, *ops.SCATTERS)
+VECTOR_INDEXED_OPS = (ops.gather, *ops.SCATTERS)
 """Operations whose indices are vectors with an element for each axis."""
 
 # ------------------------------------------------------------------------------------ data flow
 
 
 class Flow:
-    """Where values come from, through the bodies of loops and conditionals as well."""
+    """Data flow of a graph, also through the bodies of loops and conditionals."""
 
     def __init__(self, graph: Graph) -> None:
         self._inputs = {id(v) for v in graph.inputs}
-        self._given: dict[int, list[Value]] = {}
+        self._body_sources: dict[int, list[Value]] = {}
         for node in graph.walk():
             for name, body in node.bodies.items():
-                self._enter(node, name, body)
+                self._add_body_sources(node, name, body)
         self._from_input: dict[int, bool] = {}
         self.indices = self._index_values(graph)
 
-    def _enter(self, node: Node, name: str, body: Graph) -> None:
-        """Note what the inputs of a body are: operands, and the states of the turn before."""
+    def _add_body_sources(self, node: Node, name: str, body: Graph) -> None:
+        """Record the sources of a body's inputs: operands, and loop states of the previous
+        iteration."""
         states = {ops.scan: node.bodies.get("body"), ops.while_: node.bodies.get("body")}
         before = states.get(node.op)
         carried = node.params.get("num_carry", len(body.inputs))
         for i, inner in enumerate(body.inputs):
-            self._given[id(inner)] = [node.inputs[i]] if i < len(node.inputs) else []
+            self._body_sources[id(inner)] = [node.inputs[i]] if i < len(node.inputs) else []
             if before is not None and i < carried:
-                self._given[id(inner)].append(before.outputs[i])
+                self._body_sources[id(inner)].append(before.outputs[i])
 
     def sources(self, value: Value) -> list[Value]:
-        """Return the values that one is computed from in one step."""
+        """Return the values that a value is computed from in one step."""
         node = value.node
         if node is None:
-            return self._given.get(id(value), [])
+            return self._body_sources.get(id(value), [])
         if not node.bodies:
             return node.inputs
         results = [body.outputs for name, body in node.bodies.items() if name != "cond"]
@@ -63,29 +64,30 @@ class Flow:
         return [*outer, *inner, *tests]
 
     def closure(self, value: Value, follow: Callable[[Value], bool]) -> Iterator[Value]:
-        """Yield a value and its sources, and theirs as long as ``follow`` is true of a value."""
-        seen, stack = set[int](), [value]
+        """Yield a value and all values it is computed from. Sources are followed while ``follow``
+        is true."""
+        visited, stack = set[int](), [value]
         while stack:
             current = stack.pop()
-            if id(current) not in seen:
-                seen.add(id(current))
+            if id(current) not in visited:
+                visited.add(id(current))
                 yield current
                 stack += self.sources(current) if follow(current) else []
 
     def depends_on_input(self, value: Value) -> bool:
-        """Whether a value depends on an input of the graph."""
+        """Return True if a value depends on an input of the graph."""
         if id(value) not in self._from_input:
-            found = any(id(v) in self._inputs for v in self.closure(value, lambda v: True))
-            self._from_input[id(value)] = found
+            is_dependent = any(id(v) in self._inputs for v in self.closure(value, lambda v: True))
+            self._from_input[id(value)] = is_dependent
         return self._from_input[id(value)]
 
     def _index_values(self, graph: Graph) -> set[int]:
-        """Ids of the integers that indices are made of."""
-        found = set[int]()
+        """Return the ids of the integer values that indices are computed from."""
+        index_values = set[int]()
         for node in graph.walk():
             for index in _index_operands(node):
-                found |= {id(v) for v in self.closure(index, _is_integer) if _is_integer(v)}
-        return found
+                index_values |= {id(v) for v in self.closure(index, _is_integer) if _is_integer(v)}
+        return index_values
 
 
 def _is_integer(value: Value) -> bool:
@@ -93,8 +95,8 @@ def _is_integer(value: Value) -> bool:
 
 
 def _index_operands(node: Node) -> Sequence[Value]:
-    """The operands of a node that choose positions or branches."""
-    if node.op in VECTORS:
+    """Return the operands of a node that select positions or branches."""
+    if node.op in VECTOR_INDEXED_OPS:
         return node.inputs[1:2]
     if node.op is ops.cond:
         return node.inputs[:1]
@@ -107,26 +109,30 @@ def _index_operands(node: Node) -> Sequence[Value]:
 
 @dataclass(frozen=True)
 class SideKind:
-    """What there is to know of an operation that can go several ways.
+    """Definition of the sides of an operation.
 
-    ``sides`` gives the sentence of each side, ``possible`` whether its operands' ranges allow it,
-    ``taken`` a Boolean for each from the operands' arrays and the turns of a loop, and ``concerns``
-    whether a node of this operation is looked at. It is if at ``least`` so many sides are possible.
+    Arguments:
+        sides: returns the sentence of each side.
+        possible: returns for each side whether the ranges of the operands allow it.
+        taken: returns a Boolean for each side, from the arrays of the operands and the number of
+            loop iterations.
+        applies: returns whether a node of this operation is observed.
+        min_sides: number of possible sides from which on a node is observed.
     """
 
     sides: Callable[[Node], Sequence[str]]
     possible: Callable[[Node], Sequence[bool]]
     taken: Callable[[Node, Sequence[Any], Any, named_sizes.Sizes], Flags]
-    concerns: Callable[[Node, Flow], bool]
-    least: int = 2
+    applies: Callable[[Node, Flow], bool]
+    min_sides: int = 2
 
 
-def _branches(node: Node) -> list[str]:
+def _branch_texts(node: Node) -> list[str]:
     count = len(node.bodies)
-    chosen = node.inputs[0].made_by(ops.convert_element_type)
-    if count == 2 and chosen is not None and chosen.inputs[0].dtype == np.bool_:
+    conversion = node.inputs[0].made_by(ops.convert_element_type)
+    if count == 2 and conversion is not None and conversion.inputs[0].dtype == np.bool_:
         return [
-            f"the {which} branch of the cond at {{line}} did not run" for which in ("false", "true")
+            f"the {truth} branch of the cond at {{line}} did not run" for truth in ("false", "true")
         ]
     return [
         f"branch {i + 1} of {count} of the switch at {{line}} did not run" for i in range(count)
@@ -134,7 +140,7 @@ def _branches(node: Node) -> list[str]:
 
 
 def _possible_branches(node: Node) -> list[bool]:
-    bounds, last = _range(node.inputs[0]), len(node.bodies) - 1
+    bounds, last = _index_range(node.inputs[0]), len(node.bodies) - 1
     low, high = (min(max(end, 0), last) for end in (bounds.low, bounds.high))
     return [low <= i <= high for i in range(last + 1)]
 
@@ -144,18 +150,18 @@ def _taken_branches(node: Node, inputs: Sequence[Any], _: Any, __: Any) -> Flags
     return [index == i for i in range(len(node.bodies))]
 
 
-TURNS = (
+LOOP_ITERATIONS = (
     "the loop at {line} was never left before its first turn",
     "the loop at {line} never took exactly one turn",
     "the loop at {line} never took more than one turn",
 )
 
 
-def _depends(node: Node, flow: Flow) -> bool:
+def _index_depends_on_input(node: Node, flow: Flow) -> bool:
     return flow.depends_on_input(node.inputs[0])
 
 
-def _loop_depends(node: Node, flow: Flow) -> bool:
+def _condition_depends_on_input(node: Node, flow: Flow) -> bool:
     return flow.depends_on_input(node.bodies["cond"].outputs[0])
 
 
@@ -163,7 +169,7 @@ def _is_index(node: Node, flow: Flow) -> bool:
     return id(node.out) in flow.indices and flow.depends_on_input(node.out)
 
 
-def _choices(node: Node) -> list[str]:
+def _choice_texts(node: Node) -> list[str]:
     count = len(node.inputs) - 1
     return [
         f"choice {i + 1} of {count} of the index at {{line}} was not taken" for i in range(count)
@@ -171,51 +177,51 @@ def _choices(node: Node) -> list[str]:
 
 
 def _possible_choices(node: Node) -> list[bool]:
-    which = node.inputs[0]
+    selector = node.inputs[0]
     count = len(node.inputs) - 1
-    if which.dtype != np.bool_:
-        bounds = _range(which)
+    if selector.dtype != np.bool_:
+        bounds = _index_range(selector)
         return [bounds.low <= i <= bounds.high for i in range(count)]
-    known = _known_truth(which)
-    return [known in (None, False), known in (None, True)]
+    truth = _known_truth(selector)
+    return [truth in (None, False), truth in (None, True)]
 
 
-def _range(value: Value) -> Range:
-    """Return the known range of an index, through selections whose condition is known."""
+def _index_range(value: Value) -> Range:
+    """Return the known range of an index, also through selections whose condition is known."""
     node = value.node
     if node is None:
         return known_range(value)
     if node.op.moves:
-        return _range(node.inputs[0])
+        return _index_range(node.inputs[0])
     if node.op is ops.concatenate:
-        ranges = [_range(v) for v in node.inputs]
+        ranges = [_index_range(v) for v in node.inputs]
         return Range(min(r.low for r in ranges), max(r.high for r in ranges))
     if node.op in (ops.argmax, ops.argmin) or (node.op is ops.top_k and value.index == 1):
-        return _positions(node)
+        return _position_range(node)
     if node.op is ops.sort:
-        return _range(node.inputs[value.index])
+        return _index_range(node.inputs[value.index])
     if node.op is ops.iota:
         return Range(0, known_range(value).high)
     if node.op is ops.select_n and len(node.inputs) == 3:
         truth = _known_truth(node.inputs[0])
         if truth is not None:
-            return _range(node.inputs[1 + truth])
+            return _index_range(node.inputs[1 + truth])
     return known_range(value)
 
 
-def _positions(node: Node) -> Range:
-    """Return the range of the positions of extremes along an axis; a named size has no largest."""
+def _position_range(node: Node) -> Range:
+    """Return the range of positions along the reduced axis; it is unbounded for a named size."""
     axis = node.params["axis"] if node.op is ops.top_k else node.params["axes"][0]
     size = node.inputs[0].shape[axis]
     return Range(0, max(size - 1, 0) if dims.is_static(size) else math.inf)
 
 
 def _known_truth(value: Value) -> bool | None:
-    """The Boolean that a comparison has for all elements, or None if that is not known."""
+    """Return the result that a comparison has for all elements, or None if it is not known."""
     node = value.made_by(ops.lt, ops.le, ops.gt, ops.ge)
     if node is None:
         return None
-    a, b = (_range(v) for v in node.inputs)
+    a, b = (_index_range(v) for v in node.inputs)
     if a.nan or b.nan:
         return None
     if node.op in (ops.gt, ops.ge):
@@ -227,8 +233,8 @@ def _known_truth(value: Value) -> bool | None:
 
 
 def _taken_choices(node: Node, inputs: Sequence[Any], _: Any, __: Any) -> Flags:
-    which = inputs[0].astype(np.int32)
-    return [(which == i).any() for i in range(len(inputs) - 1)]
+    selector = inputs[0].astype(np.int32)
+    return [(selector == i).any() for i in range(len(inputs) - 1)]
 
 
 CLAMPED = (
@@ -239,7 +245,7 @@ CLAMPED = (
 
 
 def _possible_clamps(node: Node) -> list[bool]:
-    low, x, high = (_range(v) for v in node.inputs)
+    low, x, high = (_index_range(v) for v in node.inputs)
     return [x.low < low.high, x.high >= low.low and x.low <= high.high, x.high > high.low]
 
 
@@ -255,7 +261,7 @@ EXTREMES = (
 
 
 def _possible_extremes(node: Node) -> list[bool]:
-    x, y = (_range(v) for v in node.inputs)
+    x, y = (_index_range(v) for v in node.inputs)
     return [x.high > y.low, y.high > x.low]
 
 
@@ -264,18 +270,18 @@ def _taken_extremes(_: Node, inputs: Sequence[Any], __: Any, ___: Any) -> Flags:
     return [(x > y).any(), (y > x).any()]
 
 
-OUTSIDE = (
+OUT_OF_BOUNDS = (
     "no index at {line} was before the start of its axis",
     "no index at {line} was behind the end of its axis",
 )
 
 
-def _axes(node: Node) -> tuple[list[Value], list[Dim]]:
-    """Return the index operands of a node, and the largest index along each of its axes.
+def _index_limits(node: Node) -> tuple[list[Value], list[Dim]]:
+    """Return the index operands of a node, and the largest valid index along each of its axes.
 
     Gathers and scatters have one operand, of vectors with an element for each axis.
     """
-    if node.op in VECTORS:
+    if node.op in VECTOR_INDEXED_OPS:
         return [node.inputs[1]], pointed(node).limits
     first = 1 if node.op is ops.dynamic_slice else 2
     window = node.params["slice_sizes"] if first == 1 else node.inputs[1].shape
@@ -283,74 +289,78 @@ def _axes(node: Node) -> tuple[list[Value], list[Dim]]:
     return list(node.inputs[first:]), [dims.as_dim(size - n) for size, n in sizes]
 
 
-def _possible_places(node: Node) -> list[bool]:
-    indices, limits = _axes(node)
-    if node.op in VECTORS:
+def _possible_bounds(node: Node) -> list[bool]:
+    indices, limits = _index_limits(node)
+    if node.op in VECTOR_INDEXED_OPS:
         parts = indices[0].made_by(ops.concatenate)
         is_split = parts is not None and len(parts.inputs) == len(limits)
         indices = parts.inputs if parts is not None and is_split else indices * len(limits)
-    pairs = [(_range(v), limit) for v, limit in zip(indices, limits, strict=True)]
+    pairs = [(_index_range(v), limit) for v, limit in zip(indices, limits, strict=True)]
     below = any(bounds.low < 0 for bounds, _ in pairs)
     return [below, any(not dims.is_static(n) or bounds.high > n for bounds, n in pairs)]
 
 
-def _places(
+def _index_pairs(
     node: Node, inputs: Sequence[Any], sizes: named_sizes.Sizes
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield the indices that a node gets and the largest of each that lies on its axis."""
-    values, limits = _axes(node)
+    """Yield the indices of a node with the largest valid index of their axis."""
+    values, limits = _index_limits(node)
     most = [int(n) for n in dims.concrete(tuple(limits), sizes)]
-    if node.op in VECTORS:
+    if node.op in VECTOR_INDEXED_OPS:
         yield inputs[1], np.array(most)
         return
     yield from zip(inputs[len(inputs) - len(values) :], most, strict=True)
 
 
-def _taken_places(node: Node, inputs: Sequence[Any], _: Any, sizes: named_sizes.Sizes) -> Flags:
-    pairs = list(_places(node, inputs, sizes))
+def _taken_bounds(node: Node, inputs: Sequence[Any], _: Any, sizes: named_sizes.Sizes) -> Flags:
+    pairs = list(_index_pairs(node, inputs, sizes))
     below = any((index < 0).any() for index, _ in pairs)
     return [below, any((index > most).any() for index, most in pairs)]
 
 
-def within_axes(node: Node, inputs: Sequence[Any], sizes: named_sizes.Sizes) -> bool:
-    """Whether all indices that a node gets lie on their axes."""
-    return not any(_taken_places(node, inputs, None, sizes))
+def is_within_bounds(node: Node, inputs: Sequence[Any], sizes: named_sizes.Sizes) -> bool:
+    """Return True if all indices of a node are within their axes."""
+    return not any(_taken_bounds(node, inputs, None, sizes))
 
 
-def promises_bounds(node: Node) -> bool:
-    if node.op not in VECTORS:
+def promises_in_bounds(node: Node) -> bool:
+    """Return True if a gather or scatter promises that its indices are within bounds."""
+    if node.op not in VECTOR_INDEXED_OPS:
         return False
     mode = lax.GatherScatterMode.from_any(node.params["mode"])
     return mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS
 
 
-def _may_leave(node: Node, flow: Flow) -> bool:
+def _may_leave_bounds(node: Node, flow: Flow) -> bool:
     indices = _index_operands(node)
-    return not promises_bounds(node) and any(map(flow.depends_on_input, indices))
+    return not promises_in_bounds(node) and any(map(flow.depends_on_input, indices))
 
 
 _LOOP = SideKind(
-    lambda node: TURNS,
+    lambda node: LOOP_ITERATIONS,
     lambda node: (True, True, True),
-    lambda node, inputs, turns, sizes: [turns == 0, turns == 1, turns > 1],
-    _loop_depends,
+    lambda node, inputs, iterations, sizes: [iterations == 0, iterations == 1, iterations > 1],
+    _condition_depends_on_input,
 )
-_PLACES = SideKind(lambda node: OUTSIDE, _possible_places, _taken_places, _may_leave, least=1)
+_INDEX_BOUNDS = SideKind(
+    lambda node: OUT_OF_BOUNDS, _possible_bounds, _taken_bounds, _may_leave_bounds, min_sides=1
+)
 _EXTREME = SideKind(lambda node: EXTREMES, _possible_extremes, _taken_extremes, _is_index)
 
 KINDS: Mapping[Op, SideKind] = {
-    ops.cond: SideKind(_branches, _possible_branches, _taken_branches, _depends),
+    ops.cond: SideKind(_branch_texts, _possible_branches, _taken_branches, _index_depends_on_input),
     ops.while_: _LOOP,
-    ops.select_n: SideKind(_choices, _possible_choices, _taken_choices, _is_index),
+    ops.select_n: SideKind(_choice_texts, _possible_choices, _taken_choices, _is_index),
     ops.clamp: SideKind(lambda node: CLAMPED, _possible_clamps, _taken_clamps, _is_index),
     **dict.fromkeys((ops.max, ops.min), _EXTREME),
     **dict.fromkeys(
-        (ops.gather, ops.dynamic_slice, ops.dynamic_update_slice, *ops.SCATTERS), _PLACES
+        (ops.gather, ops.dynamic_slice, ops.dynamic_update_slice, *ops.SCATTERS), _INDEX_BOUNDS
     ),
 }
-"""Operations that can go several ways."""
+"""The operations that have several sides, with the definition of these."""
 
 
 def may_have_sides(graph: Graph) -> bool:
-    """Whether a converted graph has operations that ``Probe`` looks at, or what becomes of them."""
+    """Return True if a converted graph has operations that ``Probe`` observes, or their lowered
+    forms."""
     return any(node.op in KINDS or node.op is ops.take for node in graph.walk())

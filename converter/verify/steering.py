@@ -1,10 +1,10 @@
-"""Inputs that take the sides of a program which ordinary samples do not take.
+"""Search for inputs that take sides of a program which the basic samples do not take.
 
-Inputs are mutated at random, and those that reach a side or the other result of a comparison for
-the first time are mutated further, as coverage-guided fuzzers do (libFuzzer, AFL). The mutations
-change signs and magnitudes, write the program's own constants and their neighbours, take extreme
-indices, and mix two inputs. Only the part of the graph that decides which sides are taken is
-evaluated (``converter.verify.branches``).
+Inputs are mutated at random. Those that are the first to reach a side, or a result of a comparison,
+are mutated further, as in coverage-guided fuzzing (libFuzzer, AFL). The mutations change signs and
+magnitudes, write the program's own constants and numbers close to these, take extreme indices, and
+mix two inputs. Only the part of the graph that decides which sides are taken is evaluated
+(``converter.verify.branches``).
 """
 
 from __future__ import annotations
@@ -22,43 +22,47 @@ from converter.frontend.trace import source_line
 from converter.ir import Graph, Node, dims, named_sizes, ops
 from converter.ir.dtypes import is_float
 from converter.verify.branches import Probe, Side
-from converter.verify.samples import FURTHER, Sampler, basic_samples
+from converter.verify.samples import EXTRA_DISTRIBUTIONS, Sampler, basic_samples
 from converter.verify.whole_numbers import WholeNumbers, whole_numbers
 
-AT_LEAST = 32
-"""Samples of a small function."""
+MIN_SAMPLES = 32
+"""Number of samples of a small function."""
 
-SMALL_NODES, SMALL_WORK = 300, 1_000_000
-"""A function is small if it has at most so many nodes and computes at most so many numbers, each
-term of a matrix product being one."""
+MAX_SMALL_NODES, MAX_SMALL_WORK = 300, 1_000_000
+"""A function is small if it has at most ``MAX_SMALL_NODES`` nodes and computes at most
+``MAX_SMALL_WORK`` numbers. Each term of a matrix product counts as a number."""
 
-TRIES = 256
-"""Inputs that are tried at most in the search for a side."""
+MAX_TRIES = 256
+"""Largest number of inputs that the search tries."""
 
-STEPS = 10_000
-"""Nodes that the search evaluates at most, in all tries together."""
+MAX_SEARCH_STEPS = 10_000
+"""Largest number of nodes that the search evaluates, in all tries together."""
 
-BASIC = 6
-"""So many seeds are taken by the samples that every function gets."""
+BASIC_SEEDS = 6
+"""Number of seeds that the basic samples use."""
 
-LEAST_SCALE, LARGEST_SCALE = 0.5, 8.0
-"""Decimal exponents: the first tries scale floats by less than three, the last by up to 10^8."""
+MIN_SCALE_EXPONENT, MAX_SCALE_EXPONENT = 0.5, 8.0
+"""Decimal exponents of the scales of floats: the first tries scale by less than 10^0.5, the last by
+up to 10^8."""
 
 Arrays = list[np.ndarray]
 
 
 @dataclass
 class Coverage:
-    """Sides of a program, which of them the samples took, and how many inputs were tried."""
+    """Sides of a program, which of them the samples took, and the number of inputs that were
+    tried."""
 
     sides: Sequence[Side] = ()
     reached: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     tried: int = 0
 
     def untaken(self, line: Callable[[Node], str] = source_line) -> list[str]:
-        """Return a sentence for each side that no sample took, each once."""
+        """Return a sentence for each side that no sample took, without duplicates."""
         pairs = zip(self.sides, self.reached, strict=True)
-        sentences = (side.sentence(self.tried, line) for side, taken in pairs if not taken)
+        sentences = (
+            side.describe_untaken(self.tried, line) for side, is_taken in pairs if not is_taken
+        )
         return list(dict.fromkeys(sentences))
 
 
@@ -67,47 +71,52 @@ def steered_samples(
     traced: Graph,
     params: Mapping[str, Any] | None,
     seed: int = 0,
-    more: bool = True,
+    allows_extra: bool = True,
 ) -> tuple[list[tuple[str, Arrays]], Coverage]:
-    """Draw samples of a graph's inputs, and further ones for the sides that these do not take.
+    """Draw samples of a graph's inputs, and search for further ones that take the remaining sides.
 
     Arguments:
         graph: the converted graph, whose inputs are drawn (``converter.verify.samples.Sampler``).
-        traced: the graph as it was traced, whose sides are to be taken.
-        params: values of the parameters by name; None if they have no values yet, so that nothing
-            says which sides are taken.
-        seed: of the drawing.
-        more: false if a small function gets no more samples than a large one.
+        traced: the graph as it was traced, whose sides are observed.
+        params: values of the parameters by name; None if they have no values yet, so that the sides
+            cannot be observed.
+        seed: seed of the samples.
+        allows_extra: false if a small function gets no more samples than a large one.
 
     Returns:
-        Names and inputs of the samples, and what they cover. A small function (``is_small``) gets
-        at least ``AT_LEAST`` samples, as long as its loops end soon for these. In a large one, a
-        steered sample takes the place of the one that it was made from, if that takes no side
-        alone.
+        Names and inputs of the samples, and their coverage. A small function (``is_small``) gets at
+        least ``MIN_SAMPLES`` samples, if its loops end soon enough for them. In a large function, a
+        steered sample replaces the sample that it was mutated from, unless that one is the only one
+        that takes some side.
     """
     sampler = Sampler(graph, traced)
     drawn = list(basic_samples(sampler, seed))
-    small = more and is_small(traced, sampler.sizes())
+    is_small_function = allows_extra and is_small(traced, sampler.sizes())
     probe = None if params is None else Probe(traced, params)
     if probe is None or not probe.sides:
-        drawn += islice(_more(sampler, seed), AT_LEAST - len(drawn)) if small else []
+        drawn += (
+            islice(_extra_samples(sampler, seed), MIN_SAMPLES - len(drawn))
+            if is_small_function
+            else []
+        )
         return drawn, Coverage(tried=len(drawn))
     search = _Search(probe, sampler.whole_numbers, drawn, seed)
-    if small:
-        search.add(_more(sampler, seed))
+    if is_small_function:
+        search.add(_extra_samples(sampler, seed))
     search.run()
-    return search.samples(small), search.coverage()
+    return search.samples(is_small_function), search.coverage()
 
 
 def steered_inputs(
     traced: Graph, params: Mapping[str, Any], inputs: Sequence[Arrays]
 ) -> list[Arrays]:
-    """Return as many inputs of a large function, some changed so that they take further sides.
+    """Return as many inputs of a large function, some of them changed so that they take further
+    sides.
 
     Arguments:
         traced: the graph as it was traced.
         params: values of the parameters by name.
-        inputs: those that there are, perhaps of several sizes.
+        inputs: the original inputs, which may have different sizes.
     """
     probe = Probe(traced, params)
     if not probe.sides:
@@ -121,7 +130,8 @@ def steered_inputs(
 def coverage_of(
     traced: Graph | None, params: Mapping[str, Any] | None, inputs: Iterable[Sequence[Any]]
 ) -> Coverage:
-    """Return what given inputs cover: nothing is known without a graph or parameters."""
+    """Return the coverage of given inputs, without sides if there is no graph or no parameter
+    values."""
     samples = list(inputs)
     if traced is None or params is None:
         return Coverage(tried=len(samples))
@@ -132,38 +142,42 @@ def coverage_of(
     return Coverage(probe.sides, reached, len(samples))
 
 
-def _more(sampler: Sampler, seed: int) -> Iterator[tuple[str, Arrays]]:
-    """Yield further samples without end."""
+def _extra_samples(sampler: Sampler, seed: int) -> Iterator[tuple[str, Arrays]]:
+    """Yield extra samples without end."""
     for index in count():
-        number, kind = divmod(index, len(FURTHER))
-        name = [*FURTHER][kind]
-        yield f"{name} {number + 2}", sampler.draw(name, seed + BASIC + index)
+        number, kind = divmod(index, len(EXTRA_DISTRIBUTIONS))
+        name = [*EXTRA_DISTRIBUTIONS][kind]
+        yield f"{name} {number + 2}", sampler.draw(name, seed + BASIC_SEEDS + index)
 
 
 # -------------------------------------------------------------------------------- size of a graph
 
 
 def is_small(graph: Graph, sizes: named_sizes.Sizes) -> bool:
-    """Whether many samples of a function take no time."""
-    return sum(1 for _ in graph.walk()) <= SMALL_NODES and work(graph, sizes) <= SMALL_WORK
+    """Return True if a function is small enough that many samples of it take little time."""
+    return (
+        sum(1 for _ in graph.walk()) <= MAX_SMALL_NODES
+        and count_numbers(graph, sizes) <= MAX_SMALL_WORK
+    )
 
 
-def work(graph: Graph, sizes: named_sizes.Sizes) -> int:
-    """Return how many numbers a graph computes; each term of a matrix product is one."""
-    return sum(_work(node, sizes) for node in graph.nodes)
+def count_numbers(graph: Graph, sizes: named_sizes.Sizes) -> int:
+    """Return how many numbers a graph computes; each term of a matrix product counts as one."""
+    return sum(_count_node_numbers(node, sizes) for node in graph.nodes)
 
 
-def _work(node: Node, sizes: named_sizes.Sizes) -> int:
+def _count_node_numbers(node: Node, sizes: named_sizes.Sizes) -> int:
     if node.bodies:
         length = node.params.get("length", 1)
-        inner = sum(work(body, sizes) for body in node.bodies.values())
+        inner = sum(count_numbers(body, sizes) for body in node.bodies.values())
         return inner * int(dims.concrete((length,), sizes)[0])
     shapes = (dims.concrete(v.shape, sizes) for v in node.outputs)
-    return sum(map(math.prod, shapes)) * _terms(node, sizes)
+    return sum(map(math.prod, shapes)) * _product_terms(node, sizes)
 
 
-def _terms(node: Node, sizes: named_sizes.Sizes) -> int:
-    """Return the number of terms of each sum of products that a node computes, else 1."""
+def _product_terms(node: Node, sizes: named_sizes.Sizes) -> int:
+    """Return the number of terms in each sum of products that a node computes; 1 for other
+    nodes."""
     if node.op is ops.dot_general:
         (summed, _), _ = node.params["dimension_numbers"]
         shape = dims.concrete(node.inputs[0].shape, sizes)
@@ -178,8 +192,9 @@ def _terms(node: Node, sizes: named_sizes.Sizes) -> int:
 
 
 @dataclass(frozen=True)
-class _Try:
-    """Inputs that were observed; ``parent`` is the position of the sample they were made from."""
+class _Candidate:
+    """Inputs that were observed; ``parent`` is the index of the sample that they were mutated
+    from."""
 
     name: str
     arrays: Arrays
@@ -188,12 +203,12 @@ class _Try:
 
 
 class _Search:
-    """Looks for inputs that take further sides, from samples that there are."""
+    """Search for inputs that take further sides, starting from the drawn samples."""
 
     def __init__(
         self,
         probe: Probe,
-        whole: Sequence[WholeNumbers],
+        limits: Sequence[WholeNumbers],
         drawn: Sequence[tuple[str, Arrays]],
         seed: int,
     ) -> None:
@@ -201,68 +216,72 @@ class _Search:
         self.tried = 0
         self._probe = probe
         self._rng = np.random.default_rng(seed)
-        self._mutation = Mutation(whole, constants(probe), self._rng)
+        self._mutation = Mutation(limits, constants(probe), self._rng)
         self._compared = np.zeros(0, bool)
         self._steps = 0
-        self._drawn = [_Try(name, arrays, self._observe(arrays)) for name, arrays in drawn]
-        self._corpus = [(i, each.arrays) for i, each in enumerate(self._drawn)]
-        self._found = list[_Try]()
+        self._drawn = [_Candidate(name, arrays, self._observe(arrays)) for name, arrays in drawn]
+        self._corpus = [(i, candidate.arrays) for i, candidate in enumerate(self._drawn)]
+        self._steered = list[_Candidate]()
 
     def coverage(self) -> Coverage:
-        """Return what has been reached so far."""
+        """Return the coverage that was reached so far."""
         return Coverage(self._probe.sides, self.reached, self.tried)
 
     def _observe(self, arrays: Arrays) -> np.ndarray:
-        """Return the sides that a drawn sample takes; all of them count, as it is judged anyway."""
+        """Return the sides that a drawn sample takes. They all count, because the sample is
+        verified anyway."""
         observation = self._probe(arrays)
         self.tried += 1
         self._steps += observation.steps
         self.reached |= observation.sides
-        self._note_comparisons(observation.comparisons)
+        self._record_comparisons(observation.comparisons)
         return observation.sides
 
-    def _note_comparisons(self, seen: np.ndarray) -> bool:
-        """Note the results of comparisons. Return whether one is new."""
-        before = self._compared if self._compared.size else np.zeros(seen.size, bool)
-        self._compared = before | seen
-        return bool((self._compared & ~before).any())
+    def _record_comparisons(self, results: np.ndarray) -> bool:
+        """Record the results of comparisons. Return True if one is new."""
+        earlier_results = self._compared if self._compared.size else np.zeros(results.size, bool)
+        self._compared = earlier_results | results
+        return bool((self._compared & ~earlier_results).any())
 
     def add(self, samples: Iterable[tuple[str, Arrays]]) -> None:
-        """Add valid samples until there are ``AT_LEAST``, or too many have been tried."""
-        for name, arrays in islice(samples, 2 * AT_LEAST):
-            if len(self._drawn) >= AT_LEAST or self._steps > STEPS:
+        """Add valid samples until there are ``MIN_SAMPLES``, or until the limit of tries or steps
+        is reached."""
+        for name, arrays in islice(samples, 2 * MIN_SAMPLES):
+            if len(self._drawn) >= MIN_SAMPLES or self._steps > MAX_SEARCH_STEPS:
                 return
             observation = self._probe(arrays)
             self.tried += 1
             self._steps += observation.steps
             if observation.is_valid:
                 self.reached |= observation.sides
-                self._note_comparisons(observation.comparisons)
+                self._record_comparisons(observation.comparisons)
                 self._corpus.append((len(self._drawn), arrays))
-                self._drawn.append(_Try(name, arrays, observation.sides))
+                self._drawn.append(_Candidate(name, arrays, observation.sides))
 
     def run(self) -> None:
         """Try mutations until all sides are reached or the budget is spent."""
-        for attempt in range(TRIES):
-            if self.reached.all() or self._steps > STEPS:
+        for attempt in range(MAX_TRIES):
+            if self.reached.all() or self._steps > MAX_SEARCH_STEPS:
                 return
             self._attempt(attempt)
 
     def _attempt(self, attempt: int) -> None:
-        """Try inputs that are all one of the constants, each once, and then mutations."""
-        exact = self._mutation.exact
+        """Try one input: first those filled with a single constant, then random mutations."""
+        exact = self._mutation.constants
         if attempt < len(exact):
-            self._try(0, self._mutation.filled(self._drawn[0].arrays, exact[attempt]))
+            self._try(0, self._mutation.fill(self._drawn[0].arrays, exact[attempt]))
             return
         parent, arrays = self._corpus[self._rng.integers(len(self._corpus))]
         shapes = [x.shape for x in arrays]
-        fitting = [each for _, each in self._corpus if [x.shape for x in each] == shapes]
+        fitting = [
+            candidate for _, candidate in self._corpus if [x.shape for x in candidate] == shapes
+        ]
         other = fitting[self._rng.integers(len(fitting))]
         sizes = named_sizes.read([v.shape for v in self._probe.graph.inputs], shapes)
-        self._try(parent, self._mutation(arrays, other, sizes, attempt / TRIES))
+        self._try(parent, self._mutation(arrays, other, sizes, attempt / MAX_TRIES))
 
     def _try(self, parent: int, arrays: Arrays) -> None:
-        """Observe inputs; keep them if they reach something new and are valid."""
+        """Observe inputs, and keep them if they are valid and reach something new."""
         observation = self._probe(arrays)
         self.tried += 1
         self._steps += observation.steps
@@ -270,157 +289,176 @@ class _Search:
             return
         is_new = bool((observation.sides & ~self.reached).any())
         if is_new:
-            self._found.append(
-                _Try(f"steered {len(self._found) + 1}", arrays, observation.sides, parent)
+            self._steered.append(
+                _Candidate(f"steered {len(self._steered) + 1}", arrays, observation.sides, parent)
             )
             self.reached |= observation.sides
-        if self._note_comparisons(observation.comparisons) or is_new:
+        if self._record_comparisons(observation.comparisons) or is_new:
             self._corpus.append((parent, arrays))
 
     def samples(self, small: bool) -> list[tuple[str, Arrays]]:
-        """Return the drawn samples and those that reach more; see ``steered_samples``."""
-        chosen, added = list(self._drawn), list[_Try]()
-        for found in self._found:
-            if small or not self._may_replace(chosen, added, found):
-                added.append(found)
+        """Return the drawn samples and those that reach further sides; see ``steered_samples``."""
+        selected, added = list(self._drawn), list[_Candidate]()
+        for candidate in self._steered:
+            if small or not self._may_replace(selected, added, candidate):
+                added.append(candidate)
             else:
-                assert found.parent is not None
-                chosen[found.parent] = found
-        return [(each.name, each.arrays) for each in (*chosen, *added)]
+                assert candidate.parent is not None
+                selected[candidate.parent] = candidate
+        return [(candidate.name, candidate.arrays) for candidate in (*selected, *added)]
 
-    def _may_replace(self, chosen: Sequence[_Try], added: Sequence[_Try], found: _Try) -> bool:
-        """Whether the sample that one was made from takes no side that all others leave."""
-        if found.parent is None:
+    def _may_replace(
+        self, selected: Sequence[_Candidate], added: Sequence[_Candidate], candidate: _Candidate
+    ) -> bool:
+        """Return True if a candidate may replace its parent: all sides of the parent are taken by
+        others."""
+        if candidate.parent is None:
             return False
-        others = [each.sides for i, each in enumerate(chosen) if i != found.parent]
-        union = np.logical_or.reduce([found.sides, *others, *(each.sides for each in added)])
-        return not (chosen[found.parent].sides & ~union).any()
+        other_sides = [other.sides for i, other in enumerate(selected) if i != candidate.parent]
+        union = np.logical_or.reduce(
+            [candidate.sides, *other_sides, *(other.sides for other in added)]
+        )
+        return not (selected[candidate.parent].sides & ~union).any()
 
 
 # -------------------------------------------------------------------------------------- mutations
 
 
 def constants(probe: Probe) -> np.ndarray:
-    """Return the numbers that occur in what decides on sides, and a few others."""
-    found = {0.0, 1.0, -1.0, 0.5, 2.0}
+    """Return the numbers that occur in the observed part of the graph, and some common ones."""
+    numbers = {0.0, 1.0, -1.0, 0.5, 2.0}
     for node in probe.graph.walk():
         for value in node.inputs:
             if value.kind == "const" and value.dtype.kind in "iuf" and 0 < value.const.size <= 16:
-                found |= {float(x) for x in np.ravel(value.const) if np.isfinite(x)}
-    return np.array(sorted(found, key=abs))[::-1]
+                numbers |= {float(x) for x in np.ravel(value.const) if np.isfinite(x)}
+    return np.array(sorted(numbers, key=abs))[::-1]
 
 
 def close_numbers(numbers: np.ndarray) -> np.ndarray:
-    """Return numbers close to others, and their multiples."""
+    """Return numbers close to the given ones, and multiples of these."""
     close = [(x - 1, x, x + 1, x * (1 - 1e-3), x * (1 + 1e-3), -x, 2 * x, x / 2) for x in numbers]
     return np.unique(np.array(close))
 
 
 @dataclass
 class Mutation:
-    """Changes inputs at random.
+    """Random mutation of inputs.
 
-    ``whole_numbers`` says of each input which integers it may have, ``exact`` are numbers to write,
-    and so are their neighbours.
+    Arguments:
+        whole_numbers: for each input, the integers that it may have.
+        constants: numbers that mutations write, together with numbers close to them.
+        rng: source of the random numbers.
     """
 
     whole_numbers: Sequence[WholeNumbers]
-    exact: np.ndarray
+    constants: np.ndarray
     rng: np.random.Generator
 
     def __post_init__(self) -> None:
-        self.constants = close_numbers(self.exact)
+        self.close_constants = close_numbers(self.constants)
 
-    def filled(self, arrays: Arrays, number: float) -> Arrays:
-        """Return inputs all of whose numbers are one."""
+    def fill(self, arrays: Arrays, number: float) -> Arrays:
+        """Return inputs that are filled with one number, where their dtype represents it."""
         results = []
         for x in arrays:
             info = np.iinfo(x.dtype) if x.dtype.kind in "iu" else None
-            fits = is_float(x.dtype) or (info is not None and info.min <= number <= info.max)
-            results.append(np.full(x.shape, number).astype(x.dtype) if fits else x)
+            is_representable = is_float(x.dtype) or (
+                info is not None and info.min <= number <= info.max
+            )
+            results.append(np.full(x.shape, number).astype(x.dtype) if is_representable else x)
         return results
 
     def __call__(
-        self, arrays: Arrays, others: Arrays, sizes: named_sizes.Sizes, progress: float
+        self, arrays: Arrays, other_arrays: Arrays, sizes: named_sizes.Sizes, progress: float
     ) -> Arrays:
-        """Return inputs made of one set, or of two.
+        """Return inputs mutated from one set of arrays, or from two.
 
-        ``sizes`` are those of named dimensions; ``progress`` from 0 to 1 scales floats more.
+        Arguments:
+            arrays: the inputs to mutate.
+            other_arrays: inputs of the same shapes to mix with.
+            sizes: sizes of the named dimensions.
+            progress: from 0 to 1; larger values scale floats more.
         """
         share, mixes = self.rng.random(), self.rng.random() < 0.2
-        chosen = self.rng.random(len(arrays)) < 0.6
-        chosen[self.rng.integers(len(arrays))] = True
+        is_selected = self.rng.random(len(arrays)) < 0.6
+        is_selected[self.rng.integers(len(arrays))] = True
         results = []
-        for x, y, whole, is_chosen in zip(arrays, others, self.whole_numbers, chosen, strict=True):
+        for x, y, limits, is_changed in zip(
+            arrays, other_arrays, self.whole_numbers, is_selected, strict=True
+        ):
             if mixes and is_float(x.dtype):
                 changed = (x + (y - x) * x.dtype.type(share)).astype(x.dtype)
-            elif is_chosen:
-                changed = self._changed(x, whole, sizes, progress)
+            elif is_changed:
+                changed = self._mutate_array(x, limits, sizes, progress)
             else:
                 changed = x
             results.append(changed)
         return results
 
-    def _changed(
-        self, x: np.ndarray, whole: WholeNumbers, sizes: named_sizes.Sizes, progress: float
+    def _mutate_array(
+        self, x: np.ndarray, limits: WholeNumbers, sizes: named_sizes.Sizes, progress: float
     ) -> np.ndarray:
         if is_float(x.dtype):
             with np.errstate(over="ignore", invalid="ignore"):
-                return self._changed_float(x, progress)
+                return self._mutate_floats(x, progress)
         if x.dtype == np.bool_:
             return self.rng.random(x.shape) < self.rng.choice([0.0, 0.1, 0.5, 0.9, 1.0])
         if x.dtype.kind in "iu":
-            return self._bounded(self._changed_integer(x), whole, sizes)
+            return self._bound_integers(self._mutate_integers(x), limits, sizes)
         return x
 
-    def _changed_float(self, x: np.ndarray, progress: float) -> np.ndarray:
-        wide = x.astype(np.float64)
-        exponent = LEAST_SCALE + progress * (LARGEST_SCALE - LEAST_SCALE)
+    def _mutate_floats(self, x: np.ndarray, progress: float) -> np.ndarray:
+        numbers = x.astype(np.float64)
+        exponent = MIN_SCALE_EXPONENT + progress * (MAX_SCALE_EXPONENT - MIN_SCALE_EXPONENT)
         scale = 10 ** self.rng.uniform(-exponent, exponent)
-        constant = self.rng.choice(self.constants)
+        constant = self.rng.choice(self.close_constants)
         changes: tuple[Callable[[], Any], ...] = (
-            lambda: np.abs(wide) * scale,
-            lambda: -np.abs(wide) * scale,
-            lambda: wide * scale,
-            lambda: wide + constant,
+            lambda: np.abs(numbers) * scale,
+            lambda: -np.abs(numbers) * scale,
+            lambda: numbers * scale,
+            lambda: numbers + constant,
             lambda: np.full(x.shape, constant),
-            lambda: self._some(wide, self.rng.choice(self.constants, x.shape)),
-            lambda: self._some(wide, self.rng.standard_normal(x.shape) * scale),
+            lambda: self._mix_elements(numbers, self.rng.choice(self.close_constants, x.shape)),
+            lambda: self._mix_elements(numbers, self.rng.standard_normal(x.shape) * scale),
         )
         largest = float(jnp.finfo(x.dtype).max) / 4
         changed = changes[self.rng.integers(len(changes))]()
         return np.clip(changed, -largest, largest).astype(x.dtype)
 
-    def _changed_integer(self, x: np.ndarray) -> np.ndarray:
+    def _mutate_integers(self, x: np.ndarray) -> np.ndarray:
         info = np.iinfo(x.dtype)
-        fitting = self.constants[(self.constants >= info.min) & (self.constants <= info.max)]
-        full = self.rng.integers(info.min, info.max, x.shape, x.dtype, endpoint=True)
-        near = self.rng.integers(max(info.min, -4), 13, x.shape).astype(x.dtype)
+        fitting = self.close_constants[
+            (self.close_constants >= info.min) & (self.close_constants <= info.max)
+        ]
+        any_integer = self.rng.integers(info.min, info.max, x.shape, x.dtype, endpoint=True)
+        small = self.rng.integers(max(info.min, -4), 13, x.shape).astype(x.dtype)
         constant = self.rng.choice(fitting).astype(x.dtype)
         changes = (
-            full,
-            near,
+            any_integer,
+            small,
             np.full(x.shape, constant),
-            self._some(x, near),
-            self._some(x, self.rng.choice(fitting, x.shape).astype(x.dtype)),
-            self._some(x, full),
+            self._mix_elements(x, small),
+            self._mix_elements(x, self.rng.choice(fitting, x.shape).astype(x.dtype)),
+            self._mix_elements(x, any_integer),
         )
         return changes[self.rng.integers(len(changes))]
 
-    def _some(self, x: np.ndarray, other: np.ndarray) -> np.ndarray:
+    def _mix_elements(self, x: np.ndarray, other: np.ndarray) -> np.ndarray:
         """Return ``x`` with some elements of another array, at least one on average."""
         share = max(self.rng.choice([0.1, 0.5]), 1 / max(1, x.size))
         return np.where(self.rng.random(x.shape) < share, other, x)
 
-    def _bounded(self, x: np.ndarray, whole: WholeNumbers, sizes: named_sizes.Sizes) -> np.ndarray:
-        """Bring integers within the limits that they have, count them from the end, or neither."""
-        if not whole.limits:
-            return whole.brought(x, sizes)
+    def _bound_integers(
+        self, x: np.ndarray, limits: WholeNumbers, sizes: named_sizes.Sizes
+    ) -> np.ndarray:
+        """Return integers within their limits, counted from the end, or unchanged."""
+        if not limits.limits:
+            return limits.constrain(x, sizes)
         kind = self.rng.integers(4)
         if kind == 0:
             return x
-        inside = whole.brought(x, sizes)
+        bounded = limits.constrain(x, sizes)
         if kind == 1 and x.dtype.kind == "i":
-            most = int(inside.max(initial=0))
-            return (inside - x.dtype.type(most + 1)).astype(x.dtype)
-        return inside
+            most = int(bounded.max(initial=0))
+            return (bounded - x.dtype.type(most + 1)).astype(x.dtype)
+        return bounded

@@ -1,4 +1,4 @@
-"""A function evaluated in JAX step by step, with no more parameters in memory than a step needs."""
+"""Evaluate a function in JAX with only the parameters of the current step in memory."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,28 +7,30 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core as jex
 
-from converter.frontend.specs import array_slots
+from converter.frontend.specs import array_leaves
 from converter.jax_versions import bind_primitive
 
 
-def stepwise(fn: Callable[..., Any], params: Any, values: Mapping[str, Any], *inputs: Any) -> Any:
-    """Results of ``fn(params, *inputs)``, with the value of each leaf read when it is needed.
+def evaluate_streaming(
+    fn: Callable[..., Any], params: Any, values: Mapping[str, Any], *inputs: Any
+) -> Any:
+    """Return ``fn(params, *inputs)``, reading the value of each parameter only when it is needed.
 
-    A step is a call that ``fn`` makes of a function under ``jax.jit``, which runs compiled, or else
-    a single operation. A step's parameters are read just before it and dropped after it, so a
-    network whose blocks are jitted needs memory for one of them.
+    A step is a call of a function under ``jax.jit``, which runs compiled, or else a single
+    operation. The parameters of a step are read just before it and dropped after it. A network
+    whose blocks are jitted therefore needs memory for one block.
 
-    Args:
+    Arguments:
         fn: any function that JAX can trace.
         params: a pytree whose array leaves may be ``jax.ShapeDtypeStruct``.
-        values: an array for the path of each leaf (``blocks.0.attn.qkv.weight``), read in no
-            particular order and perhaps more than once.
+        values: an array for the path of each leaf (``blocks.0.attn.qkv.weight``). They are read in
+            no particular order and may be read more than once.
         inputs: arrays.
     """
-    leaves, fill = array_slots(params)
-    held = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for _, leaf in leaves]
+    leaves, fill = array_leaves(params)
+    specs = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for _, leaf in leaves]
     trace = jax.make_jaxpr(lambda arrays, *args: fn(fill(arrays), *args), return_shape=True)
-    closed, shape = trace(held, *inputs)
+    closed, shape = trace(specs, *inputs)
     jaxpr, count = closed.jaxpr, len(leaves)
     paths = [path or "param" for path, _ in leaves]
     names = dict(zip(jaxpr.invars, paths, strict=False))
@@ -43,7 +45,7 @@ def stepwise(fn: Callable[..., Any], params: Any, values: Mapping[str, Any], *in
     last = {var: index for index, eqn in enumerate(jaxpr.eqns) for var in _variables(eqn.invars)}
     last.update(dict.fromkeys(_variables(jaxpr.outvars), len(jaxpr.eqns)))
     for index, eqn in enumerate(jaxpr.eqns):
-        results = _streaming_evaluation_run(eqn, [read(atom) for atom in eqn.invars])
+        results = _run_equation(eqn, [read(atom) for atom in eqn.invars])
         env.update(zip(eqn.outvars, results, strict=True))
         for var in (*_variables(eqn.invars), *eqn.outvars):
             if last.get(var, index) == index:
@@ -55,6 +57,6 @@ def _variables(atoms: Any) -> set[Any]:
     return {atom for atom in atoms if not isinstance(atom, jex.Literal)}
 
 
-def _streaming_evaluation_run(eqn: Any, arguments: list[Any]) -> list[Any]:
-    """The results of one equation, which are waited for: JAX would start many at once."""
+def _run_equation(eqn: Any, arguments: list[Any]) -> list[Any]:
+    """Return the results of one equation and wait for them, since JAX would start many at once."""
     return jax.block_until_ready(bind_primitive(eqn.primitive, arguments, eqn.params))

@@ -1,1 +1,1 @@
-"""What goes into weights, and weight programs: what depends on parameters alone."""
+"""Fold operations into weights, and compute values that depend only on parameters when saving."""

@@ -1,17 +1,17 @@
-"""What multiplies or shifts the result of something linear goes into its weights and its bias.
+"""Fold scales and shifts of linear operations into their weights and biases.
 
     conv(x, w) * s + t  =  conv(x, w * s) + t             (x @ w + b) * s  =  x @ (w * s) + b * s
 
-A batch norm at inference, LayerScale and the scale of attention are such factors. One is carried
-up to the weights through whatever is linear: transposes, sums, products with other weights. Where
-all that it arrives at are parameters or constants, these are multiplied when the file is saved,
-and keep their names; the operation is gone. So a shift goes into the bias before it.
+A batch norm at inference, LayerScale and the scale of attention are such factors. A factor is moved
+up through linear operations: transposes, sums, products with other weights. If all values that it
+reaches are parameters or constants, these are multiplied when the file is saved and keep their
+names, and the operation is removed. A shift moves into the bias before it in the same way.
 
-The weights of a product or a convolution change only if nothing else reads them, so that no file
-has them twice; of vectors and tables it may have two of up to 1 MiB. An infinite factor would make
-NaN of products with zeros, and a huge one of sums that cancel: such a scale stays where it is. So
-does a divisor that has no numbers yet but is not kept from zero by a sum with a positive one. What
-is given on saving is looked at again then, and refused.
+The weights of a product or convolution change only if no other node reads them, so that the file
+never has them twice. Vectors and tables of up to 1 MiB may be duplicated. An infinite factor would
+give NaN in products with zeros, and a huge one in sums that cancel; such factors stay. So do
+divisors without values that are not protected from zero by a sum with a positive number. Values
+that are given when saving are checked then, and refused if they do not fit.
 """
 
 from collections.abc import Sequence
@@ -25,32 +25,36 @@ from converter.ir.origins import sources
 from converter.ir.rewrite import Editor, Rule
 from converter.ir.scalars import scalar
 from converter.weight_folding import linearity
-from converter.weight_folding.linearity import CONVOLUTIONS, WAYS, LinearPart
+from converter.weight_folding.linearity import CONVOLUTIONS, SCALING_RULES, LinearPart
 
-DEEPEST_FOLD = 12
-"""How many operations a factor is carried through."""
+MAX_FOLD_DEPTH = 12
+"""Number of operations through which a factor is moved."""
 
-VIEWS = (ops.transpose, ops.reshape)
+VIEW_OPS = (ops.transpose, ops.reshape)
 
 OPPOSITE = {ops.add: ops.sub, ops.sub: ops.add}
 
 
 def folding_rules(graph: Graph, weights: set[int], fold: bool) -> dict[Op, Rule]:
-    """``weights`` are the ids of what depends on parameters alone; with ``fold`` those change."""
+    """Return the rules for a graph.
+
+    ``weights`` are the ids of values that depend only on parameters. They change only with
+    ``fold``.
+    """
     affine = WeightAffine(graph, weights, fold)
     shifts, scales = (ops.add, ops.sub), (ops.mul, ops.div)
     return {**dict.fromkeys(shifts, affine.shift), **dict.fromkeys(scales, affine.scale)}
 
 
 class WeightAffine:
-    """The rules, and who reads what in the graph that they are swept over."""
+    """The folding rules, with the readers of each value of the graph."""
 
     def __init__(self, graph: Graph, weights: set[int], fold: bool) -> None:
         self._weights, self._fold = weights, fold
         self._readers: dict[int, list[Node | None]] = {}
-        self._home: dict[int, Graph] = {}
+        self._graphs: dict[int, Graph] = {}
         for one in (graph, *(body for node in graph.walk() for body in node.bodies.values())):
-            self._home.update((id(node), one) for node in one.nodes)
+            self._graphs.update((id(node), one) for node in one.nodes)
             read = [(v, node) for node in one.nodes for v in node.inputs]
             for value, reader in (*read, *((v, None) for v in one.outputs)):
                 self._readers.setdefault(id(value), []).append(reader)
@@ -58,87 +62,108 @@ class WeightAffine:
     # ---------------------------------------------------------------------------------- the rules
 
     def scale(self, node: Node, editor: Editor) -> Value | None:
-        """A factor or divisor by weights alone."""
-        wide = node.out.dtype.name in ("float32", "float64")  # float16 would lose small weights
-        for index, other in self._operands(node) if wide else ():
+        """Fold a factor or divisor that depends only on weights."""
+        is_wide = node.out.dtype.name in ("float32", "float64")  # float16 would lose small weights
+        for index, other in self._operands(node) if is_wide else ():
             divides = node.op is ops.div
-            if self._is_fixed(other) and linearity.is_tame(other, divides):
-                spread = _affine_folding_spread(other, node.out, editor)
-                how = linearity.sizes_of_factor(divides)
-                factor = editor.add(ops.factor, [spread], spread.shape, spread.dtype, how)
-                parts = self._scaled(LinearPart(node, index, factor), editor, DEEPEST_FOLD) or []
-                # To multiply only constants with another gains little: (x * 2) * 3.
-                useful = any(scalar(part.value) is None for part in parts)
-                finite = useful and linearity.keeps_finite(other, divides)
-                if finite and all(linearity.may_be_scaled(part.value) for part in parts):
-                    return self._without(node, index, node.op, parts, editor)
+            if self._is_fixed(other) and linearity.is_moderate(other, divides):
+                aligned = _broadcast_to_rank(other, node.out, editor)
+                factor_sizes = linearity.sizes_of_factor(divides)
+                factor = editor.add(
+                    ops.factor, [aligned], aligned.shape, aligned.dtype, factor_sizes
+                )
+                parts = (
+                    self._find_scaled_parts(LinearPart(node, index, factor), editor, MAX_FOLD_DEPTH)
+                    or []
+                )
+                # Multiplying only constants gains little: (x * 2) * 3.
+                is_useful = any(scalar(part.value) is None for part in parts)
+                is_finite = is_useful and linearity.keeps_finite(other, divides)
+                if is_finite and all(linearity.may_be_scaled(part.value) for part in parts):
+                    return self._remove_node(node, index, node.op, parts, editor)
         return None
 
     def shift(self, node: Node, editor: Editor) -> Value | None:
-        """Something added or subtracted by weights alone."""
+        """Fold a term that depends only on weights."""
         for index, other in self._operands(node) if is_float(node.out.dtype) else ():
             if self._is_known(other):
-                term = _affine_folding_spread(other, node.out, editor)
-                if change := self._shifted(LinearPart(node, index, term), node.op, editor):
+                term = _broadcast_to_rank(other, node.out, editor)
+                if change := self._find_shifted_part(
+                    LinearPart(node, index, term), node.op, editor
+                ):
                     part, op = change
-                    return self._without(node, index, op, [part], editor)
+                    return self._remove_node(node, index, op, [part], editor)
         return None
 
     # --------------------------------------------------------------------------------- the search
 
-    def _scaled(self, part: LinearPart, editor: Editor, depth: int) -> list[LinearPart] | None:
-        """What has to change for an operand to be scaled, if that are weights alone."""
+    def _find_scaled_parts(
+        self, part: LinearPart, editor: Editor, depth: int
+    ) -> list[LinearPart] | None:
+        """Return the weights that have to be scaled in place of an operand, or None if others are
+        needed."""
         if self._is_fixed(part.value):
             return [part] if self._may_change(part) else None
-        inner = self._above(part)
-        if inner is None or not depth or inner.op not in WAYS:
+        inner = self._only_producer(part)
+        if inner is None or not depth or inner.op not in SCALING_RULES:
             return None
-        ways = WAYS[inner.op](inner, part.other, editor)
-        for way in sorted(ways, key=lambda way: not self._is_fixed(way[0].value)):
-            operands = [self._scaled(operand, editor, depth - 1) for operand in way]
+        choices = SCALING_RULES[inner.op](inner, part.other, editor)
+        for choice in sorted(choices, key=lambda choice: not self._is_fixed(choice[0].value)):
+            operands = [self._find_scaled_parts(operand, editor, depth - 1) for operand in choice]
             if None not in operands:
                 return [change for changes in operands for change in changes or ()]
         return None
 
-    def _shifted(self, part: LinearPart, op: Op, editor: Editor) -> tuple[LinearPart, Op] | None:
-        """The bias before an operand that a shift can go into, and how it does."""
-        inner = self._above(part)
+    def _find_shifted_part(
+        self, part: LinearPart, op: Op, editor: Editor
+    ) -> tuple[LinearPart, Op] | None:
+        """Return the bias that a shift can be folded into, and the operation to apply; None if
+        there is none."""
+        inner = self._only_producer(part)
         if inner is None:
             return None
-        if inner.op in VIEWS:
-            ways = WAYS[inner.op](inner, part.other, editor)
-            return self._shifted(ways[0][0], op, editor) if ways else None
+        if inner.op in VIEW_OPS:
+            choices = SCALING_RULES[inner.op](inner, part.other, editor)
+            return self._find_shifted_part(choices[0][0], op, editor) if choices else None
         if inner.op in CONVOLUTIONS:
             vector = linearity.channel_vector(inner, part.other, editor)
-            free = len(inner.inputs) == 2 or self._may_merge(inner.inputs[2], part.other)
-            return (LinearPart(inner, 2, vector), op) if vector is not None and free else None
+            can_merge = len(inner.inputs) == 2 or self._may_merge(inner.inputs[2], part.other)
+            return (LinearPart(inner, 2, vector), op) if vector is not None and can_merge else None
         for index, bias in enumerate(inner.inputs) if inner.op in OPPOSITE else ():
             if self._may_merge(bias, part.other) and _covers(bias, part.other):
-                turned = op if inner.op is ops.add or index == 0 else OPPOSITE[op]
+                new_op = op if inner.op is ops.add or index == 0 else OPPOSITE[op]
                 change = LinearPart(inner, index, part.other)
-                return (change, turned) if self._may_change(change) else None
+                return (change, new_op) if self._may_change(change) else None
         return None
 
-    def _above(self, part: LinearPart) -> Node | None:
-        """The node that makes an operand which nothing else reads, in the same graph."""
+    def _only_producer(self, part: LinearPart) -> Node | None:
+        """Return the producer of an operand that no other node reads, in the same graph; otherwise
+        None."""
         node, value = part.node, part.value
         inner = value.node
-        if inner is None or self._home.get(id(inner)) is not self._home[id(node)]:
+        if inner is None or self._graphs.get(id(inner)) is not self._graphs[id(node)]:
             return None
         readers = self._readers.get(id(value), [])
-        fits = dims.same_shape(value.shape, dims.broadcast([value.shape, part.other.shape]) or ())
-        return inner if fits and (len(readers) == 1 or _apart(node, readers)) else None
+        keeps_shape = dims.same_shape(
+            value.shape, dims.broadcast([value.shape, part.other.shape]) or ()
+        )
+        return (
+            inner
+            if keeps_shape and (len(readers) == 1 or _reads_disjoint_slices(node, readers))
+            else None
+        )
 
     def _operands(self, node: Node) -> list[tuple[int, Value]]:
-        """Which operand may take the node's place, and what it is scaled or shifted by."""
-        ways = list(enumerate(reversed(node.inputs)))[: 2 if node.op.commutes else 1]
-        return [(i, other) for i, other in ways if not self._is_known(node.inputs[i])]
+        """Return operands that may replace the node, with the other operand that scales or
+        shifts."""
+        pairs = list(enumerate(reversed(node.inputs)))[: 2 if node.op.commutes else 1]
+        return [(i, other) for i, other in pairs if not self._is_known(node.inputs[i])]
 
     def _is_known(self, value: Value) -> bool:
         return value.kind in ("const", "param") or id(value) in self._weights
 
     def _is_fixed(self, value: Value) -> bool:
-        """Whether a value is known when the file is saved, and may become another then."""
+        """Return True if a value is known when the file is saved and may change."""
         return self._fold and self._is_known(value)
 
     def _may_merge(self, bias: Value, term: Value) -> bool:
@@ -156,37 +181,40 @@ class WeightAffine:
 
     # -------------------------------------------------------------------------------- the changes
 
-    def _without(
+    def _remove_node(
         self, node: Node, index: int, op: Op, parts: Sequence[LinearPart], editor: Editor
     ) -> Value | None:
-        """The operand in place of the node, once the weights have changed."""
+        """Return the operand that replaces the node, after changing the weights; None if types
+        differ."""
         value = node.inputs[index]
         if not dims.same_shape(value.shape, node.out.shape) or value.dtype != node.out.dtype:
             return None
         for part in parts:
             self._apply(part, op, editor)
         self._readers[id(value)] = self._readers.get(id(node.out), [])
-        editor.uses[id(value)] -= 1  # the node itself reads it no more
+        editor.uses[id(value)] -= 1  # the removed node no longer reads it
         return value
 
     def _apply(self, part: LinearPart, op: Op, editor: Editor) -> None:
         if part.index == len(part.node.inputs):  # a bias may be missing
-            bias = self._made(ops.neg, [part.other], editor) if op is ops.sub else part.other
+            bias = self._emit_weight(ops.neg, [part.other], editor) if op is ops.sub else part.other
             self._weights.add(id(bias))
             part.node.inputs.append(bias)
             return
-        value, sizes = part.value, linearity.SIZES_OF_WEIGHTS
+        value, sizes = part.value, linearity.WEIGHT_SIZES
         if op in (ops.mul, ops.div):
             value = editor.add(ops.factor, [value], value.shape, value.dtype, sizes)
-        made = self._made(op, [value, part.other], editor)
+        changed = self._emit_weight(op, [value, part.other], editor)
         if _gives_rank(part):  # a bias keeps the shape of a vector
-            first = next((i for i, d in enumerate(made.shape) if not dims.same(d, 1)), made.rank)
-            made = editor.reshape(made, made.shape[first:])
-            self._weights.add(id(made))
-        made.name = _own_name(part.value)
-        part.node.inputs[part.index] = made
+            first = next(
+                (i for i, d in enumerate(changed.shape) if not dims.same(d, 1)), changed.rank
+            )
+            changed = editor.reshape(changed, changed.shape[first:])
+            self._weights.add(id(changed))
+        changed.name = _own_name(part.value)
+        part.node.inputs[part.index] = changed
 
-    def _made(self, op: Op, inputs: list[Value], editor: Editor) -> Value:
+    def _emit_weight(self, op: Op, inputs: list[Value], editor: Editor) -> Value:
         shape = dims.broadcast([v.shape for v in inputs])
         assert shape is not None, inputs
         value = editor.add(op, inputs, shape, inputs[0].dtype)
@@ -195,43 +223,51 @@ class WeightAffine:
 
 
 def _gives_rank(part: LinearPart) -> bool:
-    """Whether the result has as many axes without those of the operand that changes."""
+    """Return True if the result keeps its number of axes if the changed operand has fewer."""
     node = part.node
-    others = [v for i, v in enumerate(node.inputs) if i != part.index]
-    return node.op.broadcasts and any(v.rank == node.out.rank for v in others)
+    other_operands = [v for i, v in enumerate(node.inputs) if i != part.index]
+    return node.op.broadcasts and any(v.rank == node.out.rank for v in other_operands)
 
 
-def _affine_folding_spread(value: Value, out: Value, editor: Editor) -> Value:
-    """``value`` with as many axes as ``out``, of one where it does not differ along them."""
+def _broadcast_to_rank(value: Value, out: Value, editor: Editor) -> Value:
+    """Return ``value`` with as many axes as ``out``; axes along which it is constant have size
+    one."""
     inner = value.made_by(ops.broadcast_in_dim)
     source = value if inner is None else inner.inputs[0]
-    own = range(value.rank) if inner is None else inner.params["broadcast_dimensions"]
-    axes = [axis + out.rank - value.rank for axis in own]
+    shape = range(value.rank) if inner is None else inner.params["broadcast_dimensions"]
+    axes = [axis + out.rank - value.rank for axis in shape]
     return editor.reshape(source, dims.among_ones(source.shape, axes, out.rank))
 
 
 def _covers(bias: Value, term: Value) -> bool:
-    """Whether a bias does not grow when a term is added."""
+    """Return True if a bias keeps its size when a term is added."""
     shape = dims.broadcast([bias.shape, term.shape])
     sizes = [[d for d in s or () if not dims.same(d, 1)] for s in (bias.shape, shape)]
     return shape is not None and dims.same_shape(*sizes)
 
 
-def _apart(node: Node, readers: Sequence[Node | None]) -> bool:
-    """Whether a slice shares nothing with what the other readers of its source take."""
-    others = [reader for reader in readers if reader is not None and reader is not node]
-    cut = known_cut(node)
-    if cut is None or len(others) < len(readers) - 1 or any(known_cut(r) != cut for r in others):
+def _reads_disjoint_slices(node: Node, readers: Sequence[Node | None]) -> bool:
+    """Return True if a slice does not overlap with the slices of the other readers of its
+    source."""
+    other_readers = [reader for reader in readers if reader is not None and reader is not node]
+    axis = known_cut(node)
+    if (
+        axis is None
+        or len(other_readers) < len(readers) - 1
+        or any(known_cut(r) != axis for r in other_readers)
+    ):
         return False
     (start, end), *ends = (
-        (n.params["start_indices"][cut], n.params["limit_indices"][cut]) for n in (node, *others)
+        (n.params["start_indices"][axis], n.params["limit_indices"][axis])
+        for n in (node, *other_readers)
     )
     return all(max(start, low) >= min(end, high) for low, high in ends)
 
 
 def _own_name(weight: Value) -> str:
-    """The name of what a weight is a view of, or of the one parameter that it is made from."""
+    """Return the name of the value that a weight is a view of, or of the only parameter it depends
+    on."""
     names = [v.name for v in sources(weight).values() if v.kind == "param"]
-    while weight.node is not None and not weight.name and weight.node.op in VIEWS:
+    while weight.node is not None and not weight.name and weight.node.op in VIEW_OPS:
         (weight,) = weight.node.inputs
     return weight.name or (names[0] if len(names) == 1 else "")

@@ -1,7 +1,8 @@
-"""How a factor gets through what is linear: which operands it can multiply instead of the result.
+"""Move a factor of a linear operation from its result to its operands.
 
-Not all factors and divisors may: nothing has to overflow that did not before.
-A factor has as many axes as what it multiplies, of one where it does not differ along them.
+Factors and divisors are excluded if they could cause an overflow that did not happen before. A
+factor has as many axes as the value that it multiplies; axes along which it is constant have size
+one.
 """
 
 import math
@@ -23,7 +24,7 @@ from converter.ir.scalars import scalar
 
 @dataclass(frozen=True)
 class LinearPart:
-    """An operand, ``node.inputs[index]``, and what is multiplied with it or added to it."""
+    """An operand, ``node.inputs[index]``, with the value that it is multiplied with or added to."""
 
     node: Node
     index: int
@@ -31,36 +32,38 @@ class LinearPart:
 
     @property
     def value(self) -> Value:
+        """The operand."""
         return self.node.inputs[self.index]
 
 
-Way: TypeAlias = list[LinearPart]
-"""The operands that all have to be multiplied."""
+ScaledOperands: TypeAlias = list[LinearPart]
+"""Operands that all have to be multiplied."""
 
 
-def _moved_whole(node: Node, factor: Value, editor: Editor) -> list[Way]:
-    """What a transpose or a reshape moves: the factor's axes as the operand has them, if any."""
+def _scale_view(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
+    """Scale the operand of a transpose or reshape; the factor gets the operand's axes, if it has
+    them."""
     (value,) = node.inputs
-    if not _varied(factor):
+    if not _varying_axes(factor):
         return [[LinearPart(node, 0, editor.reshape(factor, (1,) * value.rank))]]
-    back = above(along(_undone(node).out))
-    if back is None:
+    inverse = above(along(_inverse_view(node).out))
+    if inverse is None:
         return []
-    seen = back.onto(factor, range(factor.rank))
-    shape = seen.bare(value.shape)
-    return [[LinearPart(node, 0, write(editor, seen, shape))]] if dims.all_static(shape) else []
+    view = inverse.onto(factor, range(factor.rank))
+    shape = view.bare(value.shape)
+    return [[LinearPart(node, 0, write(editor, view, shape))]] if dims.all_static(shape) else []
 
 
-def _undone(node: Node) -> Node:
-    """The operation that makes the operand of the result."""
+def _inverse_view(node: Node) -> Node:
+    """Return the operation that computes the operand from the result."""
     (value,), params = node.inputs, {"shape": node.inputs[0].shape}
     if node.op is ops.transpose:
         params = {"permutation": inverse_order(node.params["permutation"])}
     return make_node(node.op, node.outputs, [(value.shape, value.dtype)], params)
 
 
-def _linearity_slice(node: Node, factor: Value, editor: Editor) -> list[Way]:
-    """What is cut off is multiplied by one."""
+def _scale_slice(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
+    """Scale the operand of a slice by the factor, and by one outside of the slice."""
     axis = known_cut(node)
     if axis is None:
         return []
@@ -76,112 +79,117 @@ def _linearity_slice(node: Node, factor: Value, editor: Editor) -> list[Way]:
     return [[LinearPart(node, 0, editor.concatenate(parts, axis))]]
 
 
-def _linearity_concatenate(node: Node, factor: Value, editor: Editor) -> list[Way]:
-    differs = node.params["dimension"] in _varied(factor)
+def _scale_concatenate(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
+    differs = node.params["dimension"] in _varying_axes(factor)
     return [] if differs else [[LinearPart(node, i, factor) for i in range(len(node.inputs))]]
 
 
-def _one(node: Node, factor: Value, editor: Editor) -> list[Way]:
-    """Either operand."""
-    return [[LinearPart(node, i, _lower(factor, v, editor))] for i, v in enumerate(node.inputs)]
+def _scale_either(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
+    """Scale one of the operands."""
+    return [
+        [LinearPart(node, i, _drop_leading_ones(factor, v, editor))]
+        for i, v in enumerate(node.inputs)
+    ]
 
 
-def _first(node: Node, factor: Value, editor: Editor) -> list[Way]:
-    return _one(node, factor, editor)[:1]
+def _scale_first(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
+    return _scale_either(node, factor, editor)[:1]
 
 
-def _both(node: Node, factor: Value, editor: Editor) -> list[Way]:
-    return [[part for way in _one(node, factor, editor) for part in way]]
+def _scale_both(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
+    return [[part for parts in _scale_either(node, factor, editor) for part in parts]]
 
 
-def _lower(factor: Value, operand: Value, editor: Editor) -> Value:
-    """Without leading axes of one that an operand has not."""
+def _drop_leading_ones(factor: Value, operand: Value, editor: Editor) -> Value:
+    """Return the factor without leading axes of size one that an operand does not have."""
     surplus = factor.rank - operand.rank
     ones = all(dims.same(d, 1) for d in factor.shape[:surplus])
     return editor.reshape(factor, factor.shape[surplus:]) if surplus > 0 and ones else factor
 
 
-def _matmul(node: Node, factor: Value, editor: Editor) -> list[Way]:
-    """The operand that has all the axes of the result along which the factor differs."""
-    ways: list[Way] = []
+def _scale_matmul(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
+    """Scale an operand that has all axes of the result along which the factor varies."""
+    choices: list[ScaledOperands] = []
     for index in range(len(node.inputs)):
-        own = _axes_in_result(node, index)
-        if set(_varied(factor)) <= {place for place in own if place is not None}:
-            shape = tuple(1 if place is None else factor.shape[place] for place in own)
-            ways.append([LinearPart(node, index, editor.reshape(factor, shape))])
-    return ways
+        result_axes = _axes_in_result(node, index)
+        if set(_varying_axes(factor)) <= {axis for axis in result_axes if axis is not None}:
+            shape = tuple(1 if axis is None else factor.shape[axis] for axis in result_axes)
+            choices.append([LinearPart(node, index, editor.reshape(factor, shape))])
+    return choices
 
 
 def _axes_in_result(node: Node, index: int) -> list[int | None]:
-    """Where the axes of an operand of a matrix product are in its result."""
+    """Return the axis of the result for each axis of an operand of a matrix product, or None."""
     x, y = node.inputs
     operand, out = node.inputs[index], node.out
     matrices = [int(v.rank > 1) for v in (x, y)]
     if operand.rank == 1:
         return [None]
     count, batch = operand.rank - 2, out.rank - sum(matrices)
-    places: list[int | None] = [
-        place if dims.same(operand.shape[i], out.shape[place]) else None
-        for i, place in enumerate(range(batch - count, batch))
+    axes: list[int | None] = [
+        axis if dims.same(operand.shape[i], out.shape[axis]) else None
+        for i, axis in enumerate(range(batch - count, batch))
     ]
-    return [*places, batch, None] if index == 0 else [*places, None, out.rank - 1]
+    return [*axes, batch, None] if index == 0 else [*axes, None, out.rank - 1]
 
 
 CONVOLUTIONS = {ops.conv: 0, ops.conv_transpose: 1}
-"""Where the weights have the channels of the result."""
+"""Axis of the weights that has the channels of the result."""
 
 
-def _convolution(node: Node, factor: Value, editor: Editor) -> list[Way]:
-    """The weights and the bias, where the factor differs along the channels alone."""
+def _scale_convolution(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
+    """Scale the weights and the bias, if the factor varies only along the channels."""
     weight, axis = node.inputs[1], CONVOLUTIONS[node.op]
-    # The weights of a transposed convolution in groups have one group's channels there.
-    if _varied(factor) not in ([], [1]) or (axis and node.params["groups"] > 1):
+    # The weights of a grouped transposed convolution have the channels of one group there.
+    if _varying_axes(factor) not in ([], [1]) or (axis and node.params["groups"] > 1):
         return []
     size = factor.shape[1]
     by_channel = tuple(size if i == axis else 1 for i in range(weight.rank))
-    way = [LinearPart(node, 1, editor.reshape(factor, by_channel))]
+    parts = [LinearPart(node, 1, editor.reshape(factor, by_channel))]
     if len(node.inputs) > 2:
-        way.append(LinearPart(node, 2, editor.reshape(factor, (size,))))
-    return [way]
+        parts.append(LinearPart(node, 2, editor.reshape(factor, (size,))))
+    return [parts]
 
 
 def channel_vector(node: Node, term: Value, editor: Editor) -> Value | None:
-    """Bias of the result of a convolution as [channels], if it is the same elsewhere."""
-    if _varied(term) not in ([], [1]):
+    """Return a term as the bias [channels] of a convolution, or None if it varies along other
+    axes."""
+    if _varying_axes(term) not in ([], [1]):
         return None
     return editor.broadcast(editor.reshape(term, term.shape[1:2]), node.out.shape[1:2], (0,))
 
 
-def _varied(factor: Value) -> list[int]:
-    """The axes along which a factor may differ."""
+def _varying_axes(factor: Value) -> list[int]:
+    """Return the axes along which a factor may vary."""
     return [i for i, d in enumerate(factor.shape) if not dims.same(d, 1)]
 
 
-WAYS: dict[Op, Callable[[Node, Value, Editor], Sequence[Way]]] = {
-    ops.transpose: _moved_whole,
-    ops.reshape: _moved_whole,
-    ops.slice: _linearity_slice,
-    ops.concatenate: _linearity_concatenate,
-    ops.neg: _first,
-    ops.mul: _one,
-    ops.div: _first,
-    ops.add: _both,
-    ops.sub: _both,
-    ops.matmul: _matmul,
-    **dict.fromkeys(CONVOLUTIONS, _convolution),
+SCALING_RULES: dict[Op, Callable[[Node, Value, Editor], Sequence[ScaledOperands]]] = {
+    ops.transpose: _scale_view,
+    ops.reshape: _scale_view,
+    ops.slice: _scale_slice,
+    ops.concatenate: _scale_concatenate,
+    ops.neg: _scale_first,
+    ops.mul: _scale_either,
+    ops.div: _scale_first,
+    ops.add: _scale_both,
+    ops.sub: _scale_both,
+    ops.matmul: _scale_matmul,
+    **dict.fromkeys(CONVOLUTIONS, _scale_convolution),
 }
-"""The ways to multiply operands instead of the result."""
+"""The operands that can be multiplied instead of the result, by operation."""
 
 
 # ----------------------------------------------------------------- weights that have to stay finite
 
-LARGEST_WEIGHT = 2.0**40
-"""So large may weights be that are multiplied with a factor: sums of their products with what is
-below the inverse of it, as ordinary numbers are, do not overflow, neither before nor afterwards."""
+MAX_SCALED_WEIGHT = 2.0**40
+"""Largest weight that is multiplied with a factor. Sums of its products with ordinary numbers,
+below the inverse of it, overflow neither before nor after."""
 
 
-def is_tame(value: Value, divides: bool) -> bool:
-    """Whether a constant is far from the ends of what floats hold; saving looks at parameters."""
+def is_moderate(value: Value, divides: bool) -> bool:
+    """Return True if a constant is far from the limits of floats; parameters are checked when
+    saving."""
     number = scalar(value)
     if number is None and value.kind != "const":
         return True
@@ -191,23 +199,25 @@ def is_tame(value: Value, divides: bool) -> bool:
 
 
 def sizes_of_factor(divides: bool) -> dict[str, float]:
-    """Sizes of what weights may be multiplied with, or divided by; NaN makes NaN anyway."""
+    """Return the allowed sizes of factors, or of divisors. NaN is allowed, since it gives NaN
+    anyway."""
     ends = (1 / LARGEST_SCALE, math.inf) if divides else (0.0, LARGEST_SCALE)
     return dict(zip(("least", "most"), ends, strict=True))
 
 
-SIZES_OF_WEIGHTS = {"least": 0.0, "most": LARGEST_WEIGHT}
+WEIGHT_SIZES = {"least": 0.0, "most": MAX_SCALED_WEIGHT}
 
 
 def keeps_finite(value: Value, divides: bool) -> bool:
-    """Whether a factor is of such a size, by its numbers if there are any, or as it is written."""
+    """Return True if a factor has an allowed size, by its numbers if it has any, else by its
+    form."""
     within = _is_within(value, **sizes_of_factor(divides))
     return (not divides or _is_kept_from_zero(value)) if within is None else within
 
 
 def may_be_scaled(weights: Value) -> bool:
-    """Whether weights are small enough, or have no numbers yet."""
-    within = _is_within(weights, **SIZES_OF_WEIGHTS)
+    """Return True if weights are small enough or have no numbers yet."""
+    within = _is_within(weights, **WEIGHT_SIZES)
     return within is None or within
 
 
@@ -220,7 +230,8 @@ def _is_within(value: Value, least: float, most: float) -> bool | None:
 
 
 def _is_kept_from_zero(value: Value) -> bool:
-    """A sum with a positive number, or the root of one: ``sqrt(variance + epsilon)``."""
+    """Return True if a value is a sum with a positive number, or its root: ``sqrt(variance +
+    epsilon)``."""
     node = value.node
     while node is not None and (node.op.moves or node.op is ops.sqrt):
         node = node.inputs[0].node

@@ -1,4 +1,4 @@
-"""Weight programs: what depends on parameters alone is evaluated when the file is saved."""
+"""Weight programs: values that depend only on parameters are evaluated when the file is saved."""
 
 from collections import Counter
 from dataclasses import replace
@@ -10,16 +10,17 @@ from converter.ir.names import Names
 from converter.ir.origins import sources, steps
 from converter.ir.rewrite import drop_dead
 
-MOST_NAMES = 4  # of parameters that the name of a program spells out
+MAX_NAMES = 4  # largest number of parameters that the name of a program lists
 
 
 def weight_values(graph: Graph) -> set[int]:
-    """ids of the values that depend on nothing but parameters and constants."""
+    """Return the ids of the values that depend only on parameters and constants."""
     return {id(v) for v in graph.params} | computable(graph, ("const", "param"))
 
 
-def weights_first(graph: Graph) -> None:
-    """Put what depends on parameters alone before the rest, in place: it may be read there."""
+def move_weights_first(graph: Graph) -> None:
+    """Move nodes that depend only on parameters before the others, in place, so that all nodes can
+    read them."""
     weights = weight_values(graph)
     for one in (graph, *(body for node in graph.walk() for body in node.bodies.values())):
         one.nodes.sort(key=lambda node: not any(id(v) in weights for v in node.outputs))
@@ -28,28 +29,28 @@ def weights_first(graph: Graph) -> None:
 def hoist_weight_programs(graph: Graph) -> Graph:
     """Replace weight programs by parameters that carry them, in place.
 
-    A program is taken when its result is not larger than what it is made from plus 1 MiB; else its
-    last step stays in the graph and its operands are tried. What only moves the numbers of one
-    parameter that the file has anyway stays too, for a table is not to be in it twice. A result
-    made from one parameter, which nothing else needs, keeps that parameter's name.
+    A program is hoisted if its result is at most 1 MiB larger than its sources. Otherwise its last
+    step stays in the graph, and its operands are tried. A program that only moves the numbers of a
+    parameter which the file has anyway stays too, so that no table is in the file twice. A result
+    that is computed from one parameter which no other node reads keeps the name of that parameter.
     """
     weights = weight_values(graph)
-    kept = {id(v) for v in boundary(graph, weights) if v.kind == "param"}
+    kept_ids = {id(v) for v in boundary(graph, weights) if v.kind == "param"}
     table: dict[int, Value] = {}
-    apart: dict[int, Value] = {}
+    copies: dict[int, Value] = {}
     queue = list(boundary(graph, weights))
-    tried: set[int] = set()
+    visited: set[int] = set()
     while queue:
         value = queue.pop()
-        if value.node is None or id(value) not in weights or id(value) in tried:
+        if value.node is None or id(value) not in weights or id(value) in visited:
             continue
-        tried.add(id(value))
+        visited.add(id(value))
         leaves = sources(value)
         is_larger = size_in_bytes(value) > sum(map(size_in_bytes, leaves.values())) + CEILING
-        if is_larger or _is_kept_moved(value, leaves, kept):
+        if is_larger or _only_moves_kept(value, leaves, kept_ids):
             queue.extend(value.node.inputs)
         elif size_in_bytes(value) > CEILING or any(v.kind == "param" for v in leaves.values()):
-            program = taken_out(value, apart)
+            program = copy_program(value, copies)
             table[id(value)] = Value(value.shape, value.dtype, "param", value.name, program=program)
         else:
             table[id(value)] = const(compute(value, lambda v: v.const), value.dtype)
@@ -58,31 +59,35 @@ def hoist_weight_programs(graph: Graph) -> Graph:
     used = {id(v): v for n in graph.walk() for v in n.inputs if v.kind == "param"}
     used.update((id(v), v) for v in all_outputs(graph) if v.kind == "param")
     graph.params = list(used.values())
-    _name(graph.params, {*(v.name for v in graph.inputs), *graph.output_names})
+    _name_programs(graph.params, {*(v.name for v in graph.inputs), *graph.output_names})
     return graph
 
 
-SMALL = 1 << 16
-"""Bytes of a table of which a file may have two."""
+MAX_DUPLICATE_BYTES = 1 << 16
+"""Size in bytes up to which a file may have a table twice."""
 
 
-def _is_kept_moved(value: Value, leaves: dict[int, Value], kept: set[int]) -> bool:
-    """Whether a program only moves the numbers of a parameter that is in the file anyway."""
-    if size_in_bytes(value) <= SMALL or len(leaves) != 1 or not leaves.keys() <= kept:
+def _only_moves_kept(value: Value, leaves: dict[int, Value], kept_ids: set[int]) -> bool:
+    """Return True if a program only moves the numbers of a parameter that is in the file anyway."""
+    if (
+        size_in_bytes(value) <= MAX_DUPLICATE_BYTES
+        or len(leaves) != 1
+        or not leaves.keys() <= kept_ids
+    ):
         return False
-    done: set[int] = set()
-    for node in steps(value, done):
-        done.update(id(output) for output in node.outputs)
+    visited: set[int] = set()
+    for node in steps(value, visited):
+        visited.update(id(output) for output in node.outputs)
         if not node.op.moves:
             return False
     return True
 
 
-def taken_out(value: Value, copies: dict[int, Value]) -> Value:
-    """A copy of a program, down to its parameters and constants.
+def copy_program(value: Value, copies: dict[int, Value]) -> Value:
+    """Return a copy of a program, including everything down to its parameters and constants.
 
-    What stays in the graph may be part of a program too; there it reads other programs' results,
-    here what these are made from.
+    A value in the graph may be part of several programs. In the graph it reads the results of other
+    programs, in the copy the values that these are computed from.
     """
     for node in steps(value, copies):
         twin = replace(node, inputs=[copies.get(id(v), v) for v in node.inputs], outputs=[])
@@ -91,22 +96,22 @@ def taken_out(value: Value, copies: dict[int, Value]) -> Value:
     return copies.get(id(value), value)
 
 
-def _name(params: list[Value], others: set[str]) -> None:
-    """Name programs after what they are made from, where a pass has not named them.
+def _name_programs(params: list[Value], reserved: set[str]) -> None:
+    """Name programs after their parameters, unless a pass has named them.
 
-    A name that several want is none's alone.
+    A name that several programs would have is used for none of them.
     """
-    plain = [v.name for v in params if v.program is None]
-    origins = [v.name or _origin(v) for v in params]
+    parameter_names = [v.name for v in params if v.program is None]
+    origins = [v.name or _origin_name(v) for v in params]
     shared = [name for name, times in Counter(origins).items() if times > 1]
-    names = Names({*plain, *others, *shared})
+    names = Names({*parameter_names, *reserved, *shared})
     for value, name in zip(params, origins, strict=True):
         if value.program is not None:
             value.name = names.take(name)
 
 
-def _origin(value: Value) -> str:
+def _origin_name(value: Value) -> str:
     leaves = sources(value.program or value)
     names = [v.name for v in leaves.values() if v.kind == "param"]
-    shown = names if len(names) <= MOST_NAMES else [names[0], f"{len(names) - 1}_more"]
-    return "+".join(shown) or "const"
+    listed_names = names if len(names) <= MAX_NAMES else [names[0], f"{len(names) - 1}_more"]
+    return "+".join(listed_names) or "const"

@@ -26,7 +26,7 @@ WRONG = {
     ),
     "one input": (lambda x: x, ROWS, r"for one input write \[\('batch', 3\)\]"),
     "a dictionary in a shape": (lambda d: d[0]["a"], [({"a": 3}, 3)], r"has a dict in it.*\{\"x\""),
-    "numpy": (lambda x: jnp.asarray(np.sin(x)), BATCH, r"write jax\.numpy in place of numpy"),
+    "numpy": (lambda x: jnp.asarray(np.sin(x)), BATCH, r"use jax\.numpy in place of numpy"),
     "no batch": (drawn(lambda key: eqx.nn.Linear(3, 4, key=key)), BATCH, r"convert jax\.vmap"),
     "no batch of pictures": (
         drawn(lambda key: eqx.nn.Conv2d(3, 4, 3, key=key)),

@@ -23,7 +23,7 @@ def network(x):
 def test_everything_is_named_with_its_lines():
     told = converter.explain(network, [(3,)])
     assert not told.is_convertible
-    assert told.is_whole
+    assert told.is_complete
     callback, eig = (o for o in told.obstacles if "complex" not in o.reason)
     assert callback.reason.startswith("primitive 'pure_callback' (float32[3]) cannot be written")
     assert len(callback.lines) == 1  # written once, called twice
@@ -47,7 +47,7 @@ def test_what_no_expansion_can_say_is_among_all_others():
         return z.sum(), jnp.linalg.eigvals(z @ z.T), grown
 
     told = converter.explain(network, [("B", 3)])
-    assert told.is_whole
+    assert told.is_complete
     for name in ("pure_callback", "tridiagonal_solve", "primitive 'eig'", "'reduce_window'"):
         (found,) = [o for o in told.obstacles if name in o.reason]
         assert all("test_explanation.py" in line for line in found.lines), found
@@ -68,5 +68,5 @@ def test_what_is_refused_while_tracing_is_said_to_be_the_first_only():
         return first(x), jax.grad(lambda i: (i * 1.0).sum(), allow_int=True)(x.astype(int))
 
     told = converter.explain(fn, [(3,)])
-    assert not told.is_whole
-    assert str(told).endswith("what comes after it was not looked at")
+    assert not told.is_complete
+    assert str(told).endswith("later operations were not examined")

@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 import converter
-from converter.model.half_precision import narrowed_array
+from converter.model.half_precision import narrow_array
 from converter.verify.sessions import run
 
 X = np.array([[0, 0, 0, 0], [1, 2, 3, 4], [-1, 0.5, 0, 2]], np.float32)
@@ -42,12 +42,12 @@ def test_narrowed():
     half = np.dtype(np.float16)
     numbers = np.array([1e9, -1e9, np.inf, -np.inf, 65519, 3e-9, 0, 1.5], np.float32)
     wanted = np.array([65504, -65504, np.inf, -np.inf, 65504, 0, 0, 1.5], half)
-    np.testing.assert_array_equal(narrowed_array(numbers, half), wanted)
-    assert np.isnan(narrowed_array(np.array([np.nan], np.float32), half)).all()
+    np.testing.assert_array_equal(narrow_array(numbers, half), wanted)
+    assert np.isnan(narrow_array(np.array([np.nan], np.float32), half)).all()
     for number in (1e-8, -1e-30, 5e-5):
-        held = narrowed_array(np.array(number, np.float32), half)
+        held = narrow_array(np.array(number, np.float32), half)
         assert float(held) == float(np.copysign(np.finfo(half).smallest_normal, number))
-    large = narrowed_array(np.array([3.4e38], np.float32), jnp.dtype(jnp.bfloat16))
+    large = narrow_array(np.array([3.4e38], np.float32), jnp.dtype(jnp.bfloat16))
     assert np.isfinite(large).all()
 
 

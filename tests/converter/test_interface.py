@@ -85,7 +85,7 @@ def test_nothing_is_written_that_is_wrong(tmp_path, monkeypatch):
         next(n for n in model.graph if n.op_type == "Sin").op_type = "Cos"
         return model
 
-    monkeypatch.setattr("converter.api.conversion.tidy", wrong)
+    monkeypatch.setattr("converter.api.conversion.clean_up_model", wrong)
     with pytest.raises(converter.CheckError, match=r"is not what JAX computes: output_0\[0, 0\]"):
         converter.to_onnx(jnp.sin, [(2, 3)], path=path, verify=True)
     assert not list(tmp_path.iterdir())

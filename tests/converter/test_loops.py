@@ -16,7 +16,7 @@ from converter.canonicalize import canonicalize
 from converter.frontend.trace import trace
 from converter.ir import Node, ops
 from converter.loops import batch_loops, rules, shorten_loops
-from converter.loops.scan import LARGEST_BATCH
+from converter.loops.scan import MAX_BATCH_BYTES
 
 X = (5, 3)
 RNG = np.random.default_rng(0)
@@ -119,7 +119,7 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_steps_do_what_depends_on_the_step_before(case, monkeypatch):
-    for most in ("MOST_NODES", "MOST_INSIDE"):
+    for most in ("MAX_UNROLLED_NODES", "MAX_NESTED_NODES"):
         monkeypatch.setattr(rules, most, 0)
     inputs = [jnp.asarray(RNG.standard_normal(s), np.float32) for s in case.specs]
     wanted = jax.tree.leaves(case.fn(*inputs))
@@ -158,7 +158,7 @@ def test_what_counts_very_many_rounds_goes_on_counting(more, loops):
     def fn(x):
         return lax.scan(lambda n, row: (n + 2, row * n), jnp.int32(0), x)[1]
 
-    length = rules.LONGEST + more
+    length = rules.MAX_CONSTANT_STEPS + more
     assert converter.to_onnx(fn, [(length, 1)]).graph.count(ops.scan) == loops
     mapped = converter.to_onnx(lambda x: lax.map(jnp.sin, x), [(length, 1)])
     assert mapped.graph.count(ops.scan) == 0
@@ -169,7 +169,7 @@ def _struct(shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:
 
 
 def test_what_would_take_much_memory_stays_in_its_step():
-    side = int((LARGEST_BATCH / 4) ** 0.5) // 4
+    side = int((MAX_BATCH_BYTES / 4) ** 0.5) // 4
     wide = lambda x: lax.map(lambda row: (row[:, None] * row).sum(0), x)  # noqa: E731
     for length, count in ((8, 0), (32, 1)):
         export = converter.to_onnx(wide, [(length, side)])

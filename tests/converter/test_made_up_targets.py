@@ -13,7 +13,7 @@ import converter
 from converter import targets
 from converter.ir import ops
 from converter.targets.schemas import operator
-from converter.targets.target import Quirk, Target, lack
+from converter.targets.target import Quirk, Target, lacks_operators
 from converter.targets.versions import versions
 from tests.conformance import drawn
 from tests.converter.fuse.test_activations import ACTIVATIONS
@@ -51,7 +51,7 @@ def without(monkeypatch):
 
     def named(operators):
         base = converter.TARGETS["onnxruntime"]
-        bare = replace(base, name="bare", lacks=(*base.lacks, lack(operators)))
+        bare = replace(base, name="bare", lacks=(*base.lacks, lacks_operators(operators)))
         monkeypatch.setitem(targets.TARGETS, "bare", bare)
         return "bare"
 
@@ -106,7 +106,7 @@ def test_versions(text):
         ("onnxruntime 1.32", "versions are written like"),
         (
             "onnxruntime<1.18",
-            "onnxruntime<1.18 has no version that files are written for: the oldest",
+            "onnxruntime<1.18 has no supported version: the oldest one",
         ),
         ("qnn>=2", "target must be iree, onnxruntime"),
         ("", "target must be iree, onnxruntime"),
@@ -122,7 +122,7 @@ def test_quirks_of_other_versions_are_not_avoided():
     table = Quirk("old", "<1.32", ""), Quirk("new", ">=1.33", ""), Quirk("always", "", "")
     target = Target("bare", {}, quirks=table, versions=versions(">=1.31"))
     for text, old, new in (("", 1, 1), ("<1.32", 1, 0), ("==1.32.0", 0, 0), (">=1.32", 0, 1)):
-        kept = [quirk.name for quirk in target.only(text).quirks]
+        kept = [quirk.name for quirk in target.restrict_to_versions(text).quirks]
         assert kept == ["old"] * old + ["new"] * new + ["always"]
 
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from converter.verify.streaming_evaluation import stepwise
+from converter.verify.streaming_evaluation import evaluate_streaming
 
 
 @jax.custom_jvp
@@ -43,7 +43,7 @@ def test_every_kind_of_call():
     values = {"square": rng.random((5, 5), np.float32), "row": rng.random(5, np.float32)}
     params = jax.eval_shape(lambda: values | {"unused": np.zeros(3, np.float32)})
     x = rng.random((3, 5), np.float32)
-    got = stepwise(several, params, values, x)
+    got = evaluate_streaming(several, params, values, x)
     wanted = several(values, x)
     assert jax.tree.structure(got) == jax.tree.structure(wanted)
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), got, wanted)
@@ -82,7 +82,7 @@ def test_one_block_at_a_time():
 
     x = jnp.asarray(rng.standard_normal((3, size), np.float32))
     before = living()
-    got = stepwise(network, jax.eval_shape(lambda: tree), Watched(values), x)
+    got = evaluate_streaming(network, jax.eval_shape(lambda: tree), Watched(values), x)
     assert len(held) == len(values)
     assert max(held) < 4 * size * size + 10 * x.nbytes
     np.testing.assert_allclose(got, network(tree, x), rtol=1e-5, atol=1e-5)

@@ -14,7 +14,7 @@ import pytest
 import converter
 from converter.errors import SaveError
 from converter.model import streaming as laying
-from converter.model.streaming import behind
+from converter.model.streaming import open_writer
 
 # The package's attribute of that name is the function.
 saving = importlib.import_module("converter.model.saving")
@@ -60,7 +60,7 @@ def test_a_sidecar(export, tmp_path, monkeypatch):
     made.save(path)
     whole = path.read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(saving, "LARGEST_FILE", 100)
+        patch.setattr(saving, "MAX_FILE_BYTES", 100)
         with pytest.raises(converter.SpecError, match="bytes of weights, and a file of its kind"):
             made.save(path, external_data=False)
         assert path.read_bytes() == whole
@@ -83,7 +83,7 @@ def test_a_sidecar(export, tmp_path, monkeypatch):
 def test_no_sidecar_of_nothing(tmp_path):
     converter.to_onnx(jnp.sin, [(2, 3)], path=tmp_path / "b.onnx", external_data=True)
     assert [file.name for file in tmp_path.iterdir()] == ["b.onnx"]
-    with pytest.raises(converter.SpecError, match="give one, or use"):
+    with pytest.raises(converter.SpecError, match="external_data needs a path"):
         converter.to_onnx(jnp.sin, [(2, 3)], external_data=True)
 
 
@@ -108,14 +108,14 @@ def layouts():
 @pytest.mark.parametrize("size", [1, 1000])
 @pytest.mark.parametrize("name", layouts())
 def test_pieces_are_the_bytes_in_order(name, size, monkeypatch):
-    monkeypatch.setattr(laying, "PIECE", size)
+    monkeypatch.setattr(laying, "PIECE_BYTES", size)
     array = layouts()[name]
     assert b"".join(laying.pieces(array)) == array.tobytes()
 
 
 def test_pieces_of_a_transposed_matrix_are_small():
     found = [len(piece) for piece in laying.pieces(np.zeros((1000, 5000), np.float32).T)]
-    assert sum(found) == 4 * 1000 * 5000 and max(found) <= laying.PIECE
+    assert sum(found) == 4 * 1000 * 5000 and max(found) <= laying.PIECE_BYTES
 
 
 @pytest.mark.parametrize("external", [False, True])
@@ -133,7 +133,10 @@ def test_who_watches_gets_what_is_in_the_files(external, export, tmp_path):
 
 def test_the_device_is_full():
     """The system's own device of that kind: what its thread meets is raised where it is called."""
-    with pytest.raises(OSError, match="No space left on device"), behind(Path("/dev/full")) as put:
+    with (
+        pytest.raises(OSError, match="No space left on device"),
+        open_writer(Path("/dev/full")) as put,
+    ):
         put(bytes(1 << 20))
 
 

@@ -126,7 +126,7 @@ def test_a_target_has_a_layout_that_can_be_changed():
 
 
 def test_what_a_target_takes_is_said():
-    said = "portable takes fixed sizes alone: give numbers for B of x"
+    said = "portable takes fixed sizes only: pass numbers for B of x"
     with pytest.raises(converter.SpecError, match=said):
         converter.to_onnx(jnp.sin, [("B", 3)], target="portable")
     with pytest.raises(converter.SpecError, match="opset must be 18 for portable, received 23"):

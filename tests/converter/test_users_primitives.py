@@ -10,9 +10,9 @@ from jax.extend.core import Primitive, primitives
 from jax.interpreters import ad, batching, mlir
 
 import converter
-from converter.frontend.array_forms import DRAWING_PRIMITIVES, UNCHANGED
-from converter.frontend.calls import CALLS, REPLACED, is_users
-from converter.frontend.inline import CONTROL_FLOW, DROPPED, HINTS
+from converter.frontend.array_forms import DRAWING_PRIMITIVES, IDENTITY_PRIMITIVES
+from converter.frontend.calls import CALLS, REPLACEMENTS, is_users
+from converter.frontend.inline import CONTROL_FLOW, DROPPED_PRIMITIVES, HINTS
 from converter.frontend.refused import REFUSED
 from converter.ir.ops import stated
 from tests.conformance import Case, assert_exports
@@ -49,7 +49,15 @@ def users(name, impl=_affine):
 
 # ------------------------------------------------------------------------------------ whose it is
 
-TABLES = (CALLS, REPLACED, DROPPED, CONTROL_FLOW, REFUSED, UNCHANGED, DRAWING_PRIMITIVES)
+TABLES = (
+    CALLS,
+    REPLACEMENTS,
+    DROPPED_PRIMITIVES,
+    CONTROL_FLOW,
+    REFUSED,
+    IDENTITY_PRIMITIVES,
+    DRAWING_PRIMITIVES,
+)
 TAKEN = sorted({op.name for op in stated()}.union(*TABLES))
 TAKEN.remove("call_exported")
 """Every name that the converter knows, but one by which JAX itself knows its own."""

@@ -14,7 +14,7 @@ import converter
 from converter.opsets import OLDEST_RUNTIME, is_older, too_old
 from converter.targets import find_target
 from converter.targets.casts import inferred_dtypes
-from converter.targets.onnxruntime.lags import LAGS, without_cosines
+from converter.targets.onnxruntime.lags import LAGS, replace_cosines
 from converter.targets.versions import versions
 
 NARROW = ("int8", "int16", "uint8", "uint16", "uint32", "uint64")
@@ -178,7 +178,7 @@ def test_a_dtype_of_what_a_rule_writes_on_the_way_is_known():
 def test_what_a_lag_does_not_change_has_no_numbers_of_it():
     """ONNX Runtime warns of what no node uses."""
     model = converter.to_onnx(jnp.cos, [(3,)]).model
-    without_cosines(model)
+    replace_cosines(model)
     assert not model.graph.initializers
 
 

@@ -8,12 +8,12 @@ from types import ModuleType
 from jax.extend.core import Primitive
 
 from converter import decompositions
-from converter.canonicalize import FORMS
+from converter.canonicalize import ELIMINATED_OPS
 from converter.decompositions.complex import complex_rules as registry_of_complex
-from converter.decompositions.registered import OWN_EXPANSIONS
+from converter.decompositions.registered import BUILTIN_EXPANSIONS
 from converter.frontend import array_forms
-from converter.frontend.calls import CALLS, REPLACED
-from converter.frontend.inline import CONTROL_FLOW, DROPPED
+from converter.frontend.calls import CALLS, REPLACEMENTS
+from converter.frontend.inline import CONTROL_FLOW, DROPPED_PRIMITIVES
 from converter.frontend.refused import REFUSED
 from converter.ir import ops
 from converter.ir.op import Linear
@@ -74,22 +74,22 @@ ARRANGED = frozenset().union(
 def ways() -> Mapping[str, str]:
     """By primitive, what becomes of it. Later rows go before earlier ones."""
     linear = {op.name for op in ops.stated() if op.linear is not Linear.NOT}
-    whole = {name for name, found in OWN_EXPANSIONS.items() if found.of_complex}
+    whole = {name for name, found in BUILTIN_EXPANSIONS.items() if found.of_complex}
     of_complex = {*registry_of_complex.MEANINGS, *linear, *whole}
     return {
         **dict.fromkeys(REFUSED, "refused"),
         **dict.fromkeys(of_complex, "of both parts, by themselves"),
-        **dict.fromkeys(DROPPED, "left out, with a warning"),
+        **dict.fromkeys(DROPPED_PRIMITIVES, "left out, with a warning"),
         **dict.fromkeys(
             ARRANGED
-            | {op.name for op in FORMS}
-            | array_forms.UNCHANGED
+            | {op.name for op in ELIMINATED_OPS}
+            | array_forms.IDENTITY_PRIMITIVES
             | array_forms.DRAWING_PRIMITIVES,
             "another form",
         ),
-        **dict.fromkeys(OWN_EXPANSIONS, "a function in its place"),
-        **dict.fromkeys((*CALLS, *REPLACED), "inlined"),
-        **dict.fromkeys((op.name for op in lowerings.OWN_RULES), "a rule"),
+        **dict.fromkeys(BUILTIN_EXPANSIONS, "a function in its place"),
+        **dict.fromkeys((*CALLS, *REPLACEMENTS), "inlined"),
+        **dict.fromkeys((op.name for op in lowerings.BUILTIN_RULES), "a rule"),
         **dict.fromkeys(CONTROL_FLOW, "a rule"),
     }
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import converter
-from converter.frontend.specs import Spec, arguments
+from converter.frontend.specs import Spec, parse_arguments
 from converter.verify.samples import draw_inputs
 
 PAGE = Path(__file__).parents[2] / "docs" / "frameworks.md"
@@ -60,7 +60,7 @@ class Row:
 
 def sized(specs: Sequence[Spec]) -> tuple[Any, ...]:
     """The specs with a number for every name."""
-    given = arguments(specs)
+    given = parse_arguments(specs)
     sizes = [tuple(SIZES.get(str(d), d) for d in s.shape) for s in given.structs]
     structs = [jax.ShapeDtypeStruct(n, s.dtype) for n, s in zip(sizes, given.structs, strict=True)]
     return given.fill(structs)[0]
@@ -98,7 +98,7 @@ def assert_right(row: Row) -> converter.Export:
     """The file gives JAX's numbers with and without ONNX Runtime's optimiser."""
     fn, export = row.convert()
     inputs = draw_inputs(export.graph.inputs, SIZES, _draw)
-    verdict = converter.check(export.model, export.interface.called(fn), inputs)
+    verdict = converter.check(export.model, export.interface.wrap(fn), inputs)
     assert verdict.passed, verdict.differences[0]
     return export
 

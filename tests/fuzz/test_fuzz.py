@@ -131,10 +131,10 @@ def test_windows_of_equals_are_open_and_sines_are_not():
 def test_the_judge_knows_right_from_wrong(monkeypatch):
     right = one_step("jnp.sin(x0)", ("B", 3))
     assert judge(right).kind == "right"
-    monkeypatch.setattr("converter.lower.lowerings.OWN_RULES", {})
+    monkeypatch.setattr("converter.lower.lowerings.BUILTIN_RULES", {})
     assert judge(right).kind == "refused"
     monkeypatch.undo()
-    monkeypatch.setattr("converter.api.conversion.tidy", lambda model, target: 1 / 0)
+    monkeypatch.setattr("converter.api.conversion.clean_up_model", lambda model, target: 1 / 0)
     outcome = judge(right)
     assert (outcome.kind, outcome.cause) == ("exception", "ZeroDivisionError conversion.py:finish")
 

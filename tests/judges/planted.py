@@ -15,7 +15,7 @@ from converter.errors import ConverterError
 from converter.ir.complex_pairs import packed
 from converter.verify.checking import Case as OutputComparison
 from converter.verify.checking import OutputComparison as Output
-from converter.verify.checking import judged_cases
+from converter.verify.checking import draw_cases
 from converter.verify.sessions import run
 from tests.conformance import Case, inputs
 from zoo.common.runtime import ERRORS
@@ -121,7 +121,7 @@ def planted(name: str, program: Case, each: int = 1) -> Iterator[Planted]:
         export, given = program.export(), None
         if any(isinstance(spec, np.ndarray) for spec in program.specs):
             given = inputs(program.specs)
-        cases, _ = judged_cases(export, program.call, given)
+        cases, _ = draw_cases(export, program.call, given)
         right = [*map(partial(_results, converter.session(export)), cases)]
         yield Planted(name, NOTHING, False, any(map(_is_blamed, right)))
         for kind, seen, found in (*_in_outputs(cases[0]), *_in_graph(export, cases, right, each)):

@@ -11,7 +11,7 @@ from jax import lax
 from converter.ir import ops
 from converter.ir.dtypes import is_float
 from converter.ir.op import Op
-from converter.lower.lowerings import OWN_RULES
+from converter.lower.lowerings import BUILTIN_RULES
 from tests.converter.test_edges import HALVES, TOLERATED, UNITS
 from tests.lowerings.operands import boolean, edges, moderate, operand, subnormal
 from tests.lowerings.prove import Applied, LoweringCase, LoweringDraw, Result
@@ -260,7 +260,7 @@ def _simple(draw: Callable[[Drawn], Result], units: float = 0, **how: Any) -> Lo
 
 
 CASES: dict[Op, Sequence[LoweringCase]] = {
-    **{op: [_case(op)] for op in LAX if op in OWN_RULES},
+    **{op: [_case(op)] for op in LAX if op in BUILTIN_RULES},
     **{op: [LoweringCase(each(fn, ALL, 2))] for op, fn in TOTAL.items()},
     ops.clz: [LoweringCase(each(lax.clz, INTEGERS, 1))],
     ops.pow: [_simple(_powers, 64)],

@@ -10,14 +10,14 @@ import jax
 import numpy as np
 
 from converter.api.conversion import finish
-from converter.canonicalize import FORMS, RULES
+from converter.canonicalize import ELIMINATED_OPS, RULES
 from converter.errors import Unsupported
 from converter.ir import Graph, Value, dims, make_node, ops
 from converter.ir.dtypes import is_float
 from converter.ir.nodes import Meaning
 from converter.ir.op import Op
 from converter.ir.rewrite import drop_dead, sweep
-from converter.lower.lowerings import OWN_RULES, find_lowering
+from converter.lower.lowerings import BUILTIN_RULES, find_lowering
 from converter.model.verdict import Level
 from converter.opsets import OPSETS
 from converter.pipeline import passes
@@ -116,7 +116,7 @@ NEEDED = ("decompose", "windows", "deviations", "arithmetic", "quirks", "dtype f
 
 def opsets_of(op: Op, since: int) -> list[int]:
     """The opsets at which the rule of that age is the operation's newest."""
-    newer = [other for other in OWN_RULES[op] if other > since]
+    newer = [other for other in BUILTIN_RULES[op] if other > since]
     return [o for o in TRIED if since <= o < min(newer, default=OPSETS[-1] + 1)]
 
 
@@ -175,7 +175,7 @@ def prepare(graph: Graph, way: Way, settings: PassSettings) -> None:
     if not way.is_bare or _has_empty(graph):
         passes.run_passes(graph, settings)
         return
-    forms = {op: rule for op, rule in RULES.items() if op in FORMS or op in SPELLED}
+    forms = {op: rule for op, rule in RULES.items() if op in ELIMINATED_OPS or op in SPELLED}
     rows = [row for row in passes.distinct() if row.name in NEEDED]
     for row in rows:
         row.run(graph, settings)
@@ -195,7 +195,7 @@ def rules_of(graph: Graph, opset: int) -> Reached:
     return {
         (op, since)
         for op, owner in owners
-        for since, rule in OWN_RULES.get(op, {}).items()
+        for since, rule in BUILTIN_RULES.get(op, {}).items()
         if rule is owner
     }
 

@@ -7,13 +7,20 @@ from jax import lax
 
 from converter.canonicalize import canonicalize
 from converter.ir import ops
-from converter.layout.channel_forms import TURNABLE, TURNED, as_repeat, behind_ones
+from converter.layout.channel_forms import (
+    AFTER_REORDERING,
+    BEFORE_REORDERING,
+    drop_ones_before_transpose,
+    match_repeat,
+)
 from tests.rules.canonical import COUNT, LAX, dtypes_of
 from tests.rules.programs import Drawn, Expr
 from tests.rules.prove import Case, Draw, swept
 from tests.rules.recognised import PLAIN
 
-POINTWISE = [op for op in TURNABLE if op in LAX and op not in (ops.select_n, ops.reduce_precision)]
+POINTWISE = [
+    op for op in BEFORE_REORDERING if op in LAX and op not in (ops.select_n, ops.reduce_precision)
+]
 BARE = (2, 3, 4)
 
 
@@ -71,20 +78,24 @@ def repeated(d: Drawn) -> Expr:
 
 
 def form(draw: Draw) -> Case:
-    return Case(draw, swept(TURNABLE), prepare=[canonicalize], units=4)
+    return Case(draw, swept(BEFORE_REORDERING), prepare=[canonicalize], units=4)
 
 
 CASES: dict[str, Case] = {
-    "layout.channel_forms.TURNABLE pointwise": Case(
-        pointwise, swept(TURNABLE), units=4, zeros=True, enough=12
+    "layout.channel_forms.BEFORE_REORDERING pointwise": Case(
+        pointwise, swept(BEFORE_REORDERING), units=4, zeros=True, enough=12
     ),
-    "layout.channel_forms.TURNABLE moving": form(moving),
-    "layout.channel_forms.TURNABLE repeated": form(repeated),
-    "layout.channel_forms.behind_ones": Case(dropped, swept({ops.reshape: behind_ones})),
-    "layout.channel_forms.as_repeat": Case(
-        repeated, swept({ops.reshape: as_repeat}), prepare=[canonicalize]
+    "layout.channel_forms.BEFORE_REORDERING moving": form(moving),
+    "layout.channel_forms.BEFORE_REORDERING repeated": form(repeated),
+    "layout.channel_forms.drop_ones_before_transpose": Case(
+        dropped, swept({ops.reshape: drop_ones_before_transpose})
     ),
-    "layout.channel_forms.TURNED[repeat]": Case(
-        repeated, swept(TURNED), prepare=[canonicalize, swept({ops.reshape: as_repeat})]
+    "layout.channel_forms.match_repeat": Case(
+        repeated, swept({ops.reshape: match_repeat}), prepare=[canonicalize]
+    ),
+    "layout.channel_forms.AFTER_REORDERING[repeat]": Case(
+        repeated,
+        swept(AFTER_REORDERING),
+        prepare=[canonicalize, swept({ops.reshape: match_repeat})],
     ),
 }

@@ -169,7 +169,7 @@ def fallbacks() -> Iterator[tuple[str, Case]]:
     for name in ("standard", "onnxruntime", "openvino"):
         target = find_target(name)
         for op, missing in target.kernels.items():
-            dtypes = [d for d in missing.detour if d in canonical.dtypes_of(op)]
+            dtypes = [d for d in missing.conversions if d in canonical.dtypes_of(op)]
             if not dtypes or op not in {**LAX, **canonical.REDUCED}:
                 continue
             draw = reduced(op, dtypes) if op in canonical.REDUCED else of_dtypes(op, dtypes)
@@ -341,7 +341,7 @@ def padded_pool(d: Drawn) -> Expr:
 
 
 def contracted(graph: Graph) -> bool:
-    rule = partial(contraction.as_matrix_product, fixed=weight_values(graph))
+    rule = partial(contraction.to_matrix_product, fixed=weight_values(graph))
     return swept({ops.einsum: rule})(graph)
 
 
@@ -358,20 +358,20 @@ def made(op: Op, step: Callable[[Graph], object]) -> Step:
 
 CASES: dict[str, Case] = {
     # ------------------------------------------------------------------------------------ legalize
-    "legalize.deviations.TABLE[reduce_max]": Case(reduced(ops.reduce_max, FLOATS)),
-    "legalize.deviations.TABLE[reduce_min]": Case(reduced(ops.reduce_min, FLOATS)),
-    "legalize.deviations.TABLE[argmax]": Case(place(lax.argmax)),
-    "legalize.deviations.TABLE[argmin]": Case(place(lax.argmin)),
-    "legalize.deviations.TABLE[scatter-max]": Case(scattered(lax.scatter_max, FLOATS)),
-    "legalize.deviations.TABLE[scatter-min]": Case(scattered(lax.scatter_min, FLOATS)),
-    "legalize.deviations.TABLE[top_k]": Case(top),
-    "legalize.deviations.TABLE[gelu]": Case(
+    "legalize.deviations.COMMON_DEVIATIONS[reduce_max]": Case(reduced(ops.reduce_max, FLOATS)),
+    "legalize.deviations.COMMON_DEVIATIONS[reduce_min]": Case(reduced(ops.reduce_min, FLOATS)),
+    "legalize.deviations.COMMON_DEVIATIONS[argmax]": Case(place(lax.argmax)),
+    "legalize.deviations.COMMON_DEVIATIONS[argmin]": Case(place(lax.argmin)),
+    "legalize.deviations.COMMON_DEVIATIONS[scatter-max]": Case(scattered(lax.scatter_max, FLOATS)),
+    "legalize.deviations.COMMON_DEVIATIONS[scatter-min]": Case(scattered(lax.scatter_min, FLOATS)),
+    "legalize.deviations.COMMON_DEVIATIONS[top_k]": Case(top),
+    "legalize.deviations.COMMON_DEVIATIONS[gelu]": Case(
         gelu((2, 3)), prepare=[canonicalize, by_recogniser(GELU)], units=4
     ),
-    "legalize.deviations.ARITHMETIC[clamp]": Case(clamped, zeros=True),
-    "legalize.deviations.ARITHMETIC[convert_element_type]": Case(cast),
-    "legalize.deviations.ARITHMETIC[div]": of_ints(ops.div),
-    "legalize.deviations.ARITHMETIC[rem]": of_ints(ops.rem),
+    "legalize.deviations.ARITHMETIC_RULES[clamp]": Case(clamped, zeros=True),
+    "legalize.deviations.ARITHMETIC_RULES[convert_element_type]": Case(cast),
+    "legalize.deviations.ARITHMETIC_RULES[div]": of_ints(ops.div),
+    "legalize.deviations.ARITHMETIC_RULES[rem]": of_ints(ops.rem),
     "legalize.bounds.bounds_rules gather": Case(gathered, bounded(False)),
     "legalize.bounds.bounds_rules strict gather": Case(gathered, bounded(True)),
     "legalize.bounds.bounds_rules dynamic_slice": Case(sliced, bounded(False)),
@@ -395,16 +395,22 @@ CASES: dict[str, Case] = {
     "layout.chains.merge_splits": Case(
         parted, made(ops.split, chains.merge_splits), prepare=[canonicalize]
     ),
-    "layout.contraction.as_matrix_product": Case(
+    "layout.contraction.to_matrix_product": Case(
         canonical.product, contracted, prepare=[canonicalize]
     ),
-    "layout.convolution.convolution": Case(
+    "layout.convolution.emit_convolution": Case(
         convolved,
-        swept({ops.conv_general_dilated: partial(convolution.convolution, takes=takes_all)}),
+        swept({ops.conv_general_dilated: partial(convolution.emit_convolution, takes=takes_all)}),
     ),
-    "layout.convolution.convolution by patches": Case(
+    "layout.convolution.emit_convolution by patches": Case(
         convolved,
-        swept({ops.conv_general_dilated: partial(convolution.convolution, takes=lambda *_: False)}),
+        swept(
+            {
+                ops.conv_general_dilated: partial(
+                    convolution.emit_convolution, takes=lambda *_: False
+                )
+            }
+        ),
     ),
     **{
         f"layout.pooling.pooling_rules {name}{' strict' * strict}": Case(
@@ -424,9 +430,9 @@ CASES: dict[str, Case] = {
         for bind in (lax.reduce_window_sum_p.bind, lax.reduce_window_max_p.bind)
     },
     "layout.pooling.pooling_rules select": Case(gradient_of_maximum, pooled(False)),
-    "layout.pooling.average_pool": Case(
+    "layout.pooling.match_average_pool": Case(
         averaged,
-        swept({ops.div: pooling.average_pool}),
+        swept({ops.div: pooling.match_average_pool}),
         prepare=[pooled(False), canonicalize],
         units=2,
     ),
@@ -445,7 +451,7 @@ CASES: dict[str, Case] = {
     **{
         f"A padding in front of a pool of maxima[{op}]": Case(
             padded_pool,
-            prepare=[pooled(False), canonicalize, swept({ops.div: pooling.average_pool})],
+            prepare=[pooled(False), canonicalize, swept({ops.div: pooling.match_average_pool})],
             zeros=True,
         )
         for op in (ops.max_pool, ops.sum_pool, ops.avg_pool)
@@ -453,7 +459,7 @@ CASES: dict[str, Case] = {
     **{
         f"Zeros behind a mean that count[{op}]": Case(
             summed,
-            prepare=[pooled(False), canonicalize, swept({ops.div: pooling.average_pool})],
+            prepare=[pooled(False), canonicalize, swept({ops.div: pooling.match_average_pool})],
             zeros=True,
             units=2,
         )

@@ -386,7 +386,7 @@ SINCE = {ops.stack: "0.10", ops.unstack: "0.10"}
 
 
 BY_HAND = {
-    **{op: by_hand(op) for op in canonicalize.FORWARDS},
+    **{op: by_hand(op) for op in canonicalize.FORWARDING_OPS},
     ops.convert_element_type: by_hand(ops.convert_element_type, new_dtype=np.dtype("float32")),
     ops.dim_as_value: Case(lambda d: d.apply(lax.neg, d.input((), "int32")), prepare=[sized]),
 }

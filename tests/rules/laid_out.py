@@ -123,7 +123,7 @@ def resized_between(d: Drawn) -> Expr:
 def folded(graph: Graph) -> bool:
     found = affine_folding.folding_rules(graph, weight_programs.weight_values(graph), True)
     changed = swept(found)(graph)
-    weight_programs.weights_first(graph)
+    weight_programs.move_weights_first(graph)
     return changed
 
 
@@ -173,13 +173,13 @@ ONE_AXIS = {ops.resize: Form(frozenset(), refuses=lambda node, opset: "no kernel
 
 CASES: dict[str, Case] = {
     # -------------------------------------------------------------------------- layout and weights
-    "layout.channels.turn_channels": Case(
-        convolutions, channels.turn_channels, prepare=[until("channels")], units=64
+    "layout.channels.reorder_channels": Case(
+        convolutions, channels.reorder_channels, prepare=[until("channels")], units=64
     ),
     **{
-        f"layout.heads.rotary_operands{' plain' * (not has)}": Case(
+        f"layout.heads.emit_rotary{' plain' * (not has)}": Case(
             ROTARY,
-            swept({ops.rotary: partial(heads.rotary_operands, has=lambda *_, has=has: has)}),
+            swept({ops.rotary: partial(heads.emit_rotary, has=lambda *_, has=has: has)}),
             prepare=[until("operands")],
             units=16,
         )
@@ -192,24 +192,22 @@ CASES: dict[str, Case] = {
             prepare=[until("attention 3d")],
             units=64,
         )
-        for rule in (heads.attention_3d, heads.attention_3d_of_turned)
+        for rule in (heads.attention_3d, heads.attention_3d_of_transposed)
     },
     **{
-        f"layout.norm_layout.group_norm_operands {has}": Case(
+        f"layout.norm_layout.emit_group_norm {has}": Case(
             grouped(False),
-            swept(
-                {ops.group_norm: partial(norm_layout.group_norm_operands, has=lambda *_, h=has: h)}
-            ),
+            swept({ops.group_norm: partial(norm_layout.emit_group_norm, has=lambda *_, h=has: h)}),
             prepare=[until("operands", target="standard")],
             units=64,
         )
         for has in (True, False)
     },
-    "layout.norm_layout.BATCH[batch_norm]": Case(
+    "layout.norm_layout.BATCH_NORM_RULES[batch_norm]": Case(
         batch_norm, prepare=[until("batch norm operands")], units=64
     ),
     "layout.resize_layout.RULES[resize]": Case(resampled, prepare=[until("operands")], units=64),
-    "legalize.support.OTHERWISE[resize]": Case(resampled, prepare=[until("operands")], units=64),
+    "legalize.support.OTHER_FORMS[resize]": Case(resampled, prepare=[until("operands")], units=64),
     "legalize.support.support_rules": Case(
         resampled,
         swept(support.support_rules(replace(find_target("onnxruntime"), forms=ONE_AXIS), 23)),
@@ -231,9 +229,9 @@ CASES: dict[str, Case] = {
     "Weights of a convolution that overflow with a factor behind it[mul]": Case(
         convolved, prepare=[until("quirks")], units=64
     ),
-    "weight_folding.weight_programs.weights_first": Case(
+    "weight_folding.weight_programs.move_weights_first": Case(
         of_weights,
-        changes(weight_programs.weights_first),
+        changes(weight_programs.move_weights_first),
         prepare=[until("weight folding")],
         units=64,
     ),
@@ -248,9 +246,9 @@ CASES: dict[str, Case] = {
     "loops.rules.shorten_loops": Case(
         loop, rules.shorten_loops, prepare=[until("loops")], units=64, zeros=True
     ),
-    "loops.rules.unrolled": Case(
+    "loops.rules.unroll_scan": Case(
         loop,
-        swept({ops.scan: partial(rules.unrolled, inside=False)}),
+        swept({ops.scan: partial(rules.unroll_scan, is_nested=False)}),
         prepare=[until("loops")],
         units=4,
         zeros=True,

@@ -13,7 +13,7 @@ from jax import lax
 
 from converter.canonicalize import canonicalize, fold_constants
 from converter.canonicalize.emptiness import fill_empty
-from converter.canonicalize.slicing import interleaved
+from converter.canonicalize.slicing import match_interleaving
 from converter.fuse import attention, grid_sample, layer_norm, named_calls, resize, rotary, softmax
 from converter.fuse.spelling import Spelling, recognise
 from converter.ir import Graph, ops
@@ -342,8 +342,10 @@ CASES: dict[str, Case] = {
     ),
     "canonicalize.fold_constants": Case(canonical.elementwise(ops.add), fold_constants, zeros=True),
     "canonicalize.emptiness.fill_empty": Case(moves(), changes(fill_empty)),
-    "canonicalize.slicing.interleaved": Case(
-        canonical.by_turns, swept({ops.add: interleaved, ops.or_: interleaved}), zeros=True
+    "canonicalize.slicing.match_interleaving": Case(
+        canonical.by_turns,
+        swept({ops.add: match_interleaving, ops.or_: match_interleaving}),
+        zeros=True,
     ),
     "fuse.activations.RELU_RULES[max]": Case(canonical.elementwise(ops.max), zeros=True),
     "fuse.activations.SOFTPLUS_RULES[log1p]": Case(
@@ -426,7 +428,7 @@ CASES: dict[str, Case] = {
     "fuse.softmax.LOG_SOFTMAX": Case(
         of(jax.nn.log_softmax, partial(jax.nn.log_softmax, axis=0)), prepare=[canonicalize], units=8
     ),
-    "legalize.deviations.TABLE[group_norm]": Case(
+    "legalize.deviations.COMMON_DEVIATIONS[group_norm]": Case(
         partial(each_channel, computed=True), prepare=[until("deviations")], units=64
     ),
     "A mask of each head where heads share keys[attention]": Case(

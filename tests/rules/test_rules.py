@@ -19,7 +19,7 @@ ENOUGH = {"canonicalize": 3, "legalize": 3, "weight_folding": 3}
 
 
 TABLES = (among_ones.CASES, arranged.CASES, laid_out.CASES, recognised.CASES)
-TOGETHER = ("layout.channel_forms.TURNABLE",)
+TOGETHER = ("layout.channel_forms.BEFORE_REORDERING",)
 """Tables that have one rule for many operations: their programs draw the operation."""
 
 

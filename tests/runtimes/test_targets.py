@@ -5,7 +5,7 @@ import onnx_ir as ir
 import pytest
 
 import converter
-from converter.targets.casts import GIVEN, LIKE, inferred_dtypes
+from converter.targets.casts import FIXED_RESULT_DTYPES, RESULT_DTYPE_OPERANDS, inferred_dtypes
 from tests.runtimes import load
 from tests.runtimes.networks import NETWORKS, furthest, pixels, right, size_of, write
 from zoo.export.request import Signature
@@ -23,7 +23,12 @@ PRECISIONS = {
 full = pytest.mark.full
 
 
-@pytest.mark.parametrize("name", sorted({*GIVEN, *LIKE, "TopK", "Add", "Clip", "Gather", "Slice"}))
+@pytest.mark.parametrize(
+    "name",
+    sorted(
+        {*FIXED_RESULT_DTYPES, *RESULT_DTYPE_OPERANDS, "TopK", "Add", "Clip", "Gather", "Slice"}
+    ),
+)
 def test_dtypes_of_results_are_those_of_the_standard(name):
     """Of operands of a dtype each, where a result has that of one of them or can have one only."""
     schema = onnx.defs.get_schema(name, 21)

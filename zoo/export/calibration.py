@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 import converter
-from converter.model.streaming import Written
+from converter.model.streaming import WrittenCallback
 from converter.opsets import DEFAULT_TARGET
 from weights.progress import Progress
 from zoo.architectures.parts.preprocessing import Preprocessing
@@ -62,14 +62,14 @@ def write_fixed(
     target: Path,
     ranges: Mapping[str, ActivationRange],
     means: Mapping[str, Floats],
-    written: Written | None = None,
+    written: WrittenCallback | None = None,
     runtime: Target = DEFAULT_TARGET,
 ) -> None:
     """Write a float32 file in int8 with these ranges, and means of the evened activations."""
     model = load_typed(source)
     even_out(model)
     quantise(model, FixedColumns(model.graph, ranges), means)
-    converter.find_target(runtime).settle(model)
+    converter.find_target(runtime).remove_quirks(model)
     converter.save(model, target, written=written)
 
 

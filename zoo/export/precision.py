@@ -8,7 +8,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 import converter
-from converter.model.streaming import Written
+from converter.model.streaming import WrittenCallback
 from converter.opsets import DEFAULT_TARGET
 from zoo.architectures.architecture import Config
 from zoo.architectures.kinds import parts_of_network
@@ -44,7 +44,7 @@ def derive(
     target: Path,
     precision: Precision,
     inputs: Sequence[NDArray[Any]],
-    written: Written | None = None,
+    written: WrittenCallback | None = None,
     runtime: Target = DEFAULT_TARGET,
     scales: Scales = "tensor",
     exact: Collection[str] = (),
@@ -66,7 +66,7 @@ def derive(
         model = converter.lower_precision(model, half, [*large, *exact], "standard")
     if codec:
         quantise(model, codec, {name: averages[name] / factors.get(name, 1) for name in averages})
-    converter.find_target(runtime).settle(model)
+    converter.find_target(runtime).remove_quirks(model)
     converter.save(model, target, written=written)
 
 

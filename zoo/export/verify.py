@@ -21,7 +21,7 @@ from converter.model.verdict import Level
 from converter.verify.sessions import levels
 from converter.verify.sides import may_have_sides
 from converter.verify.steering import coverage_of, steered_inputs
-from converter.verify.streaming_evaluation import stepwise
+from converter.verify.streaming_evaluation import evaluate_streaming
 from weights import bind, leaf_shapes
 from zoo.architectures.architecture import as_they_are
 from zoo.architectures.base import Network
@@ -118,7 +118,7 @@ def runs(
     @cache
     def network() -> Callable[[Any], Any]:
         if 4 * sum(map(math.prod, leaf_shapes(model).values())) > LARGEST_WHOLE:  # in float32
-            return partial(stepwise, run, model, values)
+            return partial(evaluate_streaming, run, model, values)
         return partial(eqx.filter_jit(run), bind(model, values))
 
     shapes = list(sample_shapes(entry, signature))

@@ -1,7 +1,7 @@
-"""Complex numbers as real ones with a trailing axis of two: the real part, the imaginary part.
+"""Represent complex numbers by real ones with a last axis of two: real and imaginary part.
 
-What a primitive does to them is a short JAX function of both parts, by which decomposition replaces
-the primitive: no later pass knows of complex numbers.
+Each primitive on complex numbers is decomposed into a short JAX function of both parts. Later
+passes have no complex numbers.
 """
 
 from converter.decompositions.complex import algebra, elementary, fourier

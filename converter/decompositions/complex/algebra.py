@@ -1,6 +1,6 @@
-"""Arithmetic on complex numbers, and what takes them apart; what orders, gathers and scatters them.
+"""Arithmetic, order, gathers and scatters of complex numbers.
 
-They are in the order of their real parts, then of their imaginary ones.
+They are ordered by their real parts, then by their imaginary parts.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,12 +12,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from converter.decompositions.complex.complex_rules import meaning, meanings
-from converter.decompositions.computation import Combine, combined, lines
-from converter.decompositions.window_reductions import Pads, in_windows
+from converter.decompositions.computation import Combine, combine_neighbours, reduced_axes_last
+from converter.decompositions.window_reductions import Pads, reduce_windows
 from converter.ir.complex_pairs import Pair, is_complex, parts, real_dtype, whole_number
 
 
-def times(x: Pair, y: Pair) -> Pair:
+def multiply(x: Pair, y: Pair) -> Pair:
     return Pair(x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re)
 
 
@@ -25,46 +25,50 @@ def one_like(x: Pair) -> Pair:
     return Pair(jnp.ones_like(x.re), jnp.zeros_like(x.re))
 
 
-def chosen(which: jax.Array, x: Pair, y: Pair) -> Pair:
-    """The first where it holds, else the second."""
-    return Pair(jnp.where(which, x.re, y.re), jnp.where(which, x.im, y.im))
+def select(condition: jax.Array, x: Pair, y: Pair) -> Pair:
+    """Return the first number where the condition holds, else the second."""
+    return Pair(jnp.where(condition, x.re, y.re), jnp.where(condition, x.im, y.im))
 
 
 def sides(x: Pair) -> tuple[jax.Array, jax.Array]:
-    """The larger and the smaller of the parts' magnitudes."""
+    """Return the larger and the smaller magnitude of both parts."""
     a, b = jnp.abs(x.re), jnp.abs(x.im)
     return jnp.maximum(a, b), jnp.minimum(a, b)
 
 
 def is_ordinary(size: jax.Array) -> jax.Array:
-    """Whether a magnitude can be divided by: not zero, infinite or NaN."""
+    """Return True if a magnitude is a valid divisor: not zero, infinite or NaN."""
     return (size > 0) & (size < jnp.inf)
 
 
 @meaning("abs")
 def size(x: Pair) -> jax.Array:
-    """The larger side times the length for a larger side of one, so that nothing overflows."""
+    """Return the magnitude, scaled by the larger part so that nothing overflows."""
     large, small = sides(x)
     ratio = small / jnp.where(is_ordinary(large), large, 1)
     return large * jnp.sqrt(1 + ratio * ratio)
 
 
-def quarter_turned(length: jax.Array, angle: jax.Array) -> Pair:
-    """The number of half a logarithm's ``length``, twice, so that only the result overflows."""
+def polar_product(length: jax.Array, angle: jax.Array) -> Pair:
+    """Return the number of magnitude ``length**2`` and an angle, so that only the result can
+    overflow."""
     re, im = length * jnp.cos(angle) * length, length * jnp.sin(angle) * length
     return Pair(re, jnp.where(angle == 0, angle, im))
 
 
 @meaning("div")
-def divided(x: Pair, y: Pair) -> Pair:
-    """The divisor is scaled to a larger side of one first (as in Smith's method, 1962).
+def divide(x: Pair, y: Pair) -> Pair:
+    """Divide after scaling the divisor to a larger part of one (as in Smith's method, 1962).
 
-    A zero divides as a real one does; an infinite one gives zero.
+    A zero divides like a real zero; an infinite divisor gives zero.
     """
     large, _ = sides(y)
-    plain = is_ordinary(large)
+    is_ordinary_divisor = is_ordinary(large)
     scale = 1 / jnp.where(large == 0, y.re, large)
-    c, d = jnp.where(plain, y.re * scale, 1), jnp.where(plain, y.im * scale, 0)
+    c, d = (
+        jnp.where(is_ordinary_divisor, y.re * scale, 1),
+        jnp.where(is_ordinary_divisor, y.im * scale, 0),
+    )
     length = c * c + d * d
     re, im = x.re * c + x.im * d, x.im * c - x.re * d
     return Pair(re / length * scale, im / length * scale)
@@ -73,7 +77,7 @@ def divided(x: Pair, y: Pair) -> Pair:
 @meaning("sign")
 def sign(x: Pair) -> Pair:
     length = size(x)
-    return chosen(length == 0, x, Pair(x.re / length, x.im / length))
+    return select(length == 0, x, Pair(x.re / length, x.im / length))
 
 
 @meaning("square")
@@ -83,36 +87,37 @@ def square(x: Pair) -> Pair:
 
 @meaning("integer_pow")
 def integer_pow(x: Pair, *, y: int) -> Pair:
-    """Power by repeated squaring, as JAX computes it."""
+    """Return a power by repeated squaring, as JAX computes it."""
     result, left = None, abs(y)
     while left:
         if left % 2:
-            result = x if result is None else times(result, x)
+            result = x if result is None else multiply(result, x)
         x, left = square(x), left // 2
-    whole = one_like(x) if result is None else result
-    return whole if y >= 0 else divided(one_like(x), whole)
+    power = one_like(x) if result is None else result
+    return power if y >= 0 else divide(one_like(x), power)
 
 
 @meaning("polynomial")
 def horner(x: Pair, *coefficients: Pair) -> Pair:
-    """Evaluate a polynomial by its coefficients, the constant one first; of jax >= 0.12."""
+    """Return a polynomial by its coefficients, the constant first (jax >= 0.12)."""
     *lower_ones, highest = coefficients
     result = Pair(*(jnp.broadcast_to(part, x.re.shape) for part in highest))
     for coefficient in reversed(lower_ones):
-        step = times(result, x)
+        step = multiply(result, x)
         result = Pair(step.re + coefficient.re, step.im + coefficient.im)
     return result
 
 
 @meaning("conj", ignores=("input_dtype", "_input_dtype"))
 def conj(x: Any) -> Pair:
-    """Power of any number. JAX's own table of uses has the second spelling of the parameter."""
+    """Return the conjugate of a real or complex number. JAX spells the ignored parameter in two
+    ways."""
     return Pair(x.re, -x.im) if isinstance(x, Pair) else Pair(x, jnp.zeros_like(x))
 
 
 @meaning("convert_element_type")
 def convert_element_type(x: Any, *, new_dtype: Any) -> Any:
-    """A real number that is made of a complex one is its real part."""
+    """Convert a number; a complex number becomes its real part in a real dtype."""
     part = real_dtype(new_dtype)
     if not is_complex(new_dtype):
         return lax.convert_element_type(x.re, new_dtype)
@@ -136,7 +141,7 @@ meanings(
         "ne": lambda x, y: (x.re != y.re) | (x.im != y.im),
     }
 )
-# Of complex numbers JAX takes no bits but as those of themselves.
+# JAX reinterprets the bits of complex numbers only as the same dtype.
 meanings({"bitcast_convert_type": lambda x: x}, ignores=("new_dtype",))
 
 # ----------------------------------------------------------------------- order, gathers, scatters
@@ -144,17 +149,17 @@ meanings({"bitcast_convert_type": lambda x: x}, ignores=("new_dtype",))
 Combined = Callable[[Any, Any], Any]
 
 
-def _later(compare: Combined, x: Pair, y: Pair) -> Pair:
+def _select_later(compare: Combined, x: Pair, y: Pair) -> Pair:
     first = jnp.where(x.re == y.re, compare(x.im, y.im), compare(x.re, y.re))
-    return chosen(first, x, y)
+    return select(first, x, y)
 
 
-meanings({"max": partial(_later, lax.gt), "min": partial(_later, lax.lt)})
+meanings({"max": partial(_select_later, lax.gt), "min": partial(_select_later, lax.lt)})
 
 
 @meaning("sort")
 def sort(*operands: Any, dimension: int, num_keys: int) -> tuple[Any, ...]:
-    """A complex key is two real ones."""
+    """Sort with two real keys for each complex key."""
     flat = [half for x in operands for half in (x if isinstance(x, Pair) else (x,))]
     keys = sum(2 if isinstance(x, Pair) else 1 for x in operands[:num_keys])
     arrays = iter(lax.sort(flat, dimension=dimension, num_keys=keys))
@@ -163,14 +168,16 @@ def sort(*operands: Any, dimension: int, num_keys: int) -> tuple[Any, ...]:
     )
 
 
-def _alone(combine: Combined) -> Combine:
-    """For tuples of one array."""
+def _single_array_form(combine: Combined) -> Combine:
+    """Return the function for tuples of one array."""
     return lambda xs, ys: (combine(*xs, *ys),)
 
 
 def _order_reduced(combine: Combined, x: Pair, *, axes: tuple[int, ...]) -> Pair:
-    """Neighbours are combined until one is left."""
-    (extreme,) = combined(_alone(combine), [lines(whole_number(x), axes)])
+    """Combine neighbours until one is left."""
+    (extreme,) = combine_neighbours(
+        _single_array_form(combine), [reduced_axes_last(whole_number(x), axes)]
+    )
     return parts(extreme[..., 0])
 
 
@@ -207,7 +214,7 @@ def _extreme(
     window_dilation: Sequence[int],
 ) -> Pair:
     window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
-    return parts(*in_windows([whole_number(x)], [start], _alone(combine), *window))
+    return parts(*reduce_windows([whole_number(x)], [start], _single_array_form(combine), *window))
 
 
 meaning("reduce_window_max")(partial(_extreme, lax.max, -jnp.inf))
@@ -224,7 +231,7 @@ def gather(
     mode: Any,
     fill_value: Any,
 ) -> Pair:
-    """Fill in NaN unless a number is given, which is real if it is NaN."""
+    """Gather with NaN as the default fill value; it is real if it is NaN."""
     fill = complex(jnp.nan if fill_value is None else fill_value)
     return Pair(
         *(
@@ -238,12 +245,12 @@ def gather(
 def scatter_mul(
     x: Pair, indices: jax.Array, updates: Pair, *, dimension_numbers: Any, mode: Any
 ) -> Pair:
-    """Magnitudes are multiplied and angles added, in any order."""
+    """Multiply magnitudes and add angles, in any order."""
     angles = [jnp.arctan2(z.im, z.re) for z in (x, updates)]
     length = lax.scatter_mul(size(x), indices, size(updates), dimension_numbers, mode=mode)
-    none = jnp.zeros_like(x.re)
-    angle = lax.scatter_add(none, indices, angles[1], dimension_numbers, mode=mode)
+    zeros = jnp.zeros_like(x.re)
+    angle = lax.scatter_add(zeros, indices, angles[1], dimension_numbers, mode=mode)
     ones = jnp.ones_like(updates.re)
-    touched = lax.scatter_add(none, indices, ones, dimension_numbers, mode=mode)
-    moved = quarter_turned(jnp.sqrt(length), angles[0] + angle)
-    return Pair(*(jnp.where(touched > 0, m, old) for m, old in zip(moved, x, strict=True)))
+    counts = lax.scatter_add(zeros, indices, ones, dimension_numbers, mode=mode)
+    moved = polar_product(jnp.sqrt(length), angles[0] + angle)
+    return Pair(*(jnp.where(counts > 0, m, original) for m, original in zip(moved, x, strict=True)))

@@ -1,6 +1,6 @@
-"""What primitives do to complex numbers, by primitive.
+"""Registry of the functions that define primitives on complex numbers.
 
-A function is an expansion that takes and gives a ``Pair`` for each array that is complex.
+A function is an expansion that takes and returns a ``Pair`` for each complex array.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from converter.decompositions.registered import Decorator, Expansion, registering
+from converter.decompositions.registered import Decorator, Expansion, register_as
 from converter.ir import Value, ops
 from converter.ir.complex_pairs import Pair, is_complex, joined, real_dtype, split
 from converter.ir.op import Linear
@@ -20,60 +20,64 @@ from converter.jax_versions import bind_primitive
 ComplexFunction = Callable[..., list[Any]]
 
 MEANINGS: dict[str, Expansion] = {}
-"""By primitive."""
+"""Functions by primitive."""
 
 REAL = " of real numbers"
-"""What is added to the name of a primitive whose complex operands are all known to be real."""
+"""Suffix of a primitive whose complex operands are all known to be real."""
 
 CHANGES_SIGNS = frozenset({ops.neg, ops.scatter_sub, ops.sub})
-"""Operations that may change the sign of a zero, of those that do the same to both parts."""
+"""Operations on both parts separately that may change the sign of a zero."""
 
 
 def meaning(*primitives: str, ignores: Iterable[str] = (), packed: bool = False) -> Decorator:
     """Register a function for one or more primitives."""
-    return registering(MEANINGS.__setitem__, primitives, ignores, packed=packed)
+    return register_as(MEANINGS.__setitem__, primitives, ignores, packed=packed)
 
 
 def meanings(rows: Mapping[str, Callable[..., Any]], ignores: Iterable[str] = ()) -> None:
-    """Register functions of operands alone."""
+    """Register functions of operands only."""
     for primitive, function in rows.items():
         meaning(primitive, ignores=ignores)(function)
 
 
-def in_reals(
+def rule_on_real_parts(
     primitive: Any,
     types: Sequence[Any],
     real: Sequence[bool],
-    whole: Mapping[str, Any],
+    all_params: Mapping[str, Any],
     params: Mapping[str, Any],
 ) -> ComplexFunction | None:
-    """Rule of a primitive for operands of these types; ``None`` if there is none.
+    """Return the function of a primitive for operands of these types, or None if there is none.
 
-    ``real`` says which complex operands are known to be real numbers. ``params`` are those of the
-    primitive's parameters that say something of the result, ``whole`` all of them.
+    Arguments:
+        primitive: the JAX primitive.
+        types: types of the operands.
+        real: which complex operands are known to be real.
+        all_params: all parameters of the primitive.
+        params: the parameters that affect the result.
     """
     complexes = [is_complex(aval.dtype) for aval in types]
     name, op = primitive.name, ops.named(primitive.name)
-    each = partial(_each_of, partial(_bound, primitive, whole))
+    apply_to_parts = partial(_apply_to_parts, partial(_bind, primitive, all_params))
     if op.linear is Linear.TOGETHER:
         stays = op not in CHANGES_SIGNS and any(real) and list(real) == complexes
-        return _on_pairs(each, complexes, real if stays else None)
+        return _on_pairs(apply_to_parts, complexes, real if stays else None)
     if op.linear is Linear.EACH:
-        return _on_pairs(partial(_rewriting_product, primitive, whole), complexes, real)
+        return _on_pairs(partial(_multiply_pairs, primitive, all_params), complexes, real)
     if name == "div" and real[1]:
-        return _on_pairs(each, complexes, (False, True))
+        return _on_pairs(apply_to_parts, complexes, (False, True))
     of_real = MEANINGS.get(name + REAL) if all(real) else None
     rule = of_real or MEANINGS.get(name)
     if rule is None or rule.unknown(params):
         return None
-    function = rule.called(params)
+    function = rule.bind(params)
     if rule.packed:
         return lambda *xs: [function(*(split(x).re if of_real else x for x in xs))]
-    return _on_pairs(lambda *xs: _listed(function(*xs)), complexes)
+    return _on_pairs(lambda *xs: _as_list(function(*xs)), complexes)
 
 
 def is_known_real(value: Value) -> bool:
-    """Whether the imaginary parts of a value in the graph are known to be zero."""
+    """Return True if the imaginary parts of a value in the graph are known to be zero."""
     if value.kind == "const":
         return not np.any(value.const[..., 1])
     node = value.node
@@ -83,7 +87,8 @@ def is_known_real(value: Value) -> bool:
 def _on_pairs(
     function: ComplexFunction, complexes: Sequence[bool], real: Sequence[bool] | None = None
 ) -> ComplexFunction:
-    """The function of the operands' parts; of those known to be real only one is read."""
+    """Return the function of the operands' parts; only the real part of known real operands is
+    read."""
 
     def part(x: Any, is_pair: bool, is_real: bool) -> Any:
         return (split(x).re if is_real else split(x)) if is_pair else x
@@ -95,30 +100,31 @@ def _on_pairs(
     return call
 
 
-def _bound(primitive: Any, params: Mapping[str, Any], *xs: Any) -> list[Any]:
+def _bind(primitive: Any, params: Mapping[str, Any], *xs: Any) -> list[Any]:
     return bind_primitive(primitive, xs, params)
 
 
-def _each_of(call: ComplexFunction, *xs: Any) -> list[Any]:
-    """The real parts, and the imaginary ones: of real numbers alone these stay zero."""
+def _apply_to_parts(call: ComplexFunction, *xs: Any) -> list[Any]:
+    """Apply a function to the real and to the imaginary parts; the latter are zero for real
+    operands."""
     if not any(isinstance(x, Pair) for x in xs):
         return [Pair(y, jnp.zeros_like(y)) for y in call(*xs)]
     halves = [call(*(x[i] if isinstance(x, Pair) else x for x in xs)) for i in (0, 1)]
     return [Pair(re, im) for re, im in zip(*halves, strict=True)]
 
 
-def _rewriting_product(primitive: Any, params: Mapping[str, Any], x: Any, y: Any) -> list[Any]:
-    """Four products of real numbers, or two where an operand is real, or one."""
+def _multiply_pairs(primitive: Any, params: Mapping[str, Any], x: Any, y: Any) -> list[Any]:
+    """Return a product by four products of real numbers, or two or one if operands are real."""
     accumulated = params.get("preferred_element_type")
     real = {} if accumulated is None else {"preferred_element_type": real_dtype(accumulated)}
-    call = partial(_bound, primitive, {**params, **real})
+    call = partial(_bind, primitive, {**params, **real})
     if not (isinstance(x, Pair) and isinstance(y, Pair)):
-        return _each_of(call, x, y)
+        return _apply_to_parts(call, x, y)
     pairs = ((x.re, y.re), (x.im, y.im), (x.re, y.im), (x.im, y.re))
     (aa,), (bb,), (ab,), (ba,) = (call(*pair) for pair in pairs)
     return [Pair(aa - bb, ab + ba)]
 
 
-def _listed(results: Any) -> list[Any]:
+def _as_list(results: Any) -> list[Any]:
     is_one = isinstance(results, Pair) or not isinstance(results, (tuple, list))
     return [results] if is_one else list(results)

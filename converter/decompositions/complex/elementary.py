@@ -1,9 +1,9 @@
-"""Roots, exponentials and logarithms, and what is made of them; inverse functions.
+"""Roots, exponentials, logarithms, hyperbolic, trigonometric and inverse functions.
 
-The inverse ones are found for numbers above the real axis and mirrored: ``f(conj(x)) =
-conj(f(x))``. As in XLA the sign of a zero says on which side of a branch cut of ``atanh`` a number
-is, and what is on one of the others is above it. The formulas are those of Kahan, Branch Cuts for
-Complex Elementary Functions, 1987.
+Inverse functions are computed above the real axis and mirrored: ``f(conj(x)) = conj(f(x))``. As in
+XLA, the sign of a zero tells the side of a branch cut of ``atanh``; numbers on other branch cuts
+count as above them. The formulas are those of Kahan, Branch Cuts for Complex Elementary Functions,
+1987.
 """
 
 from typing import Any
@@ -13,25 +13,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter.decompositions.complex import algebra
-from converter.decompositions.complex.algebra import divided, one_like, quarter_turned, sides, size
+from converter.decompositions.complex.algebra import divide, one_like, polar_product, sides, size
 from converter.decompositions.complex.complex_rules import meaning, meanings
 from converter.ir.complex_pairs import Pair
 
 
 def is_negative(x: jax.Array) -> jax.Array:
-    """Whether the sign is minus, that of a zero among them."""
+    """Return True where the sign is minus, also for a negative zero."""
     return (x < 0) | (1 / x < 0)
 
 
-def signed(x: jax.Array, like: jax.Array) -> jax.Array:
-    """``x`` with the sign changed where ``like`` has a minus."""
+def copy_minus(x: jax.Array, like: jax.Array) -> jax.Array:
+    """Return ``x`` with its sign changed where ``like`` is negative."""
     return jnp.where(is_negative(like), -x, x)
 
 
 def root(x: Pair) -> Pair:
-    """The root in the first quadrant, of ``x`` with its imaginary part's magnitude.
+    """Return the root in the first quadrant of ``x`` with the magnitude of its imaginary part.
 
-    By the half angle, from the side that does not cancel.
+    The half-angle formula is used on the side that does not cancel.
     """
     high = jnp.abs(x.im)
     long = jnp.sqrt(jnp.abs(x.re) / 2 + size(x) / 2)
@@ -42,7 +42,8 @@ def root(x: Pair) -> Pair:
 
 @meaning("sqrt")
 def sqrt(x: Pair) -> Pair:
-    """Root, on the negative axis from above it, whatever the sign of the zero, as in XLA."""
+    """Return the root; on the negative axis from above, whatever the sign of the zero, as in
+    XLA."""
     principal = root(x)
     return Pair(principal.re, jnp.where(x.im < 0, -principal.im, principal.im))
 
@@ -50,36 +51,37 @@ def sqrt(x: Pair) -> Pair:
 @meaning("rsqrt")
 def rsqrt(x: Pair) -> Pair:
     principal = root(x)
-    return divided(one_like(x), Pair(principal.re, signed(principal.im, x.im)))
+    return divide(one_like(x), Pair(principal.re, copy_minus(principal.im, x.im)))
 
 
 @meaning("exp")
 def exp(x: Pair) -> Pair:
-    return quarter_turned(jnp.exp(x.re / 2), x.im)
+    return polar_product(jnp.exp(x.re / 2), x.im)
 
 
 SATURATED = 20
-"""Where ``exp(-2 * x)`` is below the rounding of one, in float64 too."""
+"""Real part from which on ``exp(-2 * x)`` is below the rounding error of one, also in float64."""
 
 
 @meaning("expm1")
 def expm1(x: Pair) -> Pair:
-    """``expm1(a) cos(b) + (cos(b) - 1)``, the second of which is a square."""
+    """Return ``expm1(a) cos(b) + (cos(b) - 1)``, where the second term is a square."""
     large, half = exp(x), jnp.sin(x.im / 2)
     re = jnp.expm1(x.re) * jnp.cos(x.im) - 2 * half * half
     return Pair(jnp.where(x.re > SATURATED, large.re, re), large.im)
 
 
 def log_size(x: Pair, above_one: jax.Array) -> jax.Array:
-    """The logarithm of the magnitude, ``above_one`` being the square of it, less one.
+    """Return the logarithm of the magnitude; ``above_one`` is the square of the magnitude minus
+    one.
 
-    Near one that is what counts, else the larger side is.
+    Close to one it is computed from ``above_one``, else from the larger part.
     """
     large, small = sides(x)
-    near = (large > 0.5) & (large < 2)
+    is_near_one = (large > 0.5) & (large < 2)
     ratio = small / jnp.where(algebra.is_ordinary(large), large, 1)
-    far = jnp.log(large) + jnp.log1p(ratio * ratio) / 2
-    return jnp.where(near, jnp.log1p(jnp.where(near, above_one, 0)) / 2, far)
+    general = jnp.log(large) + jnp.log1p(ratio * ratio) / 2
+    return jnp.where(is_near_one, jnp.log1p(jnp.where(is_near_one, above_one, 0)) / 2, general)
 
 
 @meaning("log")
@@ -98,7 +100,7 @@ def log1p(x: Pair) -> Pair:
 
 @meaning("pow")
 def power(x: Pair, y: Any) -> Pair:
-    """Power by magnitude and angle. Integers may be exponents."""
+    """Return a power by magnitude and angle; exponents may be integers."""
     if not isinstance(y, Pair):
         exponent = y.astype(x.re.dtype)
         y = Pair(exponent, jnp.zeros_like(exponent))
@@ -112,7 +114,7 @@ def power(x: Pair, y: Any) -> Pair:
 @meaning("logistic")
 def logistic(x: Pair) -> Pair:
     decay = exp(Pair(-x.re, -x.im))
-    return divided(one_like(x), Pair(1 + decay.re, decay.im))
+    return divide(one_like(x), Pair(1 + decay.re, decay.im))
 
 
 @meaning("sinh")
@@ -137,63 +139,71 @@ def times_minus_i(x: Pair) -> Pair:
 
 @meaning("tanh")
 def tanh(x: Pair) -> Pair:
-    """``(sinh(2a) + i sin(2b)) / (cosh(2a) + cos(2b))`` by half angles, which do not cancel."""
-    high, wide = jnp.sinh(x.re), jnp.cos(x.im)
-    length = high * high + wide * wide
-    inner = Pair(high * jnp.cosh(x.re) / length, jnp.sin(x.im) * wide / length)
-    far = jnp.abs(x.re) > SATURATED
-    return algebra.chosen(far, Pair(jnp.sign(x.re), jnp.zeros_like(x.im)), inner)
+    """Return ``(sinh(2a) + i sin(2b)) / (cosh(2a) + cos(2b))`` by half angles, which do not
+    cancel."""
+    high, cosine = jnp.sinh(x.re), jnp.cos(x.im)
+    length = high * high + cosine * cosine
+    inner = Pair(high * jnp.cosh(x.re) / length, jnp.sin(x.im) * cosine / length)
+    is_saturated = jnp.abs(x.re) > SATURATED
+    return algebra.select(is_saturated, Pair(jnp.sign(x.re), jnp.zeros_like(x.im)), inner)
 
 
 def _roots(x: Pair) -> tuple[Pair, Pair]:
-    """Roots of ``1 - x``, mirrored, and ``1 + x``, for ``x`` above the axis."""
+    """Return the roots of ``1 - x``, mirrored, and of ``1 + x``, for ``x`` above the axis."""
     return root(Pair(1 - x.re, x.im)), root(Pair(1 + x.re, x.im))
 
 
-def _height(less: Pair, more: Pair) -> jax.Array:
-    """The imaginary part of ``asin`` above the axis."""
-    return jnp.arcsinh(less.re * more.im + less.im * more.re)
+def _imaginary_of_asin(root_below: Pair, root_above: Pair) -> jax.Array:
+    """Return the imaginary part of ``asin`` above the axis."""
+    return jnp.arcsinh(root_below.re * root_above.im + root_below.im * root_above.re)
 
 
-def _mirrored(im: jax.Array, x: Pair) -> jax.Array:
+def _mirror(im: jax.Array, x: Pair) -> jax.Array:
     return jnp.where(x.im < 0, -im, im)
 
 
 @meaning("asin")
 def asin(x: Pair) -> Pair:
-    less, more = _roots(x)
-    angle = jnp.arctan2(x.re, less.re * more.re + less.im * more.im)
-    return Pair(angle, _mirrored(_height(less, more), x))
+    root_below, root_above = _roots(x)
+    angle = jnp.arctan2(x.re, root_below.re * root_above.re + root_below.im * root_above.im)
+    return Pair(angle, _mirror(_imaginary_of_asin(root_below, root_above), x))
 
 
 @meaning("acos")
 def acos(x: Pair) -> Pair:
-    less, more = _roots(x)
-    return Pair(2 * jnp.arctan2(less.re, more.re), _mirrored(-_height(less, more), x))
+    root_below, root_above = _roots(x)
+    return Pair(
+        2 * jnp.arctan2(root_below.re, root_above.re),
+        _mirror(-_imaginary_of_asin(root_below, root_above), x),
+    )
 
 
 @meaning("acosh")
 def acosh(x: Pair) -> Pair:
-    less, more = _roots(x)
-    return Pair(_height(less, more), _mirrored(2 * jnp.arctan2(less.re, more.re), x))
+    root_below, root_above = _roots(x)
+    return Pair(
+        _imaginary_of_asin(root_below, root_above),
+        _mirror(2 * jnp.arctan2(root_below.re, root_above.re), x),
+    )
 
 
 HUGE = 2.0**60
-"""What is larger has the same inverse tangent, but for less than rounding; squares still fit."""
+"""Magnitude beyond which the inverse tangent changes less than its rounding error; its square is
+finite."""
 
 
 @meaning("atanh")
 def atanh(x: Pair) -> Pair:
-    wide, high = (jnp.minimum(jnp.abs(part), HUGE) for part in x)
-    left = 1 - wide
-    re = jnp.log1p(4 * wide / (left * left + high * high)) / 4
-    im = jnp.arctan2(2 * high, left * (1 + wide) - high * high) / 2
-    return Pair(signed(re, x.re), signed(im, x.im))
+    real_size, high = (jnp.minimum(jnp.abs(part), HUGE) for part in x)
+    left = 1 - real_size
+    re = jnp.log1p(4 * real_size / (left * left + high * high)) / 4
+    im = jnp.arctan2(2 * high, left * (1 + real_size) - high * high) / 2
+    return Pair(copy_minus(re, x.re), copy_minus(im, x.im))
 
 
 meanings(
     {
-        "exp2": lambda x: quarter_turned(jnp.exp2(x.re / 2), x.im * np.log(2).astype(x.im.dtype)),
+        "exp2": lambda x: polar_product(jnp.exp2(x.re / 2), x.im * np.log(2).astype(x.im.dtype)),
         "sin": lambda x: times_minus_i(sinh(times_i(x))),
         "cos": lambda x: cosh(times_i(x)),
         "tan": lambda x: times_minus_i(tanh(times_i(x))),

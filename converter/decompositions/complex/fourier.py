@@ -1,12 +1,12 @@
-"""Fourier transforms as products with matrices of cosines and sines.
+"""Compute Fourier transforms as products with matrices of cosines and sines.
 
-A long transform is two short ones with a multiplication between (Cooley and Tukey, 1965), and one
-of a large prime length a convolution (Bluestein, 1970). A runtime's `DFT` may be wrong by
-3e-4 in float32 at length 1000, where it takes Bluestein's large angles in float32; those here are
-reduced in integers, and their cosines rounded once.
+A long transform becomes two short ones with a multiplication between them (Cooley and Tukey, 1965).
+One of large prime length becomes a convolution (Bluestein, 1970). A runtime's `DFT` may have errors
+of 3e-4 in float32 at length 1000, because it computes Bluestein's large angles in float32. Here
+angles are reduced in integers, and their cosines are rounded once.
 
-Arrays have the real and the imaginary parts on a last axis of two, next to the one transformed, so
-that both are one axis of a matrix product.
+Arrays have the real and imaginary parts on a last axis of two, after the transformed axis, so that
+both are one axis of a matrix product.
 """
 
 from typing import Any
@@ -15,42 +15,43 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from converter.decompositions.complex.algebra import times
+from converter.decompositions.complex.algebra import multiply
 from converter.decompositions.complex.complex_rules import REAL, meaning
 from converter.errors import Unsupported
 from converter.ir.complex_pairs import Pair, joined, split
 
 DIRECT = 128
-"""Up to this length a transform is one product."""
+"""Length up to which a transform is one product."""
 
 LARGEST_FACTOR = 64
-"""What a longer one is taken apart into, at most, where its length has such factors."""
+"""Largest factor into which a longer transform is split, if it has such factors."""
 
 LARGEST_PRIME = 512
-"""Up to this prime length a transform is one product too."""
+"""Prime length up to which a transform is one product."""
 
 
 @meaning("fft", packed=True)
 def fft(x: jax.Array, *, fft_type: Any, fft_lengths: tuple[int, ...]) -> jax.Array:
-    """Transform axis by axis. The last axis of a real transform is the half one: the first to go,
-    the last to return.
-    """
-    kind, *others, last = fft_type.name, *_known_lengths(fft_lengths)
+    """Transform axis by axis. The last axis of a real transform is halved: it is first forward,
+    last backward."""
+    kind, *other_lengths, last = fft_type.name, *_known_lengths(fft_lengths)
     if kind == "RFFT":
-        return _over_axes(_of_real(x, last, False, last // 2 + 1), others, False, 1)
+        return _transform_axes(
+            _transform_real(x, last, False, last // 2 + 1), other_lengths, False, 1
+        )
     if kind == "IRFFT":
-        return _from_half(_over_axes(x, others, True, 1), last)
-    return _over_axes(x, fft_lengths, kind == "IFFT", 0)
+        return _invert_half(_transform_axes(x, other_lengths, True, 1), last)
+    return _transform_axes(x, fft_lengths, kind == "IFFT", 0)
 
 
 @meaning("fft" + REAL, packed=True)
 def fft_of_real(x: jax.Array, *, fft_type: Any, fft_lengths: tuple[int, ...]) -> jax.Array:
-    """The transform of what is complex by its dtype alone."""
-    kind, *others, last = fft_type.name, *_known_lengths(fft_lengths)
+    """Return the transform of numbers that are complex only by their dtype."""
+    kind, *other_lengths, last = fft_type.name, *_known_lengths(fft_lengths)
     if kind == "IRFFT":
         return fft(joined(Pair(x, jnp.zeros_like(x))), fft_type=fft_type, fft_lengths=fft_lengths)
     inverse = kind == "IFFT"
-    return _over_axes(_of_real(x, last, inverse, last), others, inverse, 1)
+    return _transform_axes(_transform_real(x, last, inverse, last), other_lengths, inverse, 1)
 
 
 def _known_lengths(lengths: tuple[Any, ...]) -> tuple[int, ...]:
@@ -62,26 +63,26 @@ def _known_lengths(lengths: tuple[Any, ...]) -> tuple[int, ...]:
     return lengths
 
 
-def _over_axes(x: jax.Array, lengths: Any, inverse: bool, after: int) -> jax.Array:
-    """The axes of these lengths transformed, with so many axes ``after`` them that are not."""
-    for place, length in enumerate(reversed(lengths)):
-        axis = x.ndim - 2 - after - place
+def _transform_axes(x: jax.Array, lengths: Any, inverse: bool, after: int) -> jax.Array:
+    """Transform the axes of these lengths, which have ``after`` other axes after them."""
+    for index, length in enumerate(reversed(lengths)):
+        axis = x.ndim - 2 - after - index
         x = jnp.moveaxis(_transform(jnp.moveaxis(x, axis, -2), length, inverse), -2, axis)
     return x
 
 
 def _transform(x: jax.Array, length: int, inverse: bool) -> jax.Array:
-    """The transform of a packed array over its last axis but one."""
+    """Transform a packed array over its second-to-last axis."""
     factor = _factor(length)
     if factor == length and length > LARGEST_PRIME:
-        return _convolved(x, length, inverse)
+        return _transform_by_convolution(x, length, inverse)
     if factor == length:
         return _fourier_product(x, _matrix(length, inverse, x.dtype))
-    return _in_two(x, length, factor, inverse)
+    return _transform_in_two(x, length, factor, inverse)
 
 
 def _factor(length: int) -> int:
-    """The length itself if it is short or prime, else a factor of it."""
+    """Return the length itself if it is short or prime, else a factor of it."""
     if length <= DIRECT:
         return length
     factors = [n for n in range(2, LARGEST_FACTOR + 1) if length % n == 0]
@@ -90,10 +91,10 @@ def _factor(length: int) -> int:
     return next((n for n in range(2, int(length**0.5) + 1) if length % n == 0), length)
 
 
-def _in_two(x: jax.Array, length: int, first: int, inverse: bool) -> jax.Array:
-    """The transforms of every ``second`` number, turned, and then those of their results.
+def _transform_in_two(x: jax.Array, length: int, first: int, inverse: bool) -> jax.Array:
+    """Transform every ``second`` number, multiply by roots of unity, and transform the results.
 
-    ``x`` may be real, then without the axis of two.
+    ``x`` may be real, without the last axis of two.
     """
     second, is_real = length // first, x.shape[-1] == length
     tail = () if is_real else (2,)
@@ -102,39 +103,41 @@ def _in_two(x: jax.Array, length: int, first: int, inverse: bool) -> jax.Array:
     matrix = _matrix(first, inverse, x.dtype)
     lines = _fourier_product(lines, matrix[::2] if is_real else matrix, is_real)
     angles = np.outer(np.arange(second), np.arange(first))
-    lines = joined(times(split(lines), _turns(angles, length, inverse, x.dtype)))
+    lines = joined(multiply(split(lines), _roots_of_unity(angles, length, inverse, x.dtype)))
     lines = _transform(jnp.swapaxes(lines, -3, -2), second, inverse)
     lines = jnp.swapaxes(lines, -3, -2)
     return lines.reshape(*lines.shape[:-3], length, 2)
 
 
-def _convolved(x: jax.Array, length: int, inverse: bool) -> jax.Array:
-    """``jk = (j² + k² - (k - j)²) / 2``, so that a transform is a convolution with a chirp."""
+def _transform_by_convolution(x: jax.Array, length: int, inverse: bool) -> jax.Array:
+    """Transform by a convolution with a chirp, since ``jk = (j² + k² - (k - j)²) / 2``."""
     size = 1 << (2 * length - 2).bit_length()
-    places = np.arange(length)
-    chirp = _turns(places**2, 2 * length, inverse, x.dtype)
+    positions = np.arange(length)
+    chirp = _roots_of_unity(positions**2, 2 * length, inverse, x.dtype)
     spread = np.minimum(np.arange(size), size - np.arange(size))
     kernel = np.where(spread < length, np.exp(1j * np.pi * (spread**2 % (2 * length)) / length), 0)
     kernel = np.fft.fft(np.conj(kernel) if inverse else kernel) / (length if inverse else 1)
     bands = Pair(*(jnp.asarray(half, x.dtype) for half in (kernel.real, kernel.imag)))
     room = [(0, 0)] * (x.ndim - 2) + [(0, size - length), (0, 0)]
-    wide = _transform(jnp.pad(joined(times(split(x), chirp)), room), size, False)
-    convolution = _transform(joined(times(split(wide), bands)), size, True)
-    return joined(times(split(convolution[..., :length, :]), chirp))
+    transformed = _transform(jnp.pad(joined(multiply(split(x), chirp)), room), size, False)
+    convolution = _transform(joined(multiply(split(transformed), bands)), size, True)
+    return joined(multiply(split(convolution[..., :length, :]), chirp))
 
 
-def _of_real(x: jax.Array, length: int, inverse: bool, count: int) -> jax.Array:
-    """The first ``count`` numbers of the transform of real ones over their last axis."""
+def _transform_real(x: jax.Array, length: int, inverse: bool, count: int) -> jax.Array:
+    """Return the first ``count`` numbers of the transform of real numbers over their last axis."""
     factor = _factor(length)
     if factor < length:
-        return _in_two(x, length, factor, inverse)[..., :count, :]
+        return _transform_in_two(x, length, factor, inverse)[..., :count, :]
     if length > LARGEST_PRIME:
-        return _convolved(joined(Pair(x, jnp.zeros_like(x))), length, inverse)[..., :count, :]
+        return _transform_by_convolution(joined(Pair(x, jnp.zeros_like(x))), length, inverse)[
+            ..., :count, :
+        ]
     return _fourier_product(x, _matrix(length, inverse, x.dtype)[::2, : 2 * count], is_real=True)
 
 
-def _from_half(x: jax.Array, length: int) -> jax.Array:
-    """The real numbers of a half transform; its imaginary ends are not read."""
+def _invert_half(x: jax.Array, length: int) -> jax.Array:
+    """Return the real numbers of a half transform; its imaginary ends are not read."""
     count = length // 2 + 1
     if _factor(length) == length <= LARGEST_PRIME:
         matrix = _matrix(length, True, np.float64)[: 2 * count, ::2]
@@ -152,20 +155,23 @@ def _fourier_product(x: jax.Array, matrix: np.ndarray, is_real: bool = False) ->
 
 
 def _matrix(length: int, inverse: bool, dtype: Any) -> np.ndarray:
-    """The transform for rows of numbers, each number a real and an imaginary part."""
-    places = np.arange(length)
-    turns = _exact(np.outer(places, places), length, inverse) / (length if inverse else 1)
+    """Return the transform as a matrix for rows of numbers with a real and an imaginary part
+    each."""
+    positions = np.arange(length)
+    turns = _exact_roots(np.outer(positions, positions), length, inverse) / (
+        length if inverse else 1
+    )
     real = np.stack([turns.real, turns.imag], -1)
     imaginary = np.stack([-turns.imag, turns.real], -1)
     return np.stack([real, imaginary], 1).reshape(2 * length, 2 * length).astype(dtype)
 
 
-def _turns(angles: np.ndarray, length: int, inverse: bool, dtype: Any) -> Pair:
-    """Powers of the root of unity, as known arrays."""
-    exact = _exact(angles, length, inverse)
+def _roots_of_unity(angles: np.ndarray, length: int, inverse: bool, dtype: Any) -> Pair:
+    """Return powers of the root of unity as constant arrays."""
+    exact = _exact_roots(angles, length, inverse)
     return Pair(*(jnp.asarray(half, dtype) for half in (exact.real, exact.imag)))
 
 
-def _exact(angles: np.ndarray, length: int, inverse: bool) -> np.ndarray:
+def _exact_roots(angles: np.ndarray, length: int, inverse: bool) -> np.ndarray:
     sign = 1 if inverse else -1
     return np.exp(sign * 2j * np.pi * (angles % length) / length)

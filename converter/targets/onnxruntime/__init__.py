@@ -1,9 +1,9 @@
-"""ONNX Runtime on CPUs: its kernels, and what it gets wrong.
+"""ONNX Runtime on CPUs: its kernels and its quirks.
 
-The kernels are those of 1.31.1 and 1.32.0, `lags.py` has what older ones lack.
+The kernels are those of 1.31.1 and 1.32.0; `lags.py` lists what older versions lack.
 
-float16 is not listed where it converts to float32 by itself and one rounding more does not matter.
-bfloat16 is computed in float32 where nothing else is said.
+float16 is not listed where the runtime converts it to float32 and an additional rounding does not
+matter. bfloat16 is computed in float32 unless an operation is listed as supporting it.
 """
 
 from converter.ir import ops
@@ -15,20 +15,20 @@ from converter.targets.standard import TARGET as STANDARD
 from converter.targets.target import (
     BOOL,
     HALF,
+    LACKED_EVERYWHERE,
     NARROW,
     SHORT,
     UNSIGNED,
-    UNWRITTEN,
     MissingKernel,
     Target,
-    lack,
+    lacks_operators,
 )
 from converter.targets.versions import versions
 
-EXTREME_DETOUR = {**BOOL, **SHORT, **UNSIGNED}
-# It adds in float64: what is left exact of it is in int64.
-SUMS = dict.fromkeys((*NARROW, "int32", "uint32"), "int64")
-SORTED = {"bool": "int32", "uint16": "int32", **UNSIGNED}
+EXTREME_CONVERSIONS = {**BOOL, **SHORT, **UNSIGNED}
+# The runtime sums integers in float64; sums in int64 stay exact.
+SUM_CONVERSIONS = dict.fromkeys((*NARROW, "int32", "uint32"), "int64")
+SORT_CONVERSIONS = {"bool": "int32", "uint16": "int32", **UNSIGNED}
 
 KERNELS = {
     **STANDARD.kernels,
@@ -39,19 +39,21 @@ KERNELS = {
     ops.select_n: MissingKernel({"bool": "uint8", **SHORT, "uint64": "int64"}, first=1),
     ops.pad: MissingKernel(SHORT),
     ops.cumsum: MissingKernel({**NARROW, **UNSIGNED}),
-    ops.reduce_sum: MissingKernel(SUMS),
-    **dict.fromkeys((ops.reduce_max, ops.reduce_min), MissingKernel(EXTREME_DETOUR, order=True)),
+    ops.reduce_sum: MissingKernel(SUM_CONVERSIONS),
     **dict.fromkeys(
-        (ops.argmax, ops.argmin), MissingKernel(EXTREME_DETOUR, back=False, order=True)
+        (ops.reduce_max, ops.reduce_min), MissingKernel(EXTREME_CONVERSIONS, order=True)
     ),
-    **dict.fromkeys((ops.top_k, ops.approx_top_k), MissingKernel(SORTED, order=True)),
+    **dict.fromkeys(
+        (ops.argmax, ops.argmin), MissingKernel(EXTREME_CONVERSIONS, back=False, order=True)
+    ),
+    **dict.fromkeys((ops.top_k, ops.approx_top_k), MissingKernel(SORT_CONVERSIONS, order=True)),
     **dict.fromkeys((ops.scatter_add, ops.scatter_mul), MissingKernel({**HALF, **BOOL})),
     **dict.fromkeys((ops.scatter_max, ops.scatter_min), MissingKernel({**HALF, **BOOL, **SHORT})),
     ops.max_pool_scatter: MissingKernel(HALF),
     ops.celu: MissingKernel(HALF),
-    ops.sign: MissingKernel(HALF),  # of NaN it makes 0
+    ops.sign: MissingKernel(HALF),  # the kernel gives 0 for NaN
 }
-"""By operation of the graph, where it is not only the standard that has none."""
+"""Conversions by operation, in addition to those of the standard."""
 
 BFLOAT16 = frozenset(
     {
@@ -59,19 +61,22 @@ BFLOAT16 = frozenset(
         *(ops.slice, ops.transpose, ops.cond, ops.scan, ops.while_),
     }
 )
-"""Operations that have kernels of bfloat16: what only moves it, and what has bodies."""
+"""Operations that have kernels for bfloat16: those that only move numbers, and those with
+bodies."""
 
 LACKS = (
-    *UNWRITTEN,  # in place of GroupNormalization it runs what takes twice the time
-    lack("Acos Acosh Asin Asinh Atan Atanh Cosh Sinh Tan Erf", "float64"),
-    lack("AveragePool Conv ConvTranspose", "float64"),
-    lack("LogSoftmax", "float64"),  # of rows that hold NaN it makes numbers
-    lack("GridSample", "float64", range(OPSETS.start, 20)),
-    lack("Sigmoid", "float64"),  # there is one, whose errors are those of float32
-    lack("Softplus", "float16", range(18, 22)),  # exp(x) + 1 in its place overflows
-    lack("Swish", opsets=range(25, OPSETS.stop)),  # nor does it take it apart there
+    *LACKED_EVERYWHERE,  # GroupNormalization runs as a function that takes twice the time
+    lacks_operators("Acos Acosh Asin Asinh Atan Atanh Cosh Sinh Tan Erf", "float64"),
+    lacks_operators("AveragePool Conv ConvTranspose", "float64"),
+    lacks_operators("LogSoftmax", "float64"),  # gives numbers for rows with NaN
+    lacks_operators("GridSample", "float64", range(OPSETS.start, 20)),
+    lacks_operators("Sigmoid", "float64"),  # the kernel has the precision of float32
+    lacks_operators("Softplus", "float16", range(18, 22)),  # the runtime's exp(x) + 1 overflows
+    lacks_operators(
+        "Swish", opsets=range(25, OPSETS.stop)
+    ),  # and the runtime does not decompose it
 )
-"""Operators for which something else can stand in."""
+"""Operators that other operators replace."""
 
 TARGET = Target(
     *("onnxruntime", KERNELS, LACKS, QUIRKS, BFLOAT16, "3d"),

@@ -1,4 +1,4 @@
-"""Floats that ONNX Runtime gets wrong, written in another way."""
+"""Rewrite operations on floats that ONNX Runtime computes wrongly."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,117 +10,120 @@ from converter.ir.formulas import LARGEST_SCALE
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import scalar
 
-UNMOVED_ZERO = -0.0
-LAST_ROUNDED_UP = 61440
-"""From here on float8_e5m2 has no finite number."""
+NEGATIVE_ZERO = -0.0
+FLOAT8_OVERFLOW = 61440
+"""Magnitude from which on numbers are rounded to infinity in float8_e5m2."""
 
 
-def fixed_padding(node: Node, editor: Editor) -> Value | None:
-    """Zeros in front of a pool as zeros that stay there; transpositions may lie between."""
+def pad_with_negative_zero(node: Node, editor: Editor) -> Value | None:
+    """Pad with -0.0 before a pool, also through transposes, so that the runtime does not merge the
+    pad."""
     views, pad = list[Node](), node.inputs[0].node
     while pad is not None and pad.op in (ops.reshape, ops.transpose):
         views.append(pad)
         pad = pad.inputs[0].node
     if pad is None or pad.op is not ops.pad or scalar(pad.inputs[1]) != 0:
         return None
-    x = editor.like(pad, [pad.inputs[0], const(UNMOVED_ZERO, pad.out.dtype)])
+    x = editor.like(pad, [pad.inputs[0], const(NEGATIVE_ZERO, pad.out.dtype)])
     for view in reversed(views):
         x = editor.like(view, [x])
     return editor.like(node, [x])
 
 
-def nothing_to_pad(node: Node, editor: Editor) -> Value | None:
-    """The number alone where nothing is left of what is padded."""
+def fill_empty_pad(node: Node, editor: Editor) -> Value | None:
+    """Return the filler alone if cropping leaves no element of the operand."""
     x, number = node.inputs
     config = node.params["padding_config"]
-    spread = (n + max(n - 1, 0) * inner for n, (_, _, inner) in zip(x.shape, config, strict=True))
-    left = (
-        n + min(low, 0) + min(high, 0) for n, (low, high, _) in zip(spread, config, strict=True)
+    dilated = (n + max(n - 1, 0) * inner for n, (_, _, inner) in zip(x.shape, config, strict=True))
+    cropped = (
+        n + min(low, 0) + min(high, 0) for n, (low, high, _) in zip(dilated, config, strict=True)
     )
-    if dims.all_static(x.shape) and any(n == 0 for n in left):
+    if dims.all_static(x.shape) and any(n == 0 for n in cropped):
         return editor.broadcast(number, node.out.shape, ())
     return None
 
 
-def trailing_padding(node: Node, editor: Editor) -> Value | None:
-    """Zeros that count, written in front of the window where it would miss some of them."""
+def pad_before_pool(node: Node, editor: Editor) -> Value | None:
+    """Pad with zeros in a separate node where the pool would not count some of its padding."""
     padding, (x,) = node.params["padding"], node.inputs
     same_everywhere = len({size for ends in padding for size in ends}) == 1
     if same_everywhere or len(padding) < 2 or not node.params.get("include_pad", True):
         return None
     config = ((0, 0, 0), (0, 0, 0), *((low, high, 0) for low, high in padding))
     sizes = (size + low + high for size, (low, high, _) in zip(x.shape, config, strict=True))
-    zero = const(UNMOVED_ZERO, x.dtype)
+    zero = const(NEGATIVE_ZERO, x.dtype)
     padded = editor.add(ops.pad, [x, zero], tuple(sizes), x.dtype, {"padding_config": config})
     return editor.like(node, [padded], padding=((0, 0),) * len(padding))
 
 
-def erf_of_nan(node: Node, editor: Editor) -> Value:
-    """NaN where the operand is."""
+def keep_nan_of_erf(node: Node, editor: Editor) -> Value:
+    """Return NaN where the operand of erf is NaN."""
     (x,) = node.inputs
     return editor.where(editor.compare(ops.ne, x, x), x, editor.like(node, [x]))
 
 
-def chosen_slope(node: Node, editor: Editor) -> Value:
-    """Each number or its product with the slope."""
+def select_slope(node: Node, editor: Editor) -> Value:
+    """Return each number or its product with the slope."""
     x, slope = node.inputs
-    right = editor.compare(ops.ge, x, const(0, x.dtype))
-    return editor.where(right, x, editor.binary(ops.mul, x, slope))
+    is_nonnegative = editor.compare(ops.ge, x, const(0, x.dtype))
+    return editor.where(is_nonnegative, x, editor.binary(ops.mul, x, slope))
 
 
-def repeated_keys(node: Node, editor: Editor) -> Value | None:
-    """Keys and values of every head where heads share them, and a mask tells the heads apart."""
+def repeat_keys(node: Node, editor: Editor) -> Value | None:
+    """Repeat shared keys and values for each head if the mask differs between heads."""
     query, key, value, *masks = node.inputs
     heads, shared = node.params["q_heads"], node.params["kv_heads"]
     if heads == shared or all(mask.rank < 3 or mask.shape[-3] == 1 for mask in masks):
         return None
-    key, value = (_repeated(editor, x, shared, heads // shared) for x in (key, value))
+    key, value = (_repeat_heads(editor, x, shared, heads // shared) for x in (key, value))
     return editor.like(node, [query, key, value, *masks], kv_heads=heads)
 
 
-def _repeated(editor: Editor, x: Value, heads: int, count: int) -> Value:
-    """Each head so often: [batch, heads, rows, width] or [batch, rows, heads * width]."""
+def _repeat_heads(editor: Editor, x: Value, heads: int, count: int) -> Value:
+    """Repeat each head: [batch, heads, rows, width] or [batch, rows, heads * width]."""
     axis = 1 if x.rank == 4 else 2
     width = x.shape[-1] if x.rank == 4 else dims.as_dim(x.shape[-1] // heads)
-    before, behind = x.shape[:axis], (x.shape[2], width) if x.rank == 4 else (width,)
-    split = editor.reshape(x, (*before, heads, *behind))
+    before, inner_shape = x.shape[:axis], (x.shape[2], width) if x.rank == 4 else (width,)
+    split = editor.reshape(x, (*before, heads, *inner_shape))
     axes = [i for i in range(split.rank + 1) if i != axis + 1]
-    wide = editor.broadcast(split, (*before, heads, count, *behind), axes)
-    shape = (*before, heads * count, *behind) if x.rank == 4 else (*before, x.shape[-1] * count)
-    return editor.reshape(wide, shape)
+    repeated = editor.broadcast(split, (*before, heads, count, *inner_shape), axes)
+    shape = (
+        (*before, heads * count, *inner_shape) if x.rank == 4 else (*before, x.shape[-1] * count)
+    )
+    return editor.reshape(repeated, shape)
 
 
-def scalar_gelu(node: Node, editor: Editor) -> Value | None:
-    """One number as an array of one."""
+def reshape_scalar_gelu(node: Node, editor: Editor) -> Value | None:
+    """Compute the GELU of a scalar on an array of one element."""
     (x,) = node.inputs
     if x.shape or x.dtype != np.float32:
         return None
     return editor.reshape(editor.like(node, [editor.reshape(x, (1,))], (1,)), ())
 
 
-def factor_first(node: Node, editor: Editor) -> Value | None:
-    """An infinite or huge factor of a convolution as the first operand, where no fusion sees it."""
-    made, other = node.inputs
-    factor = None if made.made_by(ops.conv, ops.conv_transpose) is None else bound(other)
+def put_factor_first(node: Node, editor: Editor) -> Value | None:
+    """Make an infinite or huge factor of a convolution the first operand, where it is not fused."""
+    convolved, other = node.inputs
+    factor = None if convolved.made_by(ops.conv, ops.conv_transpose) is None else bound(other)
     if factor is None or not np.any(np.abs(factor) > LARGEST_SCALE):
         return None
-    return editor.like(node, [other, made])
+    return editor.like(node, [other, convolved])
 
 
-def to_float8(node: Node, editor: Editor) -> Value | None:
-    """Keep infinite before what is rounded to infinity."""
+def keep_infinity_in_float8(node: Node, editor: Editor) -> Value | None:
+    """Replace numbers that round to infinity by infinity before the conversion."""
     (x,), dtype = node.inputs, node.out.dtype
     if dtype != jnp.float8_e5m2 or not is_float(x.dtype):
         return None
     size = editor.add(ops.abs, [x], x.shape, x.dtype)
-    beyond = editor.compare(ops.ge, size, const(LAST_ROUNDED_UP, x.dtype))
+    beyond = editor.compare(ops.ge, size, const(FLOAT8_OVERFLOW, x.dtype))
     infinite = editor.binary(ops.mul, x, const(np.inf, x.dtype))
     return editor.convert(editor.where(beyond, infinite, x), dtype)
 
 
-def exact_logistic(node: Node, editor: Editor) -> Value:
-    """1 / (1 + exp(-x))."""
+def expand_logistic(node: Node, editor: Editor) -> Value:
+    """Return 1 / (1 + exp(-x))."""
     (x,), one = node.inputs, const(1, node.out.dtype)
-    less = editor.add(ops.neg, [x], x.shape, x.dtype)
-    power = editor.add(ops.exp, [less], x.shape, x.dtype)
+    negated = editor.add(ops.neg, [x], x.shape, x.dtype)
+    power = editor.add(ops.exp, [negated], x.shape, x.dtype)
     return editor.binary(ops.div, one, editor.binary(ops.add, power, one))

@@ -1,20 +1,20 @@
-"""Forms of operations for which ONNX Runtime's CPU has a kernel, of those written as one operator.
+"""Forms of operations for which ONNX Runtime's CPU provider has a kernel.
 
-Found by running a file for each form (`tests/runtimes/forms.py`; 1.32.0). float16 is computed in
-float32 where it has no kernel of its own, by the runtime itself.
+They were found by running a file for each form (`tests/runtimes/forms.py`; 1.32.0). The runtime
+computes float16 in float32 where it has no kernel for it.
 """
 
 from collections.abc import Mapping
 
 from converter.ir import Node, ops
 from converter.ir.op import Op
-from converter.targets.onnxruntime.resizes import has_kernel, mode_of, scaled_axes
+from converter.targets.onnxruntime.resizes import has_kernel, resize_mode, scaled_axes
 from converter.targets.target import Form
 
 FLOATS = frozenset({"float16", "float32"})
-WIDE = FLOATS | {"float64"}
+ALL_FLOATS = FLOATS | {"float64"}
 IMAGES = range(3, 6)
-"""Numbers of axes of an image, a line or a volume with batch and channels."""
+"""Numbers of axes of a line, an image or a volume, with batch and channels."""
 
 
 def _refuses_dilation(node: Node, opset: int) -> str:
@@ -23,7 +23,7 @@ def _refuses_dilation(node: Node, opset: int) -> str:
 
 
 def _refuses_axes(node: Node, opset: int) -> str:
-    axes, mode = scaled_axes(node), mode_of(node)
+    axes, mode = scaled_axes(node), resize_mode(node)
     if has_kernel(mode, node.out.rank, axes):
         return ""
     return f"no kernel scales axes {axes} of {node.out.rank} in the mode '{mode}'"
@@ -35,12 +35,12 @@ def _refuses_sampling(node: Node, opset: int) -> str:
 
 
 FORMS: Mapping[Op, Form] = {
-    ops.max_pool: Form(WIDE, IMAGES),
+    ops.max_pool: Form(ALL_FLOATS, IMAGES),
     ops.avg_pool: Form(FLOATS, IMAGES, _refuses_dilation),
     ops.sum_pool: Form(FLOATS, IMAGES, _refuses_dilation),
     **dict.fromkeys((ops.conv, ops.conv_transpose), Form(FLOATS)),
-    ops.grid_sample: Form(WIDE, range(4, 5), _refuses_sampling),
-    **dict.fromkeys((ops.rms_norm, ops.batch_norm, ops.softmax, ops.log_softmax), Form(WIDE)),
+    ops.grid_sample: Form(ALL_FLOATS, range(4, 5), _refuses_sampling),
+    **dict.fromkeys((ops.rms_norm, ops.batch_norm, ops.softmax, ops.log_softmax), Form(ALL_FLOATS)),
     ops.group_norm: Form(FLOATS, range(3, 64)),
     ops.resize: Form(FLOATS | {"int8", "uint8", "int32"}, refuses=_refuses_axes),
 }

@@ -1,4 +1,4 @@
-"""Integers that ONNX Runtime gets wrong, written in another way."""
+"""Rewrite operations on integers that ONNX Runtime computes wrongly."""
 
 from typing import Any
 
@@ -9,57 +9,59 @@ from converter.ir.dtypes import is_integer, lowest
 from converter.ir.origins import ancestors
 from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor
-from converter.targets.target import narrowed_value, widened_value
+from converter.targets.target import narrow_value, widen_value
 
 # ------------------------------------------------------------------------------------- reductions
 
 
-def _lines(node: Node, editor: Editor) -> Value:
-    """The operand as [axes that stay…, all that is reduced]."""
+def _reduced_axes_last(node: Node, editor: Editor) -> Value:
+    """Return the operand as [kept axes…, all reduced axes merged]."""
     x, axes = node.inputs[0], node.params["axes"]
-    kept = [i for i in range(x.rank) if i not in axes]
+    kept_axes = [i for i in range(x.rank) if i not in axes]
     size = dims.size_product([x.shape[i] for i in axes])
-    return editor.reshape(editor.transpose(x, (*kept, *axes)), (*node.out.shape, size))
+    return editor.reshape(editor.transpose(x, (*kept_axes, *axes)), (*node.out.shape, size))
 
 
-def add_up(node: Node, editor: Editor) -> Value | None:
-    """64 bits wrap in a product with ones, which is the one sum that is added exactly."""
-    if node.out.dtype not in (np.int64, np.uint64) or _is_of_sizes(node.inputs[0]):
+def sum_by_product(node: Node, editor: Editor) -> Value | None:
+    """Sum 64-bit integers by a matrix product with ones, the only sum that wraps exactly."""
+    if node.out.dtype not in (np.int64, np.uint64) or _depends_on_sizes_only(node.inputs[0]):
         return None
-    x = _lines(node, editor)
+    x = _reduced_axes_last(node, editor)
     ones = editor.broadcast(const(1, x.dtype), (x.shape[-1], 1), ())
     total = editor.add(ops.matmul, [x, ones], (*x.shape[:-1], 1), x.dtype)
     return editor.reshape(total, node.out.shape)
 
 
-def _is_of_sizes(x: Value) -> bool:
-    """Made of constants and sizes alone: no sum of such coordinates comes near 2**53."""
+def _depends_on_sizes_only(x: Value) -> bool:
+    """Return True if a value is computed from constants and sizes only: such sums stay below
+    2**53."""
     return x.dtype == np.int64 and all(v.kind in ("const", "node") for v in ancestors(x))
 
 
-def multiply(node: Node, editor: Editor) -> Value | None:
-    """Halves times halves, until one is left."""
+def multiply_by_halves(node: Node, editor: Editor) -> Value | None:
+    """Multiply integers by repeatedly multiplying one half of the axis with the other."""
     if not is_integer(node.out.dtype):
         return None
-    x = _lines(node, editor)
+    x = _reduced_axes_last(node, editor)
     axis, size = x.rank - 1, x.shape[-1]
     if not dims.is_static(size):
-        return _multiply_in_turn(x, node.out, editor)
+        return _multiply_by_scan(x, node.out, editor)
     if size == 0:
         return None
     while size > 1:
         half = size // 2
-        low, high, odd_one = (
-            editor.slice(x, axis, *cut) for cut in ((0, half), (half, 2 * half), (2 * half, size))
+        low, high, remaining = (
+            editor.slice(x, axis, *bounds)
+            for bounds in ((0, half), (half, 2 * half), (2 * half, size))
         )
         x = editor.binary(ops.mul, low, high)
-        x = editor.concatenate([x, odd_one], axis) if size % 2 else x
+        x = editor.concatenate([x, remaining], axis) if size % 2 else x
         size = half + size % 2
     return editor.reshape(x, node.out.shape)
 
 
-def _multiply_in_turn(x: Value, out: Value, editor: Editor) -> Value:
-    """One factor after the other along the last axis, whose length only the caller knows."""
+def _multiply_by_scan(x: Value, out: Value, editor: Editor) -> Value:
+    """Multiply along the last axis one factor at a time, for an axis of named size."""
     last = x.rank - 1
     start = editor.broadcast(const(1, out.dtype), out.shape, ())
     lines = editor.transpose(x, (last, *range(last)))
@@ -72,10 +74,10 @@ def _multiply_in_turn(x: Value, out: Value, editor: Editor) -> Value:
     return scan.out
 
 
-def extreme(node: Node, editor: Editor) -> Value | None:
-    """The first of 64 bits sorted; the least is the complement of the complements' greatest.
+def exact_extreme(node: Node, editor: Editor) -> Value | None:
+    """Compute the maximum or minimum of 64-bit integers by sorting, and of uint32 in float64.
 
-    32 bits without a sign go through float64.
+    The minimum is the complement of the maximum of the complements.
     """
     dtype = node.out.dtype
     if dtype == np.uint32:
@@ -83,25 +85,25 @@ def extreme(node: Node, editor: Editor) -> Value | None:
         return editor.convert(editor.add(node.op, [x], node.out.shape, x.dtype, node.params), dtype)
     if dtype not in (np.int64, np.uint64):
         return None
-    unsigned, least = dtype == np.uint64, node.op is ops.reduce_min
-    x = widened_value(editor, _lines(node, editor), "int64", unsigned)
-    x = _complement(editor, x) if least else x
+    is_unsigned, is_minimum = dtype == np.uint64, node.op is ops.reduce_min
+    x = widen_value(editor, _reduced_axes_last(node, editor), "int64", is_unsigned)
+    x = _complement(editor, x) if is_minimum else x
     types: list[Any] = [((*x.shape[:-1], 1), d) for d in (x.dtype, np.dtype(np.int32))]
     params = {"k": 1, "axis": x.rank - 1}
     top = editor.reshape(editor.add_many(ops.top_k, [x], types, params)[0], node.out.shape)
-    return narrowed_value(editor, _complement(editor, top) if least else top, dtype, unsigned)
+    return narrow_value(editor, _complement(editor, top) if is_minimum else top, dtype, is_unsigned)
 
 
 def _complement(editor: Editor, x: Value) -> Value:
-    """-1 - x, which turns the order of all integers round."""
+    """Return -1 - x, which reverses the order of all integers."""
     return editor.binary(ops.sub, const(-1, x.dtype), x)
 
 
 # ------------------------------------------------------------------------------------- arithmetic
 
 
-def long_sign(node: Node, editor: Editor) -> Value | None:
-    """Sign by comparisons with zero."""
+def sign_by_comparisons(node: Node, editor: Editor) -> Value | None:
+    """Compute the sign of int64 by comparisons with zero."""
     (x,), dtype = node.inputs, node.out.dtype
     if dtype != np.int64:
         return None
@@ -109,40 +111,43 @@ def long_sign(node: Node, editor: Editor) -> Value | None:
     return editor.binary(ops.sub, editor.convert(above, dtype), editor.convert(below, dtype))
 
 
-def divide(node: Node, editor: Editor) -> Value | None:
-    """The lowest integer divided by -1 is itself."""
+def divide_lowest(node: Node, editor: Editor) -> Value | None:
+    """Return the negated dividend for a division by -1; the lowest integer then stays the same."""
     x, y = node.inputs
-    if not _overflows(x, y):
+    if not _may_overflow(x, y):
         return None
-    negative, divisor = _without_minus_one(y, editor)
+    negative, divisor = _replace_minus_one(y, editor)
     quotient = editor.binary(ops.div, x, divisor)
     return editor.where(negative, editor.add(ops.neg, [x], x.shape, x.dtype), quotient)
 
 
-def remainder(node: Node, editor: Editor) -> Value | None:
-    """The remainder by 1 is that by -1."""
+def remainder_of_lowest(node: Node, editor: Editor) -> Value | None:
+    """Compute the remainder by -1 as the one by 1."""
     x, y = node.inputs
-    if not _overflows(x, y):
+    if not _may_overflow(x, y):
         return None
-    return editor.binary(ops.rem, x, _without_minus_one(y, editor)[1])
+    return editor.binary(ops.rem, x, _replace_minus_one(y, editor)[1])
 
 
-def long_remainder(node: Node, editor: Editor) -> Value | None:
-    """Remainder that the quotient leaves."""
+def remainder_by_quotient(node: Node, editor: Editor) -> Value | None:
+    """Compute the remainder of 64-bit integers from the quotient."""
     x, y = node.inputs
     if node.out.dtype not in (np.int64, np.uint64):
         return None
-    whole = editor.binary(ops.mul, editor.binary(ops.div, x, y), y)
-    return editor.binary(ops.sub, x, whole)
+    product = editor.binary(ops.mul, editor.binary(ops.div, x, y), y)
+    return editor.binary(ops.sub, x, product)
 
 
-def _overflows(x: Value, y: Value) -> bool:
-    """Whether the lowest integer may be divided by -1; 8 and 16 bits are divided in 32."""
-    wide = x.dtype.kind == "i" and x.dtype.itemsize >= 4
-    return wide and not (known_range(x).misses(int(lowest(x.dtype))) or known_range(y).misses(-1))
+def _may_overflow(x: Value, y: Value) -> bool:
+    """Return True if the lowest integer may be divided by -1; 8 and 16 bits are divided in 32
+    bits."""
+    is_wide = x.dtype.kind == "i" and x.dtype.itemsize >= 4
+    return is_wide and not (
+        known_range(x).misses(int(lowest(x.dtype))) or known_range(y).misses(-1)
+    )
 
 
-def _without_minus_one(y: Value, editor: Editor) -> tuple[Value, Value]:
-    """Where it is -1, and ones in its place."""
+def _replace_minus_one(y: Value, editor: Editor) -> tuple[Value, Value]:
+    """Return where ``y`` is -1, and ``y`` with 1 in these positions."""
     negative = editor.compare(ops.eq, y, const(-1, y.dtype))
     return negative, editor.where(negative, const(1, y.dtype), y)

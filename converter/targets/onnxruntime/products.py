@@ -1,22 +1,20 @@
-"""Matrix products in a form that ONNX Runtime's optimiser leaves right.
+"""Rewrite matrix products that ONNX Runtime's optimizer would change wrongly.
 
-Its fusion of transpositions with products (MatmulTransposeFusion, 1.32.0) errs where the operands
-differ in their number of axes. A matrix that is turned and multiplied by a vector is taken as if it
-were not turned: so a vector becomes a column. And where a conversion stands between the
-transposition and the product, which the runtime writes itself around the products of float16, the
-transposition is taken out before the fusion finds that it cannot take place: where such a
-conversion can be, operands get as many axes. It also finds transpositions that other passes have
-brought there from further up.
+Its fusion of transposes with products (MatmulTransposeFusion, 1.32.0) fails if the operands have
+different numbers of axes. A transposed matrix multiplied by a vector is treated as not transposed;
+the vector therefore becomes a column. If a conversion is between the transpose and the product, the
+transpose is removed before the fusion finds that it does not apply. The runtime inserts such
+conversions around float16 products. Where a conversion is possible, both operands get the same
+number of axes. The fusion also finds transposes that other optimizations have moved there.
 
-Before 1.32 the fusion of transpositions with Gemm (GemmTransposeFusion), which is made of a product
-of two matrices and a sum, loses a transposition of one operand that is an output of the graph where
-the other operand is turned as well. Such matrices are multiplied as a stack of one, no Gemm.
+Before 1.32 the fusion of transposes with Gemm (GemmTransposeFusion) loses a transpose if both
+operands are transposed and one of them is an output of the graph. Gemm is a product of two matrices
+and a sum; such matrices are multiplied as stacks of one, which is not a Gemm.
 
 Before 1.32 the fusions of scales with products (MatMulScaleFusion) and of norms (LayerNormFusion)
-keep a scale and an epsilon in float32, whatever is computed in. So a float64 number that an array
-of several axes is multiplied with, divided by or added to is written once for each entry of an
-axis; where none is known to have several, the array gets one more axis, behind which nothing is
-fused.
+store a scale or an epsilon in float32 whatever the dtype is. A float64 number that is multiplied
+with, added to, or divides an array of several axes is therefore expanded along an axis of known
+size. If there is none, the array gets an additional axis, after which nothing is fused.
 """
 
 from __future__ import annotations
@@ -47,15 +45,18 @@ MOVES_TRANSPOSITIONS = frozenset(
         *("Tanh", "Tile", "TopK", "Transpose", "Unsqueeze", "Where", "Xor"),
     }
 )
-"""Operators behind which ONNX Runtime's optimiser may move a transposition that is before them; a
-Reshape only where it adds or removes axes of one."""
+"""Operators through which ONNX Runtime's optimizer may move a transpose. A Reshape counts only if
+it adds or removes axes of size one."""
 
 
 class MovedNodes(Flag):
-    """Nodes that the optimiser may have moved down to a value: transpositions that leave the first
-    axis where it is or not, and whether a conversion stood behind one."""
+    """Nodes that the optimizer may have moved to a value.
 
-    NOTHING = 0
+    They are transposes that keep the first axis (INNER) or not (OUTER), and conversions after a
+    transpose.
+    """
+
+    NO_NODES = 0
     INNER = auto()
     OUTER = auto()
     CONVERTED = auto()
@@ -64,37 +65,38 @@ class MovedNodes(Flag):
 Moves: TypeAlias = dict[ir.Value | None, MovedNodes]
 
 Ranks: TypeAlias = "tuple[int, int] | None"
-"""How many axes both operands of a product get, if they have to be others."""
+"""New numbers of axes of both operands of a product, or None if they stay."""
 
 
-def _settled(ranks: Callable[[ir.Node, Moves], Ranks]) -> Callable[[ir.Model], None]:
-    """Give operands of products as many axes as is asked for."""
+def _reshape_products(ranks: Callable[[ir.Node, Moves], Ranks]) -> Callable[[ir.Model], None]:
+    """Return a model rewrite that gives operands of products the number of axes that ``ranks``
+    returns."""
 
-    def settle(model: ir.Model) -> None:
-        moved: Moves = defaultdict(lambda: MovedNodes.NOTHING)
+    def reshape_products(model: ir.Model) -> None:
+        moves: Moves = defaultdict(lambda: MovedNodes.NO_NODES)
         writer = _Writer(model.graph)
         for node in list(model.graph.all_nodes()):
-            moved.update(dict.fromkeys(node.outputs, _products_moved(node, moved)))
+            moves.update(dict.fromkeys(node.outputs, _moves_through(node, moves)))
             if node.op_type == "MatMul" and not node.domain and all(map(_rank, node.inputs)):
-                new_ranks = ranks(node, moved)
+                new_ranks = ranks(node, moves)
                 if new_ranks is not None:
-                    _products_reshape(node, new_ranks, writer)
+                    _set_ranks(node, new_ranks, writer)
 
-    return settle
+    return reshape_products
 
 
-def keep_digits(model: ir.Model) -> None:
-    """Write numbers of float64 in a form that no fusion takes."""
+def prevent_float64_fusion(model: ir.Model) -> None:
+    """Rewrite float64 Mul, Div and Add nodes, in place, so that ONNX Runtime does not fuse them."""
     writer = _Writer(model.graph)
     for node in list(model.graph.all_nodes()):
         if node.op_type in ("Mul", "Div", "Add") and not node.domain:
-            _keep_digits(node, writer)
+            _prevent_fusion(node, writer)
 
 
-def _products_moved(node: ir.Node, moved: Moves) -> MovedNodes:
+def _moves_through(node: ir.Node, moves: Moves) -> MovedNodes:
     if node.op_type not in MOVES_TRANSPOSITIONS or _merges(node):
-        return MovedNodes.NOTHING
-    before = reduce(operator.or_, [moved[value] for value in node.inputs], MovedNodes.NOTHING)
+        return MovedNodes.NO_NODES
+    before = reduce(operator.or_, [moves[value] for value in node.inputs], MovedNodes.NO_NODES)
     if node.op_type == "Transpose":
         order = node.attributes.get("perm")
         inner = order is not None and order.as_ints()[0] == 0
@@ -105,7 +107,7 @@ def _products_moved(node: ir.Node, moved: Moves) -> MovedNodes:
 
 
 def _merges(node: ir.Node) -> bool:
-    """Whether a reshape does more than to add and remove axes of one."""
+    """Return True if a reshape does more than adding and removing axes of size one."""
     if node.op_type != "Reshape":
         return False
     before, after = node.inputs[0], node.outputs[0]
@@ -116,7 +118,7 @@ def _merges(node: ir.Node) -> bool:
 
 
 def _drops_first(node: ir.Node) -> bool:
-    """Whether the second axis may become the first."""
+    """Return True if the second axis may become the first one."""
     before, after = node.inputs[0], node.outputs[0]
     if before is None or before.shape is None or after.shape is None:
         return True
@@ -127,83 +129,89 @@ def _drops_first(node: ir.Node) -> bool:
 
 
 def _rank(value: ir.Value | None) -> int:
-    """The number of axes, or zero where it is not known."""
+    """Return the number of axes, or zero if it is not known."""
     return 0 if value is None or value.shape is None else value.shape.rank()
 
 
-@_settled
-def column(node: ir.Node, moved: Moves) -> Ranks:
-    """Product with a vector, unless nothing computed the matrix."""
+@_reshape_products
+def vector_to_column(node: ir.Node, moves: Moves) -> Ranks:
+    """Make the vector of a product a column, unless no node computes the matrix."""
     left, right = map(_rank, node.inputs)
     matrix = node.inputs[0]
-    turns = left > 1 and right == 1 and matrix is not None and matrix.producer() is not None
-    return (left, 2) if turns else None
+    needs_column = left > 1 and right == 1 and matrix is not None and matrix.producer() is not None
+    return (left, 2) if needs_column else None
 
 
-@_settled
-def equal_ranks(node: ir.Node, moved: Moves) -> Ranks:
+@_reshape_products
+def equalize_ranks(node: ir.Node, moves: Moves) -> Ranks:
     left, right = map(_rank, node.inputs)
-    errs = any(v is not None and _errs(v, moved[v]) for v in node.inputs)
-    return (max(left, right),) * 2 if left != right and errs else None
+    may_lose = any(v is not None and _may_lose_transpose(v, moves[v]) for v in node.inputs)
+    return (max(left, right),) * 2 if left != right and may_lose else None
 
 
-@_settled
-def stack(node: ir.Node, moved: Moves) -> Ranks:
+@_reshape_products
+def stack_matrices(node: ir.Node, moves: Moves) -> Ranks:
     matrices = all(_rank(v) == 2 for v in node.inputs)
-    return (3, 3) if matrices and _loses_output(node, moved) else None
+    return (3, 3) if matrices and _may_lose_output(node, moves) else None
 
 
-def _products_reshape(node: ir.Node, ranks: tuple[int, int], writer: _Writer) -> None:
+def _set_ranks(node: ir.Node, ranks: tuple[int, int], writer: _Writer) -> None:
     left, right = map(_rank, node.inputs)
-    row, column = (left == 1), (right == 1)
-    stack = range(max(ranks) - max(left, right, 2))
+    is_row, is_column = (left == 1), (right == 1)
+    stacked_axes = range(max(ranks) - max(left, right, 2))
     writer.unsqueeze(node, 0, range(ranks[0] - left))
     last = ranks[1] - 1
-    writer.unsqueeze(node, 1, [*range(last - 1), last] if column else range(ranks[1] - right))
+    writer.unsqueeze(node, 1, [*range(last - 1), last] if is_column else range(ranks[1] - right))
     end = max(ranks)
-    lost = [*stack, *([end - 2] if row else []), *([end - 1] if column else [])]
-    writer.squeeze(node, lost)
+    added_axes = [*stacked_axes, *([end - 2] if is_row else []), *([end - 1] if is_column else [])]
+    writer.squeeze(node, added_axes)
 
 
-def _loses_output(node: ir.Node, moved: Moves) -> bool:
-    """Whether both operands may be turned, and one of them is an output of the graph."""
-    turned = all(moved[v] for v in node.inputs)
+def _may_lose_output(node: ir.Node, moves: Moves) -> bool:
+    """Return True if both operands may be transposed while one of them is an output of the
+    graph."""
+    are_transposed = all(moves[v] for v in node.inputs)
     is_summed = any(use.node.op_type == "Add" for use in node.outputs[0].uses())
-    return turned and is_summed and any(v is not None and v.is_graph_output() for v in node.inputs)
+    return (
+        are_transposed
+        and is_summed
+        and any(v is not None and v.is_graph_output() for v in node.inputs)
+    )
 
 
-def _errs(value: ir.Value, moved: MovedNodes) -> bool:
-    """Whether the fusion may take out a transposition that it cannot take in."""
+def _may_lose_transpose(value: ir.Value, moved: MovedNodes) -> bool:
+    """Return True if the fusion may remove a transpose without applying it."""
     converted = MovedNodes.CONVERTED in moved or value.dtype == ir.DataType.FLOAT16
     return converted and MovedNodes.OUTER in moved and _rank(value) >= 3
 
 
-def _keep_digits(node: ir.Node, writer: _Writer) -> None:
-    """Repeat a float64 number along the last axis of known size, or put an axis in between."""
+def _prevent_fusion(node: ir.Node, writer: _Writer) -> None:
+    """Repeat a float64 number along the last axis of known size, or insert an axis before the
+    operation."""
     for index, other in ((0, 1), (1, 0)):
         number, array = node.inputs[index], node.inputs[other]
         if number is None or array is None or array.shape is None:
             continue
-        maker = array.producer()
-        if array.shape.rank() < 2 and (maker is None or maker.op_type != "MatMul"):
+        producer = array.producer()
+        if array.shape.rank() < 2 and (producer is None or producer.op_type != "MatMul"):
             continue  # a norm has two axes
         if number.dtype != ir.DataType.DOUBLE or not number.is_initializer():
             continue
         if number.shape is None or any(d != 1 for d in number.shape):
             continue
         sizes = enumerate(array.shape)
-        long = [(i, size) for i, size in sizes if isinstance(size, int) and size > 1]
-        if long:
-            axis, size = long[-1]
-            wide = [size] + [1] * (array.shape.rank() - axis - 1)
-            writer.before(node, index, "Expand", wide, wide)
+        long_axes = [(i, size) for i, size in sizes if isinstance(size, int) and size > 1]
+        if long_axes:
+            axis, size = long_axes[-1]
+            expanded_shape = [size] + [1] * (array.shape.rank() - axis - 1)
+            writer.insert_before(node, index, "Expand", expanded_shape, expanded_shape)
         else:
             writer.unsqueeze(node, other, [0])
             writer.squeeze(node, [0])
 
 
 class _Writer:
-    """Adds the nodes, under names that are free."""
+    """Writer that inserts nodes under unused names."""
 
     def __init__(self, graph: ir.Graph) -> None:
         self._graph = graph
@@ -220,35 +228,35 @@ class _Writer:
         shape = list(value.shape)
         for axis in axes:
             shape.insert(axis, 1)
-        self.before(node, index, "Unsqueeze", axes, shape)
+        self.insert_before(node, index, "Unsqueeze", axes, shape)
 
     def squeeze(self, node: ir.Node, axes: Sequence[int]) -> None:
-        """Take the axes out of the result again, which the node's readers get."""
-        (whole,) = node.outputs
+        """Remove the axes from the result before its readers use it."""
+        (unsqueezed,) = node.outputs
         if not axes or node.graph is None:
             return
-        made = self._node("Squeeze", whole, axes)
-        (result,) = made.outputs
-        node.graph.insert_after(node, made)
-        result.name, whole.name = whole.name, result.name
-        result.shape = ir.Shape(whole.shape) if whole.shape is not None else None
-        whole.shape = None
-        ir.convenience.replace_all_uses_with(whole, result, replace_graph_outputs=True)
-        made.replace_input_with(0, whole)
+        squeeze_node = self._node("Squeeze", unsqueezed, axes)
+        (result,) = squeeze_node.outputs
+        node.graph.insert_after(node, squeeze_node)
+        result.name, unsqueezed.name = unsqueezed.name, result.name
+        result.shape = ir.Shape(unsqueezed.shape) if unsqueezed.shape is not None else None
+        unsqueezed.shape = None
+        ir.convenience.replace_all_uses_with(unsqueezed, result, replace_graph_outputs=True)
+        squeeze_node.replace_input_with(0, unsqueezed)
 
-    def before(
+    def insert_before(
         self, node: ir.Node, index: int, operator: str, numbers: Sequence[int], shape: Sequence[Any]
     ) -> None:
-        """Put a node in front of an operand."""
+        """Insert a node before an operand."""
         value = node.inputs[index]
         assert value is not None
-        made = self._node(operator, value, numbers)
-        made.outputs[0].shape = ir.Shape(shape)
-        node.prepend(made)
-        node.replace_input_with(index, made.outputs[0])
+        new_node = self._node(operator, value, numbers)
+        new_node.outputs[0].shape = ir.Shape(shape)
+        node.prepend(new_node)
+        node.replace_input_with(index, new_node.outputs[0])
 
     def _node(self, operator: str, value: ir.Value, numbers: Sequence[int]) -> ir.Node:
-        """An operator with whole numbers for its second operand."""
+        """Return a node of an operator whose second operand is a constant of integers."""
         key = tuple(numbers)
         if key not in self._numbers:
             tensor = ir.tensor(np.asarray(key, np.int64), name=self._names.take("axes"))

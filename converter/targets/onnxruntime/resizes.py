@@ -1,15 +1,17 @@
-"""Which resizes ONNX Runtime has a kernel for, and how its optimiser is kept from making others.
+"""Resizes that ONNX Runtime has kernels for, and a rewrite of those that its optimizer would break.
 
-Found by running a file for each mode, rank and set of scaled axes (1.32.0, opsets 11 to 24):
+The kernels were found by running a file for each mode, rank and set of scaled axes (1.32.0, opsets
+11 to 24):
 
     nearest    any axes
     linear     any axes of two or three, the last two or the middle two of four, the last three of
                five
     cubic      any axes of two, the last two or the middle two of four
 
-The optimiser moves a transposition of four axes by (0, 2, 3, 1) or (0, 3, 1, 2) from in front of a
-``Resize`` behind it (``HandleResize`` of its transpose optimiser). Then other axes are scaled, for
-which there may be no kernel. It moves nothing through a ``Reshape`` that merges axes.
+The optimizer moves a transpose of four axes by (0, 2, 3, 1) or (0, 3, 1, 2) from before a
+``Resize`` to after it (``HandleResize`` of its transpose optimizer). Then other axes are scaled,
+for which there may be no kernel. The optimizer moves no transpose through a ``Reshape`` that merges
+axes.
 """
 
 from __future__ import annotations
@@ -22,11 +24,11 @@ from converter.ir.rewrite import Editor
 
 Order: TypeAlias = tuple[int, ...]
 Orders: TypeAlias = frozenset[Order] | None
-"""Transpositions that the optimiser may move down to a value; None is any."""
+"""Transposes that the optimizer may move to a value; None if they are unknown."""
 
 NO_ORDER: Orders = frozenset()
 
-AXES: dict[str, dict[int, tuple[frozenset[int], ...]]] = {
+SCALED_AXES: dict[str, dict[int, tuple[frozenset[int], ...]]] = {
     "linear": {
         **{rank: (frozenset(range(rank)),) for rank in (2, 3)},
         4: (frozenset({1, 2}), frozenset({2, 3})),
@@ -34,13 +36,13 @@ AXES: dict[str, dict[int, tuple[frozenset[int], ...]]] = {
     },
     "cubic": {2: (frozenset({0, 1}),), 4: (frozenset({1, 2}), frozenset({2, 3}))},
 }
-"""By mode and rank the axes that can be scaled together, or some of them."""
+"""By mode and rank, the sets of axes of which any subset can be scaled."""
 
-MOVED = frozenset({(0, 2, 3, 1), (0, 3, 1, 2)})
-"""Transpositions that are moved through a resize."""
+MOVED_ORDERS = frozenset({(0, 2, 3, 1), (0, 3, 1, 2)})
+"""Transposes that are moved through a resize."""
 
-MOST = 8
-"""Different transpositions of one value that are told apart."""
+MAX_ORDERS = 8
+"""Largest number of different transposes of a value that are distinguished."""
 
 BARRIERS = frozenset(
     {
@@ -49,37 +51,41 @@ BARRIERS = frozenset(
         *(ops.group_norm, ops.batch_norm, ops.rotary_heads),
     }
 )
-"""Operations through which no transposition is moved, and that are written without one."""
+"""Operations through which no transpose is moved, and that are lowered without one."""
 
 
 def has_kernel(mode: str, rank: int, axes: Collection[int]) -> bool:
-    """Return whether there is a kernel that scales these axes of so many."""
-    return mode not in AXES or any(set(axes) <= taken for taken in AXES[mode].get(rank, ()))
+    """Return True if there is a kernel for a mode that scales these axes of a value of this
+    rank."""
+    return mode not in SCALED_AXES or any(
+        set(axes) <= supported for supported in SCALED_AXES[mode].get(rank, ())
+    )
 
 
 def scaled_axes(node: Node) -> list[int]:
-    """The axes whose size a resize changes, as far as that is known."""
+    """Return the axes whose size a resize changes, or may change."""
     pairs = enumerate(zip(node.inputs[0].shape, node.out.shape, strict=True))
-    return [axis for axis, (old, new) in pairs if not dims.same(old, new)]
+    return [axis for axis, (before, after) in pairs if not dims.same(before, after)]
 
 
-def mode_of(node: Node) -> str:
-    """ONNX's mode for a resize."""
+def resize_mode(node: Node) -> str:
+    """Return the ONNX mode of a resize."""
     name: str = node.params["kinds"][0][0]
     return next((mode for mode in ("nearest", "cubic") if name.startswith(mode)), "linear")
 
 
-def one_axis_each(node: Node, editor: Editor) -> Value | None:
-    """Resize the last two of four axes one after the other: there is a kernel for each alone.
+def resize_axes_separately(node: Node, editor: Editor) -> Value | None:
+    """Resize the last two of four axes one after the other; there is a kernel for each alone.
 
-    That is done where a transposition may be moved to the resize behind which it would have none.
+    This applies where the optimizer may move a transpose to the resize after which there is no
+    kernel.
     """
     (x,), axes = node.inputs, node.params["axes"]
-    if x.rank != 4 or set(axes) != {2, 3} or mode_of(node) not in AXES:
+    if x.rank != 4 or set(axes) != {2, 3} or resize_mode(node) not in SCALED_AXES:
         return None
     orders, scaled = moved_orders(x, editor.memo), scaled_axes(node)
-    moved = MOVED if orders is None else MOVED & orders
-    if all(has_kernel(mode_of(node), 4, [order[axis] for axis in scaled]) for order in moved):
+    moved = MOVED_ORDERS if orders is None else MOVED_ORDERS & orders
+    if all(has_kernel(resize_mode(node), 4, [order[axis] for axis in scaled]) for order in moved):
         return None
     for axis in (3, 2):
         size = node.out.shape[axis]
@@ -92,8 +98,8 @@ def one_axis_each(node: Node, editor: Editor) -> Value | None:
 
 
 def moved_orders(value: Value, memo: dict[Any, Any]) -> Orders:
-    """Return the transpositions that the optimiser may move down to a value; ``memo`` has those of
-    values before it."""
+    """Return the transposes that the optimizer may move to a value. ``memo`` has those of earlier
+    values."""
     stack = [value]
     while stack:
         top = stack[-1]
@@ -101,60 +107,65 @@ def moved_orders(value: Value, memo: dict[Any, Any]) -> Orders:
         if missing:
             stack += missing
         else:
-            memo["orders", id(top)] = _orders_behind(top, memo)
+            memo["orders", id(top)] = _compute_orders(top, memo)
             stack.pop()
     orders: Orders = memo["orders", id(value)]
     return orders
 
 
 def _sources(value: Value) -> list[Value]:
-    """Values whose transpositions may be moved to this one."""
+    """Return the values whose transposes may be moved to this one."""
     node = value.node
     return [] if node is None or node.op in BARRIERS or _merges(node) else node.inputs
 
 
-def _orders_behind(value: Value, memo: dict[Any, Any]) -> Orders:
-    node, found = value.node, [(v, memo["orders", id(v)]) for v in _sources(value)]
+def _compute_orders(value: Value, memo: dict[Any, Any]) -> Orders:
+    node, source_orders = value.node, [(v, memo["orders", id(v)]) for v in _sources(value)]
     if node is None or node.op in BARRIERS or _merges(node):
         return NO_ORDER
     if node.op is ops.transpose:
-        return _composed(tuple(node.params["permutation"]), found[0][1])
+        return _compose_order(tuple(node.params["permutation"]), source_orders[0][1])
     if not (node.op.elementwise or node.op.moves or node.op.reduces or node.op in _TRANSPARENT):
         return None
     if node.op is ops.reshape:
-        found = [(value, _with_ones(node, orders)) for _, orders in found]
-    moved = [(v.rank, orders) for v, orders in found if orders != NO_ORDER]
+        source_orders = [
+            (value, _orders_after_reshape(node, orders)) for _, orders in source_orders
+        ]
+    moved = [(v.rank, orders) for v, orders in source_orders if orders != NO_ORDER]
     if any(orders is None or rank != value.rank for rank, orders in moved):
         return None
-    return _few(order for _, orders in moved for order in orders or ())
+    return _limit_orders(order for _, orders in moved for order in orders or ())
 
 
 _TRANSPARENT = frozenset(
     {ops.concatenate, ops.pad, ops.softmax, ops.log_softmax, ops.resize, ops.repeat, ops.take}
 )
-"""Operations that are written without a transposition, and through which one may be moved."""
+"""Operations that are lowered without a transpose, and through which one may be moved."""
 
 
-def _with_ones(node: Node, orders: Orders) -> Orders:
-    """Return transpositions in front of a reshape as those behind it, or None if they are unknown.
+def _orders_after_reshape(node: Node, orders: Orders) -> Orders:
+    """Return transposes before a reshape as those after it, or None if they are unknown.
 
-    They are known if the reshape adds or removes axes of one, before and behind all other axes.
+    They are known if the reshape adds or removes axes of size one before and after all other axes.
     """
     if orders is None or orders == NO_ORDER:
         return orders
     before, after = node.inputs[0].shape, node.out.shape
-    added, removed = _first_of_ones(after, before), _first_of_ones(before, after)
+    added, removed = _start_among_ones(after, before), _start_among_ones(before, after)
     if added is not None:
         last = range(added + len(before), len(after))
-        return _few((*range(added), *(added + axis for axis in o), *last) for o in orders)
+        return _limit_orders((*range(added), *(added + axis for axis in o), *last) for o in orders)
     if removed is not None:
-        kept = range(removed, removed + len(after))
-        return _few(_renumbered([order[axis] for axis in kept]) for order in orders)
+        kept_axes = range(removed, removed + len(after))
+        return _limit_orders(
+            _renumber_axes([order[axis] for axis in kept_axes]) for order in orders
+        )
     return None
 
 
-def _first_of_ones(longer: dims.Shape, shorter: dims.Shape) -> int | None:
-    """Return the axis of ``longer`` at which ``shorter`` starts, if all other axes are of one."""
+def _start_among_ones(longer: dims.Shape, shorter: dims.Shape) -> int | None:
+    """Return the axis of ``longer`` at which ``shorter`` starts if all other axes have size one,
+    else None."""
     for first in range(len(longer) - len(shorter) + 1):
         end = first + len(shorter)
         ones = (*longer[:first], *longer[end:])
@@ -163,26 +174,27 @@ def _first_of_ones(longer: dims.Shape, shorter: dims.Shape) -> int | None:
     return None
 
 
-def _renumbered(axes: list[int]) -> Order:
-    """Return the permutation that orders as many axes in the same way."""
+def _renumber_axes(axes: list[int]) -> Order:
+    """Return the permutation that orders the same number of axes in the same way."""
     return tuple(sorted(axes).index(axis) for axis in axes)
 
 
 def _merges(node: Node) -> bool:
-    """Whether it is a reshape that does more than to add and remove axes of one."""
+    """Return True if a node is a reshape that does more than adding and removing axes of size
+    one."""
     shapes = (node.inputs[0].shape, node.out.shape) if node.op is ops.reshape else ((), ())
     before, after = ([d for d in shape if not dims.same(d, 1)] for shape in shapes)
     return not dims.same_shape(tuple(before), tuple(after))
 
 
-def _composed(last: Order, before: Orders) -> Orders:
-    """A transposition, alone or as one with those before it."""
+def _compose_order(last: Order, before: Orders) -> Orders:
+    """Return a transpose alone, and combined with those before it."""
     if before is None:
         return None
     same_rank = [first for first in before if len(first) == len(last)]
-    return _few([last, *(tuple(first[i] for i in last) for first in same_rank)])
+    return _limit_orders([last, *(tuple(first[i] for i in last) for first in same_rank)])
 
 
-def _few(orders: Iterable[Order]) -> Orders:
+def _limit_orders(orders: Iterable[Order]) -> Orders:
     different = frozenset(orders)
-    return different if len(different) <= MOST else None
+    return different if len(different) <= MAX_ORDERS else None

@@ -1,6 +1,6 @@
-"""OpenCV's new engine (``cv2.dnn.ENGINE_NEW``), for floats: looked at in 5.0.0.
+"""OpenCV's new engine (``cv2.dnn.ENGINE_NEW``) for floats, examined in 5.0.0.
 
-The classic engine takes fixed sizes and opsets below 23 alone, and needs twice the time.
+The classic engine takes only fixed sizes and opsets below 23, and needs twice the time.
 """
 
 from dataclasses import replace
@@ -8,21 +8,21 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from converter.targets.openvino import TARGET as OPENVINO
-from converter.targets.target import Quirk, lack
+from converter.targets.target import Quirk, lacks_operators
 
-LACKS = (*OPENVINO.lacks, lack("DynamicQuantizeLinear MatMulInteger MatMulNBits"))
+LACKS = (*OPENVINO.lacks, lacks_operators("DynamicQuantizeLinear MatMulInteger MatMulNBits"))
 
 
 def compute_caches(model: ir.Model) -> None:
-    """Put an ``Identity`` behind tables of rotary embeddings that no node computes."""
+    """Insert an ``Identity`` after tables of rotary embeddings that no node computes, in place."""
     for node in list(model.graph.all_nodes()):
-        for place in (1, 2) if node.op_type == "RotaryEmbedding" else ():
-            table = node.inputs[place]
+        for position in (1, 2) if node.op_type == "RotaryEmbedding" else ():
+            table = node.inputs[position]
             if table is not None and table.producer() is None:
                 name = f"{node.outputs[0].name}_{table.name}"
-                same = ir.val(name, type=table.type, shape=table.shape)
-                node.prepend(ir.node("Identity", [table], outputs=[same]))
-                node.replace_input_with(place, same)
+                copy = ir.val(name, type=table.type, shape=table.shape)
+                node.prepend(ir.node("Identity", [table], outputs=[copy]))
+                node.replace_input_with(position, copy)
 
 
 CACHES = Quirk(

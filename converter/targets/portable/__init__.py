@@ -1,4 +1,5 @@
-"""What every runtime runs that we know of: opset 18, fixed sizes, and what none of them lacks."""
+"""The common subset of all known runtimes: opset 18, fixed sizes, and no operator that one of them
+lacks."""
 
 from dataclasses import replace
 

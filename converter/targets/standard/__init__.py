@@ -1,4 +1,4 @@
-"""The standard alone: what ONNX's operators take, and no runtime's ways round it.
+"""The ONNX standard alone, without any runtime's quirks.
 
 Source: the type constraints of ``onnx.defs``, 1.22.
 """
@@ -12,7 +12,7 @@ from converter.targets.target import (
     UNSIGNED,
     MissingKernel,
     Target,
-    lack,
+    lacks_operators,
 )
 
 KERNELS = {
@@ -39,5 +39,5 @@ KERNELS = {
 TARGET = Target(
     "standard",
     KERNELS,
-    (lack("InstanceNormalization BatchNormalization LSTM GRU RNN", "bfloat16"),),
+    (lacks_operators("InstanceNormalization BatchNormalization LSTM GRU RNN", "bfloat16"),),
 )

@@ -1,7 +1,7 @@
-"""TensorRT, which takes the standard; we cannot run it.
+"""TensorRT, which implements the standard; it was not run here.
 
-It is reported to have no float64, to take attention in four dimensions with one output, and rotary
-embeddings a release after it.
+It is reported to lack float64, to take only 4-D attention with one output, and to support rotary
+embeddings from a later release on.
 """
 
 from dataclasses import replace

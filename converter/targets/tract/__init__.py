@@ -1,19 +1,19 @@
-"""tract, in Rust, which takes every opset and precision: looked at in 0.23.9."""
+"""tract, a runtime in Rust for every opset and precision, examined in 0.23.9."""
 
 from dataclasses import replace
 
 import onnx_ir as ir
 
 from converter.targets.openvino import TARGET as OPENVINO
-from converter.targets.target import Quirk, lack
+from converter.targets.target import Quirk, lacks_operators
 
-# It takes Attention apart when it loads a file, into products that take a third longer than ours;
-# and where there is more than one image, 4-bit products behind it are wrong.
-LACKS = (*OPENVINO.lacks, lack("Attention"))
+# tract decomposes Attention when it loads a file, into products that take a third longer than
+# ours. For more than one image, 4-bit products after it are wrong.
+LACKS = (*OPENVINO.lacks, lacks_operators("Attention"))
 
 
 def forget_values(model: ir.Model) -> None:
-    """Leave out types and sizes of what nodes compute."""
+    """Remove the types and sizes of all results of nodes that are not outputs, in place."""
     outputs = set(model.graph.outputs)
     for node in model.graph.all_nodes():
         for value in node.outputs:

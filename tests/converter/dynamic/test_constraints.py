@@ -55,7 +55,7 @@ def test_a_scope_of_the_users_is_kept():
 BAD = {
     "B > 2": "must contain one of",
     "(B >= 2": "write it as 'B >= 2'",
-    "b >= 2": "speaks of 'b', which no input's shape does",
+    "b >= 2": "uses the name 'b', which is in no input's shape",
     "2*B + 1 == 5": "Invalid equality",
 }
 

@@ -57,7 +57,7 @@ def test_what_is_said_helps():
     made = converter.to_onnx(fn, [("h",), ("w",)], constraints=said)
     assert converter.check(made, fn).passed
     told = converter.explain(REFUSED["linspace"][0], [("h",), ("w",)])
-    assert not told.is_whole
+    assert not told.is_complete
     assert "test_refusals.py" in told.obstacles[0].lines[0]
 
 
@@ -66,7 +66,7 @@ def test_other_errors_are_what_they_are():
         converter.to_onnx(lambda x: int("wrong at any size"), [("h",)])
     with pytest.raises(TypeError, match="incompatible shapes"):
         converter.to_onnx(lambda x: x[:3] + jnp.ones(4), [(9,)])
-    with pytest.raises(converter.SpecError, match="'h' cannot be read off any input's shape"):
+    with pytest.raises(converter.SpecError, match="'h' cannot be computed from the shape of any"):
         converter.to_onnx(lambda x: jnp.arange(x.shape[0]), [("h*w",)])
 
 
@@ -112,5 +112,5 @@ def test_a_function_that_gives_another_dtype_is_refused_as_by_jax(dtype, functio
 
     with pytest.raises(ValueError, match=r"reduction-region's parameter"):
         jax.jit(fn)(jnp.ones((4, 5), dtype))
-    with pytest.raises(converter.Unsupported, match=r"makes \w+ of \w+, which JAX itself"):
+    with pytest.raises(converter.Unsupported, match=r"returns \w+ for \w+, which JAX itself"):
         converter.to_onnx(fn, [(shape, dtype)])

@@ -89,7 +89,7 @@ def test_what_is_right_in_the_graph_and_wrong_in_the_file(monkeypatch):
         next(n for n in model.graph if n.op_type == "Sin").op_type = "Cos"
         return model
 
-    monkeypatch.setattr("converter.api.conversion.tidy", wrong)
+    monkeypatch.setattr("converter.api.conversion.clean_up_model", wrong)
     found = converter.bisect(function, [X])
     assert found is not None and found.step == "file"
     monkeypatch.setenv("CONVERTER_CHECK", "1")

@@ -13,14 +13,14 @@ from jax import lax
 
 import converter
 from converter.frontend.trace import trace
-from converter.verify.branches import MOST_TURNS, Probe
+from converter.verify.branches import MAX_ITERATIONS, Probe
 from converter.verify.steering import (
-    AT_LEAST,
-    SMALL_WORK,
-    TRIES,
+    MAX_SMALL_WORK,
+    MAX_TRIES,
+    MIN_SAMPLES,
+    count_numbers,
     is_small,
     steered_samples,
-    work,
 )
 
 ROWS = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -146,8 +146,8 @@ def test_sides_that_ranges_exclude_are_none():
 
 def test_endless_loops_and_broken_promises_are_not_tried():
     probe = Probe(trace(looped, [((), "int32"), (4, 3)]))
-    assert probe([np.int32(MOST_TURNS), ROWS]).is_valid
-    assert not probe([np.int32(MOST_TURNS + 1), ROWS]).is_valid
+    assert probe([np.int32(MAX_ITERATIONS), ROWS]).is_valid
+    assert not probe([np.int32(MAX_ITERATIONS + 1), ROWS]).is_valid
     probe = Probe(trace(row, [((1,), "int32"), (4, 3)]))
     valid = [i for i in (-5, -4, 3, 4) if probe([np.int32([i]), ROWS]).is_valid]
     assert valid == [-4, 3]
@@ -216,7 +216,7 @@ def test_an_error_in_one_branch_is_found(bound):
         return lax.cond(x[0] + x[1] > bound, lambda y: jnp.sin(y) + 1, jnp.cos, x)
 
     export = converter.to_onnx(fn, [(2,)], verify=True)
-    assert export.report.untaken == [] and export.verdict.samples >= AT_LEAST
+    assert export.report.untaken == [] and export.verdict.samples >= MIN_SAMPLES
     assert not converter.check(export, wrong).passed
 
 
@@ -257,7 +257,7 @@ def test_an_untaken_branch_is_named_with_its_line():
     found = re.fullmatch(
         rf"the true branch of the cond at {where} did not run in (\d+) samples", sentence
     )
-    assert found and AT_LEAST <= int(found[1]) <= AT_LEAST + TRIES
+    assert found and MIN_SAMPLES <= int(found[1]) <= MIN_SAMPLES + MAX_TRIES
     assert export.verdict.passed and export.verdict.untaken == [sentence]
     assert f"not verified: {sentence}" in str(export.report)
     assert f"not verified: {sentence}" in str(export.verdict)
@@ -292,7 +292,7 @@ def test_a_large_function_gets_no_more_samples():
     specs = [((5,), "int32"), (400, 30)]
     samples, coverage = steered(large, *specs)
     traced = trace(large, specs)
-    assert work(traced, {}) > SMALL_WORK and not is_small(traced, {})
+    assert count_numbers(traced, {}) > MAX_SMALL_WORK and not is_small(traced, {})
     assert len(samples) == 4 and coverage.untaken() == []
     assert [name for name, _ in samples if name.startswith("steered")]
 
@@ -306,7 +306,7 @@ def test_a_reference_that_jax_cannot_trace_is_called():
         return x
 
     verdict = converter.check(converter.to_onnx(looped, [((), "int32"), (4, 3)]), by_numpy)
-    assert verdict.passed and verdict.samples >= AT_LEAST
+    assert verdict.passed and verdict.samples >= MIN_SAMPLES
 
 
 def test_a_difference_of_compilation_is_no_error():

@@ -13,7 +13,7 @@ from jax.scipy.ndimage import map_coordinates
 import converter
 from converter.ir.evaluation import COPIES, memory
 from converter.model.verdict import LEVELS, Difference, Elements, Errors, Verdict
-from converter.verify.samples import BUDGET, samples
+from converter.verify.samples import MEMORY_BUDGET, samples
 from tests.programs.resize import half_pixel, hats
 
 RNG = np.random.default_rng(3)
@@ -176,7 +176,8 @@ def test_indices_that_the_file_brings_within_bounds_are_any(fn):
 
 def test_what_the_runtime_does_not_run_is_said_in_a_sentence(capfd):
     what = (
-        r"does not run it on normal inputs of \[3\], \[5, 3\]: .* out of data bounds.*pass inputs$"
+        r"cannot run the model on normal inputs of \[3\], \[5, 3\]: .* out of data bounds.*"
+        "pass inputs$"
     )
     with pytest.raises(converter.CheckError, match=what):
         converter.to_onnx(lambda i, x: x[i * 100], [((3,), "int32"), (5, 3)], verify=True)
@@ -420,7 +421,7 @@ def test_samples_fit_into_memory(constraints):
     found = [xs[0].shape for _, xs in samples(export.graph, 0, export.retrace())]
     for images, height, width in found:
         sizes = {"B": images, "h": height // 16, "w": width // 16}
-        assert memory(export.retrace(), sizes) <= BUDGET
+        assert memory(export.retrace(), sizes) <= MEMORY_BUDGET
     assert len({*found}) == 3
     wide = converter.to_onnx(over_pixels, [("B", "4096*h", 1024)])
     with pytest.raises(converter.CheckError, match=r"takes .* GiB even at the sizes .*'h': 1"):
@@ -442,7 +443,9 @@ def test_what_jax_cannot_evaluate_is_said_in_a_sentence():
         return jax.pure_callback(lambda x: 1 / 0, x, x)
 
     export = converter.to_onnx(jnp.sin, [BASE])
-    with pytest.raises(converter.CheckError, match=r"JAX cannot evaluate it on given .*\[3, 5\]:"):
+    with pytest.raises(
+        converter.CheckError, match=r"JAX cannot evaluate the function on given .*\[3, 5\]:"
+    ):
         converter.check(export, fails, [BASE])
 
 

@@ -119,7 +119,7 @@ def test_an_integer_that_rounding_changes_is_one_of_those_it_can_be(name):
 
 def test_every_level_is_run_more_than_once(monkeypatch):
     """A kernel that reads memory which it has not set gives other numbers the second time."""
-    runs, run = [], checking.run_judged
+    runs, run = [], checking.run_sample
 
     def unset(live, inputs, sample):
         runs.append(live)
@@ -127,7 +127,7 @@ def test_every_level_is_run_more_than_once(monkeypatch):
         first = runs.count(live) == 1
         return got if first else {name: y + 1 for name, y in got.items()}
 
-    monkeypatch.setattr(checking, "run_judged", unset)
+    monkeypatch.setattr(checking, "run_sample", unset)
     verdict = converter.check(converter.to_onnx(jnp.sin, [X]), jnp.sin, [X])
     assert [d.level for d in verdict.differences] == [*LEVELS]
 

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import pytest
 
 import zoo
-from converter.model.saving import LARGEST_FILE
+from converter.model.saving import MAX_FILE_BYTES
 from converter.model.streaming import INLINE
 from tests.converter.test_mapped import is_mapped
 from tests.seeded import nano, values_of
@@ -79,7 +79,7 @@ def notes(tmp_path, monkeypatch):
 
 def test_room_is_asked_for_before_the_work(tmp_path, notes):
     """The sentence says what is needed and what there is; nothing was read or made by then."""
-    assert resources.LARGEST_WHOLE == LARGEST_FILE
+    assert resources.LARGEST_WHOLE == MAX_FILE_BYTES
     with pytest.raises(BadOutput, match=r"takes 26\.9 GB in .*, where 20\.0 GB are free: make"):
         notes("dinov3_vit7b16", room=20e9)
     with pytest.raises(BadOutput, match=r"takes 40\.3 GB"):
