@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -17,6 +16,8 @@ from numpy.typing import NDArray
 
 from weights.initializers import Shape
 from zoo.architectures.common_config import Four
+from zoo.architectures.config_fields import Shapes
+from zoo.architectures.config_settings import TransformersClass
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.detection.detection_config import DeimConfig, DetectionConfig
@@ -57,37 +58,6 @@ class GivenOutput(NamedTuple):
 
 Thumbnail = tuple[NDArray[np.uint8], str]
 """A picture [height, width, 3], and what is on it, in words."""
-
-Shapes = Callable[[str], Shape | None]
-"""The shape that a checkpoint gives a leaf; None where it has none."""
-
-
-@dataclass(frozen=True)
-class TransformersClass:
-    """A class of transformers: its name, its configuration's, and the settings of a network.
-
-    `antialias` says how it interpolates learned positions, `asks` that it only does where it is
-    told to. `nested` is the part of its configuration that the settings are, where they are one.
-    `auto` finds the class by its settings, `answers` are outputs that it has in place of features.
-    One that is not `pooled` has a pooler of its own, which is no part of its classifiers. With
-    `key_bias` it is told whether keys have a bias, and one that is `square` takes squares alone.
-    `free` are settings that may have other values for the same network, `idle` those that change no
-    answer.
-    """
-
-    name: str
-    model_type: str
-    settings: Callable[[Any], dict[str, Any]]
-    antialias: bool = False
-    asks: bool = False
-    nested: str = ""
-    auto: str = "AutoModel"
-    answers: tuple[str, ...] = ()
-    pooled: bool = True
-    key_bias: bool = False
-    square: bool = False
-    free: tuple[str, ...] = ()
-    idle: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -239,18 +209,6 @@ on_backbone = partial(Architecture[Any], parts=("backbone",), below=lambda confi
 def count_rows(shapes: Shapes, leaf: str, axis: int = 0) -> int:
     """How many rows or columns a matrix has; 0 where there is none."""
     return (shapes(leaf) or (0, 0))[axis]
-
-
-def count_numbered(shapes: Shapes, leaf: str) -> int:
-    """How many leaves of numbered names there are, from 0 on."""
-    return sum(1 for _ in takewhile(lambda number: shapes(leaf.format(number)), count()))
-
-
-def channels_between(shapes: Shapes, first: str, last: str, times: int) -> int:
-    """The channels between two layers of a block; 0 where they are not those."""
-    one, other = (shapes(f"blocks.0.mlp.{layer}.weight") or () for layer in (first, last))
-    fitting = len(one) == len(other) == 2 and one[0] == times * other[1]
-    return other[1] if fitting else 0
 
 
 def as_four(numbers: list[int]) -> Four:

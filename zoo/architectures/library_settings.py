@@ -167,6 +167,18 @@ class Settings(Model, extra="allow"):
     pretrained_cfg: TimmPictures | None = None
     model_args: dict[Line, Any] = Field({})
 
+    def stated(self, name: str) -> Any:
+        """Return what the file states under a name, with dots before names in parts of it; None
+        where it states nothing."""
+        first, _, rest = name.partition(".")
+        known = first in type(self).model_fields
+        is_set = first in self.model_fields_set
+        extra = self.model_extra or {}
+        value = (getattr(self, first) if is_set else None) if known else extra.get(first)
+        if not rest:
+            return value
+        return value.stated(rest) if isinstance(value, Settings) else None
+
     @property
     def class_name(self) -> str:
         """The class whose network it is, or at least of what type that is."""

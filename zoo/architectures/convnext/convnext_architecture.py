@@ -78,10 +78,10 @@ def _convnext_settings(config: ConvNeXtConfig) -> dict[str, Any]:
     return settings | {"layer_norm_eps": config.final_norm_eps or config.norm_eps}
 
 
-DINOV3_CONVNEXT = TransformersClass("DINOv3ConvNextModel", "dinov3_convnext", _dinov3_settings)
-CLASSIFIER = TransformersClass("ConvNextForImageClassification", "convnext", _convnext_settings)
+DINOV3_CONVNEXT = TransformersClass("DINOv3ConvNextModel", "dinov3_convnext", (_dinov3_settings,))
+CLASSIFIER = TransformersClass("ConvNextForImageClassification", "convnext", (_convnext_settings,))
 CLASSIFIER_V2 = TransformersClass(
-    "ConvNextV2ForImageClassification", "convnextv2", _convnext_settings
+    "ConvNextV2ForImageClassification", "convnextv2", (_convnext_settings,)
 )
 
 

@@ -79,7 +79,7 @@ def _settings(config: DepthConfig) -> dict[str, Any]:
 DEPTH_ANYTHING = TransformersClass(
     "DepthAnythingForDepthEstimation",
     "depth_anything",
-    _settings,
+    (_settings,),
     auto="AutoModelForDepthEstimation",
     answers=("predicted_depth",),
 )

@@ -119,16 +119,16 @@ def clip_text_settings(config: TextConfig) -> dict[str, Any]:
     }
 
 
-SIGLIP_TEXT = TransformersClass("SiglipTextModel", "siglip_text_model", siglip_text_settings)
-TIPS_TEXT = TransformersClass("Tipsv2TextModel", "tipsv2_text_model", tips_text_settings)
+SIGLIP_TEXT = TransformersClass("SiglipTextModel", "siglip_text_model", (siglip_text_settings,))
+TIPS_TEXT = TransformersClass("Tipsv2TextModel", "tipsv2_text_model", (tips_text_settings,))
 CLIP_TEXT = TransformersClass(
     "CLIPTextModelWithProjection",
     "clip_text_model",
-    clip_text_settings,
+    (clip_text_settings,),
     auto="CLIPTextModelWithProjection",
     answers=("last_hidden_state", "text_embeds"),
 )
-CLIP_BARE_TEXT = TransformersClass("CLIPTextModel", "clip_text_model", clip_text_settings)
+CLIP_BARE_TEXT = TransformersClass("CLIPTextModel", "clip_text_model", (clip_text_settings,))
 
 
 def check_pool(config: TextConfig) -> None:
@@ -200,12 +200,12 @@ def _clip_dual_settings(config: DualConfig) -> dict[str, Any]:
 
 
 SIGLIP_DUAL = TransformersClass(
-    "SiglipModel", "siglip", _dual_settings(SIGLIP, SIGLIP_TEXT), asks=True
+    "SiglipModel", "siglip", (_dual_settings(SIGLIP, SIGLIP_TEXT),), asks=True
 )
 TIPS_DUAL = TransformersClass(
-    "Tipsv2Model", "tipsv2", _dual_settings(TIPS, TIPS_TEXT), antialias=True
+    "Tipsv2Model", "tipsv2", (_dual_settings(TIPS, TIPS_TEXT),), antialias=True
 )
-CLIP_DUAL = TransformersClass("CLIPModel", "clip", _clip_dual_settings, asks=True)
+CLIP_DUAL = TransformersClass("CLIPModel", "clip", (_clip_dual_settings,), asks=True)
 
 
 def _dual_class(config: DualConfig) -> TransformersClass:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from zoo.architectures.common_config import DEEPEST, MOST, MOST_WORDS, Opaque, Taken
+from zoo.architectures.common_config import MOST_WORDS, Opaque, Taken
+from zoo.architectures.config_fields import DEEPEST, MOST
 from zoo.architectures.parts.layer_options import Activation
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.tasks.answer import Scores

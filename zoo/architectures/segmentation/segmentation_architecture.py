@@ -64,7 +64,7 @@ def _mask_settings(config: MaskConfig) -> dict[str, Any]:
 EOMT = TransformersClass(
     "EomtDinov3ForUniversalSegmentation",
     "eomt_dinov3",
-    _mask_settings,
+    (_mask_settings,),
     auto="AutoModelForUniversalSegmentation",
     answers=("class_queries_logits", "masks_queries_logits"),
     key_bias=True,

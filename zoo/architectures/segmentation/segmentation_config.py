@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zoo.architectures.common_config import MOST, class_words
+from zoo.architectures.common_config import class_words
+from zoo.architectures.config_fields import MOST
 from zoo.architectures.vit.vit_config import OnBackbone
 
 

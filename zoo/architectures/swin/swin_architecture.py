@@ -21,7 +21,7 @@ from zoo.architectures.architecture import (
     staged_with_head,
     told_of_blocks,
 )
-from zoo.architectures.common_config import MOST
+from zoo.architectures.config_fields import MOST
 from zoo.architectures.parts.layer_options import CALLED
 from zoo.architectures.swin.swin_config import SwinConfig, Two
 from zoo.tasks.answer import Outputs, Size
@@ -139,8 +139,8 @@ def _settings(config: SwinConfig) -> dict[str, Any]:
     }
 
 
-FEATURES = TransformersClass("Swinv2Model", "swinv2", _settings)
-CLASSIFIER = TransformersClass("Swinv2ForImageClassification", "swinv2", _settings)
+FEATURES = TransformersClass("Swinv2Model", "swinv2", (_settings,))
+CLASSIFIER = TransformersClass("Swinv2ForImageClassification", "swinv2", (_settings,))
 
 
 def _drawn(config: SwinConfig, outputs: Outputs, size: Size) -> Thumbnail | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from zoo.architectures.common_config import DEEPEST, MOST, MultiStageConfig, class_words
+from zoo.architectures.common_config import MultiStageConfig, class_words
+from zoo.architectures.config_fields import DEEPEST, MOST
 from zoo.architectures.parts.layer_options import Activation
 from zoo.tasks.answer import Scores
 

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from zoo.architectures.common_config import DEEPEST, MOST, Classifying, Opaque, Taken, class_words
+from zoo.architectures.common_config import Classifying, Opaque, Taken, class_words
+from zoo.architectures.config_fields import DEEPEST, MOST, config_class
 from zoo.architectures.parts.layer_options import (
     Activation,
     LearnedPositions,
@@ -157,11 +158,13 @@ class ViTConfig(Classifying):
         )
 
 
-@dataclass(frozen=True)
+@config_class
 class OnBackbone(Opaque):
     """Facts that a network on top of a vision transformer has of that."""
 
     backbone: ViTConfig
+
+    settings_need: ClassVar[str] = "backbone_config"
 
     takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
     words: ClassVar[None] = None

@@ -82,35 +82,39 @@ def clip_settings(config: ViTConfig) -> dict[str, Any]:
     return plain_settings(config) | {"projection_dim": config.projection}
 
 
-DINOV3 = TransformersClass("DINOv3ViTModel", "dinov3_vit", dinov3_settings, key_bias=True)
-DINOV2 = TransformersClass("Dinov2Model", "dinov2", dinov2_settings)
+DINOV3 = TransformersClass("DINOv3ViTModel", "dinov3_vit", (dinov3_settings,), key_bias=True)
+DINOV2 = TransformersClass("Dinov2Model", "dinov2", (dinov2_settings,))
 DINOV2_WITH_REGISTERS = TransformersClass(
-    "Dinov2WithRegistersModel", "dinov2_with_registers", dinov2_settings, antialias=True
+    "Dinov2WithRegistersModel", "dinov2_with_registers", (dinov2_settings,), antialias=True
 )
 DINOV2_CLASSIFIER = replace(DINOV2, name="Dinov2ForImageClassification")
 DINOV2_WITH_REGISTERS_CLASSIFIER = replace(
     DINOV2_WITH_REGISTERS, name="Dinov2WithRegistersForImageClassification"
 )
-SIGLIP = TransformersClass("SiglipVisionModel", "siglip_vision_model", siglip_settings, asks=True)
+SIGLIP = TransformersClass(
+    "SiglipVisionModel", "siglip_vision_model", (siglip_settings,), asks=True
+)
 SIGLIP_BARE = replace(SIGLIP, answers=("last_hidden_state",))
 SIGLIP_CLASSIFIER = replace(
     SIGLIP, name="SiglipForImageClassification", model_type="siglip", nested="vision_config"
 )
-TIPS = TransformersClass("Tipsv2VisionModel", "tipsv2_vision_model", tips_settings, antialias=True)
+TIPS = TransformersClass(
+    "Tipsv2VisionModel", "tipsv2_vision_model", (tips_settings,), antialias=True
+)
 CLIP = TransformersClass(
     "CLIPVisionModelWithProjection",
     "clip_vision_model",
-    clip_settings,
+    (clip_settings,),
     asks=True,
     auto="CLIPVisionModelWithProjection",
     answers=("last_hidden_state", "image_embeds"),
 )
-CLIP_BARE = TransformersClass("CLIPVisionModel", "clip_vision_model", plain_settings, asks=True)
+CLIP_BARE = TransformersClass("CLIPVisionModel", "clip_vision_model", (plain_settings,), asks=True)
 CLIP_CLASSIFIER = replace(
     CLIP_BARE, name="CLIPForImageClassification", model_type="clip", nested="vision_config"
 )
 PLAIN_CLASSIFIER = TransformersClass(
-    "ViTForImageClassification", "vit", vit_settings, asks=True, pooled=False
+    "ViTForImageClassification", "vit", (vit_settings,), asks=True, pooled=False
 )
 PLAIN_VIT = replace(PLAIN_CLASSIFIER, name="ViTModel")
 DEIT_CLASSIFIER = replace(PLAIN_CLASSIFIER, name="DeiTForImageClassification", model_type="deit")
