@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar, Literal
 
-from zoo.architectures.config_fields import NetworkConfig
+from zoo.architectures.config_fields import NetworkConfig, Shapes
 
 MOST_WORDS = 1 << 21
 """What a network for texts has at most of words."""
@@ -31,6 +31,7 @@ class Classifying(NetworkConfig):
     takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
     words: ClassVar[None] = None
     attends: ClassVar[bool] = True
+    settings_in: ClassVar[tuple[str, ...]] = ("vision_config", "backbone_config")
 
     classes: int
 
@@ -85,3 +86,12 @@ class Opaque(NetworkConfig):
 
 THREE_CHANNELS = {"num_channels": 3}
 """What all of transformers' classes for pictures ask."""
+
+HEAD = "head.weight"
+"""The leaf `[classes, width]` of a classifier of features."""
+
+
+def count_classes(usual: Any, shapes: Shapes) -> int:
+    """Return the classes of a linear layer; 0 without one."""
+    head = shapes(HEAD) or ()
+    return head[0] if len(head) == 2 else 0

@@ -38,6 +38,11 @@ SizeReader = Callable[[Any, Shapes], Any]
 value of one field."""
 
 
+Question = Callable[[Any, Shapes, Any], str]
+"""Function of a configuration, the shapes of leaves, and settings that do not state a field, which
+returns words about it."""
+
+
 @dataclass(frozen=True)
 class Key:
     """The name of a field in a settings file, with dots before names in parts of it.
@@ -72,9 +77,14 @@ class FieldFacts:
     least: int = 1
     most: int = MOST
     alike: Callable[[Any], Any] | None = None
-    ask: Callable[[Any, Shapes], str] | None = None
+    ask: Question | None = None
     neutral: int | None = None
     values: Callable[[Mapping[str, Any]], Any] | None = None
+
+    @property
+    def is_in_settings(self) -> bool:
+        """Whether settings are read: tensors do not determine the field."""
+        return self.role == "setting" or (self.role == "detail" and self.leaf is None)
 
     def measure(self, config: Configuration, shapes: Shapes) -> Any:
         """Return the value of the field that leaves of these shapes have."""
@@ -103,9 +113,11 @@ class FieldFacts:
         return callable(self.leaf) or bool(self.measure(Configuration(), shapes) == value)
 
     def is_within(self, value: Any) -> bool:
-        """Return whether the whole numbers of a value are within the bounds."""
+        """Return whether whole numbers are within the bounds, and others above zero."""
         if isinstance(value, tuple):
             return all(map(self.is_within, value))
+        if type(value) is float:
+            return value > 0
         return type(value) is not int or self.least <= value <= self.most
 
 
@@ -169,7 +181,7 @@ def setting(
     equimo: str | Key | None = None,
     least: int = 1,
     most: int = MOST,
-    ask: Callable[[Any, Shapes], str] | None = None,
+    ask: Question | None = None,
     neutral: int | None = None,
 ) -> Any:
     """Declare a field that only a settings file has; for arguments that are not described here,
@@ -198,7 +210,7 @@ def detail(
     least: int = 0,
     most: int = MOST,
     alike: Callable[[Any], Any] | None = None,
-    ask: Callable[[Any, Shapes], str] | None = None,
+    ask: Question | None = None,
     values: Callable[[Mapping[str, Any]], Any] | None = None,
 ) -> Any:
     """Declare a field that may be another one in a user's own network; for arguments that are not
@@ -253,8 +265,14 @@ class NetworkConfig(Configuration):
 
     `settings_in` are the names of the part of a settings file that is about such a network, where
     it has one. Without `settings_need` a settings file says nothing of it.
+
+    A network that `crops` ignores what fills no patch at the right and bottom edge; others fill
+    that up in JAX or refuse it, and their files take whole patches alone. `towers` are its parts
+    that folders have files of, by transformers.js' names.
     """
 
+    crops: ClassVar[bool] = True
+    towers: ClassVar[Mapping[str, str]] = {}
     settings_in: ClassVar[tuple[str, ...]] = ()
     settings_need: ClassVar[str] = ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from zoo.architectures.config_fields import (
     FieldFacts,
     Key,
     NetworkConfig,
+    Shapes,
     declared_fields,
     own_parts,
     with_fields,
@@ -54,7 +55,7 @@ def _read(config: C, settings: Settings) -> C:
     config = with_parts(config, lambda part: _read(part, settings))
     found: dict[str, object] = {}
     for each in declared_fields(config):
-        if each.facts is not None and not isinstance(each.value, Configuration):
+        if each.facts is not None and each.facts.is_in_settings:
             found[each.name] = stated_value(each.facts, each.value, settings)
     return with_fields(config, **found)
 
@@ -70,7 +71,7 @@ def stated_value(facts: FieldFacts, usual: Any, settings: Settings) -> Any:
 
 
 def _stated(library: str, key: Key, settings: Settings) -> object:
-    if not key.is_read or library == EQUIMO:
+    if library == EQUIMO or not key.is_read:
         return None
     return (
         settings.stated(key.name) if library == TRANSFORMERS else settings.model_args.get(key.name)
@@ -100,14 +101,20 @@ def _as_usual(usual: Any, stated: Any) -> Any:
     raise TypeError
 
 
-def are_stated(config: NetworkConfig, name: str, settings: Settings | None) -> bool:
-    """Return whether a settings file states a field."""
-    if settings is None:
-        return False
-    part = part_of(config, settings)
-    facts = next(each.facts for each in declared_fields(config) if each.name == name)
-    assert facts is not None
-    return any(_stated(library, key, part) is not None for library, key in facts.keys.items())
+def unstated_fields(
+    config: NetworkConfig, shapes: Shapes, settings: Settings | None
+) -> Iterator[str]:
+    """Yield words about the fields that neither tensors nor settings determine, where the usual
+    value may not be taken."""
+    part = part_of(config, settings) if settings is not None else None
+    for each in declared_fields(config):
+        if each.facts is None or each.facts.ask is None:
+            continue
+        keys = each.facts.keys.items()
+        if part is not None and any(_stated(library, key, part) for library, key in keys):
+            continue
+        if words := each.facts.ask(config, shapes, settings):
+            yield words
 
 
 def write(config: Configuration, template: Template, library: str = TRANSFORMERS) -> dict[str, Any]:

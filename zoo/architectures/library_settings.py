@@ -185,13 +185,6 @@ class Settings(Model, extra="allow"):
         return next(iter(self.architectures or ()), self.model_type or self.architecture)
 
     @property
-    def heads(self) -> int | None:
-        """How many heads share the channels; of timm's networks where their arguments say so."""
-        argument = self.model_args.get("num_heads")
-        is_known = type(argument) is int and 1 <= argument <= MOST_HEADS
-        return self.num_attention_heads or (argument if is_known else None)
-
-    @property
     def is_classifier(self) -> bool:
         """Whether the class of transformers is one for classification."""
         return any(name.endswith(CLASSIFIERS) for name in self.architectures or ())
@@ -222,16 +215,6 @@ class Settings(Model, extra="allow"):
         if len(sides) != 2 or not all(type(side) is int and 0 < side < 1 << 14 for side in sides):
             return None
         return sides[0], sides[1]
-
-    @property
-    def network(self) -> Settings:
-        """The part about the network for images, where a model has several."""
-        return self.vision_config or self.backbone_config or self
-
-    @property
-    def words(self) -> Settings:
-        """The part about the network for texts, where a model has several."""
-        return self.text_config or self
 
     @property
     def repository(self) -> str:

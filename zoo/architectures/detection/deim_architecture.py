@@ -1,23 +1,16 @@
 """Record of DEIMv2: what the zoo asks of this kind of network."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-from zoo.architectures.config_fields import with_sizes
-from zoo.architectures.config_settings import Template, TransformersClass, with_settings
+from zoo.architectures.config_settings import Template, TransformersClass, write
 from zoo.architectures.detection.detection_architecture import (
     box_outputs,
     finds_boxes,
     read_blocks,
 )
-from zoo.architectures.detection.detection_config import (
-    LEVELS,
-    DeimConfig,
-    FinderConfig,
-    PyramidConfig,
-)
-from zoo.architectures.vit.vit_settings import dinov3_settings
+from zoo.architectures.detection.detection_config import LEVELS, DeimConfig
+from zoo.architectures.vit.vit_settings import DINOV3_SETTINGS
 
 
 def _network() -> Callable[..., Any]:
@@ -26,23 +19,10 @@ def _network() -> Callable[..., Any]:
     return Deim
 
 
-def _unsized(config: DeimConfig) -> DeimConfig:
-    return replace(
-        config,
-        width=0,
-        planes=0,
-        layers=(),
-        pyramid=PyramidConfig(0, 0, 0, 0, 0),
-        finder=FinderConfig(0, 0, 0, (), 0, 0, 0),
-        queries=0,
-        classes=0,
-    )
-
-
 def _backbone(config: DeimConfig) -> dict[str, Any]:
     read = {
         "model_type": "dinov3_vit",
-        **dinov3_settings(config.backbone),
+        **write(config.backbone, DINOV3_SETTINGS),
         **read_blocks(config),
         "apply_layernorm": config.normed,
         "reshape_hidden_states": True,
@@ -119,10 +99,6 @@ DEIMV2 = TransformersClass(
 DEIM = finds_boxes(
     config=DeimConfig,
     network=_network,
-    sizes=with_sizes,
-    free=lambda config: replace(config, classes=0, placed=True, normed=True),
-    unsized=_unsized,
-    settled=lambda config, beside: with_settings(config, beside.settings),
     transformers=lambda config: DEIMV2,
     classes=(DEIMV2,),
     outputs=lambda config, pooler: box_outputs(config.queries, config.classes),

@@ -6,19 +6,17 @@ from functools import partial
 from typing import Any
 
 from zoo.architectures.architecture import (
+    Architecture,
     CheckpointFacts,
     GivenOutput,
-    on_backbone,
 )
 from zoo.architectures.config_fields import Shapes, with_sizes
 from zoo.architectures.config_settings import Template, TransformersClass, with_settings, write
 from zoo.architectures.detection.detection_config import (
-    DecoderConfig,
     DeimConfig,
     DetectionConfig,
-    InstanceConfig,
 )
-from zoo.architectures.vit.vit_settings import dinov2_settings
+from zoo.architectures.vit.vit_settings import DINOV2_SETTINGS
 from zoo.tasks.answer import Answer, Outputs, PictureAnswer, Question, features
 from zoo.tasks.boxes import (
     THRESHOLD,
@@ -66,8 +64,7 @@ def box_outputs(queries: int, classes: int) -> dict[str, GivenOutput]:
 
 
 finds_boxes = partial(
-    on_backbone,
-    crops=False,
+    Architecture[Any],
     purpose=lambda config: PURPOSE_OF_BOXES,
     exact=("pred_boxes",),
     compared=as_answered,
@@ -90,23 +87,7 @@ def _sizes(config: DetectionConfig, shapes: Shapes) -> DetectionConfig | None:
     return with_sizes(config, shapes)
 
 
-def _unsized(config: DetectionConfig) -> DetectionConfig:
-    return replace(
-        config,
-        decoder=DecoderConfig(0, 0, 0, 0, 0, 0),
-        layers=(),
-        windows=0,
-        windowed=None,
-        queries=0,
-        classes=0,
-        groups=0,
-        bottlenecks=0,
-        narrow=0,
-        instances=config.instances and InstanceConfig(0, 0),
-    )
-
-
-def _settled(config: DetectionConfig, beside: CheckpointFacts) -> DetectionConfig:
+def _complete(config: DetectionConfig, beside: CheckpointFacts) -> DetectionConfig:
     """Complete the configuration; heads and points of sampling have a product in the tensors."""
     read, product = with_settings(config, beside.settings), config.decoder
     points = max(1, product.sampling_heads * product.points // read.decoder.sampling_heads)
@@ -134,7 +115,7 @@ def read_blocks(config: DetectionConfig | DeimConfig) -> dict[str, Any]:
 def _backbone(config: DetectionConfig) -> dict[str, Any]:
     read = {
         "model_type": "rf_detr_dinov2",
-        **dinov2_settings(config.backbone),
+        **write(config.backbone, DINOV2_SETTINGS),
         **read_blocks(config),
         "num_windows": config.windows,
         "window_block_indexes": list(config.windowed_blocks),
@@ -210,9 +191,7 @@ DETECTION = finds_boxes(
     config=DetectionConfig,
     network=_network,
     sizes=_sizes,
-    free=lambda config: replace(config, classes=0, projector_eps=0.0),
-    unsized=_unsized,
-    settled=_settled,
+    complete=_complete,
     transformers=lambda config: RF_DETR_MASKS if config.instances else RF_DETR,
     classes=(RF_DETR, RF_DETR_MASKS),
     outputs=_outputs,

@@ -18,7 +18,6 @@ from zoo.architectures.config_fields import (
     size,
     some_numbers,
     whole_numbers,
-    written,
 )
 from zoo.architectures.vit.vit_config import OnBackbone
 from zoo.tasks.answer import Scores
@@ -56,7 +55,7 @@ class DecoderConfig(Configuration):
     depth: int = size("blocks.{}.norm1.weight", most=DEEPEST, hf="decoder_layers")
     heads: int = setting(leaf=_heads, hf="decoder_self_attention_heads")
     sampling_heads: int = setting(leaf=_sampling_heads, hf="decoder_cross_attention_heads")
-    points: int = size(_points, hf=written("decoder_n_points"))
+    points: int = size(_points, hf="decoder_n_points")
     hidden: int = size("blocks.0.mlp.fc1.weight", hf="decoder_ffn_dim")
 
     @property
@@ -122,6 +121,7 @@ class DetectionConfig(OnBackbone):
         most=DEEPEST - 1,
     )
 
+    crops: ClassVar[bool] = False
     scores: ClassVar[Scores] = "sigmoid"
     task: ClassVar[str] = "object-detection"
 
@@ -207,7 +207,7 @@ class FinderConfig(Configuration):
     depth: int = size("blocks.{}.norm1.weight", most=DEEPEST, hf="decoder_layers")
     heads: int = setting(leaf=_finder_heads, hf=Key("decoder_attention_heads", absent=8))
     # Of the two parts of a gate, which are one layer in the settings.
-    hidden: int = size("blocks.0.mlp.w1.weight", hf=written("decoder_ffn_dim", lambda n: 2 * n))
+    hidden: int = size("blocks.0.mlp.w1.weight", hf=Key("decoder_ffn_dim", write=lambda n: 2 * n))
     points: tuple[int, ...] = setting(
         default=(3, 6, 3),
         hf=Key("decoder_n_points", read=_points_of_levels, absent=_points_of_levels(4)),
@@ -256,6 +256,7 @@ class DeimConfig(OnBackbone):
         hf=Key("eval_size", _no_size, lambda placed: None if placed else [640, 640], absent=True),
     )
 
+    crops: ClassVar[bool] = False
     scores: ClassVar[Scores] = "sigmoid"
     task: ClassVar[str] = "object-detection"
 
