@@ -59,7 +59,7 @@ class Key:
     is_read: bool = True
 
 
-def written(name: str, write: Callable[[Any], Any] | None = None) -> Key:
+def write_only(name: str, write: Callable[[Any], Any] | None = None) -> Key:
     """Return the name of a field that is written, and not read because other values follow it."""
     return Key(name, write=write, is_read=False)
 
@@ -341,11 +341,11 @@ def with_sizes(config: C, shapes: Shapes) -> C | None:
     return with_fields(config, **found)
 
 
-def has_sizes(config: Configuration, shapes: Shapes) -> bool:
+def has_own_sizes(config: Configuration, shapes: Shapes) -> bool:
     """Return whether a checkpoint has the leaves that the sizes of a configuration are read from,
     as far as one leaf says one of them: a look that needs no network to be built."""
     return all(
-        has_sizes(each.value, shapes)
+        has_own_sizes(each.value, shapes)
         if isinstance(each.value, Configuration) and not isinstance(each.value, NetworkConfig)
         else each.facts is None
         or each.facts.role != "size"

@@ -117,7 +117,9 @@ def unstated_fields(
             yield words
 
 
-def write(config: Configuration, template: Template, library: str = TRANSFORMERS) -> dict[str, Any]:
+def write_settings(
+    config: Configuration, template: Template, library: str = TRANSFORMERS
+) -> dict[str, Any]:
     """Return the settings of a library for a network, in the order of a template."""
     values = written_values(config, library)
     settings: dict[str, Any] = {}
@@ -178,4 +180,4 @@ class TransformersClass:
 
     def settings(self, config: Configuration) -> dict[str, Any]:
         """Return the settings of a network of the class."""
-        return write(config, self.template)
+        return write_settings(config, self.template)

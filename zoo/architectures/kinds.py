@@ -1,19 +1,22 @@
 """Records of all kinds of networks, and functions on configurations of any kind."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
-from zoo.architectures import config_fields
 from zoo.architectures.architecture import Architecture, CheckpointFacts, Config
-from zoo.architectures.config_fields import NetworkConfig, Shapes, declared_fields, with_fields
-from zoo.architectures.config_settings import unstated_fields
+from zoo.architectures.config_fields import (
+    NetworkConfig,
+    Shapes,
+    declared_fields,
+    has_own_sizes,
+    with_fields,
+)
 from zoo.architectures.convnext.convnext_architecture import CONVNEXT
 from zoo.architectures.depth.depth_architecture import DEPTH
 from zoo.architectures.detection.deim_architecture import DEIM
 from zoo.architectures.detection.detection_architecture import DETECTION
 from zoo.architectures.dual.dual_architecture import DUAL, TEXT
-from zoo.architectures.library_settings import Settings
 from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.segmentation.segmentation_architecture import MASKS, SEGMENTER
 from zoo.architectures.swin.swin_architecture import SWIN
@@ -95,17 +98,6 @@ def complete_config(config: Config, beside: CheckpointFacts) -> Config:
     return architecture_of(config).complete(network, beside)
 
 
-def with_values(config: Config, leaves: Mapping[str, Any]) -> Config:
-    """Return the configuration with the fields that the values of leaves determine."""
-    return config_fields.with_values(config, leaves)
-
-
-def questions(config: Config, shapes: Shapes, settings: Settings | None) -> Iterator[str]:
-    """Yield what neither tensors nor settings say of a network, in words that end with what to
-    write into settings."""
-    return unstated_fields(config, shapes, settings)
-
-
 def positions_in(config: Config) -> LearnedPositions | None:
     """Return the learned positions of a network for pictures, its own or those of a part."""
     own = (each.value for each in declared_fields(config))
@@ -162,6 +154,6 @@ def has_sizes(config: Config, shapes: Shapes) -> bool:
     """Return whether a checkpoint has the leaves of a network's sizes, as far as can be told before
     the network is built."""
     parts = parts_of_network(config).items()
-    return config_fields.has_sizes(config, shapes) and all(
+    return has_own_sizes(config, shapes) and all(
         has_sizes(part, shapes_below(shapes, f"{name}.")) for name, part in parts
     )

@@ -10,12 +10,12 @@ from weights.errors import MappingError
 from weights.mapping import Naming, leaf_shape
 from weights.parameters import parameter
 from weights.views import Parts, choose_prefix, views_of
+from zoo.architectures.config_settings import unstated_fields
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import (
     ARCHITECTURES,
     MODEL_TYPES,
     architecture_of,
-    questions,
     shapes_below,
     towers,
 )
@@ -153,7 +153,7 @@ def check_heads(candidate: Candidate, settings: Settings | None) -> None:
     has, or where they cannot be as many."""
     shapes = partial(leaf_shape, candidate.naming, candidate.view.tensors)
     for path, tower in towers(candidate.config):
-        for question in questions(tower, shapes_below(shapes, path), settings):
+        for question in unstated_fields(tower, shapes_below(shapes, path), settings):
             raise BadRequest(
                 f"{candidate.entry.family} of {tower.dim} channels: no tensor tells {question} "
                 f"into {settings_place(candidate.view.path)}."

@@ -24,8 +24,9 @@ from weights.progress import Progress
 from weights.views import Parts, choose_prefix, views_of
 from zoo.architectures.architecture import Config
 from zoo.architectures.builder import abstract
+from zoo.architectures.config_fields import with_values
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.kinds import architecture_of, has_sizes, parts_of_network, with_values
+from zoo.architectures.kinds import architecture_of, has_sizes, parts_of_network
 from zoo.checkpoints.settings.settings_files import OF_LIBRARIES, with_temperature
 from zoo.checkpoints.source import Choice, SeededWeights, Source, opened
 from zoo.registry.lookup import MODELS

@@ -12,7 +12,12 @@ from zoo.architectures.architecture import (
     no_class,
 )
 from zoo.architectures.config_fields import Shapes, with_sizes
-from zoo.architectures.config_settings import Template, TransformersClass, with_settings, write
+from zoo.architectures.config_settings import (
+    Template,
+    TransformersClass,
+    with_settings,
+    write_settings,
+)
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.vit.vit_settings import DINOV2_SETTINGS
 from zoo.tasks.answer import Outputs, PictureAnswer, Question, Size, features
@@ -44,7 +49,7 @@ def _complete(config: DepthConfig, beside: CheckpointFacts) -> DepthConfig:
 def _backbone(config: DepthConfig) -> dict[str, Any]:
     read = {
         "model_type": "dinov2",
-        **write(config.backbone, DINOV2_SETTINGS),
+        **write_settings(config.backbone, DINOV2_SETTINGS),
         "out_indices": list(config.layers),
         "out_features": [f"stage{layer}" for layer in config.layers],
         "apply_layernorm": True,

@@ -12,7 +12,7 @@ from zoo.architectures.config_fields import (
     setting,
     size,
     whole_numbers,
-    written,
+    write_only,
 )
 from zoo.architectures.vit.vit_config import OnBackbone
 
@@ -39,7 +39,7 @@ class DepthConfig(OnBackbone):
     hidden: int = size("decoder.conv3.weight", axis=1, default=32, hf="head_hidden_size")
     # Another setting states whether there is one.
     max_depth: float | None = setting(
-        default=None, hf=written("max_depth", lambda metres: metres or 1)
+        default=None, hf=write_only("max_depth", lambda metres: metres or 1)
     )
 
     classes: ClassVar[int] = 0

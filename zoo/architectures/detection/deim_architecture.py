@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from zoo.architectures.config_settings import Template, TransformersClass, write
+from zoo.architectures.config_settings import Template, TransformersClass, write_settings
 from zoo.architectures.detection.detection_architecture import (
     box_outputs,
     finds_boxes,
@@ -22,7 +22,7 @@ def _network() -> Callable[..., Any]:
 def _backbone(config: DeimConfig) -> dict[str, Any]:
     read = {
         "model_type": "dinov3_vit",
-        **write(config.backbone, DINOV3_SETTINGS),
+        **write_settings(config.backbone, DINOV3_SETTINGS),
         **read_blocks(config),
         "apply_layernorm": config.normed,
         "reshape_hidden_states": True,

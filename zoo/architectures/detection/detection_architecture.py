@@ -11,7 +11,12 @@ from zoo.architectures.architecture import (
     GivenOutput,
 )
 from zoo.architectures.config_fields import Shapes, with_sizes
-from zoo.architectures.config_settings import Template, TransformersClass, with_settings, write
+from zoo.architectures.config_settings import (
+    Template,
+    TransformersClass,
+    with_settings,
+    write_settings,
+)
 from zoo.architectures.detection.detection_config import (
     DeimConfig,
     DetectionConfig,
@@ -115,7 +120,7 @@ def read_blocks(config: DetectionConfig | DeimConfig) -> dict[str, Any]:
 def _backbone(config: DetectionConfig) -> dict[str, Any]:
     read = {
         "model_type": "rf_detr_dinov2",
-        **write(config.backbone, DINOV2_SETTINGS),
+        **write_settings(config.backbone, DINOV2_SETTINGS),
         **read_blocks(config),
         "num_windows": config.windows,
         "window_block_indexes": list(config.windowed_blocks),
@@ -127,7 +132,7 @@ def _backbone(config: DetectionConfig) -> dict[str, Any]:
 
 
 def _masks(config: DetectionConfig) -> dict[str, Any]:
-    return {} if config.instances is None else write(config.instances, MASKS)
+    return {} if config.instances is None else write_settings(config.instances, MASKS)
 
 
 MASKS: Template = (

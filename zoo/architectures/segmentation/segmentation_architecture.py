@@ -11,7 +11,7 @@ from zoo.architectures.architecture import (
 )
 from zoo.architectures.common_config import PURPOSE_OF_AREAS
 from zoo.architectures.config_fields import Shapes, with_sizes
-from zoo.architectures.config_settings import Template, TransformersClass, write
+from zoo.architectures.config_settings import Template, TransformersClass, write_settings
 from zoo.architectures.parts.layer_options import RopePeriods
 from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
 from zoo.architectures.vit.vit_settings import DINOV3_SETTINGS
@@ -39,7 +39,7 @@ def _mask_sizes(config: MaskConfig, shapes: Shapes) -> MaskConfig | None:
 def _backbone(config: MaskConfig) -> dict[str, Any]:
     assert isinstance(config.backbone.rope, RopePeriods)
     rotated = {"rope_theta": config.backbone.rope.base, "rope_type": "default"}
-    return write(config.backbone, DINOV3_SETTINGS) | {"rope_parameters": rotated}
+    return write_settings(config.backbone, DINOV3_SETTINGS) | {"rope_parameters": rotated}
 
 
 SETTINGS: Template = (_backbone, "num_queries", "num_blocks", "num_upscale_blocks")

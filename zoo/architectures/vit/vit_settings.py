@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from zoo.architectures.config_settings import EQUIMO, Template, TransformersClass, write
+from zoo.architectures.config_settings import EQUIMO, Template, TransformersClass, write_settings
 from zoo.architectures.parts.layer_options import RopeGrid, RopePeriods
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.common.errors import BadRequest
@@ -233,7 +233,7 @@ def _equimo_rope(config: ViTConfig) -> dict[str, Any]:
         "local_pos_embed_config_patch": frequencies | patches,
         "local_pos_embed_config_reg": frequencies | registers,
         "norm_layer": "rmsnorm",
-        **write(config, ("qkv_bias",), EQUIMO),
+        **write_settings(config, ("qkv_bias",), EQUIMO),
         "qk_norm": config.qk_norm,
     }
 

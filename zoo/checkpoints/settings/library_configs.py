@@ -7,7 +7,7 @@ from typing import Any
 
 from zoo.architectures.architecture import Config
 from zoo.architectures.common_config import THREE_CHANNELS
-from zoo.architectures.config_settings import EQUIMO, TransformersClass, write
+from zoo.architectures.config_settings import EQUIMO, TransformersClass, write_settings
 from zoo.architectures.kinds import architecture_of, features_below
 from zoo.architectures.parts.preprocessing import Filter, Preprocessing
 from zoo.common.errors import BadRequest
@@ -124,7 +124,7 @@ def equimo_metadata(config: Config) -> dict[str, Any]:
     template = architecture_of(config).equimo
     assert template is not None, "Equimo has no others"
     return {
-        "model_config": write(config, template, EQUIMO),
+        "model_config": write_settings(config, template, EQUIMO),
         "torch_hub_cfg": {},
         "timm": [],
         "jax_version": version("jax"),
