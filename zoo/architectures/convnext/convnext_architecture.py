@@ -52,9 +52,8 @@ def _complete(config: ConvNeXtConfig, beside: CheckpointFacts) -> ConvNeXtConfig
 
 
 DINOV3_SETTINGS: Template = (
-    *("hidden_sizes", "depths"),
+    *("hidden_sizes", "depths", "hidden_act"),
     {
-        "hidden_act": "gelu",
         "image_size": 224,
         "layer_norm_eps": lambda config: config.norm_eps,
         "layer_scale_init_value": lambda config: config.layer_scale,
@@ -69,8 +68,8 @@ def _last_eps(config: ConvNeXtConfig) -> dict[str, Any]:
 
 SETTINGS: Template = (*DINOV3_SETTINGS, _last_eps)
 SETTINGS_V2: Template = (
-    *("hidden_sizes", "depths"),
-    {"hidden_act": "gelu", "image_size": 224},
+    *("hidden_sizes", "depths", "hidden_act"),
+    {"image_size": 224},
     _last_eps,
 )
 

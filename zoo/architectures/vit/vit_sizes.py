@@ -51,10 +51,11 @@ def hidden_channels(usual: ViTConfig, shapes: Shapes) -> int:
 
 
 def has_qkv_bias(usual: ViTConfig, shapes: Shapes) -> bool:
-    """Return whether queries, keys and values have biases, which rotary networks may lack in a
-    file."""
-    is_there = usual.rope is not None or shapes("blocks.0.attn.qkv.bias") is not None
-    return usual.qkv_bias and is_there
+    """Return whether queries, keys and values have biases; a file of a rotary network may lack
+    them."""
+    if usual.rope is not None:
+        return usual.qkv_bias
+    return shapes("blocks.0.attn.qkv.bias") is not None
 
 
 def projected_channels(usual: ViTConfig, shapes: Shapes) -> int | None:
