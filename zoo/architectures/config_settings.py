@@ -151,6 +151,15 @@ def written_values(config: Configuration, library: str) -> dict[str, Any]:
     return found
 
 
+def names_in_settings(config: Configuration, library: str = TRANSFORMERS) -> Iterator[str]:
+    """Yield the names of a configuration's fields in a library's settings, and of its parts'."""
+    for each in declared_fields(config):
+        if isinstance(each.value, Configuration):
+            yield from names_in_settings(each.value, library)
+        elif each.facts is not None and (key := each.facts.keys.get(library)) is not None:
+            yield key.name.rpartition(".")[2]
+
+
 @dataclass(frozen=True)
 class TransformersClass:
     """A class of transformers: its name, its configuration's, and the settings of a network.

@@ -9,11 +9,10 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from weights.errors import MappingError
 from zoo.architectures.parts.preprocessing import IMAGENET_PIXELS, Filter, Preprocessing
 from zoo.common.fields import Line, Model, Side, Three, without_controls
 
@@ -227,19 +226,3 @@ class Settings(Model, extra="allow"):
         """Name of timm's network on the hub, with its weights before somebody trained them."""
         tag = self.pretrained_cfg.tag if self.pretrained_cfg else ""
         return f"timm/{self.architecture}.{tag}"
-
-
-Own = TypeVar("Own", bound=Model)
-
-
-def own_settings(settings: Settings, kind: type[Own]) -> Own:
-    """Settings that one kind of network alone has, checked. **Raises** `MappingError` where one is
-    of no value that there is."""
-    try:
-        return kind.model_validate_json(settings.model_dump_json(exclude_unset=True))
-    except ValidationError as error:
-        place = ".".join(map(str, error.errors()[0]["loc"]))
-        raise MappingError(
-            f"config.json beside the checkpoint has no value of {place} that there is: give the "
-            "settings that were saved with it."
-        ) from error

@@ -217,13 +217,15 @@ def check_settings(config: Config, settings: Settings) -> None:
 
 def unheard(beside: SettingsBeside, config: Config) -> tuple[str, ...]:
     """Sentences about the settings beside a checkpoint that the zoo does not know or follow."""
+    if beside.settings is None:
+        return beside.said
     try:
         made = _class(config)
-        ours = dict.fromkeys(made.idle) | made.settings(_computed(config))
+        others = dict.fromkeys(made.idle) | made.settings(_computed(config))
     except BadRequest:  # of a network that transformers has not
-        ours = {}
-    inner = (name for value in ours.values() if isinstance(value, Mapping) for name in value)
-    strange = beside.settings and strange_settings(beside.settings, (*ours, *inner))
+        others = {}
+    inner = (name for value in others.values() if isinstance(value, Mapping) for name in value)
+    strange = strange_settings(beside.settings, config, (*others, *inner))
     return (*([without_effect(CONFIG, strange)] if strange else ()), *beside.said)
 
 
