@@ -6,21 +6,26 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
-from itertools import chain
+from dataclasses import fields, replace
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from pydantic import ValidationError
 
 from tests.zoo.architectures.drawn_configs import DRAWN, drawn, rows
+from weights.errors import MappingError
 from zoo.architectures.architecture import CheckpointFacts, Config
 from zoo.architectures.config_fields import (
     FACTS,
     Configuration,
     FieldFacts,
     declared_fields,
+    have_same_architecture,
+    have_same_sizes,
+    own_parts,
     with_fields,
     with_values,
 )
@@ -210,6 +215,59 @@ def test_fields_come_back(examples):
     classes = set().union(*(parts_of(row) for row in chain(*map(rows, DRAWN))))
     unreached = set().union(*map(declared, classes)) - reached
     assert not unreached, "\n".join(f"{kind.__name__}.{way}" for kind, *way in unreached)
+
+
+JUNK = ("x", "", -1, 0, 10**12, 0.5, True, None, [], {}, [1, "a"], [1, 2], [10**12] * 3, [-1] * 4)
+"""What somebody may write in place of a setting."""
+
+
+def junk_files(config: Config) -> Iterator[tuple[str, FieldFacts, dict[str, Any]]]:
+    """Yield fields of a network that settings state, with a file that states one of them."""
+    for each, (library, junk) in product(facts_in(config), product((TRANSFORMERS, TIMM), JUNK)):
+        part, name, facts, _ = each
+        if facts.is_in_settings and library in facts.keys and not _is_of_tower(config, part):
+            *path, key = facts.keys[library].name.split(".")
+            file: dict[str, Any] = {key: junk}
+            for outer in reversed(path):
+                file = {outer: file}
+            if library == TIMM:
+                file = {"model_args": file}
+            yield name, facts, {"backbone_config": {}, **file} if config.settings_need else file
+
+
+def _is_of_tower(config: Config, part: Configuration) -> bool:
+    """Return whether a part is of a network inside, which has rows of its own."""
+    return all(part is not own for own in (config, *(each.value for each in own_parts(config))))
+
+
+@pytest.mark.parametrize("kind", DRAWN)
+def test_settings_are_within_bounds(kind):
+    """Whatever a file states is refused, says nothing, or is a value that the field can have."""
+    files = refused = 0
+    for row in rows(kind):
+        for name, facts, file in junk_files(row):
+            files += 1
+            try:
+                read = Settings.model_validate_json(json.dumps(file))
+                got = complete_config(row, CheckpointFacts("huggingface", read))
+            except (ValidationError, MappingError):
+                refused += 1
+                continue
+            for path, (_, value) in values_in(got).items():
+                usual = values_in(row)[path][1]
+                assert type(value) is type(usual) or None in (value, usual), (path, file)
+            found = [value for (_, own, _), value in values_in(got).values() if own == name]
+            assert all(map(facts.is_within, found)), file
+    assert 4 * refused >= files
+
+
+def test_networks_are_compared():
+    """But for details; then but for sizes and settings too."""
+    row = rows(ViTConfig)[0]
+    detailed, sized = replace(row, classes=9, norm_eps=1e-3), replace(row, dim=2 * row.dim)
+    assert have_same_sizes(row, detailed) and not have_same_sizes(row, sized)
+    assert have_same_architecture(row, sized)
+    assert not have_same_architecture(row, replace(row, qk_norm=not row.qk_norm))
 
 
 def test_equimo_has_the_settings():
