@@ -14,7 +14,7 @@ from weights.containers.leaf_order import arrays_of, layouts
 from weights.containers.npy import array_header
 from weights.progress import Progress
 from weights.tensors import LazyTensor
-from weights.writers.items import Items, data, size
+from weights.writers.items import Items, byte_size, data
 
 SCALARS = {
     # Dropout probability, and whether dropout is off.
@@ -28,7 +28,7 @@ def write_archive(
 ) -> None:
     """A `.tar.lz4` of the metadata and of the tensors, whose keys are paths in Equimo's tree."""
     text = json.dumps(metadata).encode()
-    total = sum(len(head) + (size(tensor) if tensor else 0) for head, tensor in records(items))
+    total = sum(len(head) + (byte_size(tensor) if tensor else 0) for head, tensor in records(items))
     members = ((METADATA, len(text), [text]), (WEIGHTS, total, _content(items, listener)))
     with lz4.frame.open(path, "wb", content_checksum=True) as file:
         for name, length, content in members:
@@ -46,7 +46,7 @@ def _content(items: Items, listener: Progress) -> Iterator[bytes | memoryview]:
         yield head
         if tensor:
             yield data(tensor)
-            listener.step(size(tensor))
+            listener.step(byte_size(tensor))
 
 
 def records(items: Items) -> Iterator[tuple[bytes, LazyTensor | None]]:

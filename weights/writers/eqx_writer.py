@@ -4,7 +4,7 @@ from pathlib import Path
 
 from weights.containers.npy import array_header
 from weights.progress import Progress
-from weights.writers.items import Items, data, size
+from weights.writers.items import Items, byte_size, data
 
 
 def write_eqx(path: Path, items: Items, progress: Progress) -> None:
@@ -13,4 +13,4 @@ def write_eqx(path: Path, items: Items, progress: Progress) -> None:
         for tensor in items.values():
             file.write(array_header(tensor.shape, "<f4"))
             file.write(data(tensor))
-            progress.step(size(tensor))
+            progress.step(byte_size(tensor))

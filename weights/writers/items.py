@@ -20,7 +20,7 @@ Items: TypeAlias = Mapping[str, LazyTensor]
 """Tensors to write by their keys; the types are those that they get in the file."""
 
 
-def size(tensor: LazyTensor) -> int:
+def byte_size(tensor: LazyTensor) -> int:
     """Bytes in the file."""
     return math.prod(tensor.shape) * stored(tensor.dtype).itemsize
 

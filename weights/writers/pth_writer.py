@@ -12,7 +12,7 @@ from weights.containers.pth import contiguous
 from weights.initializers import Shape
 from weights.progress import Progress
 from weights.tensors import LazyTensor
-from weights.writers.items import Items, data, size
+from weights.writers.items import Items, byte_size, data
 
 ROOT = "archive"
 STORAGE_NAMES = {"float32": "FloatStorage", "bfloat16": "BFloat16Storage"}
@@ -27,11 +27,11 @@ def write_pth(path: Path, items: Items, listener: Progress) -> None:
         archive.writestr(_member("byteorder"), b"little")
         for index, tensor in enumerate(items.values()):
             info = _member(f"data/{index}")
-            info.file_size = size(tensor)
+            info.file_size = byte_size(tensor)
             info.extra = _padding(archive, info)
             with archive.open(info, "w", force_zip64=True) as member:
                 member.write(data(tensor))
-            listener.step(size(tensor))
+            listener.step(byte_size(tensor))
         archive.writestr(_member("version"), b"3\n")
 
 

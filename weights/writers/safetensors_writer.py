@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from weights.containers.safetensors import DTYPES
 from weights.progress import Progress, Quiet
 from weights.tensors import LazyTensor
-from weights.writers.items import Items, data, size
+from weights.writers.items import Items, byte_size, data
 
 CODES = {dtype: code for code, dtype in DTYPES.items()}
 
@@ -38,7 +38,7 @@ def write_safetensors(
     header: dict[str, object] = {"__metadata__": dict(metadata)}
     end = 0
     for key, tensor in items.items():
-        begin, end = end, end + size(tensor)
+        begin, end = end, end + byte_size(tensor)
         described = {"dtype": CODES[tensor.dtype], "shape": list(tensor.shape)}
         header[key] = described | {"data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
@@ -47,4 +47,4 @@ def write_safetensors(
         file.write(len(text).to_bytes(8, "little") + text)
         for tensor in items.values():
             file.write(data(tensor))
-            listener.step(size(tensor))
+            listener.step(byte_size(tensor))

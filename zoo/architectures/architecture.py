@@ -7,21 +7,20 @@ names. A caller asks the record of a configuration (`kinds.py`) and knows no kin
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weights.initializers import Shape
-from zoo.architectures.common_config import Four
+from zoo.architectures.config_fields import Shapes, with_sizes
+from zoo.architectures.config_settings import Template, TransformersClass, with_settings
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.detection.detection_config import DeimConfig, DetectionConfig
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig
-from zoo.architectures.parts.layer_options import OF_TRANSFORMERS, Activation
 from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
 from zoo.architectures.swin.swin_config import SwinConfig
 from zoo.architectures.vit.vit_config import ViTConfig
@@ -58,37 +57,6 @@ class GivenOutput(NamedTuple):
 Thumbnail = tuple[NDArray[np.uint8], str]
 """A picture [height, width, 3], and what is on it, in words."""
 
-Shapes = Callable[[str], Shape | None]
-"""The shape that a checkpoint gives a leaf; None where it has none."""
-
-
-@dataclass(frozen=True)
-class TransformersClass:
-    """A class of transformers: its name, its configuration's, and the settings of a network.
-
-    `antialias` says how it interpolates learned positions, `asks` that it only does where it is
-    told to. `nested` is the part of its configuration that the settings are, where they are one.
-    `auto` finds the class by its settings, `answers` are outputs that it has in place of features.
-    One that is not `pooled` has a pooler of its own, which is no part of its classifiers. With
-    `key_bias` it is told whether keys have a bias, and one that is `square` takes squares alone.
-    `free` are settings that may have other values for the same network, `idle` those that change no
-    answer.
-    """
-
-    name: str
-    model_type: str
-    settings: Callable[[Any], dict[str, Any]]
-    antialias: bool = False
-    asks: bool = False
-    nested: str = ""
-    auto: str = "AutoModel"
-    answers: tuple[str, ...] = ()
-    pooled: bool = True
-    key_bias: bool = False
-    square: bool = False
-    free: tuple[str, ...] = ()
-    idle: tuple[str, ...] = ()
-
 
 @dataclass(frozen=True)
 class CheckpointFacts:
@@ -114,14 +82,6 @@ class CheckpointFacts:
         return "sigmoid" if alone or problem == "multi_label_classification" else "softmax"
 
 
-def told_of_blocks(settings: Settings | None, activation: Activation, eps: float) -> dict[str, Any]:
-    """The activation and the epsilon of a network: told, or else the usual ones."""
-    return {
-        "activation": OF_TRANSFORMERS.get((settings and settings.hidden_act) or "", activation),
-        "norm_eps": (settings and settings.layer_norm_eps) or eps,
-    }
-
-
 def no_class(config: Config) -> TransformersClass:
     """**Raises** `BadRequest`: transformers has no class for networks of this kind."""
     raise BadRequest(
@@ -130,9 +90,9 @@ def no_class(config: Config) -> TransformersClass:
     )
 
 
-def unchanged(config: C, *_: object) -> C:
-    """A configuration as it is."""
-    return config
+def complete_from_settings(config: C, beside: CheckpointFacts) -> C:
+    """Return the configuration with the fields that settings beside a checkpoint state."""
+    return with_settings(config, beside.settings)
 
 
 def as_they_are(got: Outputs, wanted: Outputs) -> tuple[Outputs, Outputs]:
@@ -141,47 +101,58 @@ def as_they_are(got: Outputs, wanted: Outputs) -> tuple[Outputs, Outputs]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClassifierHead(Generic[C]):
+    """The linear classifier that networks of a kind may have on the features that they give.
+
+    - `with_classes`: the configuration with the classes of a linear layer of this shape, and the
+      tokens that it takes; without a classifier for None.
+    - `as_built`: the configuration of a network as it is now, which somebody may have cut.
+    - `takes`: the vector that the classifier is given, in words.
+    - `inputs`: vectors that a custom head may take and that no tensor tells apart, in words by the
+      `global_pool` that means each; empty where there is only one, None where none is known.
+    """
+
+    with_classes: Callable[[C, Shape | None], C]
+    as_built: Callable[[C, Any], C]
+    takes: Callable[[C], str]
+    inputs: Callable[[C], Mapping[str, str] | None] = lambda config: {}
+
+
+@dataclass(frozen=True)
+class LibraryOptions(Generic[C]):
+    """Options of a library's architectures: `readers` of those that a network may have or not, by
+    their names, and a function that returns the option of timm's architecture with a name that no
+    network of the zoo has."""
+
+    readers: Mapping[str, Callable[[C, Shapes], C]] = field(default_factory=dict)
+    refused: Callable[[str], str] = lambda architecture: ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Architecture(Generic[C]):
     """A kind of network, by its configuration `config`.
 
     `network` gives its class: `network()(config, key=key)`; JAX is imported there.
 
-    `parts` are the fields of a configuration that are networks of another kind, whose leaves lie
-    under these names; those that folders have files of are `towers`, by transformers.js' names. All
-    functions from configurations to configurations get one whose parts are done.
+    The fields of the configuration state what is read of tensors and settings, compared and
+    bounded (`config_fields.py`). What fields cannot state are functions here, which get a
+    configuration whose parts are done:
+
+    - `sizes`: reads the sizes of leaves; None where one is missing.
+    - `complete`: adds what only the settings beside a checkpoint state.
+    - `transformers`: the class of `classes` that computes a network; it **raises** `BadRequest`
+      where there is none.
+    - `equimo`: Equimo's settings, where it has such networks.
+    - `head`: the classifier of kinds that give features.
+    - `options`: options of a library's architectures.
 
     - `purpose`: what a network is for, in a sentence in which `{classes:,}`, `{such}` examples of
       them, `{stride}` and that there is a vector for the `{whole}` are put.
-    - `sizes`: with those that leaves tell; None where not all are there that do.
-    - `landmarks`: shapes of a few leaves that tell networks apart without building them.
-    - `free`: without what somebody's own may have otherwise: classes, grid, details.
-    - `unsized`: without its sizes.
-    - `valued`: with what the values of leaves tell.
-    - `settled`: with what no tensor tells, from the settings beside them.
-    - `interpolated`: with positions brought to another size with antialiasing, or without.
-    - `untold`: what no tensor of a network in sizes of no table tells, and the settings beside it
-      do not say, in words that end in what to write there; empty where they do.
-    - `below`: without what makes its features answers.
-    - `with_head`: with the classes of a linear layer, and the tokens that it takes; only of kinds
-      that give features, and logits if they are classifiers.
-    - `as_built`: as a network is now, which somebody may have cut.
     - `exact`: outputs that are coordinates, which half precision computes in float32.
     - `compared`: batches of outputs, got and wanted, as what they say, where rounding may change
       their order: what low precisions are judged by.
-    - `head_takes`: the vector that the classifier is given, in words.
-    - `head_inputs`: vectors that a custom head may take and that no tensor tells apart, in words by
-      the `global_pool` that means each; empty where there is only one, None where none is known.
-    - `refused_option`: an option of timm's architecture of a name that no network has; else empty.
-    - `options`: readers of options that a library's networks have or not, by their names.
-
-    `told` is the part of `config.json` that is about the network; `heads`, where there are any,
-    says how many share the channels, which nothing else tells. `transformers` is the class of
-    `classes` that computes a network, or **raises** `BadRequest`; `equimo` are Equimo's settings,
-    where it has such networks. `similarity` says what cosines of images and texts are multiplied by
-    and what is added, of a configuration and its leaves; only of kinds that compare them.
-
-    A network that `crops` ignores what fills no patch at the right and bottom edge; others fill
-    that up in JAX or refuse it, and their files take whole patches alone.
+    `similarity` says what cosines of images and texts are multiplied by and what is added, of a
+    configuration and its leaves; only of kinds that compare them.
 
     `outputs` says what files may give, of a configuration and words about the pooled vector.
     `answer` is what outputs for one picture say of it. `thumbnail` draws what is in the outputs for
@@ -192,32 +163,16 @@ class Architecture(Generic[C]):
 
     config: type[C]
     network: Callable[[], Callable[..., Any]]
-    parts: tuple[str, ...] = ()
-    towers: Mapping[str, str] = field(default_factory=dict)
     purpose: Callable[[C], str]
-    sizes: Callable[[C, Shapes], C | None]
-    landmarks: Callable[[C], dict[str, Shape]] = lambda config: {}
-    free: Callable[[C], C] = unchanged
-    unsized: Callable[[C], C] = unchanged
-    valued: Callable[[C, Mapping[str, Any]], C] = unchanged
-    settled: Callable[[C, CheckpointFacts], C] = unchanged
-    interpolated: Callable[[C, bool], C] = unchanged
-    untold: Callable[[C, Settings | None], str] = lambda config, settings: ""
-    below: Callable[[C], Config] = unchanged
-    with_head: Callable[[C, Shape | None], C] | None = None
-    as_built: Callable[[C, Any], C] = unchanged
-    exact: tuple[str, ...] = ()
-    compared: Callable[[Outputs, Outputs], tuple[Outputs, Outputs]] = as_they_are
-    head_takes: Callable[[C], str] = lambda config: "what the network pools"
-    head_inputs: Callable[[C], Mapping[str, str] | None] = lambda config: {}
-    refused_option: Callable[[str], str] = lambda architecture: ""
-    options: Mapping[str, Callable[[C, Shapes], C]] = field(default_factory=dict)
-    told: Callable[[Settings], Settings] = lambda settings: settings
-    heads: Callable[[C], int] | None = None
+    sizes: Callable[[C, Shapes], C | None] = with_sizes
+    complete: Callable[[C, CheckpointFacts], C] = complete_from_settings
     transformers: Callable[[C], TransformersClass] = no_class
     classes: tuple[TransformersClass, ...] = ()
-    equimo: Callable[[C], dict[str, Any]] | None = None
-    crops: bool = True
+    equimo: Template | None = None
+    head: ClassifierHead[C] | None = None
+    options: LibraryOptions[C] = LibraryOptions()
+    exact: tuple[str, ...] = ()
+    compared: Callable[[Outputs, Outputs], tuple[Outputs, Outputs]] = as_they_are
     outputs: Callable[[C, str], Mapping[str, GivenOutput]]
     answer: Callable[[C, Outputs, Question], PictureAnswer] = lambda config, outputs, question: (
         features(outputs)
@@ -229,34 +184,20 @@ class Architecture(Generic[C]):
     @property
     def gives_features(self) -> bool:
         """Whether its networks give tokens, and logits if they are classifiers."""
-        return self.with_head is not None
+        return self.head is not None
 
+    @property
+    def is_on_backbone(self) -> bool:
+        """Whether its networks read what a vision transformer gives."""
+        return any(part.name == "backbone" for part in fields(self.config))
 
-on_backbone = partial(Architecture[Any], parts=("backbone",), below=lambda config: config.backbone)
-"""Makes the record of networks that read what a vision transformer gives."""
+    def head_takes(self, config: C) -> str:
+        """Return the vector that a classifier is given, in words."""
+        return self.head.takes(config) if self.head else "what the network pools"
 
-
-def count_rows(shapes: Shapes, leaf: str, axis: int = 0) -> int:
-    """How many rows or columns a matrix has; 0 where there is none."""
-    return (shapes(leaf) or (0, 0))[axis]
-
-
-def count_numbered(shapes: Shapes, leaf: str) -> int:
-    """How many leaves of numbered names there are, from 0 on."""
-    return sum(1 for _ in takewhile(lambda number: shapes(leaf.format(number)), count()))
-
-
-def channels_between(shapes: Shapes, first: str, last: str, times: int) -> int:
-    """The channels between two layers of a block; 0 where they are not those."""
-    one, other = (shapes(f"blocks.0.mlp.{layer}.weight") or () for layer in (first, last))
-    fitting = len(one) == len(other) == 2 and one[0] == times * other[1]
-    return other[1] if fitting else 0
-
-
-def as_four(numbers: list[int]) -> Four:
-    """Four numbers of a list."""
-    first, second, third, fourth = numbers
-    return first, second, third, fourth
+    def head_inputs(self, config: C) -> Mapping[str, str] | None:
+        """Return the vectors that a custom head may take, as `ClassifierHead` describes them."""
+        return self.head.inputs(config) if self.head else {}
 
 
 TURNS_INTO_VECTORS = (
@@ -307,7 +248,6 @@ def drawn_features(
 feature_architecture = partial(
     Architecture[Any],
     purpose=lambda config: CLASSIFIES if config.classes else TURNS_INTO_VECTORS,
-    told=lambda settings: settings.network,
     answer=lambda config, outputs, question: classes(outputs, question.names, config.scores),
     thumbnail=drawn_features,
     page_draws=lambda config: {"last_hidden_state", *(("logits",) if config.classes else ())},
@@ -327,9 +267,9 @@ def _as_built(config: StagedConfig, network: Any) -> StagedConfig:
 
 staged_architecture = partial(
     feature_architecture,
-    landmarks=lambda config: {"norm.weight": (config.dim,)},
-    below=lambda config: replace(config, classes=0),
-    with_head=staged_with_head,
-    head_takes=lambda config: "the mean of the last map, normed",
-    as_built=_as_built,
+    head=ClassifierHead(
+        with_classes=staged_with_head,
+        as_built=_as_built,
+        takes=lambda config: "the mean of the last map, normed",
+    ),
 )

@@ -2,8 +2,10 @@
 
 from typing import Any, ClassVar, Literal
 
-MOST, DEEPEST, MOST_WORDS = 1 << 17, 512, 1 << 21
-"""What a network has at most of anything, of blocks, and of words: more is a trap."""
+from zoo.architectures.config_fields import NetworkConfig, Shapes
+
+MOST_WORDS = 1 << 21
+"""What a network for texts has at most of words."""
 
 Taken = Literal["pixel_values", "input_ids", "attention_mask"]
 """What a network may take: images that were preprocessed, texts as numbers of words, and which of
@@ -23,12 +25,13 @@ def class_words(count: int) -> str:
     return f", {count} classes" if count else ""
 
 
-class Classifying:
+class Classifying(NetworkConfig):
     """Facts of a network that gives rows of tokens of an image, and logits where it has classes."""
 
     takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
     words: ClassVar[None] = None
     attends: ClassVar[bool] = True
+    settings_in: ClassVar[tuple[str, ...]] = ("vision_config", "backbone_config")
 
     classes: int
 
@@ -72,7 +75,7 @@ class MultiStageConfig(Classifying):
         return f"{len(self.depths)} stages of blocks: {widths}"
 
 
-class Opaque:
+class Opaque(NetworkConfig):
     """Facts of a network that gives neither rows of tokens nor what is inside."""
 
     # As the properties of `ViTConfig`.
@@ -83,3 +86,12 @@ class Opaque:
 
 THREE_CHANNELS = {"num_channels": 3}
 """What all of transformers' classes for pictures ask."""
+
+HEAD = "head.weight"
+"""The leaf `[classes, width]` of a classifier of features."""
+
+
+def count_classes(usual: Any, shapes: Shapes) -> int:
+    """Return the classes of a linear layer; 0 without one."""
+    head = shapes(HEAD) or ()
+    return head[0] if len(head) == 2 else 0

@@ -2,16 +2,22 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any, cast
 
-from weights.initializers import Shape
-from zoo.architectures.architecture import Architecture, CheckpointFacts, Config, Shapes
+from zoo.architectures.architecture import Architecture, CheckpointFacts, Config
+from zoo.architectures.config_fields import (
+    NetworkConfig,
+    Shapes,
+    declared_fields,
+    has_own_sizes,
+    with_fields,
+)
 from zoo.architectures.convnext.convnext_architecture import CONVNEXT
 from zoo.architectures.depth.depth_architecture import DEPTH
 from zoo.architectures.detection.deim_architecture import DEIM
 from zoo.architectures.detection.detection_architecture import DETECTION
 from zoo.architectures.dual.dual_architecture import DUAL, TEXT
+from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.segmentation.segmentation_architecture import MASKS, SEGMENTER
 from zoo.architectures.swin.swin_architecture import SWIN
 from zoo.architectures.vit.vit_architecture import VIT
@@ -23,7 +29,7 @@ ARCHITECTURES: tuple[Architecture[Any], ...] = (
 
 _OF = {each.config: each for each in ARCHITECTURES}
 
-TOWER_NAMES = tuple(dict.fromkeys(name for each in ARCHITECTURES for name in each.towers))
+TOWER_NAMES = tuple(dict.fromkeys(name for each in ARCHITECTURES for name in each.config.towers))
 """What transformers.js calls the parts of networks whose files it asks for one by one."""
 
 TIMM_WRAPPER = "timm_wrapper"
@@ -40,15 +46,13 @@ def architecture_of(config: Config) -> Architecture[Any]:
     return _OF[type(config)]
 
 
-def with_fields(config: Config, **fields: object) -> Config:
-    """A configuration with other values of fields that those of its kind have."""
-    changed: Config = replace(cast(Any, config), **fields)
-    return changed
-
-
 def parts_of_network(config: Config) -> dict[str, Config]:
     """The networks that one consists of, by where their leaves lie."""
-    return {name: getattr(config, name) for name in architecture_of(config).parts}
+    return {
+        each.name: cast(Config, each.value)
+        for each in declared_fields(config)
+        if isinstance(each.value, NetworkConfig)
+    }
 
 
 def towers(config: Config, path: str = "") -> Iterator[tuple[str, Config]]:
@@ -66,48 +70,64 @@ def _with_parts(config: Config, change: Callable[[Config], Config]) -> Config:
     return with_fields(config, **inner) if inner else config
 
 
-def body(config: Config) -> Config:
-    """A network without what somebody's own may have otherwise: classes, grid, details."""
-    return architecture_of(config).free(_with_parts(config, body))
-
-
-def unsized(config: Config) -> Config:
-    """The same without its sizes."""
-    kind = architecture_of(config)
-    return kind.unsized(kind.free(_with_parts(config, unsized)))
+def features_below(config: Config) -> Config:
+    """Return the network without what makes answers of its features: the backbone of one that has
+    one, or the network without a classifier."""
+    if (backbone := parts_of_network(config).get("backbone")) is not None:
+        return backbone
+    head = architecture_of(config).head
+    return config if head is None else head.with_classes(config, None)
 
 
 def with_one_head(config: Config) -> Config:
-    """A network of the same tensors that any number of channels suits."""
-    if architecture_of(config).heads:
-        return with_fields(config, heads=1)
-    return _with_parts(config, with_one_head)
+    """Return a network of the same tensors that any number of channels suits."""
+    neutral = {
+        each.name: each.facts.neutral
+        for each in declared_fields(config)
+        if each.facts is not None and each.facts.neutral is not None
+    }
+    return with_fields(_with_parts(config, with_one_head), **neutral)
 
 
-def settled(config: Config, beside: CheckpointFacts) -> Config:
-    """Configuration with what no tensor tells: from the settings beside them, or what their library
-    does; a head of somebody's own takes what the network pools."""
+def complete_config(config: Config, beside: CheckpointFacts) -> Config:
+    """Return the configuration with the values that tensor shapes do not determine. They come from
+    the settings file, or else are the defaults of the source library. A custom head uses the
+    network's own pooling."""
     inside = replace(beside, own_head=False)
-    whole = _with_parts(config, lambda part: settled(part, inside))
-    return architecture_of(config).settled(whole, beside)
+    network = _with_parts(config, lambda part: complete_config(part, inside))
+    return architecture_of(config).complete(network, beside)
+
+
+def positions_in(config: Config) -> LearnedPositions | None:
+    """Return the learned positions of a network for pictures, its own or those of a part."""
+    own = (each.value for each in declared_fields(config))
+    where = next((value for value in own if isinstance(value, LearnedPositions)), None)
+    inner = (positions_in(part) for part in parts_of_network(config).values())
+    return where or next((where for where in inner if where is not None), None)
 
 
 def interpolated(config: Config, antialias: bool) -> Config:
-    """Configuration with positions that are brought to another size as transformers does it."""
-    whole = _with_parts(config, lambda part: interpolated(part, antialias))
-    return architecture_of(config).interpolated(whole, antialias)
+    """Return the configuration with positions that are brought to another size as transformers
+    does it."""
+    positions = {
+        each.name: with_fields(each.value, antialias=antialias, offset=0.0)
+        for each in declared_fields(config)
+        if isinstance(each.value, LearnedPositions)
+    }
+    parts = _with_parts(config, lambda part: interpolated(part, antialias))
+    return with_fields(parts, **positions)
 
 
 def refused_option(architecture: str) -> str:
     """Return the option of timm's architecture with this name that no network of the zoo has; empty
     where there is none."""
-    return next(filter(None, (kind.refused_option(architecture) for kind in ARCHITECTURES)), "")
+    return next(filter(None, (kind.options.refused(architecture) for kind in ARCHITECTURES)), "")
 
 
 def with_options(config: Config, options: tuple[str, ...], shapes: Shapes) -> Config:
     """Return a network of the same architecture with those of a library's options that a checkpoint
     has."""
-    read = architecture_of(config).options
+    read = architecture_of(config).options.readers
     for option in options:
         config = read[option](config, shapes)
     return config
@@ -115,24 +135,25 @@ def with_options(config: Config, options: tuple[str, ...], shapes: Shapes) -> Co
 
 def read_sizes(config: Config, shapes: Shapes) -> Config | None:
     """A network of the same architecture in the sizes that a checkpoint has; None where it has not
-    all that tells them. Heads are kept where no leaf tells how many there are."""
+    all that tells them."""
     inner: dict[str, Config] = {}
     for name, part in parts_of_network(config).items():
-        if (sized := read_sizes(part, partial(_inside, shapes, name))) is None:
+        if (sized := read_sizes(part, shapes_below(shapes, f"{name}."))) is None:
             return None
         inner[name] = sized
     whole = with_fields(config, **inner)
     return architecture_of(config).sizes(whole, shapes)
 
 
-def _inside(shapes: Shapes, part: str, leaf: str) -> Shape | None:
-    """The shape of a leaf of a part."""
-    return shapes(f"{part}.{leaf}")
+def shapes_below(shapes: Shapes, path: str) -> Shapes:
+    """Return the shapes of leaves by what comes after `path` in theirs."""
+    return lambda leaf: shapes(f"{path}{leaf}")
 
 
-def landmarks(config: Config) -> dict[str, Shape]:
-    """Leaves that tell most networks apart, before one has to be built."""
-    leaves = dict(architecture_of(config).landmarks(config))
-    for name, part in parts_of_network(config).items():
-        leaves |= {f"{name}.{leaf}": shape for leaf, shape in landmarks(part).items()}
-    return leaves
+def has_sizes(config: Config, shapes: Shapes) -> bool:
+    """Return whether a checkpoint has the leaves of a network's sizes, as far as can be told before
+    the network is built."""
+    parts = parts_of_network(config).items()
+    return has_own_sizes(config, shapes) and all(
+        has_sizes(part, shapes_below(shapes, f"{name}.")) for name, part in parts
+    )

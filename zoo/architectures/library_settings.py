@@ -9,11 +9,10 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from weights.errors import MappingError
 from zoo.architectures.parts.preprocessing import IMAGENET_PIXELS, Filter, Preprocessing
 from zoo.common.fields import Line, Model, Side, Three, without_controls
 
@@ -167,17 +166,22 @@ class Settings(Model, extra="allow"):
     pretrained_cfg: TimmPictures | None = None
     model_args: dict[Line, Any] = Field({})
 
+    def stated(self, name: str) -> Any:
+        """Return what the file states under a name, with dots before names in parts of it; None
+        where it states nothing."""
+        first, _, rest = name.partition(".")
+        known = first in type(self).model_fields
+        is_set = first in self.model_fields_set
+        extra = self.model_extra or {}
+        value = (getattr(self, first) if is_set else None) if known else extra.get(first)
+        if not rest:
+            return value
+        return value.stated(rest) if isinstance(value, Settings) else None
+
     @property
     def class_name(self) -> str:
         """The class whose network it is, or at least of what type that is."""
         return next(iter(self.architectures or ()), self.model_type or self.architecture)
-
-    @property
-    def heads(self) -> int | None:
-        """How many heads share the channels; of timm's networks where their arguments say so."""
-        argument = self.model_args.get("num_heads")
-        is_known = type(argument) is int and 1 <= argument <= MOST_HEADS
-        return self.num_attention_heads or (argument if is_known else None)
 
     @property
     def is_classifier(self) -> bool:
@@ -212,16 +216,6 @@ class Settings(Model, extra="allow"):
         return sides[0], sides[1]
 
     @property
-    def network(self) -> Settings:
-        """The part about the network for images, where a model has several."""
-        return self.vision_config or self.backbone_config or self
-
-    @property
-    def words(self) -> Settings:
-        """The part about the network for texts, where a model has several."""
-        return self.text_config or self
-
-    @property
     def repository(self) -> str:
         """Name of the repository that somebody loaded it from, as transformers notes it."""
         name = (self.model_extra or {}).get("_name_or_path")
@@ -232,19 +226,3 @@ class Settings(Model, extra="allow"):
         """Name of timm's network on the hub, with its weights before somebody trained them."""
         tag = self.pretrained_cfg.tag if self.pretrained_cfg else ""
         return f"timm/{self.architecture}.{tag}"
-
-
-Own = TypeVar("Own", bound=Model)
-
-
-def own_settings(settings: Settings, kind: type[Own]) -> Own:
-    """Settings that one kind of network alone has, checked. **Raises** `MappingError` where one is
-    of no value that there is."""
-    try:
-        return kind.model_validate_json(settings.model_dump_json(exclude_unset=True))
-    except ValidationError as error:
-        place = ".".join(map(str, error.errors()[0]["loc"]))
-        raise MappingError(
-            f"config.json beside the checkpoint has no value of {place} that there is: give the "
-            "settings that were saved with it."
-        ) from error

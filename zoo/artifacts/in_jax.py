@@ -49,7 +49,7 @@ def answers_in_words(
     """How likely each label is about each RGB image. **Raises** `BadRequest` for a model that does
     not compare images with texts."""
     how, config = model.preprocessing, model.config
-    if config is None or how is None or not architecture_of(config).towers:
+    if config is None or how is None or not config.towers:
         raise BadRequest(
             f"{parameter('labels')} is for a model with towers for pictures and for texts, and "
             "this is none: `zoo list '*_dual'` names them."

@@ -9,12 +9,11 @@ from weights.load import fits
 from weights.mapping import Naming, leaf_shape, plan, source_shapes
 from weights.views import Parts
 from zoo.architectures.architecture import CheckpointFacts, Config
+from zoo.architectures.config_fields import have_same_architecture, have_same_sizes
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import (
-    body,
+    complete_config,
     read_sizes,
-    settled,
-    unsized,
     with_one_head,
     with_options,
 )
@@ -34,7 +33,7 @@ class Candidate:
     @property
     def is_variant(self) -> bool:
         """Whether the sizes are the entry's too."""
-        return body(self.config) == body(self.usual)
+        return have_same_sizes(self.config, self.usual)
 
     @property
     def usual(self) -> Config:
@@ -84,7 +83,7 @@ def _is_alike(candidate: Candidate) -> bool:
     if candidate.is_variant:
         return True
     usual = with_options(candidate.usual, entry.options_of(naming.name), _shapes(naming, view))
-    return unsized(candidate.config) == unsized(usual)
+    return have_same_architecture(candidate.config, usual)
 
 
 def readings(entry: ModelInfo, parts: Parts, settings: Settings | None) -> Iterator[Candidate]:
@@ -96,7 +95,7 @@ def readings(entry: ModelInfo, parts: Parts, settings: Settings | None) -> Itera
             usual = with_options(entry.config_for(naming.name), options, _shapes(naming, view))
             if sized := read_sizes(usual, _shapes(naming, view)):
                 beside = CheckpointFacts(naming.name, settings, _is_custom(view, naming, settings))
-                yield Candidate(entry, naming, settled(sized, beside), view)
+                yield Candidate(entry, naming, complete_config(sized, beside), view)
 
 
 def _is_custom(view: Checkpoint, naming: Naming, settings: Settings | None) -> bool:

@@ -16,7 +16,7 @@ from weights.namings.eqx_names import LEAVES
 from weights.progress import Progress
 from weights.writers.equimo_writer import write_archive
 from weights.writers.eqx_writer import write_eqx
-from weights.writers.items import Items, items_for, size
+from weights.writers.items import Items, byte_size, items_for
 from weights.writers.pth_writer import write_pth
 from weights.writers.safetensors_writer import write_safetensors
 from zoo.architectures.architecture import Config
@@ -127,7 +127,7 @@ def convert_file(
     items = items_for(naming, weights.arrays, leaves)
     # The settings that are written along are those of the network that the weights belong to.
     written = replace(entry, config=loaded.config)
-    progress.stage(f"writing {target.name}", sum(map(size, items.values())))
+    progress.stage(f"writing {target.name}", sum(map(byte_size, items.values())))
     with staged(target.parent) as stage, writing(target):
         write_as(naming.name, stage / target.name, items, written, progress)
         if target.is_dir():

@@ -14,17 +14,12 @@ from weights.errors import MappingError
 from weights.mapping import Naming
 from weights.parameters import parameter
 from weights.views import choose_prefix, views_of
-from zoo.architectures.architecture import Config, TransformersClass
+from zoo.architectures.architecture import Config
+from zoo.architectures.config_fields import have_same_sizes, with_fields
+from zoo.architectures.config_settings import TransformersClass, part_of
 from zoo.architectures.entry import Licence, ModelInfo
-from zoo.architectures.kinds import (
-    architecture_of,
-    body,
-    interpolated,
-    parts_of_network,
-    with_fields,
-)
+from zoo.architectures.kinds import interpolated
 from zoo.architectures.library_settings import Settings
-from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.checkpoints.candidates import prefixes_of, readings, without_needless_heads
 from zoo.checkpoints.settings.class_names import read_class_names
@@ -155,7 +150,8 @@ def described(
         refuse_other_networks(settings)
     if settings and naming.name == "huggingface":
         check_settings(config, settings)
-    if body(config) != body(usual) or (config.classes and not (like_usual and config == usual)):
+    is_usual = like_usual and config == usual
+    if not have_same_sizes(config, usual) or (config.classes and not is_usual):
         config = _as_trained(entry, naming, config)
     how = how or _pictures(entry, naming, config, settings)
     if config == usual and like_usual and how == entry.preprocessing:
@@ -184,7 +180,7 @@ def _pictures(
         return entry.preprocessing if native == usual else entry.preprocessing.at(native)
     size = settings.picture_size if settings and naming.name == "huggingface" else None
     is_whole = size is not None and not any(side % config.stride for side in size)
-    if size is None or not (is_whole or architecture_of(config).crops):
+    if size is None or not (is_whole or config.crops):
         return entry.preprocessing
     return entry.preprocessing.at(size)
 
@@ -214,28 +210,22 @@ def published_names(entry: ModelInfo, config: Config, are_used: bool) -> Iterato
 
 def check_settings(config: Config, settings: Settings) -> None:
     """**Raises** `MappingError` where transformers would compute another network."""
-    said, made = architecture_of(config).told(settings), _class(config)
+    said, made = part_of(config, settings), _class(config)
     known = said.model_dump(mode="json", exclude_unset=True)
     _check_alike(known, made.settings(config), made.free)
 
 
-def positions_in(config: Config) -> LearnedPositions | None:
-    """The learned positions of a network for pictures, its own or those of a part."""
-    if isinstance(where := getattr(config, "positions", None), LearnedPositions):
-        return where
-    inner = (positions_in(part) for part in parts_of_network(config).values())
-    return next((where for where in inner if where is not None), None)
-
-
 def unheard(beside: SettingsBeside, config: Config) -> tuple[str, ...]:
     """Sentences about the settings beside a checkpoint that the zoo does not know or follow."""
+    if beside.settings is None:
+        return beside.said
     try:
         made = _class(config)
-        ours = dict.fromkeys(made.idle) | made.settings(_computed(config))
+        others = dict.fromkeys(made.idle) | made.settings(_computed(config))
     except BadRequest:  # of a network that transformers has not
-        ours = {}
-    inner = (name for value in ours.values() if isinstance(value, Mapping) for name in value)
-    strange = beside.settings and strange_settings(beside.settings, (*ours, *inner))
+        others = {}
+    inner = (name for value in others.values() if isinstance(value, Mapping) for name in value)
+    strange = strange_settings(beside.settings, config, (*others, *inner))
     return (*([without_effect(CONFIG, strange)] if strange else ()), *beside.said)
 
 

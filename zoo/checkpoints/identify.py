@@ -3,19 +3,20 @@
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 
 from weights import Checkpoint
 from weights.errors import MappingError
-from weights.load import PERIODS
 from weights.mapping import Naming, leaf_shape
 from weights.parameters import parameter
 from weights.views import Parts, choose_prefix, views_of
-from zoo.architectures.architecture import Config
+from zoo.architectures.config_settings import unstated_fields
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import (
     ARCHITECTURES,
     MODEL_TYPES,
     architecture_of,
+    shapes_below,
     towers,
 )
 from zoo.architectures.library_settings import Settings
@@ -97,7 +98,7 @@ def _check_kind(best: Candidate, settings: Settings, asked: GivenCheckpoint) -> 
     kinds = [
         kind
         for kind in ARCHITECTURES
-        if "backbone" in kind.parts
+        if kind.is_on_backbone
         and any(made.model_type == settings.model_type for made in kind.classes)
     ]
     if kinds and architecture_of(best.config) not in kinds:
@@ -150,32 +151,19 @@ def likely(
 def check_heads(candidate: Candidate, settings: Settings | None) -> None:
     """**Raises** `BadRequest` where nothing tells how many heads a network in sizes of no table
     has, or where they cannot be as many."""
+    shapes = partial(leaf_shape, candidate.naming, candidate.view.tensors)
     for path, tower in towers(candidate.config):
-        kind = architecture_of(tower)
-        if untold := kind.untold(tower, settings):
+        for question in unstated_fields(tower, shapes_below(shapes, path), settings):
             raise BadRequest(
-                f"{candidate.entry.family} of {tower.dim} channels: no tensor tells {untold} into "
-                f"{settings_place(candidate.view.path)}."
+                f"{candidate.entry.family} of {tower.dim} channels: no tensor tells {question} "
+                f"into {settings_place(candidate.view.path)}."
             )
-        if kind.heads is not None:
-            stated = settings and kind.told(settings).heads
-            periods = leaf_shape(candidate.naming, candidate.view.tensors, f"{path}{PERIODS}")
-            is_known = bool(stated) or periods is not None
-            _check_heads(tower, kind.heads(tower), candidate, is_known)
-
-
-def _check_heads(tower: Config, heads: int, candidate: Candidate, is_told: bool) -> None:
-    if not is_told:
-        raise BadRequest(
-            f"{candidate.entry.family} of {tower.dim} channels: no tensor tells how many heads "
-            f'share them. Write {{"num_attention_heads": NUMBER}} into '
-            f"{settings_place(candidate.view.path)}."
-        )
-    if not tower.is_sound:
-        raise BadRequest(
-            f"{heads} heads cannot share {tower.dim} channels: mend the "
-            f"num_attention_heads of {CONFIG} beside the checkpoint."
-        )
+        heads = getattr(tower, "heads", None)
+        if type(heads) is int and not tower.is_sound:
+            raise BadRequest(
+                f"{heads} heads cannot share {tower.dim} channels: mend the "
+                f"num_attention_heads of {CONFIG} beside the checkpoint."
+            )
 
 
 ROTARY = "local_pos_embed."  # in the paths of rotary periods

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 from weights import (
     Checkpoint,
@@ -19,13 +19,14 @@ from weights.errors import MappingError, NotACheckpoint
 from weights.files import hold_to_name
 from weights.initializers import Shape
 from weights.load import fits, map_weights, nearest
-from weights.mapping import Naming, plan, source_shapes
+from weights.mapping import Naming, leaf_shape
 from weights.progress import Progress
 from weights.views import Parts, choose_prefix, views_of
 from zoo.architectures.architecture import Config
 from zoo.architectures.builder import abstract
+from zoo.architectures.config_fields import with_values
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.kinds import architecture_of, landmarks, parts_of_network
+from zoo.architectures.kinds import architecture_of, has_sizes, parts_of_network
 from zoo.checkpoints.settings.settings_files import OF_LIBRARIES, with_temperature
 from zoo.checkpoints.source import Choice, SeededWeights, Source, opened
 from zoo.registry.lookup import MODELS
@@ -133,12 +134,12 @@ def _as_recorded(entry: ModelInfo, records: list[Shape]) -> Iterator[tuple[Confi
     classifier that the last two records may be."""
     config, parameters = entry.config, entry.parameters
     yield config, parameters
-    with_head = architecture_of(config).with_head
-    if with_head is None:
+    head = architecture_of(config).head
+    if head is None:
         return
     if len(records) > 1 and len(records[-2]) == 2 and records[-2][:1] == records[-1]:
         body = parameters - config.classes * (config.dim + 1)
-        yield with_head(config, records[-2]), body + math.prod(records[-2]) + records[-1][0]
+        yield head.with_classes(config, records[-2]), body + math.prod(records[-2]) + records[-1][0]
 
 
 def load_checkpoint(checkpoint: Checkpoint, entry: ModelInfo) -> LoadedWeights:
@@ -149,7 +150,7 @@ def load_checkpoint(checkpoint: Checkpoint, entry: ModelInfo) -> LoadedWeights:
 
 
 def _valued(config: Config, weights: Weights) -> LoadedWeights:
-    return LoadedWeights(architecture_of(config).valued(config, weights.arrays), weights)
+    return LoadedWeights(with_values(config, weights.arrays), weights)
 
 
 def view_for(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[Naming, Checkpoint]:
@@ -217,6 +218,4 @@ def recognise(checkpoint: Checkpoint, models: Sequence[str], parts: Parts) -> Na
 
 def _has_landmarks(checkpoint: Checkpoint, naming: Naming, config: Config) -> bool:
     """A quick look, before one that has to build the model, at leaves that tell most apart."""
-    file = checkpoint.tensors
-    needed = source_shapes(plan(naming.rules, landmarks(config)))
-    return all(key in file and file[key].shape == shape for key, shape in needed.items())
+    return has_sizes(config, partial(leaf_shape, naming, checkpoint.tensors))

@@ -17,9 +17,14 @@ from weights.tensors import FLOATS
 from weights.views import Parts, views_of
 from zoo.architectures.architecture import CheckpointFacts, Config
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.kinds import MODEL_TYPES, read_sizes, settled, with_one_head
+from zoo.architectures.kinds import (
+    MODEL_TYPES,
+    complete_config,
+    positions_in,
+    read_sizes,
+    with_one_head,
+)
 from zoo.architectures.library_settings import Settings
-from zoo.checkpoints.custom import positions_in
 from zoo.checkpoints.load import model_shapes
 from zoo.checkpoints.settings.settings_files import CONFIG, OF_LIBRARIES
 from zoo.registry.lookup import MODELS
@@ -244,7 +249,8 @@ def _sized_misfits(
     where those cannot be read."""
     usual = entry.config_for(naming.name)
     config = read_sizes(usual, SiblingShapes(naming, view, usual).find)
-    config = config and settled(config, CheckpointFacts(naming.name, settings, bool(view.head)))
+    facts = CheckpointFacts(naming.name, settings, bool(view.head))
+    config = config and complete_config(config, facts)
     if config is not None and not config.is_sound:
         config = with_one_head(config)
     if config is None or not config.is_sound or not all(map(naming.names, model_shapes(config))):

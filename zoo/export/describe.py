@@ -159,7 +159,7 @@ def sizes(entry: ModelInfo, signature: Signature) -> str:
     if signature.size is not None:
         return "fixed: ONNX Runtime refuses another height or width"
     stride = entry.config.stride
-    if not architecture_of(entry.config).crops:
+    if not entry.config.crops:
         return f"any height and width that are multiples of {stride}"
     return (
         f"any height and width from {stride} on; multiples of {stride} are used whole, of others "

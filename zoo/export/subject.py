@@ -54,7 +54,8 @@ def subject_of(model: Callable[..., Any]) -> Subject:
     entry = architecture(network.name)
     # As the network is now: somebody may have cut it, or given it other classes.
     config = network.config or entry.config
-    config = architecture_of(config).as_built(config, network)
+    if (head := architecture_of(config).head) is not None:
+        config = head.as_built(config, network)
     # As the network is now. Its licence goes with whatever is made of it.
     entry = replace(
         entry,

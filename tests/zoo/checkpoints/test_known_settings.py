@@ -4,6 +4,7 @@ import ast
 import json
 import re
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from transformers.processing_utils import ImagesKwargs
 from tests.conftest import GOLDEN
 from tests.references.classifiers import ASKING, OWN
 from tests.seeded import NETWORKS
+from zoo.architectures.config_settings import TIMM, names_in_settings
 from zoo.architectures.kinds import ARCHITECTURES
 from zoo.architectures.library_settings import Settings, TimmPictures
 from zoo.checkpoints.settings.known_settings import (
@@ -34,21 +36,24 @@ from zoo.checkpoints.settings.processors import (
     ProcessorKind,
 )
 from zoo.common.errors import BadRequest
+from zoo.registry.lookup import MODELS
 
 CLASSES = {made.name: made for kind in ARCHITECTURES for made in kind.classes}
 
 
+@cache
 def wanted():
-    """What the zoo asks of each class's settings, by its name."""
+    """A network of each class, and what the zoo asks of its settings, by the class's name."""
     found = {}
-    for config in NETWORKS.values():
+    entries = MODELS.values()
+    for config in {each for entry in entries for each in (entry.config, *entry.published.values())}:
         try:
             made = transformers_kind(config)
         except BadRequest:
             continue
         settings = made.settings(config)
         inner = (name for each in settings.values() if isinstance(each, dict) for name in each)
-        found.setdefault(made.model_type, set()).update((*settings, *inner))
+        found.setdefault(made.model_type, (config, set()))[1].update((*settings, *inner))
     return found
 
 
@@ -69,8 +74,8 @@ def test_no_setting_is_unheard_of(name):
     """A class of a newer transformers may have others: say in `known_settings.py` what they do."""
     settings = getattr(transformers, name).config_class(**backbones().get(name, {})).to_dict()
     read = Settings.model_validate_json(json.dumps(settings, default=str))
-    asked = wanted().get(CLASSES[name].model_type, set())
-    assert strange_settings(read, {*asked, *CLASSES[name].idle}) == []
+    config, asked = wanted()[CLASSES[name].model_type]
+    assert strange_settings(read, config, {*asked, *CLASSES[name].idle}) == []
 
 
 SAVED = [kind for kind in OWN if not any(word in kind for word in ("timm", "meta", "known"))]
@@ -126,7 +131,7 @@ def test_a_setting_is_in_one_table():
         assert len(names) == len({*names})
 
 
-TIMM = json.loads((GOLDEN / "timm_fields.json").read_text())
+TIMM_FIELDS = json.loads((GOLDEN / "timm_fields.json").read_text())
 """What timm's own classes have, and the defaults, as `golden/make_timm_fields.py` found them."""
 
 
@@ -135,10 +140,11 @@ OTHER_NETWORKS = {"rope_temperature"}
 
 
 def test_no_setting_of_timm_is_unheard_of():
-    pictures, *classes = TIMM.values()
+    pictures, *classes = TIMM_FIELDS.values()
     assert {*pictures} == {*OF_TIMMS_FILES, *TimmPictures.model_fields}
     arguments = {name for names in classes for name in names}
-    assert arguments == TIMM_WITHOUT_EFFECT | TIMM_REFUSED_UNLESS.keys()
+    fields = {name for config in NETWORKS.values() for name in names_in_settings(config, TIMM)}
+    assert arguments == TIMM_WITHOUT_EFFECT | TIMM_REFUSED_UNLESS.keys() | fields
     others = {
         name
         for defaults in classes

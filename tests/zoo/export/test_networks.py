@@ -15,7 +15,6 @@ from tests.seeded import NETWORKS, model_of, nano, native, values_of
 from zoo import info
 from zoo.architectures.builder import abstract, batched
 from zoo.architectures.dual.dual_config import TextConfig
-from zoo.architectures.kinds import architecture_of
 from zoo.architectures.vit.vit_config import OnBackbone, ViTConfig
 from zoo.checkpoints.load import model_shapes
 from zoo.export.make import convert_model
@@ -178,7 +177,7 @@ def test_small_networks_in_onnx_runtime(kind, name, opset, tmp_path):
     """
     config = SMALL[name]
     fixed, *others = ((config.stride * h, config.stride * w) for h, w in ((3, 5), (4, 4), (9, 2)))
-    more = int(architecture_of(config).crops)
+    more = int(config.crops)
     cropped = [(height + more, width + more) for height, width in others]
     layer = (1,) if config.num_hidden_states else ()
     for size, layers, tried in ((fixed, (), [fixed]), (None, layer, cropped)):

@@ -9,18 +9,17 @@ from typing import Any
 
 from zoo.architectures.architecture import (
     CheckpointFacts,
-    Shapes,
-    TransformersClass,
-    as_four,
-    count_numbered,
-    count_rows,
     feature_outputs,
     staged_architecture,
-    staged_with_head,
-    told_of_blocks,
+)
+from zoo.architectures.config_fields import Shapes, with_sizes
+from zoo.architectures.config_settings import (
+    Template,
+    TransformersClass,
+    part_of,
+    with_settings,
 )
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
-from zoo.architectures.parts.layer_options import CALLED
 
 
 def _network() -> Callable[..., Any]:
@@ -30,59 +29,53 @@ def _network() -> Callable[..., Any]:
 
 
 def _sizes(config: ConvNeXtConfig, shapes: Shapes) -> ConvNeXtConfig | None:
-    stages = range(len(config.dims))
-    dims = [count_rows(shapes, f"blocks.{stage}.downsample.conv.bias") for stage in stages]
-    depths = [count_numbered(shapes, f"blocks.{stage}.blocks.{{}}.norm.weight") for stage in stages]
-    if 0 in dims or 0 in depths:
-        return None
-    sized = replace(config, depths=as_four(depths), dims=as_four(dims))
-    return staged_with_head(sized, shapes("head.weight"))
+    """Read the sizes of four stages, which all these networks have."""
+    sized = with_sizes(config, shapes)
+    return sized if sized and len(sized.dims) == len(sized.depths) == 4 else None
 
 
-def _free(config: ConvNeXtConfig) -> ConvNeXtConfig:
-    common = replace(config, classes=0, norm_eps=0.0, final_norm_eps=None)
-    return replace(common, activation="gelu", scores="softmax")
-
-
-def _settled(config: ConvNeXtConfig, beside: CheckpointFacts) -> ConvNeXtConfig:
+def _complete(config: ConvNeXtConfig, beside: CheckpointFacts) -> ConvNeXtConfig:
     """Return the configuration with the values of the settings file.
 
     `layer_norm_eps` is the epsilon of all norms of `DINOv3ConvNextModel`. In transformers' other
     classes it is that of the norm behind the last stage alone.
     """
-    settings = beside.settings.network if beside.settings else None
-    blocks = told_of_blocks(settings, config.activation, config.norm_eps)
-    scored = replace(config, scores=beside.scores(config.classes))
-    if settings is not None and settings.model_type == DINOV3_CONVNEXT.model_type:
-        return replace(scored, **blocks, final_norm_eps=None)
-    eps = blocks.pop("norm_eps")
-    last = None if eps == config.norm_eps else eps
-    return replace(scored, **blocks, final_norm_eps=last)
+    read = with_settings(config, beside.settings)
+    read = replace(read, scores=beside.scores(config.classes))
+    settings = part_of(config, beside.settings) if beside.settings else None
+    if settings is None:
+        return read
+    eps = settings.layer_norm_eps or config.norm_eps
+    if settings.model_type == DINOV3_CONVNEXT.model_type:
+        return replace(read, norm_eps=eps, final_norm_eps=None)
+    return replace(read, final_norm_eps=None if eps == config.norm_eps else eps)
 
 
-def _dinov3_settings(config: ConvNeXtConfig) -> dict[str, Any]:
-    return {
-        "hidden_sizes": list(config.dims),
-        "depths": list(config.depths),
-        "hidden_act": "gelu",
+DINOV3_SETTINGS: Template = (
+    *("hidden_sizes", "depths", "hidden_act"),
+    {
         "image_size": 224,
-        "layer_norm_eps": config.norm_eps,
-        "layer_scale_init_value": config.layer_scale,
-    }
-
-
-def _convnext_settings(config: ConvNeXtConfig) -> dict[str, Any]:
-    settings = _dinov3_settings(config)
-    if config.response_norm:
-        del settings["layer_scale_init_value"]
-    return settings | {"layer_norm_eps": config.final_norm_eps or config.norm_eps}
-
-
-DINOV3_CONVNEXT = TransformersClass("DINOv3ConvNextModel", "dinov3_convnext", _dinov3_settings)
-CLASSIFIER = TransformersClass("ConvNextForImageClassification", "convnext", _convnext_settings)
-CLASSIFIER_V2 = TransformersClass(
-    "ConvNextV2ForImageClassification", "convnextv2", _convnext_settings
+        "layer_norm_eps": lambda config: config.norm_eps,
+        "layer_scale_init_value": lambda config: config.layer_scale,
+    },
 )
+
+
+def _last_eps(config: ConvNeXtConfig) -> dict[str, Any]:
+    """Return the epsilon of transformers' other classes, which is that of the last norm."""
+    return {"layer_norm_eps": config.final_norm_eps or config.norm_eps}
+
+
+SETTINGS: Template = (*DINOV3_SETTINGS, _last_eps)
+SETTINGS_V2: Template = (
+    *("hidden_sizes", "depths", "hidden_act"),
+    {"image_size": 224},
+    _last_eps,
+)
+
+DINOV3_CONVNEXT = TransformersClass("DINOv3ConvNextModel", "dinov3_convnext", DINOV3_SETTINGS)
+CLASSIFIER = TransformersClass("ConvNextForImageClassification", "convnext", SETTINGS)
+CLASSIFIER_V2 = TransformersClass("ConvNextV2ForImageClassification", "convnextv2", SETTINGS_V2)
 
 
 FEATURES = replace(CLASSIFIER, name="ConvNextModel")
@@ -98,27 +91,21 @@ def _class(config: ConvNeXtConfig) -> TransformersClass:
     return DINOV3_CONVNEXT if config.final_norm_eps is None else FEATURES
 
 
-def _equimo(config: ConvNeXtConfig) -> dict[str, Any]:
-    return {
-        "in_channels": 3,
-        "depths": list(config.depths),
-        "dims": list(config.dims),
-        "layer_scale_init_value": config.layer_scale,
-        "act_layer": CALLED[config.activation].equimo,
-        "num_classes": config.classes,
-        "eps": config.norm_eps,
-    }
+EQUIMO_SETTINGS: Template = (
+    {"in_channels": 3},
+    *("depths", "dims"),
+    {"layer_scale_init_value": lambda config: config.layer_scale},
+    *("act_layer", "num_classes", "eps"),
+)
 
 
 CONVNEXT = staged_architecture(
     config=ConvNeXtConfig,
     network=_network,
     sizes=_sizes,
-    free=_free,
-    unsized=lambda config: replace(config, depths=(0, 0, 0, 0), dims=(0, 0, 0, 0)),
-    settled=_settled,
+    complete=_complete,
     transformers=_class,
     classes=(DINOV3_CONVNEXT, FEATURES, FEATURES_V2, CLASSIFIER, CLASSIFIER_V2),
-    equimo=_equimo,
+    equimo=EQUIMO_SETTINGS,
     outputs=partial(feature_outputs, rows="the mean, then the pixels of the last map"),
 )

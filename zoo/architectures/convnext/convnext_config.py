@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from zoo.architectures.common_config import DEEPEST, MOST, Four, MultiStageConfig, class_words
-from zoo.architectures.parts.layer_options import Activation
+from zoo.architectures.common_config import Four, MultiStageConfig, class_words, count_classes
+from zoo.architectures.config_fields import DEEPEST, config_class, detail, size
+from zoo.architectures.parts.layer_options import OF_EQUIMO, OF_SETTINGS, Activation
 from zoo.tasks.answer import Scores
 
 
-@dataclass(frozen=True)
+@config_class
 class ConvNeXtConfig(MultiStageConfig):
     """Hyperparameters of a ConvNeXt, a stage to each entry of `depths` and `dims`.
 
@@ -18,16 +18,17 @@ class ConvNeXtConfig(MultiStageConfig):
     that of the norm behind the stages, where it is not that of all others.
     """
 
-    depths: Four
-    dims: Four
-    activation: Activation = "gelu"
-    norm_eps: float = 1e-6
-    final_norm_eps: float | None = None
+    depths: Four = size("blocks.{}.blocks.{}.norm.weight", hf="depths", equimo="depths")
+    dims: Four = size("blocks.{}.downsample.conv.bias", axis=0, hf="hidden_sizes", equimo="dims")
+    activation: Activation = detail(default="gelu", hf=OF_SETTINGS, equimo=OF_EQUIMO)
+    # `layer_norm_eps` of transformers is one or the other, by the class.
+    norm_eps: float = detail(default=1e-6, equimo="eps")
+    final_norm_eps: float | None = detail(default=None)
     layer_scale: float | None = 1e-6
     response_norm: bool = False
     pool: Literal["token"] = "token"
-    classes: int = 0
-    scores: Scores = "softmax"
+    classes: int = detail(default=0, leaf=count_classes, equimo="num_classes")
+    scores: Scores = detail(default="softmax")
 
     # As those of `ViTConfig`: one row is the mean of the last map, of 32nds of an image.
     prefix_tokens: ClassVar[int] = 1
@@ -35,10 +36,9 @@ class ConvNeXtConfig(MultiStageConfig):
     native: ClassVar[None] = None
 
     @property
-    def is_sound(self) -> bool:
-        """Whether a network can have these sizes."""
-        sized = all(0 < count <= MOST for count in (*self.dims, *self.depths))
-        return sized and self.depth <= DEEPEST and 0 <= self.classes <= MOST
+    def is_consistent(self) -> bool:
+        """Whether there are four stages, of not too many blocks."""
+        return len(self.depths) == len(self.dims) == 4 and self.depth <= DEEPEST
 
     @property
     def text(self) -> str:

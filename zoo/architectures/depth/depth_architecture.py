@@ -5,18 +5,21 @@ from dataclasses import replace
 from typing import Any
 
 from zoo.architectures.architecture import (
+    Architecture,
     CheckpointFacts,
     GivenOutput,
-    Shapes,
     Thumbnail,
-    TransformersClass,
-    as_four,
-    count_rows,
     no_class,
-    on_backbone,
+)
+from zoo.architectures.config_fields import Shapes, with_sizes
+from zoo.architectures.config_settings import (
+    Template,
+    TransformersClass,
+    with_settings,
+    write_settings,
 )
 from zoo.architectures.depth.depth_config import DepthConfig
-from zoo.architectures.vit.vit_settings import dinov2_settings
+from zoo.architectures.vit.vit_settings import DINOV2_SETTINGS
 from zoo.tasks.answer import Outputs, PictureAnswer, Question, Size, features
 from zoo.tasks.maps import depth_map, draw_depth, ramp
 
@@ -28,58 +31,51 @@ def _network() -> Callable[..., Any]:
 
 
 def _sizes(config: DepthConfig, shapes: Shapes) -> DepthConfig | None:
-    channels = [count_rows(shapes, f"decoder.convs.{i}.weight", axis=1) for i in range(4)]
-    fused, hidden = (
-        count_rows(shapes, f"decoder.{conv}.weight", axis=1) for conv in ("conv1", "conv3")
-    )
-    if 0 in (*channels, fused, hidden):
-        return None
-    return replace(config, channels=as_four(channels), fused=fused, hidden=hidden)
+    """Read the sizes of four maps, which all these networks have."""
+    sized = with_sizes(config, shapes)
+    return sized if sized and len(sized.channels) == 4 else None
 
 
-def _unsized(config: DepthConfig) -> DepthConfig:
-    none = (0, 0, 0, 0)
-    return replace(config, layers=none, channels=none, fused=0, hidden=0, max_depth=None)
-
-
-def _settled(config: DepthConfig, beside: CheckpointFacts) -> DepthConfig:
-    """With the layers that are read, and the unit."""
+def _complete(config: DepthConfig, beside: CheckpointFacts) -> DepthConfig:
+    """Complete the configuration; one setting has the largest depth, another whether there is
+    one."""
     settings = beside.settings
     if settings is None or settings.backbone_config is None:
         return config
-    read = settings.backbone_config.out_indices
-    layers = (read[0], read[1], read[2], read[3]) if len(read) == 4 else config.layers
     metres = settings.max_depth if settings.depth_estimation_type == "metric" else None
-    return replace(config, layers=layers, max_depth=metres)
+    return replace(with_settings(config, settings), max_depth=metres)
 
 
-def _settings(config: DepthConfig) -> dict[str, Any]:
+def _backbone(config: DepthConfig) -> dict[str, Any]:
     read = {
         "model_type": "dinov2",
-        **dinov2_settings(config.backbone),
+        **write_settings(config.backbone, DINOV2_SETTINGS),
         "out_indices": list(config.layers),
         "out_features": [f"stage{layer}" for layer in config.layers],
         "apply_layernorm": True,
         "reshape_hidden_states": False,
     }
-    return {
-        "backbone_config": read,
-        "patch_size": config.stride,
-        "reassemble_hidden_size": config.dim,
-        "reassemble_factors": [4, 2, 1, 0.5],
-        "neck_hidden_sizes": list(config.channels),
-        "fusion_hidden_size": config.fused,
-        "head_in_index": -1,
-        "head_hidden_size": config.hidden,
-        "depth_estimation_type": "metric" if config.max_depth else "relative",
-        "max_depth": config.max_depth or 1,
-    }
+    return {"backbone_config": read}
 
+
+SETTINGS: Template = (
+    _backbone,
+    {
+        "patch_size": lambda config: config.stride,
+        "reassemble_hidden_size": lambda config: config.dim,
+        "reassemble_factors": [4, 2, 1, 0.5],
+    },
+    *("neck_hidden_sizes", "fusion_hidden_size"),
+    {"head_in_index": -1},
+    "head_hidden_size",
+    {"depth_estimation_type": lambda config: "metric" if config.max_depth else "relative"},
+    "max_depth",
+)
 
 DEPTH_ANYTHING = TransformersClass(
     "DepthAnythingForDepthEstimation",
     "depth_anything",
-    _settings,
+    SETTINGS,
     auto="AutoModelForDepthEstimation",
     answers=("predicted_depth",),
 )
@@ -113,13 +109,12 @@ def _outputs(config: DepthConfig, pooler: str) -> dict[str, GivenOutput]:
     return {"predicted_depth": GivenOutput("[batch_size, height, width]", words)}
 
 
-DEPTH = on_backbone(
+DEPTH = Architecture(
     config=DepthConfig,
     network=_network,
     purpose=_purpose,
     sizes=_sizes,
-    unsized=_unsized,
-    settled=_settled,
+    complete=_complete,
     transformers=lambda config: DEPTH_ANYTHING if config.backbone.positions else no_class(config),
     classes=(DEPTH_ANYTHING,),
     outputs=_outputs,

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from zoo.architectures.common_config import MOST, Four
+from zoo.architectures.common_config import Four
+from zoo.architectures.config_fields import (
+    DEEPEST,
+    Key,
+    config_class,
+    setting,
+    size,
+    whole_numbers,
+    write_only,
+)
 from zoo.architectures.vit.vit_config import OnBackbone
 
 
-@dataclass(frozen=True)
+def _four(stated: Any) -> tuple[int, ...] | None:
+    """Return four numbers; None for others, which say nothing of such a network."""
+    numbers = whole_numbers(stated)
+    return numbers if len(numbers) == 4 else None
+
+
+@config_class
 class DepthConfig(OnBackbone):
     """Hyperparameters of a dense prediction transformer that tells how far away every pixel is.
 
@@ -19,21 +33,22 @@ class DepthConfig(OnBackbone):
     it is larger the nearer a thing is, and has no unit.
     """
 
-    layers: Four
-    channels: Four
-    fused: int
-    hidden: int = 32
-    max_depth: float | None = None
+    layers: Four = setting(hf=Key("backbone_config.out_indices", read=_four), most=DEEPEST)
+    channels: Four = size("decoder.convs.{}.weight", axis=1, hf="neck_hidden_sizes")
+    fused: int = size("decoder.conv1.weight", axis=1, hf="fusion_hidden_size", least=2)
+    hidden: int = size("decoder.conv3.weight", axis=1, default=32, hf="head_hidden_size")
+    # Another setting states whether there is one.
+    max_depth: float | None = setting(
+        default=None, hf=write_only("max_depth", lambda metres: metres or 1)
+    )
 
     classes: ClassVar[int] = 0
     task: ClassVar[str] = "depth-estimation"
 
     @property
-    def is_sound(self) -> bool:
-        """Whether a network can have these sizes."""
-        sized = all(0 < count <= MOST for count in (*self.channels, self.fused // 2, self.hidden))
-        read = all(1 <= layer <= self.depth for layer in self.layers)
-        return sized and read and self.backbone.is_sound and (self.max_depth or 1) > 0
+    def is_consistent(self) -> bool:
+        """Whether four maps are read of blocks that are there."""
+        return len(self.layers) == len(self.channels) == 4 and max(self.layers) <= self.depth
 
     @property
     def text(self) -> str:

@@ -6,20 +6,22 @@ from functools import partial
 from typing import Any
 
 from zoo.architectures.architecture import (
+    Architecture,
     CheckpointFacts,
     GivenOutput,
-    Shapes,
+)
+from zoo.architectures.config_fields import Shapes, with_sizes
+from zoo.architectures.config_settings import (
+    Template,
     TransformersClass,
-    count_numbered,
-    count_rows,
-    on_backbone,
+    with_settings,
+    write_settings,
 )
 from zoo.architectures.detection.detection_config import (
-    DecoderConfig,
+    DeimConfig,
     DetectionConfig,
-    InstanceConfig,
 )
-from zoo.architectures.vit.vit_settings import dinov2_settings
+from zoo.architectures.vit.vit_settings import DINOV2_SETTINGS
 from zoo.tasks.answer import Answer, Outputs, PictureAnswer, Question, features
 from zoo.tasks.boxes import (
     THRESHOLD,
@@ -67,8 +69,7 @@ def box_outputs(queries: int, classes: int) -> dict[str, GivenOutput]:
 
 
 finds_boxes = partial(
-    on_backbone,
-    crops=False,
+    Architecture[Any],
     purpose=lambda config: PURPOSE_OF_BOXES,
     exact=("pred_boxes",),
     compared=as_answered,
@@ -85,88 +86,18 @@ def _network() -> Callable[..., Any]:
 
 
 def _sizes(config: DetectionConfig, shapes: Shapes) -> DetectionConfig | None:
-    groups = count_numbered(shapes, "proposals.{}.norm.weight")
-    classes, dim = shapes("class_head.weight") or (0, 0)
-    looks = count_rows(shapes, "blocks.0.cross.weights.weight")
-    if not (groups and classes and looks):
-        return None
-    usual = config.decoder
-    heads = _heads(usual, dim)
-    decoder = DecoderConfig(
-        dim=dim,
-        depth=count_numbered(shapes, "blocks.{}.norm1.weight"),
-        heads=heads[0],
-        sampling_heads=heads[1],
-        points=max(1, looks // heads[1]),
-        hidden=count_rows(shapes, "blocks.0.mlp.fc1.weight"),
-    )
-    return replace(
-        config,
-        decoder=decoder,
-        queries=count_rows(shapes, "query_feat") // groups,
-        groups=groups,
-        classes=classes,
-        bottlenecks=count_numbered(shapes, "projector.bottlenecks.{}.0.conv.weight"),
-        narrow=count_rows(shapes, "projector.conv1.conv.weight") // 2,
-        instances=_instances(config.instances, shapes),
-    )
+    """Read the sizes, without masks where there is no head for them."""
+    if config.instances is not None and not shapes("instance_head.bias"):
+        config = replace(config, instances=None)
+    return with_sizes(config, shapes)
 
 
-def _instances(usual: InstanceConfig | None, shapes: Shapes) -> InstanceConfig | None:
-    """Sizes of the head for masks; None where there is none, or none is looked for."""
-    if usual is None or not shapes("instance_head.bias"):
-        return None
-    blocks = count_numbered(shapes, "instance_head.blocks.{}.norm.weight")
-    return replace(usual, blocks=blocks, hidden=count_rows(shapes, "instance_head.mlp.fc1.weight"))
-
-
-def _heads(usual: DecoderConfig, dim: int) -> tuple[int, int]:
-    """Heads of both kinds of attention: of as many channels as usual."""
-    pair = (dim * usual.heads // usual.dim, dim * usual.sampling_heads // usual.dim)
-    return (pair[0] or 1, pair[1] or 1)
-
-
-def _unsized(config: DetectionConfig) -> DetectionConfig:
-    return replace(
-        config,
-        decoder=DecoderConfig(0, 0, 0, 0, 0, 0),
-        layers=(),
-        windows=0,
-        windowed=None,
-        queries=0,
-        classes=0,
-        groups=0,
-        bottlenecks=0,
-        narrow=0,
-        instances=config.instances and InstanceConfig(0, 0),
-    )
-
-
-def _settled(config: DetectionConfig, beside: CheckpointFacts) -> DetectionConfig:
-    """With the layers that are read, windows, heads, and the epsilon of the projector."""
-    if beside.settings is None or beside.settings.backbone_config is None:
-        return config
-    from zoo.architectures.detection.detection_settings import DetectionSettings
-    from zoo.architectures.library_settings import own_settings
-
-    told, own = own_settings(beside.settings, DetectionSettings), config.decoder
-    sampling = told.decoder_cross_attention_heads or own.sampling_heads
-    decoder = replace(
-        own,
-        heads=told.decoder_self_attention_heads or own.heads,
-        sampling_heads=sampling,
-        points=max(1, own.sampling_heads * own.points // sampling),
-    )
-    network = replace(
-        config,
-        decoder=decoder,
-        layers=told.backbone_config.out_indices or config.layers,
-        windows=told.backbone_config.num_windows or config.windows,
-        projector_eps=told.layer_norm_eps,
-        instances=config.instances and replace(config.instances, stride=told.mask_downsample_ratio),
-        windowed=None,
-    )
-    return replace(network, windowed=_windowed(network, told.backbone_config.window_block_indexes))
+def _complete(config: DetectionConfig, beside: CheckpointFacts) -> DetectionConfig:
+    """Complete the configuration; heads and points of sampling have a product in the tensors."""
+    read, product = with_settings(config, beside.settings), config.decoder
+    points = max(1, product.sampling_heads * product.points // read.decoder.sampling_heads)
+    decoder, usual = replace(read.decoder, points=points), replace(read, windowed=None)
+    return replace(usual, decoder=decoder, windowed=_windowed(usual, read.windowed))
 
 
 def _windowed(config: DetectionConfig, stated: Sequence[int] | None) -> tuple[int, ...] | None:
@@ -178,52 +109,55 @@ def _windowed(config: DetectionConfig, stated: Sequence[int] | None) -> tuple[in
     return None if blocks == config.windowed_blocks else blocks
 
 
-def _settings(config: DetectionConfig) -> dict[str, Any]:
-    read = {
-        "model_type": "rf_detr_dinov2",
-        **dinov2_settings(config.backbone),
+def read_blocks(config: DetectionConfig | DeimConfig) -> dict[str, Any]:
+    """Return transformers' settings of the blocks that a detector reads."""
+    return {
         "out_indices": list(config.layers),
         "out_features": [f"stage{layer}" for layer in config.layers],
+    }
+
+
+def _backbone(config: DetectionConfig) -> dict[str, Any]:
+    read = {
+        "model_type": "rf_detr_dinov2",
+        **write_settings(config.backbone, DINOV2_SETTINGS),
+        **read_blocks(config),
         "num_windows": config.windows,
         "window_block_indexes": list(config.windowed_blocks),
         "apply_layernorm": True,
         "reshape_hidden_states": True,
         "use_mask_token": config.backbone.mask_token,
     }
-    decoder, instances = config.decoder, config.instances
-    masks = (
-        {}
-        if instances is None
-        else {
-            "intermediate_size": instances.hidden,
-            "mask_downsample_ratio": instances.stride,
-            "segmentation_head_activation_function": "gelu",
-        }
-    )
-    return {
-        **masks,
-        "backbone_config": read,
-        "d_model": decoder.dim,
-        "hidden_expansion": config.narrow / decoder.dim,
-        "c2f_num_blocks": config.bottlenecks,
-        "activation_function": "silu",
-        "decoder_activation_function": "relu",
-        "decoder_layers": decoder.depth,
-        "decoder_ffn_dim": decoder.hidden,
-        "decoder_self_attention_heads": decoder.heads,
-        "decoder_cross_attention_heads": decoder.sampling_heads,
-        "decoder_n_points": decoder.points,
-        "num_queries": config.queries,
-        "group_detr": config.groups,
-        "num_feature_levels": 1,
-        "layer_norm_eps": config.projector_eps,
-    }
+    return {"backbone_config": read}
 
+
+def _masks(config: DetectionConfig) -> dict[str, Any]:
+    return {} if config.instances is None else write_settings(config.instances, MASKS)
+
+
+MASKS: Template = (
+    "intermediate_size",
+    "mask_downsample_ratio",
+    {"segmentation_head_activation_function": "gelu"},
+)
+
+SETTINGS: Template = (
+    _masks,
+    _backbone,
+    "d_model",
+    {"hidden_expansion": lambda config: config.narrow / config.decoder.dim},
+    "c2f_num_blocks",
+    {"activation_function": "silu", "decoder_activation_function": "relu"},
+    *("decoder_layers", "decoder_ffn_dim", "decoder_self_attention_heads"),
+    *("decoder_cross_attention_heads", "decoder_n_points", "num_queries", "group_detr"),
+    {"num_feature_levels": 1},
+    "layer_norm_eps",
+)
 
 RF_DETR = TransformersClass(
     "RfDetrForObjectDetection",
     "rf_detr",
-    _settings,
+    SETTINGS,
     antialias=True,
     auto="AutoModelForObjectDetection",
     answers=("logits", "pred_boxes"),
@@ -262,9 +196,7 @@ DETECTION = finds_boxes(
     config=DetectionConfig,
     network=_network,
     sizes=_sizes,
-    free=lambda config: replace(config, classes=0, projector_eps=0.0),
-    unsized=_unsized,
-    settled=_settled,
+    complete=_complete,
     transformers=lambda config: RF_DETR_MASKS if config.instances else RF_DETR,
     classes=(RF_DETR, RF_DETR_MASKS),
     outputs=_outputs,

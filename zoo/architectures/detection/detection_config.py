@@ -2,16 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from zoo.architectures.common_config import DEEPEST, MOST, class_words
+from zoo.architectures.common_config import class_words
+from zoo.architectures.config_fields import (
+    DEEPEST,
+    Configuration,
+    Key,
+    Shapes,
+    config_class,
+    count_numbered,
+    detail,
+    length,
+    setting,
+    size,
+    some_numbers,
+    whole_numbers,
+)
 from zoo.architectures.vit.vit_config import OnBackbone
 from zoo.tasks.answer import Scores
 
+CLASS_HEAD, WEIGHTS = "class_head.weight", "blocks.0.cross.weights.weight"
+"""Leaves of RF-DETR: the classifier of queries, and what weighs the points of all heads."""
 
-@dataclass(frozen=True)
-class DecoderConfig:
+
+def _heads(usual: DecoderConfig, shapes: Shapes) -> int:
+    """Return the heads of as many channels as usual, which no leaf determines."""
+    return length(shapes, CLASS_HEAD, 1) * usual.heads // usual.dim or 1
+
+
+def _sampling_heads(usual: DecoderConfig, shapes: Shapes) -> int:
+    """Return the heads of as many channels as usual, which no leaf determines."""
+    return length(shapes, CLASS_HEAD, 1) * usual.sampling_heads // usual.dim or 1
+
+
+def _points(usual: DecoderConfig, shapes: Shapes) -> int:
+    """Return the points of each head: a leaf has the product of both; 0 without the leaf."""
+    product = length(shapes, WEIGHTS)
+    return min(product, max(1, product // _sampling_heads(usual, shapes)))
+
+
+@config_class
+class DecoderConfig(Configuration):
     """Hyperparameters of the transformer that reads a map at points.
 
     `dim` are the channels of a query, `heads` those of attention among queries. Every query looks
@@ -19,43 +51,39 @@ class DecoderConfig:
     the feed-forward network.
     """
 
-    dim: int
-    depth: int
-    heads: int
-    sampling_heads: int
-    points: int
-    hidden: int
+    dim: int = size(CLASS_HEAD, axis=1, hf="d_model")
+    depth: int = size("blocks.{}.norm1.weight", most=DEEPEST, hf="decoder_layers")
+    heads: int = setting(leaf=_heads, hf="decoder_self_attention_heads")
+    sampling_heads: int = setting(leaf=_sampling_heads, hf="decoder_cross_attention_heads")
+    points: int = size(_points, hf="decoder_n_points")
+    hidden: int = size("blocks.0.mlp.fc1.weight", hf="decoder_ffn_dim")
 
     @property
-    def is_sound(self) -> bool:
-        """Whether a network can have these sizes."""
-        counts = (self.dim, self.heads, self.sampling_heads, self.points, self.hidden)
-        sized = all(0 < count <= MOST for count in counts) and 0 < self.depth <= DEEPEST
+    def is_consistent(self) -> bool:
+        """Whether the heads share the channels, and the sines of boxes fit."""
         # The position of a box has four numbers of `dim / 2` channels, in sines and cosines.
-        return (
-            sized
-            and self.dim % 4 == 0
-            and self.dim % self.heads == self.dim % self.sampling_heads == 0
-        )
+        divides = self.dim % self.heads == self.dim % self.sampling_heads == 0
+        return divides and self.dim % 4 == 0
 
 
-@dataclass(frozen=True)
-class InstanceConfig:
+@config_class
+class InstanceConfig(Configuration):
     """Hyperparameters of what finds the pixels of things: blocks that a map goes through, and the
     width of the feed-forward network of queries. A pixel of a mask has `stride` pixels of the
     picture along a side."""
 
-    blocks: int
-    hidden: int
-    stride: int = 4
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether a network can have these sizes."""
-        return 0 < self.blocks <= DEEPEST and 0 < self.hidden <= MOST and 0 < self.stride <= MOST
+    blocks: int = size("instance_head.blocks.{}.norm.weight", most=DEEPEST)
+    hidden: int = size("instance_head.mlp.fc1.weight", hf="intermediate_size")
+    stride: int = setting(default=4, hf=Key("mask_downsample_ratio", absent=4))
 
 
-@dataclass(frozen=True)
+def _queries(usual: DetectionConfig, shapes: Shapes) -> int:
+    """Return the queries of one group: a leaf has those of all."""
+    groups = count_numbered(shapes, "proposals.{}.norm.weight")
+    return length(shapes, "query_feat") // max(1, groups)
+
+
+@config_class
 class DetectionConfig(OnBackbone):
     """Hyperparameters of a detection transformer: RF-DETR's.
 
@@ -69,17 +97,31 @@ class DetectionConfig(OnBackbone):
     """
 
     decoder: DecoderConfig
-    layers: tuple[int, ...]
-    windows: int
-    queries: int
-    classes: int
-    groups: int = 13
-    bottlenecks: int = 3
-    narrow: int = 128
-    projector_eps: float = 1e-6
+    layers: tuple[int, ...] = setting(
+        hf=Key("backbone_config.out_indices", read=some_numbers), most=DEEPEST
+    )
+    windows: int = setting(hf="backbone_config.num_windows")
+    queries: int = size(_queries, hf="num_queries")
+    classes: int = detail(leaf=CLASS_HEAD, least=1)
+    groups: int = size("proposals.{}.norm.weight", default=13, hf="group_detr")
+    bottlenecks: int = size(
+        "projector.bottlenecks.{}.0.conv.weight",
+        default=3,
+        hf="c2f_num_blocks",
+        least=0,
+        most=DEEPEST,
+    )
+    narrow: int = size("projector.conv1.conv.weight", per=2, default=128)
+    projector_eps: float = detail(default=1e-6, hf=Key("layer_norm_eps", absent=1e-5))
     instances: InstanceConfig | None = None
-    windowed: tuple[int, ...] | None = None
+    windowed: tuple[int, ...] | None = setting(
+        default=None,
+        hf=Key("backbone_config.window_block_indexes", read=whole_numbers),
+        least=0,
+        most=DEEPEST - 1,
+    )
 
+    crops: ClassVar[bool] = False
     scores: ClassVar[Scores] = "sigmoid"
     task: ClassVar[str] = "object-detection"
 
@@ -103,15 +145,9 @@ class DetectionConfig(OnBackbone):
         return native if fits else None
 
     @property
-    def is_sound(self) -> bool:
-        """Whether a network can have these sizes."""
-        counts = (self.queries, self.classes, self.groups, self.windows, self.narrow)
-        sized = all(0 < count <= MOST for count in counts) and 0 <= self.bottlenecks <= DEEPEST
-        read = bool(self.layers) and all(1 <= layer <= self.depth for layer in self.layers)
-        windowed = all(0 <= block < DEEPEST for block in self.windowed or ())
-        masks = self.instances is None or self.instances.is_sound
-        parts = masks and self.decoder.is_sound and self.backbone.is_sound
-        return sized and read and windowed and parts
+    def is_consistent(self) -> bool:
+        """Whether the blocks that are read are there."""
+        return 0 < max(self.layers, default=0) <= self.depth
 
     @property
     def text(self) -> str:
@@ -128,20 +164,39 @@ LEVELS, STRIDE = 3, 32
 of the backbone, as many as one of the next and a half of the largest have."""
 
 
-@dataclass(frozen=True)
-class PyramidConfig:
+QUALITY = "quality.0.layers.0.weight"
+"""The layer of DEIMv2 that tells of the likeliest bins how good a box is."""
+
+BOTTLENECK = "pyramid.joins.0.branch1.bottlenecks.{}.conv1.conv.weight"
+"""A leaf of each bottleneck of DEIMv2's first branch."""
+
+
+@config_class
+class PyramidConfig(Configuration):
     """Hyperparameters of what joins the maps: `depth` transformer blocks of `heads` and `hidden`
     channels for the smallest, then `bottlenecks` of `narrow` channels for each."""
 
-    depth: int
-    heads: int
-    hidden: int
-    narrow: int
-    bottlenecks: int
+    depth: int = size("pyramid.blocks.{}.norm1.weight", least=0, most=DEEPEST, hf="encoder_layers")
+    heads: int = setting(hf=Key("encoder_attention_heads", absent=8))
+    hidden: int = size("pyramid.blocks.0.mlp.fc1.weight", hf="encoder_ffn_dim")
+    narrow: int = size(BOTTLENECK.format(0))
+    bottlenecks: int = size(BOTTLENECK, least=0, most=DEEPEST)
 
 
-@dataclass(frozen=True)
-class FinderConfig:
+def _finder_heads(usual: FinderConfig, shapes: Shapes) -> int:
+    """Return a multiple of the usual heads, of as many points as usual, that suits the leaf that
+    has the product of both; 0 without the leaf."""
+    product = length(shapes, WEIGHTS)
+    return min(product, usual.heads * max(1, product // (usual.heads * sum(usual.points))))
+
+
+def _points_of_levels(stated: Any) -> tuple[int, ...]:
+    """Return the points of each map, which may be stated as one number for all."""
+    return (stated,) * LEVELS if type(stated) is int else whole_numbers(stated)
+
+
+@config_class
+class FinderConfig(Configuration):
     """Hyperparameters of the transformer of queries.
 
     Every query looks at each map at so many `points` for each of `heads`; `hidden` is the width
@@ -149,16 +204,33 @@ class FinderConfig:
     `bins`, whose `top_k` probabilities tell how good the box is, by a layer of `quality` channels.
     """
 
-    depth: int
-    heads: int
-    hidden: int
-    points: tuple[int, ...] = (3, 6, 3)
-    bins: int = 32
-    top_k: int = 4
-    quality: int = 64
+    depth: int = size("blocks.{}.norm1.weight", most=DEEPEST, hf="decoder_layers")
+    heads: int = setting(leaf=_finder_heads, hf=Key("decoder_attention_heads", absent=8))
+    # Of the two parts of a gate, which are one layer in the settings.
+    hidden: int = size("blocks.0.mlp.w1.weight", hf=Key("decoder_ffn_dim", write=lambda n: 2 * n))
+    points: tuple[int, ...] = setting(
+        default=(3, 6, 3),
+        hf=Key("decoder_n_points", read=_points_of_levels, absent=_points_of_levels(4)),
+    )
+    bins: int = size("box_heads.0.layers.2.weight", per=4, less=1, default=32, hf="max_num_bins")
+    top_k: int = size(QUALITY, axis=1, per=4, less=1, default=4, hf="top_prob_values")
+    quality: int = size(QUALITY, default=64, hf="lqe_hidden_dim")
+
+    @property
+    def is_consistent(self) -> bool:
+        """Whether there is an even number of bins, with one more in the middle."""
+        return self.bins % 2 == 0 and max(2, self.top_k - 1) < self.bins
 
 
-@dataclass(frozen=True)
+def _no_size(stated: Any) -> bool:
+    """Return False where pictures of one size are stated, of which positions are computed once.
+    **Raises** `ValueError` where that is none."""
+    if len(whole_numbers(stated)) != 2:
+        raise ValueError
+    return False
+
+
+@config_class
 class DeimConfig(OnBackbone):
     """Hyperparameters of a network that finds things on maps of three sizes: DEIMv2's.
 
@@ -169,16 +241,22 @@ class DeimConfig(OnBackbone):
     nothing.
     """
 
-    width: int
-    planes: int
-    layers: tuple[int, ...]
+    width: int = size("proposal_classes.weight", axis=1, hf="d_model")
+    planes: int = size("adapter.stem.conv.weight", hf="spatial_tuning_adapter_inplanes")
+    layers: tuple[int, ...] = setting(
+        hf=Key("backbone_config.out_indices", read=some_numbers), most=DEEPEST
+    )
     pyramid: PyramidConfig
     finder: FinderConfig
-    queries: int
-    classes: int
-    normed: bool = True
-    placed: bool = True
+    queries: int = setting(hf=Key("num_queries", absent=300))
+    classes: int = detail(leaf="proposal_classes.weight", least=1)
+    normed: bool = detail(default=True, hf=Key("backbone_config.apply_layernorm", absent=True))
+    placed: bool = detail(
+        default=True,
+        hf=Key("eval_size", _no_size, lambda placed: None if placed else [640, 640], absent=True),
+    )
 
+    crops: ClassVar[bool] = False
     scores: ClassVar[Scores] = "sigmoid"
     task: ClassVar[str] = "object-detection"
 
@@ -188,25 +266,14 @@ class DeimConfig(OnBackbone):
         return STRIDE
 
     @property
-    def is_sound(self) -> bool:
-        """Whether a network can have these sizes."""
+    def is_consistent(self) -> bool:
+        """Whether three maps are read of blocks that are there, and heads share the channels."""
         pyramid, finder = self.pyramid, self.finder
-        counts = (
-            *(self.width, self.planes, self.queries, self.classes),
-            *(pyramid.heads, pyramid.hidden, pyramid.narrow),
-            *(finder.heads, finder.hidden, *finder.points, finder.top_k, finder.quality),
-        )
-        deep = 0 < finder.depth <= DEEPEST and 0 <= pyramid.depth <= DEEPEST
-        deep = deep and 0 <= pyramid.bottlenecks <= DEEPEST
-        read = all(1 <= layer <= self.depth for layer in self.layers)
+        read = max(self.layers, default=0) <= self.depth
         shaped = len(self.layers) == len(finder.points) == LEVELS
-        if not (all(0 < count <= MOST for count in counts) and deep and read and shaped):
-            return False
-        # Sines and cosines of two axes; edges have an even number of bins and one in the middle.
+        # Sines and cosines of two axes.
         split = self.width % 4 == self.width % finder.heads == self.width % pyramid.heads == 0
-        binned = finder.bins % 2 == 0 and max(2, finder.top_k - 1) < finder.bins <= MOST
-        fits = 2 * self.backbone.stride == STRIDE
-        return split and binned and fits and self.backbone.is_sound
+        return read and shaped and split and 2 * self.backbone.stride == STRIDE
 
     @property
     def text(self) -> str:

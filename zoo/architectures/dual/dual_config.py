@@ -2,19 +2,56 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from zoo.architectures.common_config import DEEPEST, MOST, MOST_WORDS, Opaque, Taken
-from zoo.architectures.parts.layer_options import Activation
+from zoo.architectures.common_config import MOST_WORDS, Opaque, Taken
+from zoo.architectures.config_fields import (
+    DEEPEST,
+    Shapes,
+    channels_between,
+    config_class,
+    detail,
+    length,
+    setting,
+    size,
+)
+from zoo.architectures.parts.layer_options import OF_SETTINGS, Activation
 from zoo.architectures.vit.vit_config import ViTConfig
+from zoo.architectures.vit.vit_sizes import ask_for_heads
 from zoo.tasks.answer import Scores
 
 TextPool = Literal["last", "greatest", "mean", "end"]
 """What stands for a text: its last token, that of its greatest number, the mean, or its end."""
 
 
-@dataclass(frozen=True)
+WORDS = "token_embed.weight"
+"""The leaf `[vocabulary, dim]` with the embeddings of words."""
+
+
+def _hidden(usual: TextConfig, shapes: Shapes) -> int:
+    """Return the channels between both layers of the feed-forward network; 0 without one."""
+    return channels_between(shapes, "fc1", "fc2", 1)
+
+
+def _projection(usual: TextConfig, shapes: Shapes) -> int | None:
+    """Return the channels of the last layer, which CLIP's networks may be without."""
+    channels = length(shapes, "head.weight")
+    absent = usual.projection is None or (usual.pool == "end" and not channels)
+    return None if absent else channels
+
+
+def _has_projection(config: TextConfig) -> bool:
+    """Return whether there always is a last layer."""
+    return config.projection is not None and config.pool != "end"
+
+
+def _tokens(usual: TextConfig, shapes: Shapes) -> int:
+    """Return the rows of learned positions; sinusoids are no leaves."""
+    return length(shapes, "pos_embed") if usual.positions == "learned" else usual.tokens
+
+
+@config_class
 class TextConfig(Opaque):
     """Hyperparameters of a transformer for texts; the defaults are SigLIP 2's.
 
@@ -27,23 +64,24 @@ class TextConfig(Opaque):
     the channels of the vector that a linear layer makes of that; None leaves the layer out.
     """
 
-    dim: int
-    depth: int
-    heads: int
-    hidden: int
-    projection: int | None
-    vocabulary: int = 256_000
-    tokens: int = 64
-    activation: Activation = "gelu_tanh"
-    norm_eps: float = 1e-6
+    dim: int = size(WORDS, axis=1, hf="hidden_size")
+    depth: int = size("blocks.{}.prenorm.weight", hf="num_hidden_layers", most=DEEPEST)
+    heads: int = setting(hf="num_attention_heads", timm="num_heads", ask=ask_for_heads, neutral=1)
+    hidden: int = size(_hidden, hf="intermediate_size")
+    projection: int | None = size(_projection, alike=_has_projection)
+    vocabulary: int = size(WORDS, default=256_000, hf="vocab_size", most=MOST_WORDS)
+    tokens: int = size(_tokens, default=64, hf="max_position_embeddings")
+    activation: Activation = detail(default="gelu_tanh", hf=OF_SETTINGS)
+    norm_eps: float = detail(default=1e-6, hf="layer_norm_eps")
     positions: Literal["learned", "sinusoidal"] = "learned"
     causal: bool = False
     masked: bool = False
     pool: TextPool = "last"
-    end: int | None = None
+    end: int | None = detail(default=None, most=MOST_WORDS)
     qkv_bias: bool = True
     head_bias: bool = True
 
+    settings_in: ClassVar[tuple[str, ...]] = ("text_config",)
     # As the properties of `ViTConfig`: a text has no sides.
     classes: ClassVar[int] = 0
     scores: ClassVar[Scores] = "softmax"
@@ -73,11 +111,9 @@ class TextConfig(Opaque):
         return self.dim if self.projection is None else self.projection
 
     @property
-    def is_sound(self) -> bool:
-        """Whether a network can have these sizes."""
-        counts = (self.dim, self.heads, self.hidden, self.depth, self.width, self.tokens)
-        sized = all(0 < count <= MOST for count in counts) and self.depth <= DEEPEST
-        return sized and 0 < self.vocabulary <= MOST_WORDS and self.dim % self.heads == 0
+    def is_consistent(self) -> bool:
+        """Whether the heads share the channels."""
+        return self.dim % self.heads == 0
 
     @property
     def text(self) -> str:
@@ -88,7 +124,7 @@ class TextConfig(Opaque):
         )
 
 
-@dataclass(frozen=True)
+@config_class
 class DualConfig(Opaque):
     """Hyperparameters of a network for images beside one for texts, in one space of vectors.
 
@@ -101,6 +137,7 @@ class DualConfig(Opaque):
     bias: bool = True
     temperature: bool = False
 
+    towers: ClassVar[Mapping[str, str]] = {"text": "words", "vision": "vision"}
     classes: ClassVar[int] = 0
     task: ClassVar[str] = "zero-shot-image-classification"
 
@@ -115,9 +152,9 @@ class DualConfig(Opaque):
         return "sigmoid" if self.bias else "softmax"
 
     @property
-    def is_sound(self) -> bool:
-        """Whether a network can have these sizes."""
-        return self.vision.is_sound and self.words.is_sound and self.dim == self.words.width
+    def is_consistent(self) -> bool:
+        """Whether the vectors of both have as many channels."""
+        return self.dim == self.words.width
 
     @property
     def dim(self) -> int:

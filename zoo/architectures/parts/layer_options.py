@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
+
+from zoo.architectures.config_fields import (
+    Configuration,
+    Key,
+    Shapes,
+    config_class,
+    detail,
+    length,
+)
 
 Activation = Literal["gelu", "gelu_tanh", "quick_gelu", "relu"]
 """Name of an activation in a configuration; `layers.py` has the functions."""
@@ -29,8 +39,31 @@ OF_TRANSFORMERS: dict[str, Activation] = {
 }
 
 
-@dataclass(frozen=True)
-class LearnedPositions:
+OF_SETTINGS = Key("hidden_act", OF_TRANSFORMERS.get, lambda name: CALLED[name].transformers[0])
+"""The name of an activation in config.json; one that the zoo does not have says nothing."""
+
+OF_EQUIMO = Key("act_layer", write=lambda name: CALLED[name].equimo)
+
+POSITIONS = "global_pos_embed.weight"
+"""The leaf of learned positions."""
+
+
+def _side(usual: LearnedPositions, shapes: Shapes) -> int:
+    """Return the side of a square grid with the rows of a leaf; 0 where that is none, whose height
+    only settings state."""
+    patches = max(0, length(shapes, POSITIONS) - usual.prefix)
+    side = math.isqrt(patches)
+    return side if side**2 == patches else 0
+
+
+def _columns(usual: LearnedPositions, shapes: Shapes) -> int | None:
+    """Return the rows of a leaf, where they are of no square grid."""
+    patches = max(0, length(shapes, POSITIONS) - usual.prefix)
+    return None if math.isqrt(patches) ** 2 == patches else patches
+
+
+@config_class
+class LearnedPositions(Configuration):
     """A learned table of positions, and how it is brought to another grid than its own.
 
     `grid` is the number of patches along each side of the images it was trained on, or along their
@@ -42,13 +75,18 @@ class LearnedPositions:
     `offset` is added to the wanted grid before the scale is taken from it, as DINOv2 does.
     """
 
-    grid: int
+    grid: int = detail(leaf=_side)
     cls_token: bool = True
     antialias: bool = False
     offset: float = 0.0
     linear: bool = False
     registers: int = 0
-    columns: int | None = None
+    columns: int | None = detail(default=None, leaf=_columns)
+
+    @property
+    def is_consistent(self) -> bool:
+        """Whether the grid is known."""
+        return self.grid > 0 and (self.columns is None or self.columns > 0)
 
     @property
     def sides(self) -> tuple[int, int]:

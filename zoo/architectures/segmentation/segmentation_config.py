@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-from zoo.architectures.common_config import MOST, class_words
+import numpy as np
+
+from zoo.architectures.common_config import class_words
+from zoo.architectures.config_fields import Shapes, config_class, detail, length, size
 from zoo.architectures.vit.vit_config import OnBackbone
 
+HIDING = "attn_mask_probs"
+"""The leaf that says in which blocks masks hide patches, above zero."""
 
-@dataclass(frozen=True)
+
+def _masked(leaves: Mapping[str, Any]) -> tuple[bool, ...]:
+    masked = tuple((np.asarray(leaves[HIDING]) > 0).tolist())
+    return masked if any(masked) else ()
+
+
+@config_class
 class MaskConfig(OnBackbone):
     """Hyperparameters of an encoder-only mask transformer, which finds areas and what is in them.
 
@@ -19,11 +30,12 @@ class MaskConfig(OnBackbone):
     no block, as after the whole training.
     """
 
-    queries: int
-    query_blocks: int
-    classes: int
-    upscalings: int = 2
-    masked: tuple[bool, ...] = ()
+    queries: int = size("queries", hf="num_queries")
+    query_blocks: int = size(HIDING, hf="num_blocks")
+    # One more says that there is nothing.
+    classes: int = size("class_head.weight", less=1)
+    upscalings: int = size("upscale.{}.norm.weight", default=2, hf="num_upscale_blocks", least=0)
+    masked: tuple[bool, ...] = detail(default=(), values=_masked)
 
     task: ClassVar[str] = "image-segmentation"
 
@@ -33,13 +45,12 @@ class MaskConfig(OnBackbone):
         return self.stride >> self.upscalings
 
     @property
-    def is_sound(self) -> bool:
-        """Whether a network can have these sizes."""
-        sized = 0 < self.queries <= MOST and 0 < self.classes <= MOST
-        joined = 0 < self.query_blocks <= self.depth and self.backbone.is_sound
-        # No pixel of a mask is smaller than the picture's. A power of two would have no bound.
-        whole = self.upscalings >= 0 and self.mask_stride << self.upscalings == self.stride
-        return sized and joined and whole
+    def is_consistent(self) -> bool:
+        """Whether queries join blocks that are there, and no pixel of a mask is smaller than the
+        picture's."""
+        # A power of two would have no bound.
+        whole = self.mask_stride << self.upscalings == self.stride
+        return self.query_blocks <= self.depth and whole
 
     @property
     def text(self) -> str:
@@ -48,21 +59,25 @@ class MaskConfig(OnBackbone):
         return f"{self.backbone.text}; {joined}{class_words(self.classes)}"
 
 
-@dataclass(frozen=True)
+def _layers(usual: SegmenterConfig, shapes: Shapes) -> int:
+    """Return how many blocks are read, of the channels of all of them."""
+    return length(shapes, "batch_norm.weight") // usual.dim
+
+
+@config_class
 class SegmenterConfig(OnBackbone):
     """Hyperparameters of a linear classifier of patches: a batch norm of what the last `layers`
     blocks make of a patch, and one of `classes`."""
 
-    layers: int
-    classes: int
+    layers: int = size(_layers)
+    classes: int = size("head.weight")
 
     task: ClassVar[str] = "image-segmentation"
 
     @property
-    def is_sound(self) -> bool:
-        """Whether a network can have these sizes."""
-        read = 0 < self.layers <= self.depth
-        return read and 0 < self.classes <= MOST and self.backbone.is_sound
+    def is_consistent(self) -> bool:
+        """Whether the blocks that are read are there."""
+        return self.layers <= self.depth
 
     @property
     def text(self) -> str:

@@ -5,31 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any
 
 from zoo.architectures.architecture import (
     CheckpointFacts,
-    Shapes,
     Thumbnail,
-    TransformersClass,
-    count_numbered,
-    count_rows,
     drawn_features,
     feature_outputs,
     staged_architecture,
-    staged_with_head,
-    told_of_blocks,
 )
-from zoo.architectures.common_config import MOST
-from zoo.architectures.parts.layer_options import CALLED
+from zoo.architectures.config_fields import MOST
+from zoo.architectures.config_settings import (
+    Template,
+    TransformersClass,
+    part_of,
+    with_settings,
+)
 from zoo.architectures.swin.swin_config import SwinConfig, Two
 from zoo.tasks.answer import Outputs, Size
 
 if TYPE_CHECKING:
     from zoo.architectures.library_settings import Settings
-
-BLOCK = "blocks.{}.blocks.{}."
 
 
 def _network() -> Callable[..., Any]:
@@ -38,109 +34,45 @@ def _network() -> Callable[..., Any]:
     return SwinTransformer
 
 
-def _sizes(config: SwinConfig, shapes: Shapes) -> SwinConfig | None:
-    def depth(stage: int) -> int:
-        return count_numbered(shapes, f"blocks.{stage}.blocks.{{}}.norm1.weight")
+def _complete(config: SwinConfig, beside: CheckpointFacts) -> SwinConfig:
+    """Complete the configuration; earlier windows are known if each stage has one."""
+    read = replace(with_settings(config, beside.settings), scores=beside.scores(config.classes))
+    if len(read.pretrained) < len(config.depths):
+        read = replace(read, pretrained=config.pretrained)
+    image = _training_image(part_of(config, beside.settings)) if beside.settings else None
+    if image is None:
+        return read
+    return replace(read, grid=(image[0] // config.patch_size, image[1] // config.patch_size))
 
-    patch = shapes("patch_embed.proj.weight") or ()
-    depths = tuple(takewhile(bool, map(depth, count())))
-    first = BLOCK.format(0, 0)
-    hidden = count_rows(shapes, f"{first}mlp.fc1.weight")
-    if len(patch) != 4 or 0 in patch or not depths or not hidden:
+
+def _training_image(settings: Settings) -> Two | None:
+    """Return height and width of the images of training: transformers has settings of its own, and
+    timm arguments of its function, or else those of pictures."""
+    arguments = settings.model_args
+    stated = settings.stated("image_size")
+    stated = arguments.get("image_size", arguments.get("img_size")) if stated is None else stated
+    if stated is None and settings.pretrained_cfg:
+        stated = settings.pretrained_cfg.input_size[1:]
+    sides = (stated, stated) if type(stated) is int else stated
+    if not isinstance(sides, list | tuple) or len(sides) != 2:
         return None
-    firsts = [BLOCK.format(stage, 0) for stage in range(len(depths))]
-    earlier = config.pretrained if len(config.pretrained) >= len(depths) else (0,) * len(depths)
-    sized = replace(
-        config,
-        embed=patch[0],
-        depths=depths,
-        heads=tuple(count_rows(shapes, f"{block}attn.logit_scale") for block in firsts),
-        pretrained=earlier,
-        ratio=hidden / patch[0],
-        patch_size=patch[2],
-        qkv_bias=shapes(f"{first}attn.q_bias") is not None,
-    )
-    return staged_with_head(sized, shapes("head.weight"))
+    is_size = all(type(side) is int and 0 < side <= MOST for side in sides)
+    return (sides[0], sides[1]) if is_size else None
 
 
-def _free(config: SwinConfig) -> SwinConfig:
-    common = replace(config, classes=0, norm_eps=0.0, activation="gelu")
-    return replace(common, scores="softmax", qkv_bias=True)
-
-
-def _unsized(config: SwinConfig) -> SwinConfig:
-    no_stages = replace(config, embed=0, depths=(), heads=(), pretrained=(), ratio=0.0)
-    return replace(no_stages, window=0, grid=(0, 0), patch_size=0)
-
-
-def _settled(config: SwinConfig, beside: CheckpointFacts) -> SwinConfig:
-    settings = beside.settings
-    network = settings.network if settings else None
-    config = replace(
-        config,
-        **told_of_blocks(network, config.activation, config.norm_eps),
-        scores=beside.scores(config.classes),
-    )
-    return config if settings is None else replace(config, **_windows_told(config, settings))
-
-
-def _windows_told(config: SwinConfig, settings: Settings) -> dict[str, Any]:
-    """What `config.json` says of windows and of the images of training: transformers in settings of
-    their own, timm among the arguments of its function."""
-    extra = settings.network.model_extra or {}
-    arguments = settings.model_args or extra
-    windows: dict[str, Any] = {}
-    if window := _whole(arguments.get("window_size")):
-        windows["window"] = window
-    if len(earlier := _several(arguments.get("pretrained_window_sizes"))) >= len(config.depths):
-        windows["pretrained"] = earlier
-    pictures = settings.pretrained_cfg.input_size[1:] if settings.pretrained_cfg else ()
-    if image := _image(arguments.get("image_size", arguments.get("img_size", pictures))):
-        windows["grid"] = (image[0] // config.patch_size, image[1] // config.patch_size)
-    return windows
-
-
-def _whole(value: object) -> int:
-    return value if type(value) is int and 0 <= value <= MOST else 0
-
-
-def _several(value: object) -> tuple[int, ...]:
-    """Whole numbers of a list, all of which are."""
-    values = value if isinstance(value, list | tuple) else ()
-    return tuple(map(_whole, values)) if all(type(each) is int for each in values) else ()
-
-
-def _image(value: object) -> Two | None:
-    sides = (_whole(value),) * 2 if isinstance(value, int) else _several(value)
-    return (sides[0], sides[1]) if len(sides) == 2 and 0 not in sides else None
-
-
-def _untold(config: SwinConfig, settings: Settings | None) -> str:
-    if settings is not None and "window" in _windows_told(config, settings):
-        return ""
-    return 'how large its windows are. Write {"window_size": NUMBER, "image_size": NUMBER}'
-
-
-def _settings(config: SwinConfig) -> dict[str, Any]:
+def _image_size(config: SwinConfig) -> int | list[int]:
     height, width = config.native
-    return {
-        "embed_dim": config.embed,
-        "depths": list(config.depths),
-        "num_heads": list(config.heads),
-        "window_size": config.window,
-        "pretrained_window_sizes": list(config.pretrained),
-        "mlp_ratio": config.ratio,
-        "qkv_bias": config.qkv_bias,
-        "hidden_act": CALLED[config.activation].transformers[0],
-        "layer_norm_eps": config.norm_eps,
-        "patch_size": config.patch_size,
-        "image_size": height if height == width else [height, width],
-        "use_absolute_embeddings": False,
-    }
+    return height if height == width else [height, width]
 
 
-FEATURES = TransformersClass("Swinv2Model", "swinv2", _settings)
-CLASSIFIER = TransformersClass("Swinv2ForImageClassification", "swinv2", _settings)
+SETTINGS: Template = (
+    *("embed_dim", "depths", "num_heads", "window_size", "pretrained_window_sizes", "mlp_ratio"),
+    *("qkv_bias", "hidden_act", "layer_norm_eps", "patch_size"),
+    {"image_size": _image_size, "use_absolute_embeddings": False},
+)
+
+FEATURES = TransformersClass("Swinv2Model", "swinv2", SETTINGS)
+CLASSIFIER = TransformersClass("Swinv2ForImageClassification", "swinv2", SETTINGS)
 
 
 def _drawn(config: SwinConfig, outputs: Outputs, size: Size) -> Thumbnail | None:
@@ -154,12 +86,7 @@ def _drawn(config: SwinConfig, outputs: Outputs, size: Size) -> Thumbnail | None
 SWIN = staged_architecture(
     config=SwinConfig,
     network=_network,
-    sizes=_sizes,
-    free=_free,
-    unsized=_unsized,
-    settled=_settled,
-    untold=_untold,
-    crops=False,
+    complete=_complete,
     transformers=lambda config: CLASSIFIER if config.classes else FEATURES,
     classes=(FEATURES, CLASSIFIER),
     outputs=partial(feature_outputs, rows="the pixels of the last map"),

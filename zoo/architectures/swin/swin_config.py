@@ -5,8 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from zoo.architectures.common_config import DEEPEST, MOST, MultiStageConfig, class_words
-from zoo.architectures.parts.layer_options import Activation
+from zoo.architectures.common_config import MultiStageConfig, class_words, count_classes
+from zoo.architectures.config_fields import (
+    DEEPEST,
+    MOST,
+    Key,
+    Shapes,
+    config_class,
+    count_numbered,
+    detail,
+    length,
+    setting,
+    size,
+    whole_numbers,
+)
+from zoo.architectures.parts.layer_options import OF_SETTINGS, Activation
 from zoo.tasks.answer import Scores
 
 Two = tuple[int, int]
@@ -21,7 +34,34 @@ class StageWindows:
     shift: Two
 
 
-@dataclass(frozen=True)
+PATCHES = "patch_embed.proj.weight"
+FIRST = "blocks.0.blocks.0."
+
+
+def _ratio(usual: SwinConfig, shapes: Shapes) -> float:
+    """Return how many times as wide the feed-forward networks are; 0 without any."""
+    return length(shapes, f"{FIRST}mlp.fc1.weight") / (length(shapes, PATCHES) or 1)
+
+
+def _has_bias(usual: SwinConfig, shapes: Shapes) -> bool:
+    """Return whether queries and values have biases."""
+    return shapes(f"{FIRST}attn.q_bias") is not None
+
+
+def _pretrained(usual: SwinConfig, shapes: Shapes) -> tuple[int, ...]:
+    """Return the usual sides of windows, or zeros for more stages than these are of."""
+    stages = count_numbered(shapes, "blocks.{}.blocks.0.norm1.weight")
+    return usual.pretrained if len(usual.pretrained) >= stages else (0,) * stages
+
+
+def _ask_for_windows(config: SwinConfig, shapes: Shapes, settings: object) -> str:
+    return 'how large its windows are. Write {"window_size": NUMBER, "image_size": NUMBER}'
+
+
+WINDOWS_BEFORE = Key("pretrained_window_sizes", read=whole_numbers)
+
+
+@config_class
 class SwinConfig(MultiStageConfig):
     """Hyperparameters of a Swin V2, a stage to each entry of `depths` and `heads`; the next stage
     has twice the channels, of half the height and width.
@@ -34,40 +74,39 @@ class SwinConfig(MultiStageConfig):
     transformers takes the same window for both axes and its mask twice.
     """
 
-    embed: int
-    depths: tuple[int, ...]
-    heads: tuple[int, ...]
-    window: int
-    grid: Two
-    pretrained: tuple[int, ...] = (0, 0, 0, 0)
-    ratio: float = 4.0
-    patch_size: int = 4
-    qkv_bias: bool = True
-    activation: Activation = "gelu"
-    norm_eps: float = 1e-5
+    embed: int = size(PATCHES, hf="embed_dim")
+    depths: tuple[int, ...] = size("blocks.{}.blocks.{}.norm1.weight", hf="depths")
+    heads: tuple[int, ...] = size("blocks.{}.blocks.0.attn.logit_scale", axis=0, hf="num_heads")
+    window: int = setting(hf="window_size", timm="window_size", ask=_ask_for_windows)
+    grid: Two = setting()
+    pretrained: tuple[int, ...] = setting(
+        default=(0, 0, 0, 0), leaf=_pretrained, hf=WINDOWS_BEFORE, timm=WINDOWS_BEFORE, least=0
+    )
+    ratio: float = size(_ratio, default=4.0, hf="mlp_ratio")
+    patch_size: int = size(PATCHES, axis=2, default=4, hf="patch_size")
+    qkv_bias: bool = detail(default=True, leaf=_has_bias, hf="qkv_bias")
+    activation: Activation = detail(default="gelu", hf=OF_SETTINGS)
+    norm_eps: float = detail(default=1e-5, hf="layer_norm_eps")
     library: Literal["timm", "transformers"] = "timm"
     pool: Literal["mean"] = "mean"
-    classes: int = 0
-    scores: Scores = "softmax"
+    classes: int = detail(default=0, leaf=count_classes)
+    scores: Scores = detail(default="softmax")
 
     # As those of `ViTConfig`: all rows are of pixels of the last map.
     prefix_tokens: ClassVar[int] = 0
+    crops: ClassVar[bool] = False
 
     @property
-    def is_sound(self) -> bool:
-        """Whether a network can have these sizes."""
+    def is_consistent(self) -> bool:
+        """Whether stages have heads that share the channels, windows, and a map."""
         stages = len(self.depths)
-        counts = (self.embed, *self.depths, *self.heads, self.window, *self.grid, self.patch_size)
-        sized = all(0 < count <= MOST for count in counts) and stages > 0 and self.ratio > 0
         # transformers has four by default, however many stages there are.
-        if not sized or not stages == len(self.heads) <= len(self.pretrained):
+        if not 0 < stages == len(self.heads) <= len(self.pretrained):
             return False
+        deep = self.depth <= DEEPEST and self.dim <= MOST
         shared = all(dim % heads == 0 for dim, heads in zip(self.dims, self.heads, strict=True))
-        before = all(0 <= side <= MOST for side in self.pretrained)
         # A map of the last stage has a pixel at least.
-        deep = all(side >> (stages - 1) for side in self.grid)
-        few = self.depth <= DEEPEST and self.dim <= MOST and 0 <= self.classes <= MOST
-        return shared and before and deep and few
+        return deep and shared and all(side >> (stages - 1) for side in self.grid)
 
     @property
     def dims(self) -> tuple[int, ...]:

@@ -8,23 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.architectures.architecture import (
     CheckpointFacts,
+    ClassifierHead,
     GivenOutput,
+    LibraryOptions,
     feature_architecture,
     feature_outputs,
-    told_of_blocks,
 )
+from zoo.architectures.config_settings import part_of, with_settings
 from zoo.architectures.parts.layer_options import LearnedPositions, RopePeriods
 from zoo.architectures.vit.vit_config import ViTConfig
-from zoo.architectures.vit.vit_settings import VIT_CLASSES, vit_class, vit_equimo
+from zoo.architectures.vit.vit_settings import EQUIMO_SETTINGS, VIT_CLASSES, vit_class
 from zoo.architectures.vit.vit_sizes import (
     VIT_OPTIONS,
     refused_timm_option,
     timm_activation,
     timm_norm_eps,
-    vit_free,
-    vit_landmarks,
-    vit_sizes,
-    vit_unsized,
     with_classes,
 )
 
@@ -39,16 +37,19 @@ def _network() -> Callable[..., Any]:
     return VisionTransformer
 
 
-def _settled(config: ViTConfig, beside: CheckpointFacts) -> ViTConfig:
-    settings = beside.settings.network if beside.settings else None
+def _complete(config: ViTConfig, beside: CheckpointFacts) -> ViTConfig:
+    """Complete the configuration from settings, and from what libraries do without: timm's
+    architectures have options by their names, and pool before every classifier."""
     of_timm = beside.settings.architecture if beside.settings and beside.naming == "timm" else ""
-    activation = timm_activation(of_timm) or config.activation
-    settled = replace(
+    usual = replace(
         config,
-        **told_of_blocks(settings, activation, timm_norm_eps(config, of_timm)),
-        heads=(settings and settings.heads) or config.heads,
+        activation=timm_activation(of_timm) or config.activation,
+        norm_eps=timm_norm_eps(config, of_timm),
+    )
+    settled = replace(
+        with_settings(usual, beside.settings),
         scores=beside.scores(config.classes),
-        positions=config.positions and _on_stated_grid(config.positions, config, settings),
+        positions=config.positions and _on_stated_grid(config.positions, config, beside.settings),
     )
     pool = beside.settings.pool if beside.settings else ""
     if beside.own_head:
@@ -77,16 +78,11 @@ def _on_stated_grid(
     where: LearnedPositions, config: ViTConfig, settings: Settings | None
 ) -> LearnedPositions:
     """On the grid of the pictures of training, where those are told to be no squares."""
-    sides = settings.trained_on if settings else ()
+    sides = part_of(config, settings).trained_on if settings else ()
     tall, wide = (side // config.patch_size for side in sides or (0, 0))
     if tall == wide or tall * wide != where.patches:
         return where
     return replace(where, grid=tall, columns=wide)
-
-
-def _interpolated(config: ViTConfig, antialias: bool) -> ViTConfig:
-    where = config.positions and replace(config.positions, antialias=antialias, offset=0.0)
-    return replace(config, positions=where)
 
 
 TOKEN, MEAN = "the class token", "the mean of the patches"
@@ -112,17 +108,6 @@ def _head_inputs(config: ViTConfig) -> dict[str, str] | None:
     if config.pool == "attention":
         return {"map": POOLED["attention"], "avg": MEAN}
     return {"token": TOKEN, "avg": MEAN} if config.cls_token else {}
-
-
-def _untold(config: ViTConfig, settings: Settings | None) -> str:
-    is_told = settings is not None and (settings.architecture or settings.hidden_act)
-    # CLIP's in timm's names; a file of CLIP's own names is known by the rest of its settings.
-    if is_told or not config.pre_norm or config.pooled_norm:
-        return ""
-    return (
-        'which GELU it has. Write {"hidden_act": "quick_gelu"} (as OpenAI\'s CLIP) or '
-        '{"hidden_act": "gelu"}'
-    )
 
 
 def _as_built(config: ViTConfig, network: VisionTransformer) -> ViTConfig:
@@ -160,23 +145,13 @@ def _outputs(config: ViTConfig, pooler: str) -> dict[str, GivenOutput]:
 VIT = feature_architecture(
     config=ViTConfig,
     network=_network,
-    sizes=vit_sizes,
-    landmarks=vit_landmarks,
-    free=vit_free,
-    unsized=vit_unsized,
-    settled=_settled,
-    interpolated=_interpolated,
-    below=lambda config: with_classes(config, None),
-    with_head=with_classes,
-    head_takes=_head_takes,
-    head_inputs=_head_inputs,
-    untold=_untold,
-    options=VIT_OPTIONS,
-    refused_option=refused_timm_option,
-    as_built=_as_built,
-    heads=lambda config: config.heads,
+    complete=_complete,
+    head=ClassifierHead(
+        with_classes=with_classes, as_built=_as_built, takes=_head_takes, inputs=_head_inputs
+    ),
+    options=LibraryOptions(VIT_OPTIONS, refused_timm_option),
     transformers=vit_class,
     classes=VIT_CLASSES,
-    equimo=vit_equimo,
+    equimo=EQUIMO_SETTINGS,
     outputs=_outputs,
 )

@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from zoo.architectures.common_config import DEEPEST, MOST, Classifying, Opaque, Taken, class_words
+from zoo.architectures.common_config import Classifying, Opaque, Taken, class_words, count_classes
+from zoo.architectures.config_fields import (
+    DEEPEST,
+    Configuration,
+    Key,
+    config_class,
+    detail,
+    setting,
+    size,
+)
 from zoo.architectures.parts.layer_options import (
+    OF_EQUIMO,
+    OF_SETTINGS,
     Activation,
     LearnedPositions,
     RopeGrid,
     RopePeriods,
 )
+from zoo.architectures.vit import vit_sizes
 from zoo.tasks.answer import Scores
 
 
-@dataclass(frozen=True)
-class HeadBlocks:
+@config_class
+class HeadBlocks(Configuration):
     """Blocks behind the final norm of a vision transformer that was trained before: dino.txt's.
 
     They have gates of `hidden` channels, no rotary positions, and no biases of queries, keys and
     values.
     """
 
-    depth: int
-    hidden: int
+    depth: int = size("head_blocks.{}.prenorm.weight", most=DEEPEST)
+    hidden: int = size("head_blocks.0.mlp.w1.weight")
     norm_eps: float = 1e-5
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether a network can have these sizes."""
-        return 0 < self.depth <= DEEPEST and 0 < self.hidden <= MOST
 
 
 OF_DINOV3 = RopePeriods()
@@ -39,7 +45,7 @@ OF_DINOV3 = RopePeriods()
 Pooling = Literal["token", "mean", "both", "attention"] | None
 
 
-@dataclass(frozen=True)
+@config_class
 class ViTConfig(Classifying):
     """Hyperparameters of a vision transformer; the defaults are DINOv3's.
 
@@ -57,58 +63,82 @@ class ViTConfig(Classifying):
     the mean of both: the distillation token of DeiT is a register, which has a learned position.
     """
 
-    dim: int
-    depth: int
-    heads: int
-    hidden: int
-    ffn: Literal["mlp", "swiglu", "swiglu_fused"] = "mlp"
-    activation: Activation = "gelu"
-    qkv_bias: bool = True
+    dim: int = size(vit_sizes.PATCHES, hf="hidden_size", equimo="dim")
+    depth: int = size(
+        "blocks.{}.prenorm.weight",
+        hf="num_hidden_layers",
+        equimo=Key("depths", write=lambda depth: [depth]),
+        most=DEEPEST,
+    )
+    heads: int = setting(
+        leaf=vit_sizes.heads_of_periods,
+        hf="num_attention_heads",
+        timm="num_heads",
+        equimo="num_heads",
+        ask=vit_sizes.ask_for_heads,
+        neutral=1,
+    )
+    hidden: int = size(vit_sizes.hidden_channels, hf="intermediate_size")
+    ffn: Literal["mlp", "swiglu", "swiglu_fused"] = size(vit_sizes.feed_forward, default="mlp")
+    activation: Activation = detail(
+        default="gelu", hf=OF_SETTINGS, equimo=OF_EQUIMO, ask=vit_sizes.ask_for_activation
+    )
+    qkv_bias: bool = detail(
+        default=True,
+        leaf=vit_sizes.has_qkv_bias,
+        hf="qkv_bias",
+        equimo="qkv_bias",
+        alike=vit_sizes.comparable_qkv_bias,
+    )
     qk_norm: bool = False
     norm: Literal["layer", "rms"] = "layer"
     norm_bias: bool = True
-    norm_eps: float = 1e-5
+    norm_eps: float = detail(default=1e-5, hf="layer_norm_eps", equimo="eps")
     untied_norms: bool = False
     pre_norm: bool = False
     pooled_norm: bool = False
     layer_scale: float | None = 1e-5
-    patch_size: int = 16
+    patch_size: int = size(
+        vit_sizes.PATCHES, axis=2, default=16, hf="patch_size", equimo="patch_size"
+    )
     patch_bias: bool = True
     cls_token: bool = True
-    registers: int = 4
-    mask_token: bool = True
+    registers: int = size(
+        "reg_tokens",
+        default=4,
+        hf="num_register_tokens",
+        equimo="reg_tokens",
+        least=0,
+        alike=vit_sizes.first_register,
+    )
+    mask_token: bool = detail(default=True)
     positions: LearnedPositions | None = None
     rope: RopePeriods | RopeGrid | None = OF_DINOV3
     head_blocks: HeadBlocks | None = None
-    pool: Pooling = "token"
-    projection: int | None = None
-    classes: int = 0
-    head_tokens: int | None = None
-    distilled: bool = False
-    scores: Scores = "softmax"
+    pool: Pooling = detail(default="token", alike=vit_sizes.comparable_pool)
+    projection: int | None = size(vit_sizes.projected_channels, default=None, hf="projection_dim")
+    classes: int = detail(default=0, leaf=count_classes, equimo="num_classes")
+    head_tokens: int | None = detail(default=None, leaf=vit_sizes.count_head_tokens, most=DEEPEST)
+    distilled: bool = detail(default=False, leaf=vit_sizes.has_two_heads)
+    scores: Scores = detail(default="softmax")
 
     @property
-    def is_sound(self) -> bool:
-        """Whether a network can have these sizes."""
-        counts = (self.dim, self.heads, self.hidden, self.depth, self.patch_size, self.width)
-        few = 0 <= self.registers <= MOST and 0 <= self.classes <= MOST
-        grid = self.positions is None or all(0 < side <= MOST for side in self.positions.sides)
-        heads = self.heads > 0 and self.dim % self.heads == 0
+    def is_consistent(self) -> bool:
+        """Whether heads share the channels, and what is pooled, rotated and classified is there."""
+        heads = self.dim % self.heads == 0
         # Two axes, and two halves of what is rotated.
-        rotated = self.rope is None or (heads and self.head_dim % 4 == 0)
-        tokens = self.head_tokens is None or 0 <= self.head_tokens <= self.depth
-        sized = all(0 < count <= MOST for count in counts) and self.depth <= DEEPEST
+        rotated = self.rope is None or self.head_dim % 4 == 0
+        tokens = self.head_tokens is None or self.head_tokens <= self.depth
         pooled = self.cls_token or (self.pool not in ("token", "both") and not self.head_tokens)
         # Registers of ViT-5 are rotated as a square picture.
-        square = math.isqrt(max(self.registers, 0)) ** 2 == self.registers and self.cls_token
+        square = math.isqrt(self.registers) ** 2 == self.registers and self.cls_token
         placed = not isinstance(self.rope, RopeGrid) or (square and self.rope.length > 0)
         rows = self.positions is None or 0 <= self.positions.registers <= self.registers
         # The layers on top of what is pooled have the width of a token.
         fed = self.classes == 0 or self.head_tokens is not None or self.width == self.dim
         twice = self.classes > 0 and self.registers > 0 and self.pool == "token"
         two = not self.distilled or (twice and self.head_tokens is None)
-        counted = all((sized, few, grid, heads, rotated, tokens, pooled, placed, rows, fed, two))
-        return counted and (self.head_blocks is None or self.head_blocks.is_sound)
+        return all((heads, rotated, tokens, pooled, placed, rows, fed, two))
 
     @property
     def head_dim(self) -> int:
@@ -157,11 +187,13 @@ class ViTConfig(Classifying):
         )
 
 
-@dataclass(frozen=True)
+@config_class
 class OnBackbone(Opaque):
     """Facts that a network on top of a vision transformer has of that."""
 
     backbone: ViTConfig
+
+    settings_need: ClassVar[str] = "backbone_config"
 
     takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
     words: ClassVar[None] = None

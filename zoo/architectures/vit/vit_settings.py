@@ -3,114 +3,125 @@
 from dataclasses import replace
 from typing import Any
 
-from zoo.architectures.architecture import TransformersClass
-from zoo.architectures.parts.layer_options import CALLED, LearnedPositions, RopeGrid, RopePeriods
+from zoo.architectures.config_settings import EQUIMO, Template, TransformersClass, write_settings
+from zoo.architectures.parts.layer_options import RopeGrid, RopePeriods
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.common.errors import BadRequest
 
+TRANSFORMER: Template = ("hidden_size", "num_hidden_layers", "num_attention_heads")
 
-def dinov3_settings(config: ViTConfig) -> dict[str, Any]:
-    assert isinstance(config.rope, RopePeriods)
-    return {
-        "hidden_size": config.dim,
-        "num_hidden_layers": config.depth,
-        "num_attention_heads": config.heads,
-        "intermediate_size": config.hidden,
-        "use_gated_mlp": config.ffn == "swiglu",
-        "hidden_act": "silu" if config.ffn == "swiglu" else "gelu",
-        "query_bias": config.qkv_bias,
-        "value_bias": config.qkv_bias,
+DINOV3_SETTINGS: Template = (
+    *TRANSFORMER,
+    "intermediate_size",
+    {
+        "use_gated_mlp": lambda config: config.ffn == "swiglu",
+        "hidden_act": lambda config: "silu" if config.ffn == "swiglu" else "gelu",
+        "query_bias": lambda config: config.qkv_bias,
+        "value_bias": lambda config: config.qkv_bias,
         "proj_bias": True,
         "mlp_bias": True,
-        "num_register_tokens": config.registers,
-        "patch_size": config.patch_size,
-        "image_size": 224,
-        "layer_norm_eps": config.norm_eps,
-        "layerscale_value": config.layer_scale,
-        "rope_theta": config.rope.base,
-    }
+    },
+    *("num_register_tokens", "patch_size"),
+    {"image_size": 224},
+    "layer_norm_eps",
+    {
+        "layerscale_value": lambda config: config.layer_scale,
+        "rope_theta": lambda config: config.rope.base,
+    },
+)
 
 
-def _learned(config: ViTConfig) -> dict[str, Any]:
-    """What all classes with learned positions ask."""
+def _image_size(config: ViTConfig) -> int | list[int]:
     assert config.native is not None
     height, width = config.native
-    return {
-        "hidden_size": config.dim,
-        "num_hidden_layers": config.depth,
-        "num_attention_heads": config.heads,
-        "hidden_act": CALLED[config.activation].transformers[0],
-        "layer_norm_eps": config.norm_eps,
-        "patch_size": config.patch_size,
-        "image_size": height if height == width else [height, width],
-    }
+    return height if height == width else [height, width]
 
 
-def dinov2_settings(config: ViTConfig) -> dict[str, Any]:
-    gated = config.ffn == "swiglu_fused"
-    registers = {"num_register_tokens": config.registers} if config.registers else {}
-    return _learned(config) | {
-        # A whole number; a gated network's width is two thirds, rounded up to a multiple of 8.
-        "mlp_ratio": int(config.hidden * (1.5 if gated else 1) / config.dim),
-        "use_swiglu_ffn": gated,
-        "layerscale_value": config.layer_scale,
-        "qkv_bias": config.qkv_bias,
-        **registers,
-        **({} if config.mask_token else {"use_mask_token": False}),
-    }
+LEARNED: Template = (
+    *TRANSFORMER,
+    *("hidden_act", "layer_norm_eps", "patch_size"),
+    {"image_size": _image_size},
+)
+"""What all classes with learned positions ask."""
 
 
-def tips_settings(config: ViTConfig) -> dict[str, Any]:
-    # transformers rounds the product down, and 1152 channels have no whole ratio.
-    ratio = config.hidden / config.dim
-    return dinov2_settings(config) | ({} if config.ffn == "swiglu_fused" else {"mlp_ratio": ratio})
+def _is_gated(config: ViTConfig) -> bool:
+    return config.ffn == "swiglu_fused"
 
 
-def plain_settings(config: ViTConfig) -> dict[str, Any]:
-    return _learned(config) | {"intermediate_size": config.hidden}
+def _whole_ratio(config: ViTConfig) -> int:
+    """Return a whole number; a gated network's width is two thirds, rounded up to a multiple of
+    8."""
+    return int(config.hidden * (1.5 if _is_gated(config) else 1) / config.dim)
 
 
-def vit_settings(config: ViTConfig) -> dict[str, Any]:
-    return plain_settings(config) | {"qkv_bias": config.qkv_bias}
+def _registers(config: ViTConfig) -> dict[str, Any]:
+    return {"num_register_tokens": config.registers} if config.registers else {}
 
 
-def siglip_settings(config: ViTConfig) -> dict[str, Any]:
-    return plain_settings(config) | ({} if config.pool else {"vision_use_head": False})
+def _mask_token(config: ViTConfig) -> dict[str, Any]:
+    return {} if config.mask_token else {"use_mask_token": False}
 
 
-def clip_settings(config: ViTConfig) -> dict[str, Any]:
-    return plain_settings(config) | {"projection_dim": config.projection}
+DINOV2_SETTINGS: Template = (
+    *LEARNED,
+    {
+        "mlp_ratio": _whole_ratio,
+        "use_swiglu_ffn": _is_gated,
+        "layerscale_value": lambda config: config.layer_scale,
+    },
+    "qkv_bias",
+    _registers,
+    _mask_token,
+)
 
 
-DINOV3 = TransformersClass("DINOv3ViTModel", "dinov3_vit", dinov3_settings, key_bias=True)
-DINOV2 = TransformersClass("Dinov2Model", "dinov2", dinov2_settings)
+def _ratio(config: ViTConfig) -> dict[str, Any]:
+    """Return the ratio of TIPS: transformers rounds the product down, and 1152 channels have no
+    whole ratio."""
+    return {} if _is_gated(config) else {"mlp_ratio": config.hidden / config.dim}
+
+
+def _attention_pool(config: ViTConfig) -> dict[str, Any]:
+    return {} if config.pool else {"vision_use_head": False}
+
+
+TIPS_SETTINGS: Template = (*DINOV2_SETTINGS, _ratio)
+PLAIN_SETTINGS: Template = (*LEARNED, "intermediate_size")
+VIT_SETTINGS: Template = (*PLAIN_SETTINGS, "qkv_bias")
+SIGLIP_SETTINGS: Template = (*PLAIN_SETTINGS, _attention_pool)
+CLIP_SETTINGS: Template = (*PLAIN_SETTINGS, "projection_dim")
+
+
+DINOV3 = TransformersClass("DINOv3ViTModel", "dinov3_vit", DINOV3_SETTINGS, key_bias=True)
+DINOV2 = TransformersClass("Dinov2Model", "dinov2", DINOV2_SETTINGS)
 DINOV2_WITH_REGISTERS = TransformersClass(
-    "Dinov2WithRegistersModel", "dinov2_with_registers", dinov2_settings, antialias=True
+    "Dinov2WithRegistersModel", "dinov2_with_registers", DINOV2_SETTINGS, antialias=True
 )
 DINOV2_CLASSIFIER = replace(DINOV2, name="Dinov2ForImageClassification")
 DINOV2_WITH_REGISTERS_CLASSIFIER = replace(
     DINOV2_WITH_REGISTERS, name="Dinov2WithRegistersForImageClassification"
 )
-SIGLIP = TransformersClass("SiglipVisionModel", "siglip_vision_model", siglip_settings, asks=True)
+SIGLIP = TransformersClass("SiglipVisionModel", "siglip_vision_model", SIGLIP_SETTINGS, asks=True)
 SIGLIP_BARE = replace(SIGLIP, answers=("last_hidden_state",))
 SIGLIP_CLASSIFIER = replace(
     SIGLIP, name="SiglipForImageClassification", model_type="siglip", nested="vision_config"
 )
-TIPS = TransformersClass("Tipsv2VisionModel", "tipsv2_vision_model", tips_settings, antialias=True)
+TIPS = TransformersClass("Tipsv2VisionModel", "tipsv2_vision_model", TIPS_SETTINGS, antialias=True)
 CLIP = TransformersClass(
     "CLIPVisionModelWithProjection",
     "clip_vision_model",
-    clip_settings,
+    CLIP_SETTINGS,
     asks=True,
     auto="CLIPVisionModelWithProjection",
     answers=("last_hidden_state", "image_embeds"),
 )
-CLIP_BARE = TransformersClass("CLIPVisionModel", "clip_vision_model", plain_settings, asks=True)
+CLIP_BARE = TransformersClass("CLIPVisionModel", "clip_vision_model", PLAIN_SETTINGS, asks=True)
 CLIP_CLASSIFIER = replace(
     CLIP_BARE, name="CLIPForImageClassification", model_type="clip", nested="vision_config"
 )
 PLAIN_CLASSIFIER = TransformersClass(
-    "ViTForImageClassification", "vit", vit_settings, asks=True, pooled=False
+    "ViTForImageClassification", "vit", VIT_SETTINGS, asks=True, pooled=False
 )
 PLAIN_VIT = replace(PLAIN_CLASSIFIER, name="ViTModel")
 DEIT_CLASSIFIER = replace(PLAIN_CLASSIFIER, name="DeiTForImageClassification", model_type="deit")
@@ -177,46 +188,29 @@ def _with_learned_positions(config: ViTConfig) -> TransformersClass | None:
     return PLAIN_CLASSIFIER if config.classes else PLAIN_VIT
 
 
-# Equimo's names for what configurations have others for.
 EQUIMO_FEED_FORWARD = {"swiglu": "swiglu", "swiglu_fused": "swiglufused"}
 EQUIMO_POOL = {"token": "token", "mean": "avg"}
+"""Equimo's names for what configurations have others for."""
 
 
-def vit_equimo(config: ViTConfig) -> dict[str, Any]:
-    """Settings of a network as Equimo names them."""
-    # Equimo takes two thirds of this for a gated network's width.
-    gate = 1 if config.ffn == "mlp" else 1.5
-    settings: dict[str, Any] = {
-        "img_size": 224,
-        "in_channels": 3,
-        "patch_size": config.patch_size,
-        "num_classes": config.classes,
-        "use_mask_token": config.mask_token,
-        "use_global_pos_embed": config.positions is not None,
-        "use_local_pos_embed": config.rope is not None,
-        "reg_tokens": config.registers,
-        "init_values": config.layer_scale,
-        "eps": config.norm_eps,
-        "dynamic_img_size": True,
-        "act_layer": CALLED[config.activation].equimo,
-        "dim": config.dim,
-        "num_heads": config.heads,
-        "depths": [config.depth],
-        "mlp_ratio": config.hidden / config.dim * gate,
-        "untie_global_and_local_cls_norm": config.untied_norms,
-    }
+def _equimo_ratio(config: ViTConfig) -> float:
+    """Return the ratio of which Equimo takes two thirds for a gated network's width."""
+    return config.hidden / config.dim * (1 if config.ffn == "mlp" else 1.5)
+
+
+def _equimo_layers(config: ViTConfig) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
     if config.ffn in EQUIMO_FEED_FORWARD:
         settings["ffn_layer"] = EQUIMO_FEED_FORWARD[config.ffn]
     if config.pool in EQUIMO_POOL and config.classes:
         settings["global_pool"] = EQUIMO_POOL[config.pool]
-    if config.positions is not None:
-        settings |= _learned_settings(config, config.positions)
-    if isinstance(config.rope, RopeGrid):
-        settings |= _vit5(config, config.rope)
     return settings
 
 
-def _learned_settings(config: ViTConfig, positions: LearnedPositions) -> dict[str, Any]:
+def _equimo_positions(config: ViTConfig) -> dict[str, Any]:
+    positions = config.positions
+    if positions is None:
+        return {}
     if positions.columns is not None:
         raise BadRequest("Equimo has square grids of positions alone: write another format.")
     return {
@@ -227,7 +221,10 @@ def _learned_settings(config: ViTConfig, positions: LearnedPositions) -> dict[st
     }
 
 
-def _vit5(config: ViTConfig, rope: RopeGrid) -> dict[str, Any]:
+def _equimo_rope(config: ViTConfig) -> dict[str, Any]:
+    rope = config.rope
+    if not isinstance(rope, RopeGrid):
+        return {}
     frequencies = {"strategy": "mode", "freqs_for": "lang"}
     patches = {"theta": rope.theta, "pt_seq_len": rope.length}
     registers = {"theta": rope.register_theta, "pt_seq_len": round(config.registers**0.5)}
@@ -236,6 +233,28 @@ def _vit5(config: ViTConfig, rope: RopeGrid) -> dict[str, Any]:
         "local_pos_embed_config_patch": frequencies | patches,
         "local_pos_embed_config_reg": frequencies | registers,
         "norm_layer": "rmsnorm",
-        "qkv_bias": config.qkv_bias,
+        **write_settings(config, ("qkv_bias",), EQUIMO),
         "qk_norm": config.qk_norm,
     }
+
+
+EQUIMO_SETTINGS: Template = (
+    {"img_size": 224, "in_channels": 3},
+    *("patch_size", "num_classes"),
+    {
+        "use_mask_token": lambda config: config.mask_token,
+        "use_global_pos_embed": lambda config: config.positions is not None,
+        "use_local_pos_embed": lambda config: config.rope is not None,
+    },
+    "reg_tokens",
+    {"init_values": lambda config: config.layer_scale},
+    "eps",
+    {"dynamic_img_size": True},
+    *("act_layer", "dim", "num_heads", "depths"),
+    {
+        "mlp_ratio": _equimo_ratio,
+        "untie_global_and_local_cls_norm": lambda config: config.untied_norms,
+    },
+    *(_equimo_layers, _equimo_positions, _equimo_rope),
+)
+"""Settings of a network as Equimo names them."""

@@ -3,16 +3,31 @@
 Source of the options: `timm/models/vision_transformer.py` (1.0.31).
 """
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from weights.initializers import Shape
-from zoo.architectures.architecture import Shapes, channels_between, count_numbered, count_rows
-from zoo.architectures.parts.layer_options import Activation, LearnedPositions, RopePeriods
-from zoo.architectures.vit.vit_config import Pooling, ViTConfig
+from zoo.architectures.common_config import HEAD, count_classes
+from zoo.architectures.config_fields import Shape, Shapes, channels_between, length
+from zoo.architectures.parts.layer_options import (
+    POSITIONS,
+    Activation,
+    LearnedPositions,
+    RopePeriods,
+)
+
+if TYPE_CHECKING:
+    from zoo.architectures.vit.vit_config import Pooling, ViTConfig
+
+PATCHES = "patch_embed.proj.weight"
+"""The kernel `[dim, 3, patch, patch]` that makes tokens of patches."""
+
+PERIODS = "local_pos_embed.periods"
+"""Rotary periods, a quarter as many as a head has channels."""
 
 FEED_FORWARD: dict[Literal["mlp", "swiglu", "swiglu_fused"], tuple[str, str, int]] = {
     "mlp": ("fc1", "fc2", 1),
@@ -23,115 +38,99 @@ FEED_FORWARD: dict[Literal["mlp", "swiglu", "swiglu_fused"], tuple[str, str, int
 rows the one has as the other has columns."""
 
 
-def vit_sizes(config: ViTConfig, shapes: Shapes) -> ViTConfig | None:
-    """A vision transformer in the sizes of its leaves."""
-    patch = shapes("patch_embed.proj.weight") or ()
-    hidden = {kind: channels_between(shapes, *layers) for kind, layers in FEED_FORWARD.items()}
-    widths = [(kind, width) for kind, width in hidden.items() if width]
-    if len(patch) != 4 or 0 in patch or len(widths) != 1:
-        return None
-    ((kind, width),) = widths
-    blocks = config.head_blocks and replace(
-        config.head_blocks,
-        depth=count_numbered(shapes, "head_blocks.{}.prenorm.weight"),
-        hidden=count_rows(shapes, "head_blocks.0.mlp.w1.weight"),
+def feed_forward(usual: ViTConfig, shapes: Shapes) -> str:
+    """Return the kind of feed-forward network; empty if there is none, or more than one."""
+    kinds = [kind for kind, layers in FEED_FORWARD.items() if channels_between(shapes, *layers)]
+    return kinds[0] if len(kinds) == 1 else ""
+
+
+def hidden_channels(usual: ViTConfig, shapes: Shapes) -> int:
+    """Return the channels between both layers of the feed-forward network; 0 without one."""
+    layers = FEED_FORWARD.get(feed_forward(usual, shapes))  # type: ignore[call-overload]
+    return channels_between(shapes, *layers) if layers else 0
+
+
+def has_qkv_bias(usual: ViTConfig, shapes: Shapes) -> bool:
+    """Return whether queries, keys and values have biases; a file of a rotary network may lack
+    them."""
+    if usual.rope is not None:
+        return usual.qkv_bias
+    return shapes("blocks.0.attn.qkv.bias") is not None
+
+
+def projected_channels(usual: ViTConfig, shapes: Shapes) -> int | None:
+    """Return the channels of a projection; None without one."""
+    return length(shapes, "projection.weight") or None
+
+
+def heads_of_periods(usual: ViTConfig, shapes: Shapes) -> int:
+    """Return the heads that rotary periods determine; without any, as many as usual."""
+    periods = length(shapes, PERIODS)
+    if isinstance(usual.rope, RopePeriods) and periods:
+        return length(shapes, PATCHES) // (4 * periods)
+    return usual.heads
+
+
+def ask_for_heads(config: Any, shapes: Shapes, settings: object) -> str:
+    """Return the question how many heads there are, where rotary periods do not tell."""
+    if shapes(PERIODS) is not None:
+        return ""
+    return 'how many heads share them. Write {"num_attention_heads": NUMBER}'
+
+
+def ask_for_activation(config: ViTConfig, shapes: Shapes, settings: Any) -> str:
+    """Return the question which GELU there is. A file of CLIP in timm's names is asked for it; one
+    of CLIP's own names is known by the rest of its settings."""
+    of_timm = settings is not None and settings.architecture
+    if of_timm or not config.pre_norm or config.pooled_norm:
+        return ""
+    return (
+        'which GELU it has. Write {"hidden_act": "quick_gelu"} (as OpenAI\'s CLIP) or '
+        '{"hidden_act": "gelu"}'
     )
-    has_biases = config.rope is not None or shapes("blocks.0.attn.qkv.bias") is not None
-    sized = replace(
-        config,
-        dim=patch[0],
-        depth=count_numbered(shapes, "blocks.{}.prenorm.weight"),
-        heads=_heads(config, patch[0], shapes),
-        ffn=kind,
-        hidden=width,
-        qkv_bias=config.qkv_bias and has_biases,
-        patch_size=patch[2],
-        registers=count_rows(shapes, "reg_tokens"),
-        positions=config.positions and _on_grid(config.positions, shapes),
-        projection=count_rows(shapes, "projection.weight") or None,
-        head_blocks=blocks,
-    )
-    whole = with_classes(sized, shapes("head.weight"))
-    return replace(whole, distilled=whole.classes > 0 and bool(shapes("head_dist.weight")))
 
 
-def _on_grid(where: LearnedPositions, shapes: Shapes) -> LearnedPositions:
-    count = max(0, count_rows(shapes, "global_pos_embed.weight") - where.prefix)
-    side = math.isqrt(count)
-    # Of what is no square the settings beside it tell the height.
-    is_square = side**2 == count
-    return replace(where, grid=side if is_square else 0, columns=None if is_square else count)
+def count_head_tokens(usual: ViTConfig, shapes: Shapes) -> int | None:
+    """Return the class tokens that a classifier takes beside the mean of the patches."""
+    return _head_tokens(usual, shapes(HEAD), length(shapes, PATCHES))
 
 
-def _heads(config: ViTConfig, dim: int, shapes: Shapes) -> int:
-    """Rotary periods are as many as a quarter of a head's channels."""
-    periods = shapes("local_pos_embed.periods")
-    if isinstance(config.rope, RopePeriods) and periods and periods[0]:
-        return dim // (4 * periods[0])
-    return config.heads
+def has_two_heads(usual: ViTConfig, shapes: Shapes) -> bool:
+    """Return whether the distillation token has a classifier, too."""
+    return count_classes(usual, shapes) > 0 and bool(shapes("head_dist.weight"))
 
 
 def with_classes(config: ViTConfig, head: Shape | None) -> ViTConfig:
     """Configuration with the classes of a linear layer, and the tokens that it takes if those are
     several."""
-    classes, width = head if head and len(head) == 2 else (0, config.dim)
-    tokens = config.head_tokens if width == config.dim else width // config.dim - 1
-    head_tokens = tokens if classes else None
-    return replace(config, classes=classes, head_tokens=head_tokens, distilled=False)
+    tokens = _head_tokens(config, head, config.dim)
+    classes = head[0] if head and len(head) == 2 else 0
+    return replace(config, classes=classes, head_tokens=tokens, distilled=False)
 
 
-def vit_landmarks(config: ViTConfig) -> dict[str, Shape]:
-    """The shapes of patch embedding, positions, last block and final norm."""
-    leaves: dict[str, Shape] = {
-        "norm.weight": (config.dim,),
-        "patch_embed.proj.weight": (config.dim, 3, config.patch_size, config.patch_size),
-        f"blocks.{config.depth - 1}.norm.weight": (config.dim,),
-    }
-    if config.positions is not None:
-        count = config.positions.patches + config.positions.prefix
-        leaves["global_pos_embed.weight"] = (count, config.dim)
-    return leaves
+def _head_tokens(config: ViTConfig, head: Shape | None, dim: int) -> int | None:
+    if not head or len(head) != 2 or not head[0]:
+        return None
+    return config.head_tokens if head[1] == dim else head[1] // dim - 1
 
 
-def vit_free(config: ViTConfig) -> ViTConfig:
-    """Without classes, grid and details."""
-    return replace(
-        config,
-        classes=0,
-        norm_eps=0.0,
-        activation="gelu",
-        qkv_bias=config.qkv_bias or config.rope is None,
-        head_tokens=None,
-        distilled=False,
-        scores="softmax",
-        mask_token=False,
-        pool=_comparable_pool(config),
-        positions=config.positions and replace(config.positions, grid=0, columns=None),
-    )
+def comparable_qkv_bias(config: ViTConfig) -> bool:
+    """Return whether there are biases as far as it tells networks apart: without rotary positions
+    the tensors decide."""
+    return config.qkv_bias or config.rope is None
 
 
-def _comparable_pool(config: ViTConfig) -> Pooling:
+def comparable_pool(config: ViTConfig) -> Pooling:
     """Return the pooling that networks of the same tensors, but for the pooling's own, have."""
     if config.pool == "mean" and config.cls_token:
         return "token"
     return "attention" if config.pool is None else config.pool
 
 
-def vit_unsized(config: ViTConfig) -> ViTConfig:
-    """Without sizes."""
-    return replace(
-        config,
-        dim=0,
-        depth=0,
-        heads=0,
-        hidden=0,
-        ffn="mlp",
-        patch_size=0,
-        # The first register changes how learned positions are interpolated.
-        registers=min(1, config.registers) if config.positions else 0,
-        projection=None,
-        head_blocks=config.head_blocks and replace(config.head_blocks, depth=0, hidden=0),
-    )
+def first_register(config: ViTConfig) -> int:
+    """Return whether there is a register: the first changes how learned positions are
+    interpolated."""
+    return min(1, config.registers) if config.positions else 0
 
 
 AVERAGED_NORM = "fc_norm"
@@ -141,9 +140,9 @@ AVERAGED_NORM = "fc_norm"
 def _with_tokens(config: ViTConfig, shapes: Shapes) -> ViTConfig:
     """Return the configuration with the class token and the positions that a checkpoint has."""
     cls_token = shapes("cls_token") is not None
-    registers = count_rows(shapes, "reg_tokens")
+    registers = length(shapes, "reg_tokens")
     prefix = cls_token + registers
-    rows = count_rows(shapes, "global_pos_embed.weight")
+    rows = length(shapes, POSITIONS)
     placed = _is_square(rows - prefix)
     # Of two squares that of the patches alone is usual where there are registers.
     if placed and _is_square(rows) and prefix > 1:

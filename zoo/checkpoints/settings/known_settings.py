@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from weights.errors import MappingError
+from zoo.architectures.architecture import Config
+from zoo.architectures.config_settings import TIMM, names_in_settings
 from zoo.architectures.kinds import refused_option
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.settings.settings_files import CONFIG
@@ -20,21 +22,12 @@ OF_TRAINING = (
 """What training begins with, and what only that does."""
 
 OF_TENSORS = (
-    *("hidden_size", "hidden_sizes", "num_hidden_layers", "intermediate_size", "image_size"),
-    *("num_channels", "patch_size", "num_register_tokens", "num_stages", "num_layers", "depths"),
-    *("mlp_ratio", "projection_dim", "projection_size", "vocab_size", "max_position_embeddings"),
-    *("key_bias", "query_bias", "value_bias", "qkv_bias", "mlp_bias", "proj_bias"),
-    *("vision_use_head", "use_swiglu_ffn", "use_gated_mlp", "embed_dim", "num_heads"),
-    *(
-        "attention_bias",
-        "num_queries",
-        "num_upscale_blocks",
-        "fusion_hidden_size",
-        "head_hidden_size",
-    ),
-    *("neck_hidden_sizes", "reassemble_hidden_size", "num_classes", "num_features", "num_labels"),
+    *("hidden_size", "patch_size", "image_size", "num_channels", "num_stages", "num_layers"),
+    *("projection_size", "key_bias", "query_bias", "value_bias", "mlp_bias", "proj_bias"),
+    *("vision_use_head", "use_swiglu_ffn", "use_gated_mlp", "attention_bias"),
+    *("reassemble_hidden_size", "num_classes", "num_features", "num_labels"),
 )
-"""What the shapes of tensors say again."""
+"""What the shapes of tensors say again, beside what are sizes of a network's configuration."""
 
 OF_CALLS = (
     *("_name_or_path", "dtype", "torch_dtype", "transformers_version", "label2id", "return_dict"),
@@ -63,8 +56,8 @@ REFUSED_UNLESS: Mapping[str, tuple[Any, ...]] = {
 }
 """Settings that mean another network, unless they are these."""
 
-FOLLOWED = ("rope_theta", "rope_parameters", "window_size", "pretrained_window_sizes")
-"""Settings that are compared with the network's, or read by its kind."""
+FOLLOWED = ("rope_theta", "rope_parameters")
+"""Settings that are compared with the network's."""
 
 OF_TIMMS_FILES = (
     *("url", "file", "hf_hub_id", "hf_hub_filename", "source", "architecture", "custom_load"),
@@ -89,15 +82,14 @@ TIMM_WITHOUT_EFFECT = frozenset(
         *("swiglu_align_to", "scale_mlp", "scale_attn_inner", "kernel_sizes", "stem_type"),
         *("head_hidden_size", "conv_mlp", "conv_bias", "use_grn", "use_abs_pos_emb"),
         *("use_pre_transformer_norm", "use_post_transformer_norm", "use_fc_norm"),
-        *("attn_only_layer_scale", "num_kv_heads", "attn_pool_mlp_ratio", "num_heads"),
+        *("attn_only_layer_scale", "num_kv_heads", "attn_pool_mlp_ratio"),
         # How one is called and loaded; what pools is said beside it, too.
         *("dynamic_img_size", "strict_img_size", "always_partition", "device", "dtype"),
         *("ref_feat_shape", "global_pool"),
-        # Followed by a kind of network.
-        *("window_size", "pretrained_window_sizes"),
     )
 )
-"""Arguments of timm's networks in `model_args` that change nothing, or that are read."""
+"""Arguments of timm's networks in `model_args` that change nothing, beside those that are fields of
+configurations."""
 
 TIMM_REFUSED_UNLESS: Mapping[str, tuple[Any, ...]] = {
     "act_layer": (None, "gelu"),
@@ -167,14 +159,17 @@ def _parts(settings: Settings) -> Iterator[Settings]:
     yield from (part for part in (settings, *inner) if part is not None)
 
 
-def strange_settings(settings: Settings, ours: Iterable[str]) -> list[str]:
-    """The settings that the zoo has never heard of, beside those that its network has."""
-    expected = {*Settings.model_fields, *WITHOUT_EFFECT, *REFUSED_UNLESS, *FOLLOWED, *ours}
+def strange_settings(settings: Settings, config: Config, others: Iterable[str] = ()) -> list[str]:
+    """Return the settings that the zoo has never heard of: those of no field of the network, of no
+    table here, and not among `others`, which its class of transformers has."""
+    own = names_in_settings(config)
+    expected = {*Settings.model_fields, *WITHOUT_EFFECT, *REFUSED_UNLESS, *FOLLOWED, *own, *others}
     names = [name for part in _parts(settings) for name in part.model_extra or {}]
     strange = [name for name in dict.fromkeys(names) if name not in expected]
     pictures = settings.pretrained_cfg and settings.pretrained_cfg.model_extra
     strange += [f"pretrained_cfg.{name}" for name in pictures or () if name not in OF_TIMMS_FILES]
-    arguments = TIMM_WITHOUT_EFFECT | TIMM_REFUSED_UNLESS.keys()
+    read = names_in_settings(config, TIMM)
+    arguments = {*TIMM_WITHOUT_EFFECT, *TIMM_REFUSED_UNLESS, *read}
     return strange + [f"model_args.{name}" for name in settings.model_args if name not in arguments]
 
 

@@ -5,9 +5,10 @@ from contextlib import suppress
 from importlib.metadata import version
 from typing import Any
 
-from zoo.architectures.architecture import Config, TransformersClass
+from zoo.architectures.architecture import Config
 from zoo.architectures.common_config import THREE_CHANNELS
-from zoo.architectures.kinds import architecture_of
+from zoo.architectures.config_settings import EQUIMO, TransformersClass, write_settings
+from zoo.architectures.kinds import architecture_of, features_below
 from zoo.architectures.parts.preprocessing import Filter, Preprocessing
 from zoo.common.errors import BadRequest
 
@@ -57,8 +58,7 @@ def portable_config(
 
 def below(config: Config) -> Config:
     """A network without what makes its features answers."""
-    features: Config = architecture_of(config).below(config)
-    return features
+    return features_below(config)
 
 
 def labels(count: int, names: Sequence[str]) -> dict[str, Any]:
@@ -116,18 +116,18 @@ def transformers_processor(how: Preprocessing) -> dict[str, Any]:
     return {"image_processor_type": "BitImageProcessor"} | settings | cropped | shorter
 
 
-EQUIMO = "1.1.0"  # the version whose format is written
+EQUIMO_VERSION = "1.1.0"  # the version whose format is written
 
 
 def equimo_metadata(config: Config) -> dict[str, Any]:
     """`metadata.json` of an Equimo 1.x archive."""
-    settings = architecture_of(config).equimo
-    assert settings is not None, "Equimo has no others"
+    template = architecture_of(config).equimo
+    assert template is not None, "Equimo has no others"
     return {
-        "model_config": settings(config),
+        "model_config": write_settings(config, template, EQUIMO),
         "torch_hub_cfg": {},
         "timm": [],
         "jax_version": version("jax"),
         "equinox_version": version("equinox"),
-        "equimo_version": EQUIMO,
+        "equimo_version": EQUIMO_VERSION,
     }

@@ -84,7 +84,7 @@ class Part:
 def parts_of(entry: ModelInfo, loaded: LoadedWeights) -> Iterator[Part]:
     """The towers, if there are any, and then the whole."""
     parts = parts_of_network(loaded.config)
-    for tower, field in architecture_of(loaded.config).towers.items():
+    for tower, field in loaded.config.towers.items():
         files = {name: spec for name, spec in TOWER_FILES.items() if name.startswith(tower)}
         part = LoadedWeights(parts[field], inner(loaded.weights, f"{field}."))
         yield Part(replace(entry, config=parts[field]), part, files)

@@ -7,7 +7,7 @@ from pathlib import Path
 from converter.opsets import DEFAULT_TARGET, FUSED, OPSETS
 from weights.parameters import parameter
 from zoo.architectures.architecture import Config
-from zoo.architectures.kinds import TOWER_NAMES, architecture_of
+from zoo.architectures.kinds import TOWER_NAMES
 from zoo.artifacts.choices import Scales, Target
 from zoo.checkpoints.source import Choice
 from zoo.common.errors import BadRequest
@@ -127,6 +127,6 @@ def read_variants(names: Sequence[str], target: Target = DEFAULT_TARGET) -> tupl
 
 def with_towers(names: tuple[str, ...], config: Config) -> tuple[str, ...]:
     """The variants of a folder, with those of the towers of a network that has two."""
-    if not architecture_of(config).towers:
+    if not config.towers:
         return names
     return tuple(name for name in PLANNED_FILES if name in names or name.partition("_")[2] in names)
