@@ -7,13 +7,16 @@ is to be read in a few hundred MB.
 import hashlib
 import os
 import re
+import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from io import BufferedReader
+from io import BufferedReader, RawIOBase
 from pathlib import Path
+from threading import Lock
 from typing import Any, Protocol
+from weakref import finalize
 
 import ml_dtypes  # noqa: F401 - numpy learns from it what "bfloat16" and "float8_e5m2" are
 import numpy as np
@@ -49,40 +52,87 @@ class Bytes(Protocol):
 
 
 class FileBytes:
-    """The bytes of a file, for as long as it stays what it is now.
+    """The bytes of a file, which is opened once and stays what it was then.
 
-    **Raises** `NotACheckpoint` while reading if it is another by then.
+    Any number of threads and forked processes may read. The file is closed with the last object
+    that reads from it, or by `close`.
+
+    **Raises** `NotACheckpoint` while reading if the file is another one by then.
     """
 
     def __init__(self, path: Path):
         self.path = path
-        with open_regular(path) as file:
-            self.state = State.of(file)
+        file = open_regular(path)
+        self.state = State.of(file)
+        self._file = file.detach()
+        self._lock = Lock()  # where a read moves the position of the file
+        self.close = finalize(self, self._file.close)
 
-    @contextmanager
-    def opened(self) -> Generator[BufferedReader]:
-        """The file, which in the end must not have changed."""
-        with open_regular(self.path) as file:
-            yield file
-            if State.of(file) != self.state:
-                raise NotACheckpoint(
-                    f"{self.path} was changed while it was read: run the command again once "
-                    "nothing writes to it."
-                )
+    def stream(self) -> BufferedReader:
+        """Return a stream of the bytes from the first one, with a position of its own."""
+        return BufferedReader(_Stream(self))
+
+    def check_unchanged(self) -> None:
+        """**Raises** `NotACheckpoint` if the path now names another file, or other content, and
+        `OSError` if it names none."""
+        if State.at(self.path) != self.state:
+            raise NotACheckpoint(
+                f"{self.path} was changed while it was read: run the command again once "
+                "nothing writes to it."
+            )
+
+    def read_some(self, offset: int, target: memoryview) -> int:
+        """Read at most as many bytes as `target` has. Return their number, 0 at the end."""
+        if sys.platform != "win32":
+            return os.preadv(self._file.fileno(), [target], offset)
+        with self._lock:
+            self._file.seek(offset)
+            return self._file.readinto(target) or 0
 
     def read_into(self, offset: int, target: memoryview) -> None:
-        with self.opened() as file:
-            file.seek(offset)
-            while target:
-                count = file.readinto(target)
-                if not count:
-                    raise NotACheckpoint(f"{self.path} ends too early: download it again.")
-                target = target[count:]
+        while target:
+            count = self.read_some(offset, target)
+            if not count:
+                raise NotACheckpoint(f"{self.path} ends too early: download it again.")
+            target, offset = target[count:], offset + count
+        self.check_unchanged()
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return `size` bytes at `offset`, fewer at the end of the file."""
+        stream = self.stream()
+        stream.seek(offset)
+        return stream.read(size)
 
     def sha256(self, step: Callable[[int], None] | None = None) -> str:
         """Digest of the very bytes that tensors are read from."""
-        with self.opened() as file:
-            return digest_of(file, step)
+        digest = digest_of(_Stream(self), self.state.size, step)
+        self.check_unchanged()
+        return digest
+
+
+class _Stream(RawIOBase):
+    """The bytes of a file as a stream, which leaves the file open when it is closed."""
+
+    def __init__(self, source: FileBytes):
+        self.source, self.position = source, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        starts = {os.SEEK_CUR: self.position, os.SEEK_END: self.source.state.size}
+        if (position := starts.get(whence, 0) + offset) < 0:
+            raise ValueError("a position before the beginning")
+        self.position = position
+        return position
+
+    def readinto(self, target: Any, /) -> int:
+        count = self.source.read_some(self.position, memoryview(target).cast("B"))
+        self.position += count
+        return count
 
 
 def stored(dtype: str) -> np.dtype[Any]:
@@ -111,14 +161,15 @@ def unreadable() -> Float32:
 def sha256(path: Path, step: Callable[[int], None] | None = None) -> str:
     """Digest of a file, read in pieces; `step` is told the size of each."""
     with open_regular(path) as file:
-        return digest_of(file, step)
+        return digest_of(file, State.of(file).size, step)
 
 
-def digest_of(file: BufferedReader, step: Callable[[int], None] | None = None) -> str:
-    """The sha256 of what is left of an open file; `step` is told the size of each piece."""
+def digest_of(
+    file: RawIOBase | BufferedReader, size: int, step: Callable[[int], None] | None = None
+) -> str:
+    """The sha256 of a stream of `size` bytes; `step` is told the size of each piece."""
     digest = hashlib.sha256()
     # A megabyte of new memory takes as long as hashing one: a small file gets a small buffer.
-    size = os.fstat(file.fileno()).st_size
     buffer = bytearray(min(max(size, 1 << 16), PIECE))
     while count := file.readinto(buffer):
         digest.update(memoryview(buffer)[:count])
