@@ -4,6 +4,8 @@ A mapped file's pages count as the process's memory for as long as the map lives
 is to be read in a few hundred MB.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 import re
@@ -11,7 +13,7 @@ import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from io import BufferedReader, RawIOBase
 from pathlib import Path
 from threading import Lock
@@ -23,6 +25,7 @@ import numpy as np
 
 from weights.errors import DamagedFile, NotACheckpoint, WrongDigest
 from weights.initializers import Float32, Shape
+from weights.mapping import Naming
 from weights.opening import State, open_regular
 from weights.tensors import FLOATS, LazyTensor
 
@@ -105,7 +108,7 @@ class FileBytes:
 
     def sha256(self, step: Callable[[int], None] | None = None) -> str:
         """Digest of the very bytes that tensors are read from."""
-        digest = digest_of(_Stream(self), self.state.size, step)
+        digest = _digest(_Stream(self), self.state.size, step)
         self.check_unchanged()
         return digest
 
@@ -161,13 +164,16 @@ def unreadable() -> Float32:
 def sha256(path: Path, step: Callable[[int], None] | None = None) -> str:
     """Digest of a file, read in pieces; `step` is told the size of each."""
     with open_regular(path) as file:
-        return digest_of(file, State.of(file).size, step)
+        return digest_of(file, step)
 
 
-def digest_of(
-    file: RawIOBase | BufferedReader, size: int, step: Callable[[int], None] | None = None
-) -> str:
-    """The sha256 of a stream of `size` bytes; `step` is told the size of each piece."""
+def digest_of(file: BufferedReader, step: Callable[[int], None] | None = None) -> str:
+    """The sha256 of what is left of an open file; `step` is told the size of each piece."""
+    return _digest(file, os.fstat(file.fileno()).st_size, step)
+
+
+def _digest(file: RawIOBase | BufferedReader, size: int, step: Callable[[int], None] | None) -> str:
+    """The sha256 of what is left of a stream whose file has `size` bytes."""
     digest = hashlib.sha256()
     # A megabyte of new memory takes as long as hashing one: a small file gets a small buffer.
     buffer = bytearray(min(max(size, 1 << 16), PIECE))
@@ -209,10 +215,11 @@ class Checkpoint:
     `adapter` is the name of the folder of an adapter that was merged into it.
 
     Where only some of the tensors are a network's (`weights.views`), `tensors` are these, by its
-    own names; `prefix` is what comes before them in the file, `head` what the file calls the linear
-    layer on top, where that is another name than a publisher's; and `others` are the rest. With
-    `head_is_custom` the library of the network does not say what that layer takes;
-    `head_is_convolution` says that it is a convolution of 1 x 1.
+    own names in a `naming`; `prefix` is what comes before them in the file, `head` what the file
+    calls the linear layer on top, where that is another name than a publisher's; and `others` are
+    the rest. With `head_is_custom` the library of the network does not say what that layer takes;
+    `head_is_convolution` says that it is a convolution of 1 x 1. `found` are the views that were
+    looked for so far, by naming and by whether they have that layer (`weights.views.views_of`).
     """
 
     path: Path
@@ -229,6 +236,23 @@ class Checkpoint:
     head_is_custom: bool = False
     head_is_convolution: bool = False
     others: Mapping[str, LazyTensor] = field(default_factory=dict)
+    naming: Naming | None = None
+    found: dict[tuple[Naming, bool], tuple[Checkpoint, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @cached_property
+    def leaves(self) -> Mapping[str, str]:
+        """The leaves that tensors of a view stand for, by the names of the tensors."""
+        if self.naming is None:
+            return {}
+        leaves = {key: self.naming.leaf(key) for key in self.tensors}
+        return {key: leaf for key, leaf in leaves.items() if leaf is not None}
+
+    def close(self) -> None:
+        """Close the files. No tensor can be read afterwards."""
+        for file in self.files:
+            file.close()
 
     def sha256(self, step: Callable[[int], None] | None = None) -> str:
         """Digest of the file; of the files' names and digests where there are several. `step` is

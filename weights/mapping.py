@@ -125,6 +125,10 @@ class Naming:
     in_memory: Naming | None = None
     wrappers: tuple[str, ...] = ()
 
+    def __hash__(self) -> int:
+        """Hash of the name and the leaves: that of all rules takes as long as a view."""
+        return hash((self.name, *(rule.target for rule in self.rules)))
+
     def repeated(self, keys: Collection[str]) -> dict[str, str]:
         """The copies that a complete file with these keys holds as well, and what they repeat. A
         `{i}` stands for all that follows the same beginning in the keys: for every block."""

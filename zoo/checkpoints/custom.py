@@ -13,7 +13,7 @@ from weights.containers import npy
 from weights.errors import MappingError
 from weights.mapping import Naming
 from weights.parameters import parameter
-from weights.views import choose_prefix, views_of
+from weights.views import choose_prefix
 from zoo.architectures.architecture import Config, TransformersClass
 from zoo.architectures.entry import Licence, ModelInfo
 from zoo.architectures.kinds import (
@@ -117,8 +117,8 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
     beside = read_settings(checkpoint)
     settings = beside.settings
     refuse_other_architectures(settings)
-    parts = views_of(checkpoint, not asked.without_head)
-    alike = [each for each in readings(entry, parts, settings) if each.is_variant]
+    readable = readings(entry, checkpoint, settings, not asked.without_head)
+    alike = [each for each in readable if each.is_variant]
     if not alike:
         return with_own_facts(entry, asked), checkpoint
     if len(alike) > 1:

@@ -19,13 +19,14 @@ from weights.errors import MappingError, NotACheckpoint
 from weights.files import hold_to_name
 from weights.initializers import Shape
 from weights.load import fits, map_weights, nearest
-from weights.mapping import Naming, plan, source_shapes
+from weights.mapping import Naming
 from weights.progress import Progress
-from weights.views import Parts, choose_prefix, views_of
+from weights.views import choose_prefix, views_of
 from zoo.architectures.architecture import Config
 from zoo.architectures.builder import abstract
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.kinds import architecture_of, landmarks, parts_of_network
+from zoo.architectures.kinds import architecture_of, parts_of_network
+from zoo.checkpoints.candidates import has_landmarks
 from zoo.checkpoints.settings.settings_files import OF_LIBRARIES, with_temperature
 from zoo.checkpoints.source import Choice, SeededWeights, Source, opened
 from zoo.registry.lookup import MODELS
@@ -105,8 +106,7 @@ def also_fits(checkpoint: Checkpoint, entry: ModelInfo, sha256: str) -> tuple[st
             f"{entry.name}: export that model, or give the file {entry.file}."
         )
     others = (each for each in MODELS.values() if each.licence.name != entry.licence.name)
-    parts = views_of(checkpoint)
-    fitting = (each.name for each in others if any(fitting_views(parts, each)))
+    fitting = (each.name for each in others if any(fitting_views(checkpoint, each)))
     return () if published else tuple(fitting)
 
 
@@ -155,12 +155,11 @@ def _valued(config: Config, weights: Weights) -> LoadedWeights:
 def view_for(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[Naming, Checkpoint]:
     """Part of a checkpoint that is a model, and in whose names; where none fits, the nearest.
     **Raises** `MappingError` that names the model it belongs to, if that is another one."""
-    parts = views_of(checkpoint)
-    if fitting := list(fitting_views(parts, entry)):
+    if fitting := list(fitting_views(checkpoint, entry)):
         prefixes = dict.fromkeys(view.prefix for _, view in fitting)
         prefix = choose_prefix([*prefixes], "", checkpoint.path)
         return next(each for each in fitting if each[1].prefix == prefix)
-    if belongs := fitting_models(parts):
+    if belongs := fitting_models(checkpoint):
         both = len(parts_of_network(entry.config)) > 1
         advice = "put the other tower's beside it" if both else f"give the file {entry.file}"
         raise MappingError(
@@ -188,35 +187,28 @@ def naming_all_leaves(entry: ModelInfo, namings: Iterable[Naming]) -> list[Namin
     ]
 
 
-def fitting_views(parts: Parts, entry: ModelInfo) -> Iterator[tuple[Naming, Checkpoint]]:
+def fitting_views(checkpoint: Checkpoint, entry: ModelInfo) -> Iterator[tuple[Naming, Checkpoint]]:
     """The parts of a checkpoint that have just what a model needs, and in whose names."""
     for naming in entry.readable:
         config = entry.config_for(naming.name)
-        for view in parts(naming):
-            if _has_landmarks(view, naming, config) and fits(
+        for view in views_of(checkpoint)(naming):
+            if has_landmarks(view, naming, config) and fits(
                 naming, view.tensors, model_shapes(config)
             ):
                 yield naming, view
 
 
-def fitting_models(parts: Parts) -> list[str]:
+def fitting_models(checkpoint: Checkpoint) -> list[str]:
     """The models of the zoo that a checkpoint fits, by its keys and shapes."""
-    return [name for name, entry in MODELS.items() if any(fitting_views(parts, entry))]
+    return [name for name, entry in MODELS.items() if any(fitting_views(checkpoint, entry))]
 
 
-def recognise(checkpoint: Checkpoint, models: Sequence[str], parts: Parts) -> Naming | None:
+def recognise(checkpoint: Checkpoint, models: Sequence[str]) -> Naming | None:
     """Naming that a checkpoint uses, which fits these models; None where they are nobody's."""
     if models:
-        return next(fitting_views(parts, MODELS[models[0]]))[0]
+        return next(fitting_views(checkpoint, MODELS[models[0]]))[0]
     # Paths of leaves may be any names.
     namings = dict.fromkeys(naming for entry in MODELS.values() for naming in entry.readable[:-1])
     with suppress(NotACheckpoint):
-        return nearest(namings, checkpoint, parts)[0]
+        return nearest(namings, checkpoint)[0]
     return None
-
-
-def _has_landmarks(checkpoint: Checkpoint, naming: Naming, config: Config) -> bool:
-    """A quick look, before one that has to build the model, at leaves that tell most apart."""
-    file = checkpoint.tensors
-    needed = source_shapes(plan(naming.rules, landmarks(config)))
-    return all(key in file and file[key].shape == shape for key, shape in needed.items())

@@ -14,7 +14,7 @@ from weights.load import nearest
 from weights.mapping import Naming, leaf_shape, misfits, plan, source_shapes
 from weights.parameters import parameter
 from weights.tensors import FLOATS
-from weights.views import Parts, views_of
+from weights.views import views_of
 from zoo.architectures.architecture import CheckpointFacts, Config
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import MODEL_TYPES, read_sizes, settled, with_one_head
@@ -83,11 +83,10 @@ class Misfit(NamedTuple):
         )
 
 
-def strange(checkpoint: Checkpoint, settings: Settings | None, parts: Parts | None = None) -> str:
+def strange(checkpoint: Checkpoint, settings: Settings | None) -> str:
     """Describe a checkpoint that is of no network of the zoo, in a sentence."""
     if reason := stored_otherwise(checkpoint):
         return f"{checkpoint.path} {reason}"
-    parts = parts or views_of(checkpoint)
     is_read = settings is not None and settings.model_type in MODEL_TYPES
     if settings is not None and not is_read and (name := settings.class_name):
         return (
@@ -97,12 +96,12 @@ def strange(checkpoint: Checkpoint, settings: Settings | None, parts: Parts | No
         )
     namings = dict.fromkeys(naming for entry in MODELS.values() for naming in entry.readable[:-1])
     try:
-        naming, view = nearest(namings, checkpoint, parts)
+        naming, view = nearest(namings, checkpoint)
     except NotACheckpoint as error:
         return f"{checkpoint.path} holds no network of an architecture of the zoo: {error}"
     if reason := _channels(naming, view):
         return f"{checkpoint.path} holds no network of an architecture of the zoo: {reason}."
-    misfits_of_file = nearest_misfits(parts, settings)
+    misfits_of_file = nearest_misfits(checkpoint, settings)
     if not misfits_of_file or not misfits_of_file[0].total:
         if reason := _grid(naming, view):
             return f"{checkpoint.path} holds no network of an architecture of the zoo: {reason}."
@@ -124,10 +123,10 @@ def _read_text(naming: Naming, view: Checkpoint, entry: ModelInfo) -> str:
     return config.text if config is not None else ""
 
 
-def contradiction(parts: Parts, settings: Settings | None, best: Checkpoint) -> str:
+def contradiction(checkpoint: Checkpoint, settings: Settings | None, best: Checkpoint) -> str:
     """Return what does not fit the larger network of which `best` is a part; empty where there is
     none that nearly fits."""
-    misfit = next(iter(nearest_misfits(parts, settings, len(best.tensors))), None)
+    misfit = next(iter(nearest_misfits(checkpoint, settings, len(best.tensors))), None)
     if misfit is None or not 0 < NEARLY * misfit.total <= len(misfit.view.tensors):
         return ""
     alone = f" {parameter('take')} {best.prefix} reads that part alone." if best.prefix else ""
@@ -194,13 +193,16 @@ MOST_NEAREST = 3
 """How many networks are named that fit a checkpoint equally well."""
 
 
-def nearest_misfits(parts: Parts, settings: Settings | None, least: int = 0) -> list[Misfit]:
+def nearest_misfits(
+    checkpoint: Checkpoint, settings: Settings | None, least: int = 0
+) -> list[Misfit]:
     """Return the networks that fit a part of a checkpoint best, of the architectures that share
     most names with it. Networks that miss the same tensors are given once.
 
     The part has more than `least` tensors. A network of the type in the settings comes first, and
     then alone.
     """
+    parts = views_of(checkpoint)
     near = [
         (entry, naming, view)
         for entry in MODELS.values()

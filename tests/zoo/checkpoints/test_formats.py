@@ -36,7 +36,6 @@ from weights.load import fits, nearest
 from weights.mapping import plan, source_shapes
 from weights.namings import equimo_names, huggingface_names, meta_names, original_names
 from weights.progress import Quiet
-from weights.views import views_of
 from weights.writers.items import items_for
 from zoo.architectures.builder import abstract
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
@@ -385,7 +384,7 @@ HEAD = {"head.weight": (21843, 192), "head.bias": (21843,)}
 )
 def test_whose_a_file_is(source, changes, fitting, target, message, tmp_path):
     checkpoint = stand_in(source, tmp_path, changes)
-    assert fitting_models(views_of(checkpoint)) == fitting
+    assert fitting_models(checkpoint) == fitting
     if target is None:
         config = load_checkpoint(checkpoint, zoo.info(source)).config
         assert (config.activation, config.norm_eps, config.pool) == ("gelu", 1e-6, "token")
@@ -393,7 +392,7 @@ def test_whose_a_file_is(source, changes, fitting, target, message, tmp_path):
     with pytest.raises(MappingError, match=message):
         load_checkpoint(checkpoint, zoo.info(target))
     if "convnext" in source:
-        assert not any(fitting_views(views_of(checkpoint), zoo.info("dinov3_vits16")))
+        assert not any(fitting_views(checkpoint, zoo.info("dinov3_vits16")))
 
 
 def test_files_of_other_families_do_not_fit():

@@ -81,7 +81,7 @@ def with_classes(config: ViTConfig, head: Shape | None) -> ViTConfig:
 
 
 def vit_landmarks(config: ViTConfig) -> dict[str, Shape]:
-    """The shapes of patch embedding, positions, last block and final norm."""
+    """The shapes of patch embedding, positions, token of masks, last block and final norm."""
     leaves: dict[str, Shape] = {
         "norm.weight": (config.dim,),
         "patch_embed.proj.weight": (config.dim, 3, config.patch_size, config.patch_size),
@@ -90,6 +90,8 @@ def vit_landmarks(config: ViTConfig) -> dict[str, Shape]:
     if config.positions is not None:
         count = config.positions.patches + config.positions.prefix
         leaves["global_pos_embed.weight"] = (count, config.dim)
+    if config.mask_token:
+        leaves["mask_token"] = (1, config.dim)
     return leaves
 
 
