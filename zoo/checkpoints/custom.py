@@ -103,8 +103,11 @@ otherwise, and words that the tokenizer knows."""
 
 def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
     """An entry with the classes, the pictures' size and the preprocessing of somebody's checkpoint,
-    and that opened; as they are where there is no more to read. **Raises** a `WeightsError`."""
+    and that opened; as they are where there is no more to read: the entry of a view was found with
+    it. **Raises** a `WeightsError`."""
     if isinstance(choice, str | SeededWeights):
+        return entry, choice
+    if isinstance(choice, Checkpoint) and choice.naming is not None:
         return entry, choice
     asked = choice if isinstance(choice, GivenCheckpoint) else GivenCheckpoint(choice.path)
     checkpoint = open_given(asked) if isinstance(choice, GivenCheckpoint) else choice

@@ -112,7 +112,9 @@ def also_fits(checkpoint: Checkpoint, entry: ModelInfo, sha256: str) -> tuple[st
 
 def named(checkpoint: Checkpoint) -> Checkpoint:
     """The numbers of Equinox's records become the paths of a model's leaves, and a number in the
-    settings beside a checkpoint one of its tensors."""
+    settings beside a checkpoint one of its tensors. A view is of a checkpoint that was named."""
+    if checkpoint.naming is not None:
+        return checkpoint
     if checkpoint.container != npy.EQUINOX:
         return with_temperature(checkpoint)
     tensors = list(checkpoint.tensors.values())
