@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from io import BufferedReader, RawIOBase
+from io import BufferedReader, FileIO, RawIOBase
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
@@ -54,6 +54,21 @@ class Bytes(Protocol):
         """Fill `target` with what lies at `offset`."""
 
 
+if sys.platform == "win32":
+
+    def _read_at(file: FileIO, lock: Lock, offset: int, target: memoryview) -> int:
+        """Read bytes at an offset into `target`. Return their number."""
+        with lock:
+            file.seek(offset)
+            return file.readinto(target) or 0
+
+else:  # a forked process would move the position of the file, too
+
+    def _read_at(file: FileIO, lock: Lock, offset: int, target: memoryview) -> int:
+        """Read bytes at an offset into `target`. Return their number."""
+        return os.preadv(file.fileno(), [target], offset)
+
+
 class FileBytes:
     """The bytes of a file, which is opened once and stays what it was then.
 
@@ -67,7 +82,9 @@ class FileBytes:
         self.path = path
         file = open_regular(path)
         self.state = State.of(file)
-        self._file = file.detach()
+        raw = file.detach()
+        assert isinstance(raw, FileIO), "of a file in binary mode"
+        self._file = raw
         self._lock = Lock()  # where a read moves the position of the file
         self.close = finalize(self, self._file.close)
 
@@ -86,11 +103,7 @@ class FileBytes:
 
     def read_some(self, offset: int, target: memoryview) -> int:
         """Read at most as many bytes as `target` has. Return their number, 0 at the end."""
-        if sys.platform != "win32":
-            return os.preadv(self._file.fileno(), [target], offset)
-        with self._lock:
-            self._file.seek(offset)
-            return self._file.readinto(target) or 0
+        return _read_at(self._file, self._lock, offset, target)
 
     def read_into(self, offset: int, target: memoryview) -> None:
         while target:

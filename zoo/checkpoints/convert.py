@@ -130,13 +130,15 @@ def convert_file(
     progress.stage(f"writing {target.name}", sum(map(size, items.values())))
     with staged(target.parent) as stage, writing(target):
         write_as(naming.name, stage / target.name, items, written, progress)
+        halves = {key: item.read() for key, item in items.items() if item.dtype == "bfloat16"}
+        dropped = lost(loaded, leaves)
+        checkpoint.close()  # Windows does not replace an open file, which may be the source
         if target.is_dir():
             put(stage / target.name, target, TRANSFORMERS_FILES, last=CONFIG)
         else:
             os.replace(stage / target.name, target)
-    halves = {key: item.read() for key, item in items.items() if item.dtype == "bfloat16"}
     rounded = (key for key, each in halves.items() if np.any(each != round_to_bfloat16(each)))
-    dropped, nonfinite = lost(loaded, leaves), tuple(weights.arrays.nonfinite)
+    nonfinite = tuple(weights.arrays.nonfinite)
     return ConversionResult(
         target, naming.name, entry.name, weights.filled, dropped, tuple(rounded), nonfinite
     )
