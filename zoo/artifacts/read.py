@@ -93,11 +93,9 @@ def stated_entry(manifest: Manifest) -> ModelInfo:
             "network is of another kind: export, build or pull it again."
         )
     return replace(
-        family,
+        family.of_network(manifest.network),
         name=manifest.model,
         aliases=manifest.aliases,
-        config=manifest.network,
-        published={},
         labels=manifest.classes,
         preprocessing=manifest.preprocessing.settings,
         parameters=manifest.parameters,

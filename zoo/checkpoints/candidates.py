@@ -13,7 +13,7 @@ from weights.load import fits
 from weights.mapping import Naming, leaf_shape, plan
 from weights.views import views_of
 from zoo.architectures.architecture import CheckpointFacts, Config
-from zoo.architectures.entry import ModelInfo
+from zoo.architectures.entry import ModelInfo, Published
 from zoo.architectures.kinds import (
     body,
     landmarks,
@@ -32,12 +32,17 @@ MASK_TOKEN = "mask_token"
 
 @dataclass(frozen=True)
 class Candidate:
-    """An entry whose architecture a part of a checkpoint has, in whose naming, in which sizes."""
+    """An entry whose architecture a part of a checkpoint has, in whose names, in which sizes."""
 
     entry: ModelInfo
-    naming: Naming
+    published: Published
     config: Config
     view: Checkpoint
+
+    @property
+    def naming(self) -> Naming:
+        """The names of the part's tensors."""
+        return self.published.naming
 
     @property
     def is_variant(self) -> bool:
@@ -47,7 +52,7 @@ class Candidate:
     @property
     def usual(self) -> Config:
         """The network of the entry."""
-        return self.entry.config_for(self.naming.name)
+        return self.published.config
 
     @cached_property
     def used(self) -> frozenset[int]:
@@ -106,10 +111,10 @@ def has_landmarks(view: Checkpoint, naming: Naming, config: Config) -> bool:
 
 def _is_alike(candidate: Candidate) -> bool:
     """Whether a network is of the entry's architecture, with the options of its library."""
-    entry, naming, view = candidate.entry, candidate.naming, candidate.view
+    naming, view = candidate.naming, candidate.view
     if candidate.is_variant:
         return True
-    usual = with_options(candidate.usual, entry.options_of(naming.name), _shapes(naming, view))
+    usual = with_options(candidate.usual, candidate.published.options, _shapes(naming, view))
     return unsized(candidate.config) == unsized(usual)
 
 
@@ -119,13 +124,13 @@ def readings(
     """Yield the sizes of a checkpoint's parts in each naming of an entry in which they can be
     read."""
     parts = views_of(checkpoint, with_head)
-    for naming in entry.readable:
-        options = entry.options_of(naming.name)
+    for published in entry.readable:
+        naming = published.naming
         for view in parts(naming):
-            usual = with_options(entry.config_for(naming.name), options, _shapes(naming, view))
+            usual = with_options(published.config, published.options, _shapes(naming, view))
             if sized := read_sizes(usual, _shapes(naming, view)):
                 beside = CheckpointFacts(naming.name, settings, _is_custom(view, naming, settings))
-                yield Candidate(entry, naming, settled(sized, beside), view)
+                yield Candidate(entry, published, settled(sized, beside), view)
 
 
 def _is_custom(view: Checkpoint, naming: Naming, settings: Settings | None) -> bool:

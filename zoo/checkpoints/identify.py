@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from weights import Checkpoint
 from weights.errors import MappingError
 from weights.load import PERIODS
-from weights.mapping import Naming, leaf_shape
+from weights.mapping import Convention, Naming, leaf_shape
 from weights.parameters import parameter
 from weights.views import choose_prefix
 from zoo.architectures.architecture import Config
@@ -112,7 +112,7 @@ def _check_kind(best: Candidate, settings: Settings, asked: GivenCheckpoint) -> 
 def _described(candidate: Candidate, beside: SettingsBeside) -> ModelInfo:
     entry, config = candidate.entry, candidate.config
     names = read_class_names(entry, config, beside.settings, candidate.view).names
-    return described(entry, candidate.naming, config, beside, names)
+    return described(entry, candidate.published, config, beside, names)
 
 
 def likely(
@@ -177,6 +177,10 @@ def _check_heads(tower: Config, heads: int, candidate: Candidate, is_told: bool)
 ROTARY = "local_pos_embed."  # in the paths of rotary periods
 
 
+NOBODY = Convention("", "nobody's that the zoo knows")
+"""Whose names those are that no naming knows."""
+
+
 @dataclass(frozen=True)
 class Inspection:
     """A checkpoint in a few words. `models` are those of the zoo that it fits; where there are
@@ -185,7 +189,7 @@ class Inspection:
     were walked past."""
 
     checkpoint: Checkpoint
-    naming: str
+    naming: Convention
     models: tuple[str, ...]
     network: str
     strangeness: str
@@ -211,7 +215,7 @@ def inspect(asked: GivenCheckpoint) -> Inspection:
     tensors = checkpoint.tensors.values()
     return Inspection(
         checkpoint=checkpoint,
-        naming=naming.name if naming else "",
+        naming=naming.convention if naming else NOBODY,
         models=models,
         network=f"{own.called}: {own.config.text}" if own else "",
         strangeness=strangeness,

@@ -106,9 +106,9 @@ def others(config):
 
 @pytest.mark.parametrize("name", WITHOUT_A_PLACE)
 def test_a_naming_without_a_place_for_a_leaf(name):
-    namings = zoo.info(name).namings
     others = [naming for other, naming in FILES if other == name]
-    assert naming_all_leaves(small(name), namings) == others
+    complete = naming_all_leaves(small(name).published)
+    assert [each.naming for each in complete] == others
 
 
 @pytest.mark.each("naming.name")
@@ -143,15 +143,16 @@ def test_what_its_library_writes(name, naming, tmp_path):
     [
         (name, form)
         for name in NAMES
-        for form, names in convert.WRITTEN_FORMATS.items()
-        if form != "equinox" and set(names) & {naming.name for naming in zoo.info(name).namings}
+        for form in dict.fromkeys(each.convention.form for each in zoo.info(name).namings)
+        if form
     ],
 )
 def test_what_we_write(name, form, tmp_path):
     """It is read back, and computes the same in the library that it is for."""
     entry = small(name)
-    naming = convert.naming_to_write(entry, form)
-    config, values = entry.config_for(naming.name), leaves(name, naming.name)
+    published = convert.naming_to_write(entry, form)
+    naming, config = published.naming, published.config
+    values = leaves(name, naming.name)
     written(entry, LoadedWeights(config, weights_of(values)), form, tmp_path / "w")
     got = read(tmp_path / "w", naming, config)
     assert_leaves(got.arrays, values, but={*got.filled, PERIODS, f"backbone.{PERIODS}"})
@@ -165,17 +166,17 @@ def test_what_we_write(name, form, tmp_path):
 
 
 def written(entry, loaded, form, path):
-    naming = convert.naming_to_write(entry, form)
-    wanted = convert.leaves_to_write(entry, naming, loaded.config)
-    items = items_for(naming, loaded.weights.arrays, wanted)
-    convert.write_as(naming.name, path, items, replace(entry, config=loaded.config), Quiet())
-    return naming
+    published = convert.naming_to_write(entry, form)
+    wanted = convert.leaves_to_write(entry, published, loaded.config)
+    items = items_for(published.naming, loaded.weights.arrays, wanted)
+    convert.write_as(form, path, items, replace(entry, config=loaded.config), Quiet())
+    return published.naming
 
 
 def by_torch(name, entry, config, path, image):
     """The tensors and types that the original's file has."""
     (path.parent / "theirs").mkdir()
-    theirs = write(path.parent / "theirs", name, convert.naming_to_write(entry, "pytorch"))
+    theirs = write(path.parent / "theirs", name, convert.naming_to_write(entry, "pytorch").naming)
     wanted = kinds(torch.load(theirs, weights_only=True))
     assert kinds(torch.load(path, weights_only=True)) == wanted
     mapped = torch.load(path, weights_only=True, mmap=True)
@@ -392,7 +393,7 @@ def test_whose_a_file_is(source, changes, fitting, target, message, tmp_path):
     with pytest.raises(MappingError, match=message):
         load_checkpoint(checkpoint, zoo.info(target))
     if "convnext" in source:
-        assert not any(fitting_views(checkpoint, zoo.info("dinov3_vits16")))
+        assert not any(fitting_views(checkpoint, zoo.info("dinov3_vits16").readable))
 
 
 def test_files_of_other_families_do_not_fit():

@@ -52,15 +52,12 @@ SAID = frozenset(
 
 def networks(entry: ModelInfo) -> list[tuple[str, str]]:
     """The network that a checkpoint in each naming is of, with the options of its library."""
-    return [
-        (naming.name, f"{entry.config_for(naming.name)!r} {entry.options_of(naming.name)!r}")
-        for naming in entry.readable
-    ]
+    return [(each.naming.name, f"{each.config!r} {each.options!r}") for each in entry.readable]
 
 
 def libraries(entry: ModelInfo) -> list[tuple[str, str]]:
     """The network that a library computes with the same weights, where it is another."""
-    return [(name, repr(config)) for name, config in sorted(entry.libraries.items())]
+    return [(e.naming.name, repr(e.library)) for e in entry.published if e.library is not None]
 
 
 def digest(value: object) -> str:

@@ -144,7 +144,7 @@ def read(path, name):
     """The leaves that a small network of a name has of a checkpoint; a tower is that of both."""
     both = small(f"{name.removesuffix('_text').removesuffix('_dual')}_dual").config
     config = both if name.endswith("_dual") else both.words if "_text" in name else both.vision
-    entry = replace(package.info(name), config=config, published={})
+    entry = package.info(name).of_network(config)
     loaded = load_checkpoint(named(open_checkpoint(path)), entry)
     return {leaf: loaded.weights.arrays[leaf] for leaf in loaded.weights.arrays}
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from weights.namings import convnext_names
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
-from zoo.architectures.entry import IMAGENET, Licence, ModelInfo, reported
+from zoo.architectures.entry import IMAGENET, Licence, ModelInfo, Published, reported, same_network
 from zoo.architectures.families import shared
 
 FIRST, SECOND = "facebookresearch/ConvNeXt", "facebookresearch/ConvNeXt-V2"
@@ -64,7 +64,11 @@ def _model(
         family="convnext",
         aliases=(in_timm,),
         config=config,
-        namings=convnext_names.CLASSIFIERS,
+        published=(
+            Published(convnext_names.META, config),
+            Published(convnext_names.CLASSIFIER, replace(config, final_norm_eps=1e-12)),
+            *same_network(config, convnext_names.TIMM, convnext_names.TIMM_CONVOLVED),
+        ),
         # 224 / 0.875 for the shorter edge, in both libraries.
         preprocessing=shared.imagenet(resize=256, resample="bicubic"),
         licence=NONCOMMERCIAL if second else MIT,
@@ -77,7 +81,6 @@ def _model(
         papers=("2301.00808",) if second else ("2201.03545",),
         pooler=shared.MEAN_OF_MAP,
         labels=shared.IMAGENET,
-        published={"huggingface": replace(config, final_norm_eps=1e-12)},
         reported=reported(
             f"README.md of {SECOND if second else FIRST}", IMAGENET, classifier=right
         ),

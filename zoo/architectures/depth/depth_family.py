@@ -12,7 +12,7 @@ from weights.namings import depth_names
 from weights.sources.hub import HubFile
 from zoo.architectures.common_config import Four
 from zoo.architectures.depth.depth_config import DepthConfig
-from zoo.architectures.entry import Licence, ModelInfo
+from zoo.architectures.entry import Licence, ModelInfo, Published
 from zoo.architectures.families import shared
 from zoo.architectures.vit import vit_family
 
@@ -60,7 +60,10 @@ def _model(variant: Variant, kind: tuple[str, str, str, str, float | None]) -> M
         family="depth_anything",
         aliases=(file,) if in_file else (),
         config=config,
-        namings=(depth_names.ORIGINAL, depth_names.HUGGINGFACE),
+        published=(
+            Published(depth_names.ORIGINAL, config),
+            Published(depth_names.HUGGINGFACE, replace(config, backbone=plain)),
+        ),
         preprocessing=shared.imagenet(size=(518, 518), resample="bicubic", multiple=14),
         licence=shared.apache(SOURCE, page) if letter == "s" else CC_BY_NC,
         checkpoint=original.name,
@@ -70,7 +73,6 @@ def _model(variant: Variant, kind: tuple[str, str, str, str, float | None]) -> M
         parameters=parameters,
         source=SOURCE,
         papers=("2406.09414",),
-        published={"huggingface": replace(config, backbone=plain)},
     )
 
 

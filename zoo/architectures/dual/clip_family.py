@@ -16,7 +16,7 @@ from weights.containers import pth
 from weights.namings import clip_names
 from weights.sources.hub import HubFile
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig
-from zoo.architectures.entry import Licence, ModelInfo
+from zoo.architectures.entry import Licence, ModelInfo, same_network
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import Activation, LearnedPositions
 from zoo.architectures.parts.preprocessing import Preprocessing
@@ -97,12 +97,14 @@ def _models(
         pool="end",
         head_bias=False,
     )
+    both = DualConfig(vision, words, bias=False)
     how = CENTRED.get(variant, OF_OPENAI)
     of_images = ModelInfo(
         name=name,
         family="clip",
         config=vision,
-        namings=(
+        published=same_network(
+            vision,
             *(clip_names.CLIP_VIT, clip_names.BARE_VIT, clip_names.CLASSIFIER_VIT),
             clip_names.ORIGINAL_VIT,
         ),
@@ -122,7 +124,9 @@ def _models(
         name=f"{name}_text",
         family="clip_text",
         config=words,
-        namings=(clip_names.CLIP_TEXT, clip_names.BARE_TEXT, clip_names.ORIGINAL_TEXT),
+        published=same_network(
+            *(words, clip_names.CLIP_TEXT, clip_names.BARE_TEXT, clip_names.ORIGINAL_TEXT)
+        ),
         parameters=towers.parameters,
         pooler="a linear layer on the token that ends the words",
     )
@@ -130,8 +134,8 @@ def _models(
         of_images,
         name=f"{name}_dual",
         family="clip_dual",
-        config=DualConfig(vision, words, bias=False),
-        namings=(clip_names.CLIP_DUAL, clip_names.ORIGINAL_DUAL),
+        config=both,
+        published=same_network(both, clip_names.CLIP_DUAL, clip_names.ORIGINAL_DUAL),
         parameters=parameters + towers.parameters + 1,
         pooler="",
     )

@@ -23,6 +23,7 @@ from zoo.architectures.entry import (
     ModelInfo,
     ReportedResult,
     reported,
+    same_network,
 )
 from zoo.architectures.families import shared
 from zoo.architectures.parts.preprocessing import Preprocessing
@@ -132,7 +133,7 @@ def _dinov3(
         family="dinov3",
         aliases=(identifier, *_dinov3_in_timm(arch, data)),
         config=config,
-        namings=DINOV3_NAMINGS if is_vit else convnext_names.NAMINGS,
+        published=same_network(config, *(DINOV3_NAMINGS if is_vit else convnext_names.NAMINGS)),
         preprocessing=LVD if data == "lvd1689m" else SAT,
         licence=DINOV3_LICENCE,
         checkpoint=f"{identifier}-{digest}.pth",
@@ -200,7 +201,7 @@ def _eupe(
         family="eupe",
         aliases=(published, *timm),
         config=config,
-        namings=EUPE_NAMINGS if is_vit else convnext_names.NAMINGS,
+        published=same_network(config, *(EUPE_NAMINGS if is_vit else convnext_names.NAMINGS)),
         preprocessing=shared.imagenet(size=(256, 256)),
         licence=EUPE_LICENCE,
         checkpoint=f"{published}.pt",
@@ -248,12 +249,13 @@ DINOTXT_WORDS = TextConfig(
     qkv_bias=False,
     head_bias=False,
 )
+DINOTXT_TOWERS = DualConfig(DINOTXT_VISION, DINOTXT_WORDS, bias=False)
 
 _DINOTXT_TEXT = ModelInfo(
     name="dinov3_vitl16_dinotxt_text",
     family="dinotxt_text",
     config=DINOTXT_WORDS,
-    namings=(tower_names.DINOTXT_TEXT,),
+    published=same_network(DINOTXT_WORDS, tower_names.DINOTXT_TEXT),
     preprocessing=LVD,
     licence=DINOV3_LICENCE,
     checkpoint="dinov3_vitl16_dinotxt_vision_head_and_text_encoder-a442d8f5.pth",
@@ -268,8 +270,8 @@ _DINOTXT_DUAL = replace(
     name="dinov3_vitl16_dinotxt_dual",
     family="dinotxt_dual",
     aliases=("dinov3_vitl16_dinotxt_tet1280d20h24l", "dinov3_vitl16_dinotxt"),
-    config=DualConfig(DINOTXT_VISION, DINOTXT_WORDS, bias=False),
-    namings=(tower_names.DINOTXT_DUAL,),
+    config=DINOTXT_TOWERS,
+    published=same_network(DINOTXT_TOWERS, tower_names.DINOTXT_DUAL),
     parameters=866_611_713,
     pooler="",
 )

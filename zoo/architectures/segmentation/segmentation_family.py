@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from weights.namings import mask_names
-from zoo.architectures.entry import ADE20K, ModelInfo, reported
+from zoo.architectures.entry import ADE20K, ModelInfo, reported, same_network
 from zoo.architectures.families import dinov3_family, shared
 from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
 from zoo.architectures.vit import vit_family
@@ -52,13 +52,14 @@ def _eomt(variant: EomtVariant) -> ModelInfo:
     data = ("ADE20k" if task.startswith("ade") else "COCO") + f", {task.partition('-')[2]}"
     dimensions, blocks = EOMT_SIZES[size]
     backbone = ViTConfig(*dimensions, norm_eps=1e-6, mask_token=False, pool=None)
+    config = MaskConfig(backbone, queries, blocks, len(names))
     name = f"eomt-dinov3-{task}-{size}-{side}"
     repository = f"tue-mps/{name}"
     return ModelInfo(
         name=name.replace("-", "_"),
         family="eomt",
-        config=MaskConfig(backbone, queries, blocks, len(names)),
-        namings=(mask_names.EOMT,),
+        config=config,
+        published=same_network(config, mask_names.EOMT),
         preprocessing=shared.imagenet(size=(side, side), padded=True),
         licence=EOMT_LICENCE,
         repository=repository,
@@ -107,14 +108,15 @@ def _segmenter(
         pool=None,
     )
     names, width = SEGMENTER_DATASETS[data], layers * backbone.dim
+    config = SegmenterConfig(backbone, layers, len(names))
     name = f"dinov2_vit{letter}14_{data}_{head}"
     is_reported = (data, head) == ("ade20k", "ms")
     mean_iou = reported(vit_family.DINOV2_CARD, ADE20K, areas=results.areas) if is_reported else ()
     return ModelInfo(
         name=name,
         family="dinov2_segmentation",
-        config=SegmenterConfig(backbone, layers, len(names)),
-        namings=(mask_names.SEGMENTER,),
+        config=config,
+        published=same_network(config, mask_names.SEGMENTER),
         preprocessing=shared.imagenet(size=(518, 518), multiple=14),
         licence=shared.apache(
             vit_family.DINOV2_SOURCE, f"{vit_family.DINOV2_SOURCE}#pretrained-models"

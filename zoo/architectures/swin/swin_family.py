@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from weights.namings import swin_names
-from zoo.architectures.entry import IMAGENET, Licence, ModelInfo, reported
+from zoo.architectures.entry import IMAGENET, Licence, ModelInfo, Published, reported, same_network
 from zoo.architectures.families import shared
 from zoo.architectures.swin.swin_config import SwinConfig
 
@@ -93,7 +93,10 @@ def _model(
         family="swinv2",
         aliases=(mirror,),
         config=config,
-        namings=(swin_names.ORIGINAL, swin_names.TIMM, swin_names.HUGGINGFACE),
+        published=(
+            *same_network(config, swin_names.ORIGINAL, swin_names.TIMM),
+            Published(swin_names.HUGGINGFACE, replace(config, library="transformers")),
+        ),
         # timm's: 256 / 0.9 for the shorter edge, and all of larger pictures.
         preprocessing=shared.imagenet(
             resize=side if side == 384 else int(side / 0.9),
@@ -111,7 +114,6 @@ def _model(
         papers=("2111.09883",),
         pooler=shared.MEAN_OF_MAP,
         labels=shared.IMAGENET,
-        published={"huggingface": replace(config, library="transformers")},
         reported=reported(f"README.md of {SOURCE}", IMAGENET, classifier=right),
     )
 

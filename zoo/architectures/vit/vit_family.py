@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from weights.namings import equimo_names, huggingface_names, meta_names, original_names, timm_names
-from zoo.architectures.entry import IMAGENET, NYU, ModelInfo, reported
+from zoo.architectures.entry import IMAGENET, NYU, ModelInfo, Published, reported, same_network
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions, RopeGrid
 from zoo.architectures.vit.vit_config import ViTConfig
@@ -49,15 +49,17 @@ def _vit(
         pool="mean",
         classes=1000,
     )
+    in_timm = replace(config, activation="gelu", norm_eps=1e-6, pool="token")
     return ModelInfo(
         name=name,
         family="vit",
         config=config,
-        namings=(
-            *(timm_names.VIT, equimo_names.VIT, huggingface_names.VIT),
-            timm_names.AVERAGED_VIT,
+        published=(
+            Published(timm_names.VIT, in_timm, options=TIMM_OPTIONS),
+            Published(equimo_names.VIT, config),
+            Published(huggingface_names.VIT, replace(in_timm, norm_eps=1e-12)),
+            Published(timm_names.AVERAGED_VIT, in_timm, options=TIMM_OPTIONS),
         ),
-        options={"timm": TIMM_OPTIONS},
         # timm's for the weights of "How to train your ViT": 224 / 0.9 for the shorter edge.
         preprocessing=shared.centred(resize=248, resample="bicubic", crop_rounding="half_even"),
         licence=shared.apache(VIT_SOURCE, "huggingface/pytorch-image-models"),
@@ -69,10 +71,6 @@ def _vit(
         papers=("2010.11929",),
         pooler="the mean of the patches; for weights of timm or transformers the class token",
         labels=shared.IMAGENET,
-        published={
-            "timm": replace(config, activation="gelu", norm_eps=1e-6, pool="token"),
-            "huggingface": replace(config, activation="gelu", norm_eps=1e-12, pool="token"),
-        },
         reported=reported(
             "results/results-imagenet.csv of huggingface/pytorch-image-models",
             IMAGENET,
@@ -147,17 +145,21 @@ def _deit(variant: DeitVariant, distilled: bool) -> ModelInfo:
     in_transformers = replace(
         config, norm_eps=1e-12, positions=LearnedPositions(grid=side // 16, registers=tokens)
     )
-    plain = (timm_names.VIT, huggingface_names.VIT)
-    marked = (
-        *(timm_names.DISTILLED_VIT, huggingface_names.DISTILLED_VIT),
-        huggingface_names.TWO_HEADED_VIT,
-    )
+    of_authors, *of_transformers = (timm_names.VIT, huggingface_names.VIT)
+    if distilled:
+        of_authors, *of_transformers = (
+            *(timm_names.DISTILLED_VIT, huggingface_names.DISTILLED_VIT),
+            huggingface_names.TWO_HEADED_VIT,
+        )
     return ModelInfo(
         name=name,
         family="deit" if distilled else "vit",
         aliases=(in_timm,),
         config=config,
-        namings=marked if distilled else plain,
+        published=(
+            Published(of_authors, config),
+            *same_network(in_transformers, *of_transformers),
+        ),
         # 256 / 224 for the shorter edge.
         preprocessing=shared.imagenet(
             resize=int(256 / 224 * side), resample="bicubic", size=(side, side)
@@ -173,7 +175,6 @@ def _deit(variant: DeitVariant, distilled: bool) -> ModelInfo:
         papers=("2012.12877",),
         pooler=shared.CLASS_TOKEN,
         labels=shared.IMAGENET,
-        published={"huggingface": in_transformers},
         reported=reported(
             f"README.md of {DEIT_SOURCE}", IMAGENET, classifier=variant.right[distilled]
         ),
@@ -265,13 +266,11 @@ def _dinov2(
         family="dinov2",
         aliases=(in_timm,),
         config=config,
-        namings=(
-            meta_names.DINOV2_VIT,
-            equimo_names.VIT,
-            huggingface_names.DINOV2_VIT,
-            timm_names.VIT,
+        published=(
+            *same_network(config, meta_names.DINOV2_VIT, equimo_names.VIT),
+            Published(huggingface_names.DINOV2_VIT, config, options=("mask token",)),
+            Published(timm_names.VIT, in_tokens if registers else config),
         ),
-        options={"huggingface": ("mask token",)},
         preprocessing=shared.imagenet(resize=256, resample="bicubic"),
         licence=shared.apache(DINOV2_SOURCE, f"{DINOV2_SOURCE}#pretrained-models"),
         checkpoint=f"{plain}{in_names}_pretrain.pth",
@@ -284,7 +283,6 @@ def _dinov2(
         papers=("2304.07193", "2309.16588") if registers else ("2304.07193",),
         pooler=shared.CLASS_TOKEN,
         labels=shared.IMAGENET,
-        published={"timm": in_tokens} if registers else {},
         reported=accuracies,
     )
 
@@ -333,11 +331,15 @@ def _vit5(
         pool="mean",
         classes=1000,
     )
+    original = replace(config, activation="gelu", norm_bias=False, pool="token")
     return ModelInfo(
         name=name,
         family="vit5",
         config=config,
-        namings=(original_names.VIT5, equimo_names.VIT),
+        published=(
+            Published(original_names.VIT5, original),
+            Published(equimo_names.VIT, config),
+        ),
         preprocessing=shared.imagenet(resize=224, resample="bicubic"),
         licence=shared.apache(VIT5_SOURCE, VIT5_SOURCE),
         checkpoint=f"{name}_patch16_224.pth",
@@ -347,7 +349,6 @@ def _vit5(
         papers=("2602.08071",),
         pooler="the mean of the patches; for the original's weights the class token",
         labels=shared.IMAGENET,
-        published={"original": replace(config, activation="gelu", norm_bias=False, pool="token")},
         reported=reported(f"README.md of {VIT5_SOURCE}", IMAGENET, classifier=right),
     )
 
