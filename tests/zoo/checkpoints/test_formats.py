@@ -417,8 +417,13 @@ def test_files_of_other_families_do_not_fit():
 
 def test_what_cannot_be_written(tmp_path):
     for name, source, form, message in (
-        ("tips_vits14_hr", "", "pytorch", "no program reads .* from a .pth file"),
-        ("tips_vits14_hr", "", "huggingface", "no program reads .* from a folder for transformers"),
+        ("tips_vits14_hr", "google", "pytorch", "no program reads .* from a .pth file"),
+        (
+            "tips_vits14_hr",
+            "google",
+            "huggingface",
+            "no program reads .* from a folder for transformers",
+        ),
         ("siglip2_vitb16_224", "equimo", "huggingface", r"has no attn_pool\.latent"),
         ("dinov2_vits14_reg", "timm", "pytorch", r"has no global_pos_embed\.weight of shape \[17"),
         ("vit5_small", "original", "equimo", r"has no blocks\.0\.prenorm\.bias"),
