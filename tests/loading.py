@@ -16,7 +16,7 @@ def load(path, shapes, namings=dinov3_family.DINOV3_NAMINGS) -> Weights:
 
 
 def network_in(entry: ModelInfo, name: str) -> Config:
-    """The network that a library or publisher has; the entry's own where no files of it are read."""
+    """The network of a publisher's files; the entry's own where none of these are read."""
     names = {each.name for each in entry.namings}
     return entry.config_for(name) if name in names else entry.config
 

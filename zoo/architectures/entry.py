@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypedDict
 
+from weights.containers.safetensors import TENSORS
 from weights.mapping import Naming
 from weights.namings.eqx_names import LEAVES
 from weights.parameters import parameter
@@ -80,6 +81,38 @@ class Licence:
     download: str
 
 
+class OnHub(TypedDict, total=False):
+    """Fields of an entry that say where a model is on a hub."""
+
+    repository: str
+    hub: tuple[HubFile, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publisher:
+    """Authors of models: where networks and weights come from, and under which terms.
+
+    `source` is their repository on GitHub, or says where else the networks come from; `papers` are
+    numbers at arXiv. `repository` is what a model's repository on a hub is called, with `{}` for
+    the name that it has there; they may have none.
+    """
+
+    source: str
+    licence: Licence
+    papers: tuple[str, ...] = ()
+    repository: str = ""
+
+    def on_hub(self, model: str, file: str = TENSORS) -> OnHub:
+        """Where a model is on the hub, and the file that is downloaded from there; of a large model
+        in several files the table of these."""
+        repository = self.repository.format(model)
+        return OnHub(repository=repository, hub=(HubFile(repository, file),))
+
+    def reported(self, page: str, data: str, **values: float | None) -> tuple[ReportedResult, ...]:
+        """Results on some data on a page of the source, as of `reported`."""
+        return reported(f"{page} of {self.source}", data, **values)
+
+
 @dataclass(frozen=True)
 class Published:
     """Names of a publisher's checkpoints, and the network that files in these names are of.
@@ -118,10 +151,9 @@ class ModelInfo:
     is one. `labels` are the classes of a classifier, or the file in `zoo/data` with a line for each
     of those of its publisher's classifiers; without any, classes are called by their numbers. What
     takes texts has the `preprocessing` of the images that they are compared with, and `examples` of
-    what may be in them, in words. `reported` is how well others found it to do. `source` is the
-    authors' repository on GitHub, or says where else the network comes from; `papers` are numbers
-    at arXiv. `purpose` says what the model is for, where its task alone would say too little. Where
-    it `is_drawn`, visitors of a page draw what it takes.
+    what may be in them, in words. `reported` is how well others found it to do. `purpose`
+    says what the model is for, where its task alone would say too little. Where it `is_drawn`,
+    visitors of a page draw what it takes.
     """
 
     name: str
@@ -130,7 +162,7 @@ class ModelInfo:
     config: Config
     published: tuple[Published, ...]
     preprocessing: Preprocessing
-    licence: Licence
+    publisher: Publisher
     checkpoint: str = ""
     digest: str = ""
     archive: str = ""
@@ -138,8 +170,6 @@ class ModelInfo:
     hub: tuple[HubFile, ...] = ()
     mirrors: tuple[HubFile, ...] = ()
     parameters: int
-    source: str
-    papers: tuple[str, ...] = ()
     purpose: str = ""
     pooler: str = ""
     labels: str | tuple[str, ...] = ()
@@ -178,7 +208,26 @@ class ModelInfo:
         published: it is called by its family, and nothing is known of its terms."""
         nowhere = replace(self, checkpoint="", archive="", repository="", hub=(), mirrors=())
         own = replace(nowhere, name=self.family, aliases=(), digest="", embedded=False)
-        return replace(own, reported=(), licence=Licence(UNSTATED, "", "", ""))
+        return replace(own, reported=()).under(Licence(UNSTATED, "", "", ""))
+
+    def under(self, licence: Licence) -> ModelInfo:
+        """The same under other terms."""
+        return replace(self, publisher=replace(self.publisher, licence=licence))
+
+    @property
+    def source(self) -> str:
+        """The authors' repository on GitHub, or where else the network comes from."""
+        return self.publisher.source
+
+    @property
+    def licence(self) -> Licence:
+        """Terms of the weights."""
+        return self.publisher.licence
+
+    @property
+    def papers(self) -> tuple[str, ...]:
+        """Numbers at arXiv."""
+        return self.publisher.papers
 
     def called(self, name: str) -> ModelInfo:
         """The same under a name of somebody's own."""

@@ -78,7 +78,7 @@ def with_own_facts(entry: ModelInfo, asked: GivenCheckpoint) -> ModelInfo:
     if asked.licence:
         name, page = OWN_LICENCES.get(asked.licence.casefold(), (asked.licence, ""))
         text = f"{asked.licence.casefold()}.txt" if page else ""
-        entry = replace(entry, licence=Licence(name, text, page, ""))
+        entry = entry.under(Licence(name, text, page, ""))
     return entry
 
 

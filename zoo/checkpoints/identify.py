@@ -88,7 +88,7 @@ def recognised(choice: GivenCheckpoint | Checkpoint) -> tuple[ModelInfo, Checkpo
         entry = entry.unlisted
     elif not published:
         # In sizes of a published model, and perhaps somebody's own: nobody said its terms.
-        entry = replace(entry, licence=entry.unlisted.licence)
+        entry = entry.under(entry.unlisted.licence)
     return with_own_facts(entry, asked), best.view
 
 

@@ -67,7 +67,8 @@ def described_entry(model: str) -> ModelInfo:
 def model_record(entry: ModelInfo) -> dict[str, Any]:
     """All that the registry knows of a model, for JSON, and where its weights are."""
     kind, place = publisher(entry)
-    facts = {field.name: vars(entry)[field.name] for field in fields(entry)}
+    names = [field.name for field in fields(entry) if field.name != "publisher"]
+    facts = {name: vars(entry)[name] for name in names}
     networks = {each.naming.name: each.config for each in entry.published}
     libraries = {each.naming.name: each.library for each in entry.published}
     options = {each.naming.name: each.options for each in entry.published}
@@ -76,6 +77,7 @@ def model_record(entry: ModelInfo) -> dict[str, Any]:
         "published": {name: each for name, each in networks.items() if each != entry.config},
         "libraries": {name: each for name, each in libraries.items() if each is not None},
         "options": {name: each for name, each in options.items() if each},
+        **{"source": entry.source, "licence": entry.licence, "papers": entry.papers},
         "architecture": entry.config.text,
         "input_size": entry.preprocessing.size,
         "native_size": entry.native,
@@ -126,6 +128,7 @@ def show_model(entry: ModelInfo) -> None:
         "also called": ", ".join(entry.aliases) or "nothing else",
         "family": entry.family,
         "parameters": f"{entry.parameters:,}",
+        **{"source": entry.source, "licence": entry.licence, "papers": entry.papers},
         "architecture": entry.config.text,
         "preprocessing": preprocessing_words(entry.preprocessing),
         "positions": position_words(entry.config),

@@ -13,14 +13,21 @@ runs some of the same weights with the exact one, which moves the features by 1e
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from weights.containers.safetensors import INDEX, TENSORS
 from weights.namings import equimo_names, huggingface_names, timm_names
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig
-from zoo.architectures.entry import IMAGENET, ModelInfo, Published, reported, same_network
+from zoo.architectures.entry import IMAGENET, ModelInfo, Published, Publisher, same_network
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.vit.vit_config import ViTConfig
 
 SOURCE = "google-research/big_vision"
+GOOGLE = Publisher(
+    source=SOURCE,
+    licence=shared.apache(SOURCE, SOURCE),
+    papers=("2502.14786",),
+    repository="google/{}",
+)
 
 
 class Size(NamedTuple):
@@ -41,8 +48,6 @@ SIZES = {
     "so400m": Size("so400m", shared.SO400M, shared.SO400M, 707_782_896),
     "giantopt": Size("giant-opt", (1536, 40, 16, 6144), shared.SO400M, 708_225_648),
 }
-
-RESULTS = "README_siglip2.md of google-research/big_vision"
 
 # Neither Equimo nor timm has them.
 NOWHERE_ELSE: dict[str, Any] = dict(aliases=(), archive="", mirrors=())
@@ -88,16 +93,13 @@ def _vision(
             Published(timm_names.VIT, config, library=exact_gelu if exact else None),
         ),
         preprocessing=shared.centred(size=(pixels, pixels)),
-        licence=shared.apache(SOURCE, SOURCE),
+        publisher=GOOGLE,
         archive=f"{name}.tar.lz4",
-        repository=f"google/{called}",
-        hub=(shared.safetensors(f"google/{called}", sharded=size == "giantopt"),),
+        **GOOGLE.on_hub(called, INDEX if size == "giantopt" else TENSORS),
         mirrors=shared.equimo_files(name),
         parameters=parameters,
-        source=SOURCE,
-        papers=("2502.14786",),
         pooler="attention with a learned query; none for Equimo's archives, which lack it",
-        reported=reported(RESULTS, IMAGENET, zero_shot=right),
+        reported=GOOGLE.reported("README_siglip2.md", IMAGENET, zero_shot=right),
     )
 
 

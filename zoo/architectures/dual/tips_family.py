@@ -20,8 +20,9 @@ from zoo.architectures.entry import (
     NYU,
     Licence,
     ModelInfo,
+    OnHub,
     Published,
-    reported,
+    Publisher,
     same_network,
 )
 from zoo.architectures.families import shared
@@ -30,13 +31,16 @@ from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.architectures.vit.vit_config import ViTConfig
 
 SOURCE = "google-deepmind/tips"
-RESULTS = f"README.md of {SOURCE}"
-
-LICENCE = Licence(
-    name="Creative Commons Attribution 4.0 International",
-    text="cc-by-4.0.txt",
-    page=f"https://github.com/{SOURCE}#license-and-disclaimer",
-    download=f"https://github.com/{SOURCE}#checkpoints",
+DEEPMIND = Publisher(
+    source=SOURCE,
+    licence=Licence(
+        name="Creative Commons Attribution 4.0 International",
+        text="cc-by-4.0.txt",
+        page=f"https://github.com/{SOURCE}#license-and-disclaimer",
+        download=f"https://github.com/{SOURCE}#checkpoints",
+    ),
+    papers=("2410.16512",),
+    repository="google/tipsv2-{}",
 )
 
 
@@ -93,7 +97,6 @@ def _vision(
     in_equimo = Published(
         equimo_names.VIT, replace(config, positions=replace(linear, linear=False))
     )
-    repository = f"google/tipsv2-{size}14" if is_second else ""
     hub = (tower_names.HUB_TIPS_VIT,) if is_second else ()
     return ModelInfo(
         name=name,
@@ -105,19 +108,16 @@ def _vision(
             *(() if is_second else (in_equimo,)),
         ),
         preprocessing=Preprocessing(mean=(0.0,) * 3, std=(1.0,) * 3, size=(pixels, pixels)),
-        licence=LICENCE,
+        publisher=DEEPMIND,
         checkpoint=f"{published}_vision.npz",
         archive="" if is_second else f"{name}.tar.lz4",
-        repository=repository,
-        hub=(shared.safetensors(repository),) if is_second else (),
+        **(DEEPMIND.on_hub(f"{size}14") if is_second else OnHub()),
         mirrors=shared.equimo_files(name),
         parameters=parameters,
-        source=SOURCE,
-        papers=("2410.16512",),
         pooler="the first class token; the second is the next row of last_hidden_state",
         reported=(
-            *reported(RESULTS, IMAGENET, k_NN=near),
-            *reported(RESULTS, NYU, depth=depth),
+            *DEEPMIND.reported("README.md", IMAGENET, k_NN=near),
+            *DEEPMIND.reported("README.md", NYU, depth=depth),
         ),
     )
 

@@ -14,7 +14,7 @@ from weights.namings import depth_names, detection_names, huggingface_names, met
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.detection.detection_config import DecoderConfig, DetectionConfig
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig
-from zoo.architectures.entry import Licence, ModelInfo, reported, same_network
+from zoo.architectures.entry import Licence, ModelInfo, Publisher, reported, same_network
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.vit.vit_config import ViTConfig
@@ -57,9 +57,11 @@ DIGITS_TOWERS = DualConfig(DIGITS_VISION, DIGITS_WORDS)
 _embedded = partial(
     ModelInfo,
     family="digits",
-    # Of the weights. The images are not in the package; see zoo/data/README.md for theirs.
-    licence=Licence("Apache License 2.0", "apache-2.0.txt", LICENCE_PAGE, download=""),
-    source="notebooks/training, on scikit-learn's copy of UCI's handwritten digits",
+    publisher=Publisher(
+        source="notebooks/training, on scikit-learn's copy of UCI's handwritten digits",
+        # Of the weights. The images are not in the package; see zoo/data/README.md for theirs.
+        licence=Licence("Apache License 2.0", "apache-2.0.txt", LICENCE_PAGE, download=""),
+    ),
     embedded=True,
 )
 
