@@ -10,7 +10,7 @@ from typing import NamedTuple
 from weights import Checkpoint
 from weights.leftover import is_trained
 from weights.load import fits
-from weights.mapping import Naming, leaf_shape, plan
+from weights.mapping import Naming, leaf_shape
 from weights.views import views_of
 from zoo.architectures.architecture import CheckpointFacts, Config
 from zoo.architectures.entry import ModelInfo, Published
@@ -90,23 +90,15 @@ def candidates(
 ) -> Iterator[Candidate]:
     """Yield the networks whose landmarks parts of a checkpoint have. Which of them a part `fits`
     is still to be asked."""
+    # JAX is imported only where there is a model to build.
+    from zoo.checkpoints.load import has_landmarks
+
     for entry in MODELS.values():
         for candidate in readings(entry, checkpoint, settings, with_head):
             if _is_alike(candidate) and has_landmarks(
                 candidate.view, candidate.naming, candidate.config
             ):
                 yield candidate
-
-
-def has_landmarks(view: Checkpoint, naming: Naming, config: Config) -> bool:
-    """Whether a part of a checkpoint has the leaves that tell most networks apart, in their shapes;
-    a quick look before one that has to build the network."""
-    sources = [key for each in plan(naming.rules, landmarks(config)) for key in each.sources]
-    file = view.tensors
-    return all(
-        file[each.key].shape == each.shape if each.key in file else each.optional
-        for each in sources
-    )
 
 
 def _is_alike(candidate: Candidate) -> bool:

@@ -19,14 +19,13 @@ from weights.errors import MappingError, NotACheckpoint
 from weights.files import hold_to_name
 from weights.initializers import Shape
 from weights.load import fits, map_weights, nearest
-from weights.mapping import Naming
+from weights.mapping import Naming, plan
 from weights.progress import Progress
 from weights.views import choose_prefix, views_of
 from zoo.architectures.architecture import Config
 from zoo.architectures.builder import abstract
 from zoo.architectures.entry import ModelInfo, Published
-from zoo.architectures.kinds import architecture_of, parts_of_network
-from zoo.checkpoints.candidates import has_landmarks
+from zoo.architectures.kinds import architecture_of, landmarks, parts_of_network
 from zoo.checkpoints.settings.settings_files import OF_LIBRARIES, with_temperature
 from zoo.checkpoints.source import Choice, SeededWeights, Source, opened
 from zoo.registry.lookup import MODELS
@@ -204,6 +203,17 @@ def fitting_views(
                 each.naming, view.tensors, model_shapes(each.config)
             ):
                 yield each, view
+
+
+def has_landmarks(view: Checkpoint, naming: Naming, config: Config) -> bool:
+    """Whether a part of a checkpoint has the leaves that tell most networks apart, in their shapes;
+    a quick look before one that has to build the network."""
+    sources = [key for each in plan(naming.rules, landmarks(config)) for key in each.sources]
+    file = view.tensors
+    return all(
+        file[each.key].shape == each.shape if each.key in file else each.optional
+        for each in sources
+    )
 
 
 def fitting_models(checkpoint: Checkpoint) -> list[str]:
