@@ -128,7 +128,6 @@ def show_model(entry: ModelInfo) -> None:
         "also called": ", ".join(entry.aliases) or "nothing else",
         "family": entry.family,
         "parameters": f"{entry.parameters:,}",
-        **{"source": entry.source, "licence": entry.licence, "papers": entry.papers},
         "architecture": entry.config.text,
         "preprocessing": preprocessing_words(entry.preprocessing),
         "positions": position_words(entry.config),
