@@ -22,8 +22,12 @@ from safetensors.numpy import load_file, save_file
 import zoo
 from tests.conftest import GOLDEN
 from weights import open_checkpoint
+from weights.namings.meta_names import DINOV3_VIT
+from weights.views import views_of
+from zoo.architectures.builder import abstract
 from zoo.architectures.entry import DATA
-from zoo.checkpoints.identify import inspect
+from zoo.checkpoints.identify import inspect, recognised
+from zoo.checkpoints.load import model_shapes
 from zoo.checkpoints.source import GivenCheckpoint
 from zoo.cli.console import call
 from zoo.cli.export_command import app
@@ -176,3 +180,20 @@ def test_a_closed_checkpoint_is_not_read(tmp_path):
     checkpoint.close()
     with pytest.raises(ValueError, match="closed file"):
         checkpoint.tensors["a"].read()
+
+
+def test_one_network_is_built_to_identify_a_checkpoint(tmp_path):
+    """Networks of many entries have its leaves; they are ranked before one is built."""
+    path = saved(tmp_path / "own.safetensors", 4)
+    abstract.cache_clear()
+    model_shapes.cache_clear()
+    entry, _ = recognised(GivenCheckpoint(path))
+    assert entry.family == "digits" and abstract.cache_info().misses == 1
+
+
+def test_views_are_looked_for_once(tmp_path):
+    """Whoever asks; and that of a network is its own."""
+    checkpoint = open_checkpoint(saved(tmp_path / "own.safetensors", 4))
+    (first,) = views_of(checkpoint)(DINOV3_VIT)
+    (second,) = views_of(checkpoint)(DINOV3_VIT)
+    assert first is second and views_of(first)(DINOV3_VIT) == (first,)
