@@ -2,7 +2,6 @@
 TIPS, CLIP and dino.txt, against transformers and PyTorch."""
 
 import json
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -335,7 +334,7 @@ def whole_tree(state, dtype):
 def assert_reads(path, name, values):
     both = small(CLIP).config
     part = {"dual": both, "text": both.words}.get(name.rpartition("_")[2], both.vision)
-    entry = replace(package.info(name), config=part)
+    entry = package.info(name).of_network(part)
     arrays = load_checkpoint(open_checkpoint(path), entry).weights.arrays
     assert {*arrays} == {*values}
     for leaf, value in values.items():
