@@ -107,10 +107,10 @@ def cold(command: Sequence[str]) -> Row:
 def write_checkpoint(model: str, folder: Path) -> None:
     """Random weights as transformers and the zoo load them."""
     entry = zoo.info(model)
-    naming = naming_to_write(entry, "huggingface")
-    leaves = model_shapes(entry.config_for(naming.name))
+    published = naming_to_write(entry, "huggingface")
+    leaves = model_shapes(published.config)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    items = items_for(naming, random_weights(leaves, 0).arrays, leaves)
+    items = items_for(published.naming, random_weights(leaves, 0).arrays, leaves)
     write_folder(folder, items, entry, Quiet())
 
 

@@ -74,7 +74,7 @@ ORIGINALS = ("meta", "google", "original")
 def small(name: str) -> ModelInfo:
     """An entry of the registry for a small network."""
     entry = zoo.info(name)
-    published = {naming: nano(config) for naming, config in entry.published.items()}
+    published = tuple(replace(each, config=nano(each.config)) for each in entry.published)
     return replace(entry, config=nano(entry.config), published=published)
 
 

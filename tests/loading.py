@@ -3,6 +3,7 @@
 from weights import Weights, load_weights, open_checkpoint
 from weights.load import nearest
 from weights.mapping import Naming
+from zoo.architectures.architecture import Config
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.families import dinov3_family
 
@@ -12,6 +13,12 @@ def load(path, shapes, namings=dinov3_family.DINOV3_NAMINGS) -> Weights:
     checkpoint = open_checkpoint(path)
     naming, view = nearest(namings, checkpoint)
     return load_weights(view, naming, shapes)
+
+
+def network_in(entry: ModelInfo, name: str) -> Config:
+    """The network of a publisher's files; the entry's own where none of these are read."""
+    names = {each.name for each in entry.namings}
+    return entry.config_for(name) if name in names else entry.config
 
 
 def naming_of(entry: ModelInfo, name: str) -> Naming:

@@ -22,6 +22,7 @@ import converter
 import zoo
 from converter.model.verdict import compare
 from converter.verify.sessions import run
+from tests.loading import network_in
 from tests.references import Arrays, Reference
 from tests.seeded import TINY7B, leaves_of, model_of, state_of, values_of
 from tests.synthetic import digest, make_image
@@ -125,7 +126,7 @@ def measure(name: str) -> Iterator[Row]:
     image = make_image(1, *size)
     against = {}
     for who, reference in REFERENCES.get(name, {}).items():
-        config = entry.config_for(PUBLISHER.get(who, who))
+        config = network_in(entry, PUBLISHER.get(who, who))
         values, model = values_of(config), model_of(config)
         error, relative = worst(outputs(model, image), reference(config, values, image))
         against[who] = {"abs": error, "rel": relative}

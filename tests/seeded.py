@@ -25,6 +25,7 @@ from zoo.architectures.detection.detection_config import (
     PyramidConfig,
 )
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig
+from zoo.architectures.entry import ModelInfo
 from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
 from zoo.architectures.swin.swin_config import SwinConfig
 from zoo.architectures.vit.vit_config import ViTConfig
@@ -129,9 +130,15 @@ REPRESENTATIVES = (
 )
 """The smallest of each family, and those that are built in another way."""
 
+
+def others(entry: ModelInfo) -> dict[str, Config]:
+    """The networks of an entry's namings that are others than its own, by the namings' names."""
+    return {e.naming.name: e.config for e in entry.published if e.config != entry.config}
+
+
 NETWORKS = {
     f"{name}-{naming}" if naming else name: config
     for name in REPRESENTATIVES
-    for naming, config in {"": zoo.info(name).config, **zoo.info(name).published}.items()
+    for naming, config in {"": zoo.info(name).config, **others(zoo.info(name))}.items()
 }
 """Every network of those, by the model's name and whose weights it is for."""

@@ -15,6 +15,9 @@ import pytest
 from tests.windows import OPEN, refusing
 from weights import lock
 from weights.progress import Quiet
+from zoo.architectures.entry import DATA
+from zoo.checkpoints.convert import convert_file
+from zoo.checkpoints.source import GivenCheckpoint
 from zoo.common import staging
 from zoo.images.photograph import photograph
 
@@ -69,6 +72,15 @@ def test_what_a_killed_process_left_is_removed_with_its_folder(tmp_path, windows
     (stage / staging.LOCK).touch()
     staging.sweep(tmp_path)
     assert not os.listdir(tmp_path)
+
+
+def test_a_checkpoint_is_written_over_itself(tmp_path, windows):
+    """It is open while it is read."""
+    path, digits = tmp_path / "digits.eqx", GivenCheckpoint(DATA / "vit_digits.safetensors")
+    convert_file(digits, path, "vit_digits", False, Quiet())
+    written = path.read_bytes()
+    convert_file(GivenCheckpoint(path), path, "vit_digits", True, Quiet())
+    assert path.read_bytes() == written
 
 
 PROGRAM = """

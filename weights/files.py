@@ -4,22 +4,28 @@ A mapped file's pages count as the process's memory for as long as the map lives
 is to be read in a few hundred MB.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 import re
+import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from io import BufferedReader
+from functools import cached_property, partial
+from io import BufferedReader, FileIO, RawIOBase
 from pathlib import Path
+from threading import Lock
 from typing import Any, Protocol
+from weakref import finalize
 
 import ml_dtypes  # noqa: F401 - numpy learns from it what "bfloat16" and "float8_e5m2" are
 import numpy as np
 
 from weights.errors import DamagedFile, NotACheckpoint, WrongDigest
 from weights.initializers import Float32, Shape
+from weights.mapping import Naming
 from weights.opening import State, open_regular
 from weights.tensors import FLOATS, LazyTensor
 
@@ -48,41 +54,101 @@ class Bytes(Protocol):
         """Fill `target` with what lies at `offset`."""
 
 
-class FileBytes:
-    """The bytes of a file, for as long as it stays what it is now.
+if sys.platform == "win32":
 
-    **Raises** `NotACheckpoint` while reading if it is another by then.
+    def _read_at(file: FileIO, lock: Lock, offset: int, target: memoryview) -> int:
+        """Read bytes at an offset into `target`. Return their number."""
+        with lock:
+            file.seek(offset)
+            return file.readinto(target) or 0
+
+else:  # a forked process would move the position of the file, too
+
+    def _read_at(file: FileIO, lock: Lock, offset: int, target: memoryview) -> int:
+        """Read bytes at an offset into `target`. Return their number."""
+        return os.preadv(file.fileno(), [target], offset)
+
+
+class FileBytes:
+    """The bytes of a file, which is opened once and stays what it was then.
+
+    Any number of threads and forked processes may read. The file is closed with the last object
+    that reads from it, or by `close`.
+
+    **Raises** `NotACheckpoint` while reading if the file is another one by then.
     """
 
     def __init__(self, path: Path):
         self.path = path
-        with open_regular(path) as file:
-            self.state = State.of(file)
+        file = open_regular(path)
+        self.state = State.of(file)
+        raw = file.detach()
+        assert isinstance(raw, FileIO), "of a file in binary mode"
+        self._file = raw
+        self._lock = Lock()  # where a read moves the position of the file
+        self.close = finalize(self, self._file.close)
 
-    @contextmanager
-    def opened(self) -> Generator[BufferedReader]:
-        """The file, which in the end must not have changed."""
-        with open_regular(self.path) as file:
-            yield file
-            if State.of(file) != self.state:
-                raise NotACheckpoint(
-                    f"{self.path} was changed while it was read: run the command again once "
-                    "nothing writes to it."
-                )
+    def stream(self) -> BufferedReader:
+        """Return a stream of the bytes from the first one, with a position of its own."""
+        return BufferedReader(_Stream(self))
+
+    def check_unchanged(self) -> None:
+        """**Raises** `NotACheckpoint` if the path now names another file, or other content, and
+        `OSError` if it names none."""
+        if State.at(self.path) != self.state:
+            raise NotACheckpoint(
+                f"{self.path} was changed while it was read: run the command again once "
+                "nothing writes to it."
+            )
+
+    def read_some(self, offset: int, target: memoryview) -> int:
+        """Read at most as many bytes as `target` has. Return their number, 0 at the end."""
+        return _read_at(self._file, self._lock, offset, target)
 
     def read_into(self, offset: int, target: memoryview) -> None:
-        with self.opened() as file:
-            file.seek(offset)
-            while target:
-                count = file.readinto(target)
-                if not count:
-                    raise NotACheckpoint(f"{self.path} ends too early: download it again.")
-                target = target[count:]
+        while target:
+            count = self.read_some(offset, target)
+            if not count:
+                raise NotACheckpoint(f"{self.path} ends too early: download it again.")
+            target, offset = target[count:], offset + count
+        self.check_unchanged()
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return `size` bytes at `offset`, fewer at the end of the file."""
+        stream = self.stream()
+        stream.seek(offset)
+        return stream.read(size)
 
     def sha256(self, step: Callable[[int], None] | None = None) -> str:
         """Digest of the very bytes that tensors are read from."""
-        with self.opened() as file:
-            return digest_of(file, step)
+        digest = _digest(_Stream(self), self.state.size, step)
+        self.check_unchanged()
+        return digest
+
+
+class _Stream(RawIOBase):
+    """The bytes of a file as a stream, which leaves the file open when it is closed."""
+
+    def __init__(self, source: FileBytes):
+        self.source, self.position = source, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        starts = {os.SEEK_CUR: self.position, os.SEEK_END: self.source.state.size}
+        if (position := starts.get(whence, 0) + offset) < 0:
+            raise ValueError("a position before the beginning")
+        self.position = position
+        return position
+
+    def readinto(self, target: Any, /) -> int:
+        count = self.source.read_some(self.position, memoryview(target).cast("B"))
+        self.position += count
+        return count
 
 
 def stored(dtype: str) -> np.dtype[Any]:
@@ -116,9 +182,13 @@ def sha256(path: Path, step: Callable[[int], None] | None = None) -> str:
 
 def digest_of(file: BufferedReader, step: Callable[[int], None] | None = None) -> str:
     """The sha256 of what is left of an open file; `step` is told the size of each piece."""
+    return _digest(file, os.fstat(file.fileno()).st_size, step)
+
+
+def _digest(file: RawIOBase | BufferedReader, size: int, step: Callable[[int], None] | None) -> str:
+    """The sha256 of what is left of a stream whose file has `size` bytes."""
     digest = hashlib.sha256()
     # A megabyte of new memory takes as long as hashing one: a small file gets a small buffer.
-    size = os.fstat(file.fileno()).st_size
     buffer = bytearray(min(max(size, 1 << 16), PIECE))
     while count := file.readinto(buffer):
         digest.update(memoryview(buffer)[:count])
@@ -158,10 +228,11 @@ class Checkpoint:
     `adapter` is the name of the folder of an adapter that was merged into it.
 
     Where only some of the tensors are a network's (`weights.views`), `tensors` are these, by its
-    own names; `prefix` is what comes before them in the file, `head` what the file calls the linear
-    layer on top, where that is another name than a publisher's; and `others` are the rest. With
-    `head_is_custom` the library of the network does not say what that layer takes;
-    `head_is_convolution` says that it is a convolution of 1 x 1.
+    own names in a `naming`; `prefix` is what comes before them in the file, `head` what the file
+    calls the linear layer on top, where that is another name than a publisher's; and `others` are
+    the rest. With `head_is_custom` the library of the network does not say what that layer takes;
+    `head_is_convolution` says that it is a convolution of 1 x 1. `found` are the views that were
+    looked for so far, by naming and by whether they have that layer (`weights.views.views_of`).
     """
 
     path: Path
@@ -178,6 +249,23 @@ class Checkpoint:
     head_is_custom: bool = False
     head_is_convolution: bool = False
     others: Mapping[str, LazyTensor] = field(default_factory=dict)
+    naming: Naming | None = None
+    found: dict[tuple[Naming, bool], tuple[Checkpoint, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @cached_property
+    def leaves(self) -> Mapping[str, str]:
+        """The leaves that tensors of a view stand for, by the names of the tensors."""
+        if self.naming is None:
+            return {}
+        leaves = {key: self.naming.leaf(key) for key in self.tensors}
+        return {key: leaf for key, leaf in leaves.items() if leaf is not None}
+
+    def close(self) -> None:
+        """Close the files. No tensor can be read afterwards."""
+        for file in self.files:
+            file.close()
 
     def sha256(self, step: Callable[[int], None] | None = None) -> str:
         """Digest of the file; of the files' names and digests where there are several. `step` is

@@ -11,7 +11,7 @@ from weights.initializers import Shape
 from weights.inverse import filled
 from weights.mapping import Naming, apply, mismatches, plan
 from weights.tensors import FLOATS, LazyArrays, LazyTensor, Provenance, Weights
-from weights.views import Parts, narrowed, views_of
+from weights.views import narrowed, views_of
 
 PERIODS = "local_pos_embed.periods"
 
@@ -66,15 +66,13 @@ def fits(naming: Naming, file: Mapping[str, LazyTensor], shapes: Mapping[str, Sh
     return covered and not mismatches(naming, plan(naming.rules, shapes), file)
 
 
-def nearest(
-    namings: Iterable[Naming], checkpoint: Checkpoint, parts: Parts | None = None
-) -> tuple[Naming, Checkpoint]:
+def nearest(namings: Iterable[Naming], checkpoint: Checkpoint) -> tuple[Naming, Checkpoint]:
     """Return the naming that knows most of what lies under a prefix, and that part of a checkpoint.
 
     Of equals it is the first without a custom head. **Raises** `NotACheckpoint` if none knows even
     half of one.
     """
-    parts = parts or views_of(checkpoint)
+    parts = views_of(checkpoint)
     candidates = [(naming, view) for naming in namings for view in parts(naming)]
     counts = [sum(naming.knows(key) for key in view.tensors) for naming, view in candidates]
     # A layer that a naming knows by its own name is no custom one.

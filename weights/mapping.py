@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
+from typing import Literal
 
 import numpy as np
 
@@ -104,9 +105,26 @@ def _without(parts: list[str], free: tuple[bool, ...]) -> tuple[str | None, ...]
     return tuple(None if free else part for part, free in zip(parts, free, strict=True))
 
 
+Form = Literal["pytorch", "equimo", "huggingface", "equinox", ""]
+"""How files are written: as PyTorch's archive, as Equimo's, as a folder for transformers, as leaves
+of Equinox; empty where none are."""
+
+
+@dataclass(frozen=True)
+class Convention:
+    """A publisher or a library that gives names to tensors.
+
+    `name` is for programs, `title` for people. Files with these names are written in a `form`.
+    """
+
+    name: str
+    title: str
+    form: Form = ""
+
+
 @dataclass(frozen=True)
 class Naming:
-    """How one publisher names the tensors of a family of models.
+    """How one publisher names the tensors of a family of models, by its `convention`.
 
     `zero` are patterns of keys that a file may have although the model has no use for them,
     provided they hold zeros only; `copies` are pairs of such a pattern and the key whose values
@@ -117,13 +135,22 @@ class Naming:
     the linear layer lies beside it.
     """
 
-    name: str
+    convention: Convention
     rules: tuple[Rule, ...]
     zero: tuple[str, ...] = ()
     copies: tuple[tuple[str, str], ...] = ()
     computed: tuple[str, ...] = ()
     in_memory: Naming | None = None
     wrappers: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Name of the convention."""
+        return self.convention.name
+
+    def __hash__(self) -> int:
+        """Hash of the name and the leaves: that of all rules takes as long as a view."""
+        return hash((self.name, *(rule.target for rule in self.rules)))
 
     def repeated(self, keys: Collection[str]) -> dict[str, str]:
         """The copies that a complete file with these keys holds as well, and what they repeat. A

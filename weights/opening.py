@@ -86,5 +86,13 @@ class State:
     @classmethod
     def of(cls, file: BufferedReader) -> Self:
         """The state of an open file."""
-        status = os.fstat(file.fileno())
+        return cls._of_status(os.fstat(file.fileno()))
+
+    @classmethod
+    def at(cls, path: str | PathLike[str]) -> Self:
+        """The state of the file at a path. **Raises** `OSError`."""
+        return cls._of_status(os.stat(path))
+
+    @classmethod
+    def _of_status(cls, status: os.stat_result) -> Self:
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)

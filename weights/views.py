@@ -13,7 +13,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TypeAlias
 
 from weights.errors import MappingError
@@ -47,8 +47,17 @@ Parts: TypeAlias = Callable[[Naming], Sequence[Checkpoint]]
 
 
 def views_of(checkpoint: Checkpoint, with_head: bool = True) -> Parts:
-    """The views of a checkpoint, looked for once in each naming."""
-    return cache(lambda naming: tuple(views(checkpoint, naming, with_head)))
+    """The views of a checkpoint, looked for once in each naming, whoever asks. The view of a
+    network in a naming is a view of itself in that."""
+
+    def look(naming: Naming) -> tuple[Checkpoint, ...]:
+        if with_head and checkpoint.naming is not None and checkpoint.naming == naming:
+            return (checkpoint,)
+        if (naming, with_head) not in checkpoint.found:
+            checkpoint.found[naming, with_head] = tuple(views(checkpoint, naming, with_head))
+        return checkpoint.found[naming, with_head]
+
+    return look
 
 
 def views(checkpoint: Checkpoint, naming: Naming, with_head: bool = True) -> Iterator[Checkpoint]:
@@ -59,7 +68,7 @@ def views(checkpoint: Checkpoint, naming: Naming, with_head: bool = True) -> Ite
     ending = [key for key in tensors if key.endswith(marks)]  # few of many
     is_wrapped = ending or network_width(naming, tensors) or any(map(_chunked, tensors))
     if with_head and not is_wrapped:
-        yield replace(checkpoint, tensors=tensors)
+        yield replace(checkpoint, tensors=tensors, naming=naming)
         return
     prefixes = dict.fromkeys(
         key.removesuffix(mark)
@@ -84,6 +93,7 @@ def views(checkpoint: Checkpoint, naming: Naming, with_head: bool = True) -> Ite
         yield replace(
             checkpoint,
             tensors=inside,
+            naming=naming,
             prefix=checkpoint.prefix + prefix,
             head=head.name if head and head.is_custom else checkpoint.head,
             head_is_custom=bool(head and head.is_custom),
@@ -160,7 +170,7 @@ def _parting(prefix: str, other: str) -> str:
 def narrowed(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Shape]) -> Checkpoint:
     """The part of a checkpoint that is a model's with these leaves; where none fits, the one of
     which a naming knows most. **Raises** `MappingError` where several fit."""
-    parts = list(views(checkpoint, naming))
+    parts = views_of(checkpoint)(naming)
     plans = plan(naming.rules, shapes)
     fitting = [each for each in parts if not mismatches(naming, plans, each.tensors)]
     if not fitting:

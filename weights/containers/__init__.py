@@ -1,8 +1,10 @@
 """Checkpoints as they lie on disk: told apart by their content, read lazily and without trust."""
 
 import re
-import zipfile
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from io import BufferedReader
 from pathlib import Path
 
 from weights.containers import (
@@ -17,8 +19,7 @@ from weights.containers import (
     zips,
 )
 from weights.errors import NotACheckpoint, WeightsNotFound
-from weights.files import Checkpoint, sound
-from weights.opening import open_regular, read_at_most
+from weights.files import Checkpoint, FileBytes, sound
 from weights.parameters import parameter
 
 BEGINNING = 16  # bytes that tell the formats apart
@@ -42,47 +43,65 @@ def open_checkpoint(path: Path) -> Checkpoint:
 
 
 def _open_file(path: Path) -> Checkpoint:
-    start = read_at_most(path, BEGINNING)
+    """Open a file once, and read it with the reader of its container."""
+    source = FileBytes(path)
+    return _read(source, source.stream())
+
+
+def _read(source: FileBytes, stream: BufferedReader) -> Checkpoint:
+    """Recognise the container of a file by its first bytes, and read it."""
+    return _reader(stream.peek(BEGINNING)[:BEGINNING], source.path)(source, stream)
+
+
+def _reader(start: bytes, path: Path) -> Callable[[FileBytes, BufferedReader], Checkpoint]:
+    """Reader of the container that begins so. **Raises** `NotACheckpoint` where there is none."""
     if start.startswith(lz4.FRAME_MAGIC):
-        return equimo.read_archive(path)
+        return equimo.read_archive
     if start.startswith(npy.ARRAY_MAGIC):
         # What lies beside a file says nothing of it, but in the one layout that Equimo writes.
-        extracted = path.name == equimo.WEIGHTS and path.with_name(equimo.METADATA).is_file()
-        return equimo.read_folder(path.parent) if extracted else npy.read_eqx(path)
+        return equimo.read_folder if equimo.is_extracted(path) else npy.read_eqx
+    if start.startswith(zips.MAGIC):
+        return _read_zip
     if start[8:9] == b"{":
-        return safetensors.read_safetensors(path)
+        return safetensors.read_safetensors
     if start.startswith(b"{") and path.name.endswith(".index.json"):
-        read = {"safetensors": safetensors.read_safetensors, "bin": _open_file}
-        return safetensors.read_sharded(path, read)
-    # Last, because the table of a zip archive lies at its end, behind anything.
-    if _is_zip(path):
-        with sound(path, "zip archive", *zips.ERRORS):
-            members = zips.read_members(path)
-        arrays = members and all(name.endswith(npz.SUFFIX) for name in members)
-        if arrays:
-            tower = npz.read_npz(path, members)
-            other = tower_pairs.other_half(path)
-            return tower_pairs.both_towers(tower, _open_file(other)) if other else tower
-        archive = heads.bare(pth.read_pth(path, members))
-        if not heads.is_head(archive):
-            return archive
-        return heads.on_backbone(archive, _open_file(heads.backbone_of(path)))
-    descriptions = (what for beginning, what in BEGINNINGS.items() if start.startswith(beginning))
-    what = next(descriptions, "not a checkpoint that is read")
+        return partial(safetensors.read_sharded, read=_read)
+    raise NotACheckpoint(_unread(start, path))
+
+
+def _read_zip(source: FileBytes, stream: BufferedReader) -> Checkpoint:
+    """Arrays of numpy, perhaps with the other tower; or what PyTorch saves, with its backbone."""
+    with sound(source.path, "zip archive", *zips.ERRORS):
+        archive = zips.open_archive(source)
+    if npz.is_npz(archive):
+        tower = npz.read_npz(source, archive)
+        other = tower_pairs.other_half(source.path)
+        return tower_pairs.both_towers(tower, _open_file(other)) if other else tower
+    members = {info.filename: info for info in archive.infolist()}
+    checkpoint = heads.bare(pth.read_pth(source, members))
+    if not heads.is_head(checkpoint):
+        return checkpoint
+    return heads.on_backbone(checkpoint, _open_file(heads.backbone_of(source.path)))
+
+
+def _unread(start: bytes, path: Path) -> str:
+    """Say what a file is that no reader is for, and what to do."""
+    size = path.stat().st_size
     if start.startswith(LFS):
-        raise NotACheckpoint(
+        return (
             f"{path} is a pointer of Git LFS, which stands for a file that was not fetched: run "
             "`git lfs pull` in its repository, or download the file itself."
         )
     if start.lstrip().lower().startswith(PAGES):
-        raise NotACheckpoint(
-            f"{path} is a web page ({path.stat().st_size} bytes), and no file that was downloaded: "
+        return (
+            f"{path} is a web page ({size} bytes), and no file that was downloaded: "
             "download it again, from another place or with the account that may have it."
         )
-    raise NotACheckpoint(
-        f"{path} is {what} ({path.stat().st_size} bytes: not a PyTorch, numpy or "
-        "Equimo archive, not safetensors, not leaves of Equinox): give a file that holds a state "
-        "dict, or download it again."
+    descriptions = (what for beginning, what in BEGINNINGS.items() if start.startswith(beginning))
+    return (
+        f"{path} is {next(descriptions, 'not a checkpoint that is read')} ({size} bytes: not a "
+        "PyTorch, numpy or Equimo archive, not safetensors, not leaves of Equinox): give a file "
+        "that holds a state dict, or download it again."
     )
 
 
@@ -101,14 +120,6 @@ BEGINNINGS = {
     b"GGUF": "a GGUF file, and not a checkpoint that is read",
 }
 """How files begin that are known and not read, and what they are."""
-
-
-def _is_zip(path: Path) -> bool:
-    try:
-        with open_regular(path) as file:
-            return zipfile.is_zipfile(file)
-    except zipfile.BadZipFile:
-        return True  # one that is damaged; reading it says so
 
 
 TENSOR_FILES = (
@@ -142,7 +153,7 @@ def _has_one(folder: Path) -> bool:
 
 def _open_folder(path: Path) -> Checkpoint:
     if (path / equimo.METADATA).is_file() and (path / equimo.WEIGHTS).is_file():
-        return equimo.read_folder(path)
+        return _open_file(path / equimo.WEIGHTS)
     if (path / ".metadata").is_file():
         raise NotACheckpoint(
             f"{path} is a distributed checkpoint of PyTorch, which is not read: `python -m "

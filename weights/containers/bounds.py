@@ -18,6 +18,9 @@ LARGEST_SIDE = 1 << 48
 MOST_TENSORS = 10_000
 """Tensors of a file, or of all the files of an index; a network of 7 billion parameters has 700."""
 
+MOST_FILES = 128
+"""Files of an index, all of which are open at once; a network of 7 billion parameters has 6."""
+
 MOST_VALUES = 20 * MOST_TENSORS
 """Values of a table, which in memory take 50 times their bytes in the file; a table may be in
 another twice, and that in a third."""

@@ -11,6 +11,7 @@ import os
 import re
 import tarfile
 from collections.abc import Mapping
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,11 +34,11 @@ LARGEST_METADATA = 1 << 20
 LARGEST = {METADATA: LARGEST_METADATA, WEIGHTS: 64 << 30}
 
 
-def read_archive(path: Path) -> Checkpoint:
+def read_archive(frame: FileBytes, stream: BufferedReader) -> Checkpoint:
     """An archive, decompressed once."""
-    frame = FileBytes(path)
-    with sound(path, KIND, tarfile.TarError), frame.opened() as file:
-        unpacked = Content(file)
+    path = frame.path
+    with sound(path, KIND, tarfile.TarError):
+        unpacked = Content(stream)
         members: dict[str, tuple[int, int]] = {}
         unpacked.file.seek(0)
         while (info := _member(unpacked.file)) is not None:
@@ -84,12 +85,17 @@ def _tar_header(file: IO[bytes]) -> tarfile.TarInfo | None:
     return tarfile.TarInfo.frombuf(block, "utf-8", "replace") if block.strip(b"\0") else None
 
 
-def read_folder(path: Path) -> Checkpoint:
+def is_extracted(path: Path) -> bool:
+    """Whether a file is the array file of an archive that was extracted."""
+    return path.name == WEIGHTS and path.with_name(METADATA).is_file()
+
+
+def read_folder(weights: FileBytes, stream: BufferedReader) -> Checkpoint:
     """An archive that was extracted."""
-    weights = FileBytes(path / WEIGHTS)
-    with sound(path, KIND), weights.opened() as file:
+    path = weights.path.parent
+    with sound(path, KIND):
         metadata, size = read_object(path / METADATA), weights.state.size
-        tensors = _tensors(file, size, weights, path, metadata)
+        tensors = _tensors(stream, size, weights, path, metadata)
     return _checkpoint(path, "Equimo folder", weights, tensors, metadata)
 
 

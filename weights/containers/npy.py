@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO
 
 import numpy as np
@@ -46,14 +45,13 @@ class ArrayHeader:
     fortran: bool
 
 
-def read_eqx(path: Path) -> Checkpoint:
+def read_eqx(source: FileBytes, stream: IO[bytes]) -> Checkpoint:
     """Tensors by their numbers (`"0"`, `"1"`, …): only the tree that they belong to has names.
     **Raises** `NotACheckpoint`."""
-    source = FileBytes(path)
-    with sound(path, "file of Equinox leaves"), source.opened() as file:
-        records = enumerate(scan(file, source.state.size, source))
+    with sound(source.path, "file of Equinox leaves"):
+        records = enumerate(scan(stream, source.state.size, source))
         tensors = {str(number): tensor for number, tensor in records}
-    return Checkpoint(path, EQUINOX, (source,), tensors)
+    return Checkpoint(source.path, EQUINOX, (source,), tensors)
 
 
 def scan(stream: IO[bytes], size: int, source: Bytes) -> Iterator[LazyTensor]:

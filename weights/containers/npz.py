@@ -5,9 +5,7 @@ read, and of a deflated member no more than its own header announces.
 """
 
 import zipfile
-from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -23,15 +21,20 @@ SUFFIX = ".npy"
 KIND = ".npz of plain arrays"
 
 
-def read_npz(path: Path, members: Mapping[str, zipfile.ZipInfo]) -> Checkpoint:
+def is_npz(archive: zipfile.ZipFile) -> bool:
+    """Whether an archive holds arrays of numpy, and nothing else."""
+    names = archive.namelist()
+    return bool(names) and all(name.endswith(SUFFIX) for name in names)
+
+
+def read_npz(source: FileBytes, archive: zipfile.ZipFile) -> Checkpoint:
     """Tensors of an `.npz` by key. **Raises** `NotACheckpoint`."""
-    source = FileBytes(path)
-    with sound(path, KIND, *ERRORS), source.opened() as file, zipfile.ZipFile(file) as archive:
+    with sound(source.path, KIND, *ERRORS):
         tensors = {
-            name.removesuffix(SUFFIX): _tensor(source, archive, info)
-            for name, info in members.items()
+            info.filename.removesuffix(SUFFIX): _tensor(source, archive, info)
+            for info in archive.infolist()
         }
-    return Checkpoint(path, "numpy archive", (source,), tensors)
+    return Checkpoint(source.path, "numpy archive", (source,), tensors)
 
 
 def _tensor(source: FileBytes, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> LazyTensor:
@@ -47,24 +50,29 @@ def _tensor(source: FileBytes, archive: zipfile.ZipFile, info: zipfile.ZipInfo) 
     if header.dtype not in FLOATS:
         return LazyTensor(header.shape, header.dtype, unreadable)
     if info.compress_type == zipfile.ZIP_STORED:
-        offset = locate_member(source.path, info) + header.length
+        offset = locate_member(source, info) + header.length
         read = lazy(source, offset, shape, header.dtype).read
     else:
-        read = partial(_inflate, source, info, header, shape)
+        read = partial(_inflate, source, archive, info, header, shape)
     turned = (lambda: np.ascontiguousarray(read().T)) if header.fortran else read
     return LazyTensor(header.shape, header.dtype, turned)
 
 
 def _inflate(
-    source: FileBytes, info: zipfile.ZipInfo, header: npy.ArrayHeader, shape: Shape
+    source: FileBytes,
+    archive: zipfile.ZipFile,
+    info: zipfile.ZipInfo,
+    header: npy.ArrayHeader,
+    shape: Shape,
 ) -> Float32:
     """The values of a deflated member; the archive's checksum is compared on the way."""
-    with sound(source.path, KIND, *ERRORS), source.opened() as whole:
-        with zipfile.ZipFile(whole) as archive, archive.open(info) as file:
+    with sound(source.path, KIND, *ERRORS):
+        with archive.open(info) as file:
             file.read(header.length)
             # One more byte than there must be, so that the end is reached and checked.
             content = file.read(header.size + 1)
         if len(content) != header.size:
             raise DamagedFile(f"{info.filename} is not as long as its header says")
+    source.check_unchanged()
     values = np.frombuffer(content, stored(header.dtype)).reshape(shape)
     return values.astype(np.float32, copy=False)

@@ -11,7 +11,6 @@ import re
 import zipfile
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -35,10 +34,10 @@ STORAGES = {
 }
 
 
-def read_pth(path: Path, members: Mapping[str, zipfile.ZipInfo]) -> Checkpoint:
+def read_pth(source: FileBytes, members: Mapping[str, zipfile.ZipInfo]) -> Checkpoint:
     """The tensors of a `.pth` by where they are in it; nothing in it is executed. **Raises**
     `NotACheckpoint`, and `UnsafeCheckpoint` where there are only objects."""
-    source = FileBytes(path)
+    path = source.path
     with sound(path, "PyTorch checkpoint", *ERRORS):
         archive = Archive(source, members)
         content = unpickle(archive.read("data.pkl", LARGEST_TABLE))
@@ -80,7 +79,7 @@ class Archive:
         if info.file_size > most:
             raise DamagedFile(f"{name} has {info.file_size} bytes, far too many")
         content = bytearray(info.file_size)
-        self.source.read_into(locate_member(self.source.path, info), memoryview(content))
+        self.source.read_into(locate_member(self.source, info), memoryview(content))
         return bytes(content)
 
     def tensor(self, key: str, value: StoredTensor | Other) -> LazyTensor:
@@ -107,7 +106,7 @@ class Archive:
         if info is None or storage.count * width > info.file_size:
             raise DamagedFile(f"its member data/{storage.key[:20]} is missing or too short")
         # Members are stored as they are, or the file is not torch's.
-        return locate_member(self.source.path, info)
+        return locate_member(self.source, info)
 
 
 def _span(tensor: StoredTensor) -> int:

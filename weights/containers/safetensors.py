@@ -8,13 +8,21 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weights.containers.bounds import LARGEST_TABLE, MOST_TENSORS, MOST_VALUES, shape_of, within
+from weights.containers.bounds import (
+    LARGEST_TABLE,
+    MOST_FILES,
+    MOST_TENSORS,
+    MOST_VALUES,
+    shape_of,
+    within,
+)
 from weights.errors import DamagedFile
 from weights.files import Checkpoint, FileBytes, lazy, sound, stored
 from weights.initializers import Shape
@@ -43,12 +51,11 @@ class TableEntry:
     end: int
 
 
-def read_safetensors(path: Path) -> Checkpoint:
+def read_safetensors(source: FileBytes, stream: BufferedReader) -> Checkpoint:
     """Tensors of one file. **Raises** `NotACheckpoint` where its header does not fit it."""
-    source = FileBytes(path)
-    entries, metadata = _header(source)
+    entries, metadata = _header(source, stream)
     tensors = {key: lazy(source, e.begin, e.shape, e.dtype) for key, e in entries.items()}
-    return Checkpoint(path, "safetensors", (source,), tensors, metadata)
+    return Checkpoint(source.path, "safetensors", (source,), tensors, metadata)
 
 
 def read_arrays(path: Path) -> tuple[dict[str, NDArray[np.generic]], Mapping[str, Any]]:
@@ -58,7 +65,7 @@ def read_arrays(path: Path) -> tuple[dict[str, NDArray[np.generic]], Mapping[str
     arrays: dict[str, NDArray[np.generic]] = {}
     source = FileBytes(path)
     with sound(path, KIND):
-        entries, metadata = _header(source)
+        entries, metadata = _header(source, source.stream())
         for key, entry in entries.items():
             if entry.dtype not in ("float32", "uint8", "int64"):
                 raise DamagedFile(f"{key[:80]!r} is {entry.dtype}, not float32, uint8 or int64")
@@ -67,14 +74,16 @@ def read_arrays(path: Path) -> tuple[dict[str, NDArray[np.generic]], Mapping[str
     return arrays, metadata
 
 
-def _header(source: FileBytes) -> tuple[dict[str, TableEntry], Mapping[str, Any]]:
+def _header(
+    source: FileBytes, stream: BufferedReader
+) -> tuple[dict[str, TableEntry], Mapping[str, Any]]:
     """The tensors that are there, and what else the header says. **Raises** `NotACheckpoint`."""
     size = source.state.size
-    with sound(source.path, KIND), source.opened() as file:
-        length = int.from_bytes(file.read(8), "little")
+    with sound(source.path, KIND):
+        length = int.from_bytes(stream.read(8), "little")
         if size < 8 or length > min(size - 8, LARGEST_TABLE):
             raise DamagedFile(f"its header claims {length} of {size} bytes")
-        header = parse_object(file.read(length))
+        header = parse_object(stream.read(length))
         metadata = header.pop("__metadata__", {})
         within("its table of tensors", len(header), MOST_TENSORS)
         entries = {key: _entry(key, value, 8 + length) for key, value in header.items()}
@@ -124,22 +133,30 @@ def _entry(key: str, entry: Any, start: int) -> TableEntry:
     raise DamagedFile(f"its entry of {key[:80]!r} makes no sense")
 
 
-def read_sharded(index: Path, read: Mapping[str, Callable[[Path], Checkpoint]]) -> Checkpoint:
-    """Tensors of several files, by the index beside them; `read` has a reader for each ending that
-    the files may have. **Raises** `NotACheckpoint`."""
+def read_sharded(
+    source: FileBytes,
+    stream: BufferedReader,
+    read: Callable[[FileBytes, BufferedReader], Checkpoint],
+) -> Checkpoint:
+    """Tensors of several files, by the index beside them; `read` reads one of any container.
+    **Raises** `NotACheckpoint`."""
+    index = source.path
     with sound(index, "index of several files"):
-        places = _weight_map(index)
+        places = _weight_map(as_utf8(stream.read(LARGEST_TABLE + 1)))
         files = {name: index.with_name(name) for name in sorted(set(places.values()))}
+        within("its files (in number)", len(files), MOST_FILES)
         if missing := [name for name, path in files.items() if not path.is_file()]:
             raise DamagedFile(f"{missing[0]} is missing beside it")
         shards: dict[str, Checkpoint] = {}
         tables, ending = 0, "safetensors"
         for name, path in files.items():
             ending = name.rpartition(".")[2]
+            file = FileBytes(path)
+            beginning = file.stream()
             if ending == "safetensors":
-                tables += int.from_bytes(read_at_most(path, 8), "little")
+                tables += int.from_bytes(beginning.peek(8)[:8], "little")
                 within("its files' tables (in bytes)", tables, MOST_TABLES)
-            shards[name] = read[ending](path)
+            shards[name] = read(file, beginning)
             within("its files", sum(len(shard.tensors) for shard in shards.values()), MOST_TENSORS)
         if lost := [key for key, name in places.items() if key not in shards[name].tensors]:
             raise DamagedFile(f"{places[lost[0]]} lacks {lost[0]}")
@@ -154,12 +171,12 @@ def read_sharded(index: Path, read: Mapping[str, Callable[[Path], Checkpoint]]) 
 def shards(index: Path) -> list[str]:
     """The files that an index names. **Raises** `NotACheckpoint`."""
     with sound(index, "index of several files"):
-        return sorted(set(_weight_map(index).values()))
+        return sorted(set(_weight_map(as_utf8(read_at_most(index, LARGEST_TABLE + 1))).values()))
 
 
-def _weight_map(index: Path) -> dict[str, str]:
+def _weight_map(index: bytes) -> dict[str, str]:
     """Tensor to file. No folders, no `..`: every file lies beside the index."""
-    places: Any = read_object(index).get("weight_map")
+    places: Any = parse_object(index).get("weight_map")
     if not isinstance(places, dict) or not all(
         isinstance(name, str) and re.fullmatch(r"[\w-]+(\.[\w-]+)*\.(safetensors|bin)", name)
         for name in places.values()

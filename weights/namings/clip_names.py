@@ -7,6 +7,7 @@ and `open_clip/transformer.py` of mlfoundations/open_clip.
 """
 
 from weights.mapping import Naming, Rule, nested
+from weights.namings import conventions
 from weights.namings.huggingface_names import BLOCKS, WORDS
 from weights.transforms import BATCH, TRANSPOSED
 
@@ -21,26 +22,26 @@ _EMBEDDED = (
 _WORDS = (*WORDS, Rule("pos_embed", ("embeddings.position_embedding.weight",)))
 
 # `CLIPVisionModel` and `CLIPTextModel`, which have no projection.
-BARE_VIT = Naming("huggingface", _EMBEDDED)
-BARE_TEXT = Naming("huggingface", _WORDS)
+BARE_VIT = Naming(conventions.HUGGINGFACE, _EMBEDDED)
+BARE_TEXT = Naming(conventions.HUGGINGFACE, _WORDS)
 
 # `CLIPForImageClassification`.
 CLASSIFIER_VIT = Naming(
-    "huggingface",
+    conventions.HUGGINGFACE,
     (*_EMBEDDED, Rule("head.{p}", ("classifier.{p}",))),
     wrappers=("vision_model",),
 )
 
 # `CLIPVisionModelWithProjection` and `CLIPTextModelWithProjection`, alone or in a `CLIPModel`.
 CLIP_VIT = Naming(
-    "huggingface",
+    conventions.HUGGINGFACE,
     (
         *nested(_EMBEDDED, "", "vision_model."),
         Rule("projection.weight", ("visual_projection.weight",)),
     ),
 )
 CLIP_TEXT = Naming(
-    "huggingface",
+    conventions.HUGGINGFACE,
     (*nested(_WORDS, "", "text_model."), Rule("head.weight", ("text_projection.weight",))),
 )
 
@@ -55,7 +56,7 @@ RESBLOCKS = (
 )
 
 ORIGINAL_VIT = Naming(
-    "original",
+    conventions.ORIGINAL,
     (
         *RESBLOCKS,
         Rule("cls_token", ("class_embedding",), BATCH),
@@ -67,7 +68,7 @@ ORIGINAL_VIT = Naming(
     ),
 )
 ORIGINAL_TEXT = Naming(
-    "original",
+    conventions.ORIGINAL,
     (
         *RESBLOCKS,
         Rule("token_embed.weight", ("token_embedding.weight",)),
@@ -81,7 +82,7 @@ ORIGINAL_TEXT = Naming(
 def _both(vision: Naming, within: str, words: Naming) -> Naming:
     """The names of both towers in one checkpoint, those of that for images within a module."""
     towers = (*nested(vision.rules, "vision.", within), *nested(words.rules, "words.", ""))
-    return Naming(vision.name, (*towers, Rule("logit_scale", ("logit_scale",), BATCH)))
+    return Naming(vision.convention, (*towers, Rule("logit_scale", ("logit_scale",), BATCH)))
 
 
 CLIP_DUAL = _both(CLIP_VIT, "", CLIP_TEXT)

@@ -13,6 +13,7 @@ transformers (5.23), `timm/models/convnext.py` (1.0.31).
 from functools import partial
 
 from weights.mapping import Naming, Rule
+from weights.namings import conventions
 from weights.transforms import PER_CHANNEL, POINTWISE, SAME, UNMAP, Transform
 
 STAGE = "blocks.{s}.downsample."
@@ -57,7 +58,7 @@ def rules(
 
 
 META = Naming(
-    "meta",
+    conventions.META,
     rules(
         stem=("downsample_layers.0.0", "downsample_layers.0.1"),
         down=("downsample_layers.{s}.1", "downsample_layers.{s}.0"),
@@ -70,7 +71,7 @@ META = Naming(
 )
 
 EQUIMO = Naming(
-    "equimo",
+    conventions.EQUIMO,
     rules(
         stem=("blocks.0.downsample.conv", "blocks.0.downsample.norm"),
         down=(STAGE + "conv", STAGE + "norm"),
@@ -94,13 +95,13 @@ def _in_transformers(stages: str) -> tuple[Rule, ...]:
 
 
 HUGGINGFACE = Naming(
-    "huggingface",
+    conventions.HUGGINGFACE,
     _in_transformers("stages."),
-    in_memory=Naming("huggingface", _in_transformers("model.stages.")),
+    in_memory=Naming(conventions.HUGGINGFACE, _in_transformers("model.stages.")),
 )
 
 CLASSIFIER = Naming(
-    "huggingface",
+    conventions.HUGGINGFACE,
     rules(
         stem=("embeddings.patch_embeddings", "embeddings.layernorm"),
         down=(
@@ -126,10 +127,10 @@ _in_timm = partial(
     grn=("mlp.grn.weight", "mlp.grn.bias", SAME),
 )
 
-TIMM = Naming("timm", _in_timm())
+TIMM = Naming(conventions.TIMM, _in_timm())
 
 # Its four smallest networks of each version have convolutions in place of linear layers.
-TIMM_CONVOLVED = Naming("timm", _in_timm(pointwise=(POINTWISE, SAME)))
+TIMM_CONVOLVED = Naming(conventions.TIMM, _in_timm(pointwise=(POINTWISE, SAME)))
 
 NAMINGS = (META, EQUIMO, HUGGINGFACE, TIMM)
 CLASSIFIERS = (META, CLASSIFIER, TIMM, TIMM_CONVOLVED)

@@ -1,7 +1,7 @@
 """Checkpoints of DEIMv2 on DINOv3, as transformers saves them (5.24)."""
 
 from weights.mapping import Naming, Rule, nested
-from weights.namings import huggingface_names
+from weights.namings import conventions, huggingface_names
 from weights.namings.detection_names import chosen_points, linear_layers
 
 
@@ -56,7 +56,7 @@ def _deim(layer: str, in_memory: Naming | None = None) -> Naming:
     """The names, from what a block of DINOv3 is called."""
     backbone = f"{_MAPS}backbone."
     return Naming(
-        "huggingface",
+        conventions.HUGGINGFACE,
         (
             *nested(huggingface_names.dinov3_rules(layer, "norm."), "backbone.", backbone),
             *_convolution("adapter.stem", f"{_ADAPTER}stem_conv"),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from weights.mapping import Naming, Rule, nested
-from weights.namings import huggingface_names, meta_names
+from weights.namings import conventions, huggingface_names, meta_names
 from weights.transforms import DECONVOLUTION, PER_CHANNEL, SAME, Transform
 
 
@@ -51,7 +51,7 @@ _DECODER = _decoder(
 
 def _original(backbone: Naming) -> Naming:
     rules = nested(backbone.rules, "backbone.", "pretrained.")
-    return Naming("original", (*rules, *_DECODER))
+    return Naming(conventions.ORIGINAL, (*rules, *_DECODER))
 
 
 ORIGINAL = _original(meta_names.DINOV2_VIT)
@@ -76,7 +76,7 @@ _NECK = _decoder(
 def _in_transformers(backbone: Naming) -> Naming:
     rules = nested(backbone.rules, "backbone.", "backbone.")
     in_memory = backbone.in_memory and _in_transformers(backbone.in_memory)
-    return Naming("huggingface", (*rules, *_NECK), in_memory=in_memory)
+    return Naming(conventions.HUGGINGFACE, (*rules, *_NECK), in_memory=in_memory)
 
 
 HUGGINGFACE = _in_transformers(huggingface_names.DINOV2_VIT)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from weights.mapping import Naming, Rule, nested
-from weights.namings import huggingface_names
+from weights.namings import conventions, huggingface_names
 from weights.transforms import PER_CHANNEL
 
 
@@ -105,7 +105,7 @@ _LAYER_M = "model.decoder.layers.{i}."
 _PROJECTOR_M = "model.backbone.projector."
 
 _IN_MEMORY = Naming(
-    "huggingface",
+    conventions.HUGGINGFACE,
     (
         *nested(
             huggingface_names.dinov2_rules(huggingface_names.IN_MEMORY, (), "down_proj"),
@@ -131,7 +131,7 @@ _IN_MEMORY = Naming(
 )
 
 RF_DETR = Naming(
-    "huggingface",
+    conventions.HUGGINGFACE,
     (
         # Of training, and not in all of the authors' files.
         Rule("backbone.mask_token", ("backbone.0.encoder.encoder.embeddings.mask_token?",)),
@@ -162,7 +162,7 @@ RF_DETR = Naming(
 RF_DETR_MASKS = replace(
     RF_DETR,
     in_memory=Naming(
-        "huggingface",
+        conventions.HUGGINGFACE,
         (
             *nested(_IN_MEMORY.rules, "", "model."),
             *_masks(
@@ -174,5 +174,5 @@ RF_DETR_MASKS = replace(
     ),
 )
 
-ORIGINAL = Naming("original", RF_DETR.rules)
+ORIGINAL = Naming(conventions.ORIGINAL, RF_DETR.rules)
 """The same in a file of the authors'."""

@@ -1,6 +1,7 @@
 """Checkpoints as Equimo (1.1.0 and 2.7.0) publishes them: paths in its vision transformers."""
 
 from weights.mapping import Naming, Rule, same
+from weights.namings import conventions
 from weights.transforms import BIAS
 
 B = "blocks.0.blocks.{i}."
@@ -15,10 +16,10 @@ _RULES = (
     *same("mask_token", "norm.{p}", "local_cls_norm.{p}", "head.{p}"),
 )
 
-VIT = Naming("equimo", _RULES)
+VIT = Naming(conventions.EQUIMO, _RULES)
 
 DINOV3_VIT = Naming(
-    "equimo",
+    conventions.EQUIMO,
     (Rule("blocks.{i}.attn.qkv.bias", (B + "attn.qkv.bias",), BIAS), *_RULES),
     # Equimo 1.x gives the 7B model a bias here that the published file does not have.
     zero=(B + "attn.qkv.bias",),

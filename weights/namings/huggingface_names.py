@@ -4,6 +4,7 @@ The models in memory use other names since transformers 5; it translates when it
 """
 
 from weights.mapping import Naming, Rule, nested, same
+from weights.namings import conventions
 from weights.transforms import (
     BIAS_THIRDS,
     FIRST_THIRD,
@@ -57,7 +58,7 @@ def dinov3_rules(layer: str, norm: str) -> tuple[Rule, ...]:
 
 def _dinov3(layer: str, in_memory: Naming | None = None) -> Naming:
     zero = tuple(f"{layer}attention.{part}_proj.bias" for part in "qkv")
-    return Naming("huggingface", dinov3_rules(layer, "norm."), zero, in_memory=in_memory)
+    return Naming(conventions.HUGGINGFACE, dinov3_rules(layer, "norm."), zero, in_memory=in_memory)
 
 
 DINOV3_VIT = _dinov3("layer.{i}.", in_memory=_dinov3("model.layer.{i}."))
@@ -126,10 +127,12 @@ def dinov2_rules(attention: tuple[str, ...], gate: tuple[Rule, ...], last: str) 
 DINOV2_MODULES = ("dinov2", "dinov2_with_registers")
 
 DINOV2_VIT = Naming(
-    "huggingface",
+    conventions.HUGGINGFACE,
     dinov2_rules(IN_FILES, _WEIGHTS_IN, "weights_out"),
     in_memory=Naming(
-        "huggingface", dinov2_rules(IN_MEMORY, _GATED, "down_proj"), wrappers=DINOV2_MODULES
+        conventions.HUGGINGFACE,
+        dinov2_rules(IN_MEMORY, _GATED, "down_proj"),
+        wrappers=DINOV2_MODULES,
     ),
     wrappers=DINOV2_MODULES,
 )
@@ -148,9 +151,9 @@ def _vit(layer: str, attention: tuple[str, ...], first: str, last: str) -> tuple
 VIT_IN_MEMORY = _vit("layers.{i}.", IN_MEMORY, "mlp.fc1", "mlp.fc2")
 
 VIT = Naming(
-    "huggingface",
+    conventions.HUGGINGFACE,
     _vit(LAYER, IN_FILES, "intermediate.dense", "output.dense"),
-    in_memory=Naming("huggingface", VIT_IN_MEMORY, wrappers=("vit",)),
+    in_memory=Naming(conventions.HUGGINGFACE, VIT_IN_MEMORY, wrappers=("vit",)),
     wrappers=("vit",),
 )
 
@@ -158,9 +161,9 @@ DISTILLATION = Rule("reg_tokens", ("embeddings.distillation_token",), UNBATCH)
 
 # `DeiTModel`, alone and under one classifier.
 DISTILLED_VIT = Naming(
-    "huggingface",
+    conventions.HUGGINGFACE,
     (DISTILLATION, *VIT.rules),
-    in_memory=Naming("huggingface", (DISTILLATION, *VIT_IN_MEMORY), wrappers=("deit",)),
+    in_memory=Naming(conventions.HUGGINGFACE, (DISTILLATION, *VIT_IN_MEMORY), wrappers=("deit",)),
     wrappers=("deit",),
 )
 
@@ -172,9 +175,9 @@ TWO_HEADS = (
 
 # `DeiTForImageClassificationWithTeacher`.
 TWO_HEADED_VIT = Naming(
-    "huggingface",
+    conventions.HUGGINGFACE,
     (*TWO_HEADS, *VIT.rules),
-    in_memory=Naming("huggingface", (*TWO_HEADS, *VIT_IN_MEMORY), wrappers=("deit",)),
+    in_memory=Naming(conventions.HUGGINGFACE, (*TWO_HEADS, *VIT_IN_MEMORY), wrappers=("deit",)),
     wrappers=("deit",),
 )
 
@@ -190,7 +193,7 @@ BLOCKS = (
 
 # `SiglipVisionModel`, alone, in a `SiglipModel` beside the tower for texts, or under a classifier.
 SIGLIP_VIT = Naming(
-    "huggingface",
+    conventions.HUGGINGFACE,
     (
         *BLOCKS,
         Rule("patch_embed.proj.weight", ("embeddings.patch_embedding.weight",)),
@@ -217,7 +220,7 @@ WORDS = (
 
 # `SiglipTextModel`, alone or in a `SiglipModel`.
 SIGLIP_TEXT = Naming(
-    "huggingface",
+    conventions.HUGGINGFACE,
     (
         *WORDS,
         Rule("pos_embed", ("embeddings.position_embedding.weight",)),
@@ -227,7 +230,7 @@ SIGLIP_TEXT = Naming(
 
 # `SiglipModel`: both.
 SIGLIP_DUAL = Naming(
-    "huggingface",
+    conventions.HUGGINGFACE,
     (
         *nested(SIGLIP_VIT.rules, "vision.", "vision_model."),
         *nested(SIGLIP_TEXT.rules, "words.", "text_model."),

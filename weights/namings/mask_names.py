@@ -2,14 +2,14 @@
 patches."""
 
 from weights.mapping import Naming, Rule, nested, same
-from weights.namings import huggingface_names, meta_names
+from weights.namings import conventions, huggingface_names, meta_names
 from weights.transforms import DECONVOLUTION, NEVER_OR_ALWAYS, PER_CHANNEL, POINTWISE
 
 _LAYER = "layers.{i}."
 _UPSCALING = "upscale_block.block.{i}."
 
 EOMT = Naming(
-    "huggingface",
+    conventions.HUGGINGFACE,
     (
         *nested(huggingface_names.dinov3_rules(_LAYER, "layernorm."), "backbone.", ""),
         Rule("queries", ("query.weight",)),
@@ -28,7 +28,7 @@ _HEAD = "decode_head."
 
 # As mmsegmentation names a head that Meta publishes beside its backbone.
 SEGMENTER = Naming(
-    "meta",
+    conventions.META,
     (
         *nested(meta_names.DINOV2_VIT.rules, "backbone.", ""),
         Rule("batch_norm.mean", (_HEAD + "bn.running_mean",)),

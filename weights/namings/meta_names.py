@@ -1,6 +1,7 @@
 """Checkpoints as Meta publishes them: keys of facebookresearch's PyTorch models."""
 
 from weights.mapping import Naming, Rule, same
+from weights.namings import conventions
 from weights.transforms import MASKED, PER_CHANNEL, UNBATCH
 
 # Rules that the keys of most PyTorch vision transformers share: Meta's, Google's, timm's. They are
@@ -19,7 +20,7 @@ PLAIN_VIT_RULES = (
 # The bias mask is a buffer that silences the keys' third of the bias: the model multiplies by it
 # in every forward pass, so it belongs into the weights.
 DINOV3_VIT = Naming(
-    "meta",
+    conventions.META,
     (
         Rule("reg_tokens", ("storage_tokens",), UNBATCH),
         Rule("local_pos_embed.periods", ("rope_embed.periods",)),
@@ -34,7 +35,7 @@ DINOV3_VIT = Naming(
 )
 
 DINOV2_VIT = Naming(
-    "meta",
+    conventions.META,
     (
         Rule("reg_tokens", ("register_tokens",), UNBATCH),
         *same("mask_token"),

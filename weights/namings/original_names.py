@@ -1,12 +1,13 @@
 """Checkpoints of networks whose authors publish them beside their papers."""
 
 from weights.mapping import Naming, Rule
+from weights.namings import conventions
 from weights.namings.meta_names import PLAIN_VIT_RULES
 from weights.transforms import UNBATCH
 
 # Every block carries the same frequencies, as buffers; the model has them once.
 VIT5 = Naming(
-    "original",
+    conventions.ORIGINAL,
     (
         Rule("reg_tokens", ("reg_token",), UNBATCH),
         Rule("local_pos_embed.freqs", ("blocks.0.attn.rope.freqs",)),

@@ -8,6 +8,7 @@ Sources: `models/swin_transformer_v2.py` of microsoft/Swin-Transformer,
 """
 
 from weights.mapping import Naming, Rule, nested, same
+from weights.namings import conventions
 from weights.transforms import PER_CHANNEL, POINTWISE, THIRDS
 
 BLOCK = "blocks.{s}.blocks.{i}."
@@ -31,7 +32,7 @@ _PLAIN = (
 """What the authors' and timm's files share."""
 
 ORIGINAL = Naming(
-    "original",
+    conventions.ORIGINAL,
     (
         *_PLAIN,
         Rule(DOWN + "{layer}.{p}", ("layers.{s}.downsample.{layer}.{p}",)),
@@ -41,7 +42,7 @@ ORIGINAL = Naming(
 )
 
 TIMM = Naming(
-    "timm",
+    conventions.TIMM,
     (
         *_PLAIN,
         *(
@@ -59,7 +60,7 @@ _LAYER = "encoder.layers.{s}.blocks.{i}."
 _SELF = _LAYER + "attention.self."
 
 HUGGINGFACE = Naming(
-    "huggingface",
+    conventions.HUGGINGFACE,
     (
         Rule("patch_embed.proj.weight", ("embeddings.patch_embeddings.projection.weight",)),
         Rule(

@@ -6,11 +6,12 @@ one. Periods, mask tokens and the second final norm of training are not there.
 """
 
 from weights.mapping import Naming, Rule, same
+from weights.namings import conventions
 from weights.namings.meta_names import PLAIN_VIT_RULES
 from weights.transforms import BIAS_OUTER_THIRDS, UNBATCH, float32_periods, ones
 
 DINOV3_VIT = Naming(
-    "timm",
+    conventions.TIMM,
     (
         Rule("reg_tokens", ("reg_token",), UNBATCH),
         Rule("mask_token", ()),
@@ -32,7 +33,7 @@ DINOV3_VIT = Naming(
 
 # DeiT's networks with a distillation token, as its authors name them too.
 DISTILLED_VIT = Naming(
-    "timm",
+    conventions.TIMM,
     (
         Rule("reg_tokens", ("dist_token",), UNBATCH),
         *same("head_dist.{p}"),
@@ -51,7 +52,9 @@ _VIT = (
     *PLAIN_VIT_RULES,
 )
 
-VIT = Naming("timm", _VIT)
+VIT = Naming(conventions.TIMM, _VIT)
 
 # Where the mean of the patches is normed; `fc_norm` is no leaf, and tells such networks apart.
-AVERAGED_VIT = Naming("timm", (Rule("norm.{p}", ("fc_norm.{p}",)), *same("fc_norm.{p}"), *_VIT))
+AVERAGED_VIT = Naming(
+    conventions.TIMM, (Rule("norm.{p}", ("fc_norm.{p}",)), *same("fc_norm.{p}"), *_VIT)
+)

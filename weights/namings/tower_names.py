@@ -10,13 +10,13 @@ Sources: `pytorch/text_encoder.py` of google-deepmind/tips; `conversion_mapping.
 from dataclasses import replace
 
 from weights.mapping import Naming, Rule, nested, same
-from weights.namings import clip_names, huggingface_names, meta_names
+from weights.namings import clip_names, conventions, huggingface_names, meta_names
 
 IMAGES, TEXTS = "vision_encoder.", "text_encoder."
 """What the keys of TIPS's towers begin with where both are in one checkpoint."""
 
 TIPS_TEXT = Naming(
-    "google",
+    conventions.GOOGLE,
     (
         Rule("token_embed.weight", ("token_embedding.weight",)),
         *clip_names.RESBLOCKS,
@@ -26,14 +26,14 @@ TIPS_TEXT = Naming(
 # transformers translates both towers' names into those of its other models.
 HUB_TIPS_TEXT = replace(
     TIPS_TEXT,
-    name="huggingface",
+    convention=conventions.HUGGINGFACE,
     in_memory=replace(huggingface_names.SIGLIP_TEXT, rules=huggingface_names.WORDS),
 )
 
-TIPS_VIT = replace(meta_names.DINOV2_VIT, name="google")
+TIPS_VIT = replace(meta_names.DINOV2_VIT, convention=conventions.GOOGLE)
 HUB_TIPS_VIT = replace(
     TIPS_VIT,
-    name="huggingface",
+    convention=conventions.HUGGINGFACE,
     rules=(
         Rule("blocks.{i}.mlp.fc1.{p}", ("blocks.{i}.mlp.c_fc.{p}",)),
         Rule("blocks.{i}.mlp.fc2.{p}", ("blocks.{i}.mlp.c_proj.{p}",)),
@@ -46,7 +46,7 @@ HUB_TIPS_VIT = replace(
 def _both(vision: Naming, text: Naming, prefixes: tuple[str, str] = (IMAGES, TEXTS)) -> Naming:
     """Return the names of both towers in one checkpoint, each tower's under its prefix."""
     return Naming(
-        vision.name,
+        vision.convention,
         (
             *nested(vision.rules, "vision.", prefixes[0]),
             *nested(text.rules, "words.", prefixes[1]),
@@ -80,10 +80,10 @@ _DINOTXT_TEXT = (
     Rule("head.weight", ("head.linear_projection.weight",)),
 )
 
-DINOTXT_TEXT = Naming("meta", _DINOTXT_TEXT)
+DINOTXT_TEXT = Naming(conventions.META, _DINOTXT_TEXT)
 
 DINOTXT_DUAL = Naming(
-    "meta",
+    conventions.META,
     (
         *nested(
             (

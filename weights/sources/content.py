@@ -73,7 +73,7 @@ def find_fault(path: Path, name: str | None = None) -> str:
         elif name.endswith(".json"):
             json.loads(as_utf8(read_at_most(path, LARGEST_JSON)))
         elif path.is_dir() or name.endswith(READ):
-            open_checkpoint(path)
+            open_checkpoint(path).close()
     except NotACheckpoint:
         return f"holds no checkpoint ({_beginning(path)})"
     except (ValueError, RecursionError):

@@ -80,6 +80,7 @@ class FieldFacts:
     ask: Question | None = None
     neutral: int | None = None
     values: Callable[[Mapping[str, Any]], Any] | None = None
+    optional_leaf: str = ""
 
     @property
     def is_in_settings(self) -> bool:
@@ -212,6 +213,7 @@ def detail(
     alike: Callable[[Any], Any] | None = None,
     ask: Question | None = None,
     values: Callable[[Mapping[str, Any]], Any] | None = None,
+    optional_leaf: str = "",
 ) -> Any:
     """Declare a field that may be another one in a user's own network; for arguments that are not
     described here, see `size` and `setting`.
@@ -219,6 +221,7 @@ def detail(
     **Arguments:**
 
     - `values`: a function that reads the field from the values of leaves, by their paths.
+    - `optional_leaf`: the path of a leaf that a network has only if the field is true.
     """
     keys = _keys(hf=hf, timm=timm, equimo=equimo)
     return _declared(
@@ -232,6 +235,7 @@ def detail(
             alike=alike,
             ask=ask,
             values=values,
+            optional_leaf=optional_leaf,
         ),
         default,
     )
@@ -352,6 +356,15 @@ def has_own_sizes(config: Configuration, shapes: Shapes) -> bool:
         or each.facts.has_size(each.value, shapes)
         for each in declared_fields(config)
     )
+
+
+def absent_own_leaves(config: Configuration) -> set[str]:
+    """Return the optional leaves that a network does not have, without those of its parts."""
+    return {
+        each.facts.optional_leaf
+        for each in declared_fields(config)
+        if each.facts is not None and each.facts.optional_leaf and not each.value
+    }
 
 
 def with_values(config: C, leaves: Mapping[str, Any]) -> C:

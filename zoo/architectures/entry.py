@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypedDict
 
+from weights.containers.safetensors import TENSORS
 from weights.mapping import Naming
 from weights.namings.eqx_names import LEAVES
 from weights.parameters import parameter
@@ -79,15 +81,65 @@ class Licence:
     download: str
 
 
+class OnHub(TypedDict, total=False):
+    """Fields of an entry that say where a model is on a hub."""
+
+    repository: str
+    hub: tuple[HubFile, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publisher:
+    """Authors of models: where networks and weights come from, and under which terms.
+
+    `source` is their repository on GitHub, or says where else the networks come from; `papers` are
+    numbers at arXiv. `repository` is what a model's repository on a hub is called, with `{}` for
+    the name that it has there; they may have none.
+    """
+
+    source: str
+    licence: Licence
+    papers: tuple[str, ...] = ()
+    repository: str = ""
+
+    def on_hub(self, model: str, file: str = TENSORS) -> OnHub:
+        """Where a model is on the hub, and the file that is downloaded from there; of a large model
+        in several files the table of these."""
+        repository = self.repository.format(model)
+        return OnHub(repository=repository, hub=(HubFile(repository, file),))
+
+    def reported(self, page: str, data: str, **values: float | None) -> tuple[ReportedResult, ...]:
+        """Results on some data on a page of the source, as of `reported`."""
+        return reported(f"{page} of {self.source}", data, **values)
+
+
+@dataclass(frozen=True)
+class Published:
+    """Names of a publisher's checkpoints, and the network that files in these names are of.
+
+    `library` is the network that the publisher's library computes with the same weights, where it
+    is another: what somebody trained there belongs to that. `options` are those of the library that
+    somebody's checkpoint may have or not.
+    """
+
+    naming: Naming
+    config: Config
+    library: ViTConfig | None = None
+    options: tuple[str, ...] = ()
+
+
+def same_network(config: Config, *namings: Naming) -> tuple[Published, ...]:
+    """The names of several publishers, files in all of which are of the same network."""
+    return tuple(Published(naming, config) for naming in namings)
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ModelInfo:
     """One model of the zoo.
 
-    `namings` are those of the checkpoints there are for it. `config` is Equimo's; where somebody
-    else's checkpoint belongs to a model that differs in detail (another GELU, no head), `published`
-    has that model's by the name of the naming. `libraries` has the model that a library computes
-    with the same weights, where it is another: what somebody trained there belongs to that.
-    `options` are those that somebody's checkpoint of a library may have or not, by its naming.
+    `config` is the network that `zoo.create` builds: Equimo's, or else the publisher's. `published`
+    are the names in which its checkpoints are read, each with the network that they are of, which
+    may differ in detail (another GELU, no head). In other names there are none.
 
     `checkpoint` is the name of the authors' file; `digest` its sha256's first hex digits, where its
     name says them. With `embedded` that file lies in `zoo/data` and is taken before any other;
@@ -99,19 +151,18 @@ class ModelInfo:
     is one. `labels` are the classes of a classifier, or the file in `zoo/data` with a line for each
     of those of its publisher's classifiers; without any, classes are called by their numbers. What
     takes texts has the `preprocessing` of the images that they are compared with, and `examples` of
-    what may be in them, in words. `reported` is how well others found it to do. `source` is the
-    authors' repository on GitHub, or says where else the network comes from; `papers` are numbers
-    at arXiv. `purpose` says what the model is for, where its task alone would say too little. Where
-    it `is_drawn`, visitors of a page draw what it takes.
+    what may be in them, in words. `reported` is how well others found it to do. `purpose`
+    says what the model is for, where its task alone would say too little. Where it `is_drawn`,
+    visitors of a page draw what it takes.
     """
 
     name: str
     family: str
     aliases: tuple[str, ...] = ()
     config: Config
-    namings: tuple[Naming, ...]
+    published: tuple[Published, ...]
     preprocessing: Preprocessing
-    licence: Licence
+    publisher: Publisher
     checkpoint: str = ""
     digest: str = ""
     archive: str = ""
@@ -119,18 +170,21 @@ class ModelInfo:
     hub: tuple[HubFile, ...] = ()
     mirrors: tuple[HubFile, ...] = ()
     parameters: int
-    source: str
-    papers: tuple[str, ...] = ()
     purpose: str = ""
     pooler: str = ""
     labels: str | tuple[str, ...] = ()
     examples: tuple[str, str, str] = ("a cat", "a dog", "a car")
-    published: Mapping[str, Config] = field(default_factory=dict)
-    libraries: Mapping[str, ViTConfig] = field(default_factory=dict)
-    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     embedded: bool = False
     is_drawn: bool = False
     reported: tuple[ReportedResult, ...] = ()
+
+    def __post_init__(self) -> None:
+        """**Raises** `TypeError` for names without the network that they are of."""
+        if bare := [each for each in self.published if not isinstance(each, Published)]:
+            raise TypeError(
+                f"{self.name} lists {bare[0]!r:.60}: say `Published(naming, config)`, for files in "
+                "these names are of one network."
+            )
 
     def __repr__(self) -> str:
         return f"<ModelInfo {self.name}: {self.config.text}, {self.parameters:,} parameters>"
@@ -154,7 +208,26 @@ class ModelInfo:
         published: it is called by its family, and nothing is known of its terms."""
         nowhere = replace(self, checkpoint="", archive="", repository="", hub=(), mirrors=())
         own = replace(nowhere, name=self.family, aliases=(), digest="", embedded=False)
-        return replace(own, reported=(), licence=Licence(UNSTATED, "", "", ""))
+        return replace(own, reported=()).under(Licence(UNSTATED, "", "", ""))
+
+    def under(self, licence: Licence) -> ModelInfo:
+        """The same under other terms."""
+        return replace(self, publisher=replace(self.publisher, licence=licence))
+
+    @property
+    def source(self) -> str:
+        """The authors' repository on GitHub, or where else the network comes from."""
+        return self.publisher.source
+
+    @property
+    def licence(self) -> Licence:
+        """Terms of the weights."""
+        return self.publisher.licence
+
+    @property
+    def papers(self) -> tuple[str, ...]:
+        """Numbers at arXiv."""
+        return self.publisher.papers
 
     def called(self, name: str) -> ModelInfo:
         """The same under a name of somebody's own."""
@@ -219,16 +292,27 @@ class ModelInfo:
         return self.config.native or self.preprocessing.size
 
     @property
-    def readable(self) -> tuple[Naming, ...]:
-        """The names in which its checkpoints are read: publishers' in files and in memory, and the
-        leaves' own paths."""
-        in_memory = (naming.in_memory for naming in self.namings if naming.in_memory)
-        return (*self.namings, *in_memory, LEAVES)
+    def namings(self) -> tuple[Naming, ...]:
+        """The names in which its checkpoints are published."""
+        return tuple(each.naming for each in self.published)
 
-    def options_of(self, naming: str) -> tuple[str, ...]:
-        """Return the options that a checkpoint with these names may have or not."""
-        return self.options.get(naming, ())
+    @cached_property
+    def readable(self) -> tuple[Published, ...]:
+        """The names in which its checkpoints are read, and the networks that they are of:
+        publishers' names in files and in memory, and the paths of `config`'s own leaves."""
+        inner = ((each.naming.in_memory, each) for each in self.published)
+        in_memory = (replace(each, naming=naming) for naming, each in inner if naming)
+        return (*self.published, *in_memory, Published(LEAVES, self.config))
 
-    def config_for(self, naming: str) -> Config:
-        """The model that a checkpoint with these names belongs to."""
-        return self.published.get(naming, self.config)
+    def config_for(self, name: str) -> Config:
+        """The network of the checkpoints of a publisher or library. **Raises** `KeyError` for one
+        that has none."""
+        for each in self.readable:
+            if each.naming.name == name:
+                return each.config
+        raise KeyError(f"{self.name} has no checkpoints in the names of {name}")
+
+    def of_network(self, config: Config) -> ModelInfo:
+        """The entry of another network of its architecture, in whatever names."""
+        published = tuple(replace(each, config=config) for each in self.published)
+        return replace(self, config=config, published=published)

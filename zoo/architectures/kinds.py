@@ -8,6 +8,7 @@ from zoo.architectures.architecture import Architecture, CheckpointFacts, Config
 from zoo.architectures.config_fields import (
     NetworkConfig,
     Shapes,
+    absent_own_leaves,
     declared_fields,
     has_own_sizes,
     with_fields,
@@ -157,3 +158,11 @@ def has_sizes(config: Config, shapes: Shapes) -> bool:
     return has_own_sizes(config, shapes) and all(
         has_sizes(part, shapes_below(shapes, f"{name}.")) for name, part in parts
     )
+
+
+def absent_leaves(config: Config) -> set[str]:
+    """Return the paths of optional leaves that a network does not have, such as a mask token."""
+    leaves = absent_own_leaves(config)
+    for name, part in parts_of_network(config).items():
+        leaves |= {f"{name}.{leaf}" for leaf in absent_leaves(part)}
+    return leaves

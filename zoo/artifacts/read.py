@@ -92,15 +92,13 @@ def stated_entry(manifest: Manifest) -> ModelInfo:
             f"a manifest says that {ascii(manifest.model)[1:-1]} is of {family.family}, and its "
             "network is of another kind: export, build or pull it again."
         )
+    licence = Licence(**manifest.licence.model_dump())
     return replace(
-        family,
+        family.of_network(manifest.network).under(licence),
         name=manifest.model,
         aliases=manifest.aliases,
-        config=manifest.network,
-        published={},
         labels=manifest.classes,
         preprocessing=manifest.preprocessing.settings,
         parameters=manifest.parameters,
         digest="",
-        licence=Licence(**manifest.licence.model_dump()),
     )

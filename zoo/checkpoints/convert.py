@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import numpy as np
 from weights import Checkpoint
 from weights.containers.safetensors import INDEX, TENSORS
 from weights.initializers import Shape, round_to_bfloat16
-from weights.mapping import Naming
+from weights.mapping import Convention, Form
 from weights.namings.eqx_names import LEAVES
 from weights.progress import Progress
 from weights.writers.equimo_writer import write_archive
@@ -20,7 +20,7 @@ from weights.writers.items import Items, byte_size, items_for
 from weights.writers.pth_writer import write_pth
 from weights.writers.safetensors_writer import write_safetensors
 from zoo.architectures.architecture import Config
-from zoo.architectures.entry import ModelInfo
+from zoo.architectures.entry import ModelInfo, Published
 from zoo.checkpoints.load import LoadedWeights, load_checkpoint, model_shapes, naming_all_leaves
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.settings.library_configs import (
@@ -43,7 +43,7 @@ class ConversionResult:
     """
 
     target: Path
-    naming: str
+    naming: Convention
     model: str
     filled: tuple[str, ...]
     dropped: tuple[str, ...]
@@ -51,20 +51,16 @@ class ConversionResult:
     nonfinite: tuple[str, ...]
 
 
-WRITTEN_FORMATS = {
-    "pytorch": ("meta", "original"),
-    "equimo": ("equimo",),
-    "huggingface": ("huggingface",),
-    "equinox": ("eqx",),
+CHECKPOINT_SUFFIXES: Mapping[str, Form] = {
+    ".tar.lz4": "equimo",
+    ".pth": "pytorch",
+    ".eqx": "equinox",
 }
-"""Whose names a file of each form may have."""
-
-CHECKPOINT_SUFFIXES = {".tar.lz4": "equimo", ".pth": "pytorch", ".eqx": "equinox"}
 
 TRANSFORMERS_FILES = (CONFIG, PROCESSOR, TENSORS)  # what a folder for transformers consists of
 
 
-def read_format(target: Path) -> str:
+def read_format(target: Path) -> Form:
     """Form of checkpoint to write, by the name of the place for it."""
     for end, form in CHECKPOINT_SUFFIXES.items():
         if target.name.endswith(end):
@@ -77,11 +73,12 @@ def read_format(target: Path) -> str:
     )
 
 
-def naming_to_write(entry: ModelInfo, form: str) -> Naming:
-    """The names of a model's tensors in a form. **Raises** `BadRequest` if nobody reads it so."""
-    namings = (naming for naming in entry.readable if naming.name in WRITTEN_FORMATS[form])
-    for naming in naming_all_leaves(entry, namings):
-        return naming
+def naming_to_write(entry: ModelInfo, form: Form) -> Published:
+    """The names of a model's tensors in a form, and the network that such files are of. **Raises**
+    `BadRequest` if nobody reads it so."""
+    written = (each for each in entry.readable if each.naming.convention.form == form)
+    for each in naming_all_leaves(written):
+        return each
     forms = {"pytorch": "a .pth file", "huggingface": "a folder for transformers"}
     raise BadRequest(
         f"no program reads {entry.name} from {forms.get(form, 'an Equimo archive')}: choose "
@@ -89,15 +86,15 @@ def naming_to_write(entry: ModelInfo, form: str) -> Naming:
     )
 
 
-def leaves_to_write(entry: ModelInfo, naming: Naming, config: Config) -> dict[str, Shape]:
+def leaves_to_write(entry: ModelInfo, published: Published, config: Config) -> dict[str, Shape]:
     """The leaves that a file with these names has, all of which the weights must have. **Raises**
     `BadRequest` where they have not."""
-    if naming is LEAVES and config != entry.config:
+    if published.naming is LEAVES and config != entry.config:
         raise BadRequest(
             f"the checkpoint is of a network that differs in detail from `zoo.create("
             f"{entry.name!r})`, and an .eqx file cannot say so. Choose another format."
         )
-    have, needed = model_shapes(config), model_shapes(entry.config_for(naming.name))
+    have, needed = model_shapes(config), model_shapes(published.config)
     if lacking := [path for path, shape in needed.items() if have.get(path) != shape]:
         raise BadRequest(
             f"the checkpoint is of a network that differs from the one to write: it has no "
@@ -122,27 +119,29 @@ def convert_file(
     entry, checkpoint = find_entry(model, source)
     assert isinstance(checkpoint, Checkpoint), "of a path"
     loaded = load_checkpoint(checkpoint, entry)
-    weights, naming = loaded.weights, naming_to_write(entry, form)
-    leaves = leaves_to_write(entry, naming, loaded.config)
+    weights, published = loaded.weights, naming_to_write(entry, form)
+    naming, leaves = published.naming, leaves_to_write(entry, published, loaded.config)
     items = items_for(naming, weights.arrays, leaves)
     # The settings that are written along are those of the network that the weights belong to.
     written = replace(entry, config=loaded.config)
     progress.stage(f"writing {target.name}", sum(map(byte_size, items.values())))
     with staged(target.parent) as stage, writing(target):
-        write_as(naming.name, stage / target.name, items, written, progress)
+        write_as(form, stage / target.name, items, written, progress)
+        halves = {key: item.read() for key, item in items.items() if item.dtype == "bfloat16"}
+        dropped = lost(loaded, leaves)
+        checkpoint.close()  # Windows does not replace an open file, which may be the source
         if target.is_dir():
             put(stage / target.name, target, TRANSFORMERS_FILES, last=CONFIG)
         else:
             os.replace(stage / target.name, target)
-    halves = {key: item.read() for key, item in items.items() if item.dtype == "bfloat16"}
     rounded = (key for key, each in halves.items() if np.any(each != round_to_bfloat16(each)))
-    dropped, nonfinite = lost(loaded, leaves), tuple(weights.arrays.nonfinite)
+    nonfinite = tuple(weights.arrays.nonfinite)
     return ConversionResult(
-        target, naming.name, entry.name, weights.filled, dropped, tuple(rounded), nonfinite
+        target, naming.convention, entry.name, weights.filled, dropped, tuple(rounded), nonfinite
     )
 
 
-def _check_replaceable(target: Path, form: str, force: bool) -> None:
+def _check_replaceable(target: Path, form: Form, force: bool) -> None:
     """**Raises** `BadOutput` where something is that the command may not replace."""
     check_free(target, force)
     if target.is_dir() != (form == "huggingface") and os.path.lexists(target):
@@ -155,13 +154,13 @@ def _check_replaceable(target: Path, form: str, force: bool) -> None:
         )
 
 
-def write_as(naming: str, path: Path, items: Items, entry: ModelInfo, progress: Progress) -> None:
+def write_as(form: Form, path: Path, items: Items, entry: ModelInfo, progress: Progress) -> None:
     """A checkpoint in one of the forms."""
-    if naming in WRITTEN_FORMATS["pytorch"]:
+    if form == "pytorch":
         write_pth(path, items, progress)
-    elif naming == "equimo":
+    elif form == "equimo":
         write_archive(path, items, equimo_metadata(entry.config), progress)
-    elif naming == "eqx":
+    elif form == "equinox":
         write_eqx(path, items, progress)
     else:
         write_folder(path, items, entry, progress)

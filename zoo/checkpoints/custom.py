@@ -11,13 +11,12 @@ from weights import Checkpoint
 from weights.adapters import MERGED
 from weights.containers import npy
 from weights.errors import MappingError
-from weights.mapping import Naming
 from weights.parameters import parameter
-from weights.views import choose_prefix, views_of
+from weights.views import choose_prefix
 from zoo.architectures.architecture import Config
 from zoo.architectures.config_fields import have_same_sizes, with_fields
 from zoo.architectures.config_settings import TransformersClass, part_of
-from zoo.architectures.entry import Licence, ModelInfo
+from zoo.architectures.entry import Licence, ModelInfo, Published
 from zoo.architectures.kinds import interpolated
 from zoo.architectures.library_settings import Settings
 from zoo.architectures.parts.preprocessing import Preprocessing
@@ -74,7 +73,7 @@ def with_own_facts(entry: ModelInfo, asked: GivenCheckpoint) -> ModelInfo:
     if asked.licence:
         name, page = OWN_LICENCES.get(asked.licence.casefold(), (asked.licence, ""))
         text = f"{asked.licence.casefold()}.txt" if page else ""
-        entry = replace(entry, licence=Licence(name, text, page, ""))
+        entry = entry.under(Licence(name, text, page, ""))
     return entry
 
 
@@ -98,8 +97,11 @@ otherwise, and words that the tokenizer knows."""
 
 def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
     """An entry with the classes, the pictures' size and the preprocessing of somebody's checkpoint,
-    and that opened; as they are where there is no more to read. **Raises** a `WeightsError`."""
+    and that opened; as they are where there is no more to read: the entry of a view was found with
+    it. **Raises** a `WeightsError`."""
     if isinstance(choice, str | SeededWeights):
+        return entry, choice
+    if isinstance(choice, Checkpoint) and choice.naming is not None:
         return entry, choice
     asked = choice if isinstance(choice, GivenCheckpoint) else GivenCheckpoint(choice.path)
     checkpoint = open_given(asked) if isinstance(choice, GivenCheckpoint) else choice
@@ -112,8 +114,8 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
     beside = read_settings(checkpoint)
     settings = beside.settings
     refuse_other_architectures(settings)
-    parts = views_of(checkpoint, not asked.without_head)
-    alike = [each for each in readings(entry, parts, settings) if each.is_variant]
+    readable = readings(entry, checkpoint, settings, not asked.without_head)
+    alike = [each for each in readable if each.is_variant]
     if not alike:
         return with_own_facts(entry, asked), checkpoint
     if len(alike) > 1:
@@ -130,13 +132,13 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
     tell_settings(asked, (*unheard(beside, best.config), *classes.said))
     if classes.names is None and not is_published(entry, checkpoint, settings):
         tell_settings(asked, published_names(entry, best.config, are_used=True))
-    entry = described(entry, best.naming, best.config, beside, classes.names)
+    entry = described(entry, best.published, best.config, beside, classes.names)
     return with_own_facts(entry, asked), best.view
 
 
 def described(
     entry: ModelInfo,
-    naming: Naming,
+    published: Published,
     config: Config,
     beside: SettingsBeside,
     names: tuple[str, ...] | None,
@@ -145,24 +147,23 @@ def described(
     `names` are those of its classes, by default the entry's. **Raises** `MappingError` where the
     settings beside the tensors are about another network."""
     settings, how = beside.settings, beside.pictures
-    usual, like_usual = entry.config_for(naming.name), names in (None, entry.class_names)
+    usual, naming = published.config, published.naming
+    like_usual = names in (None, entry.class_names)
     if settings:
         refuse_other_networks(settings)
     if settings and naming.name == "huggingface":
         check_settings(config, settings)
     is_usual = like_usual and config == usual
     if not have_same_sizes(config, usual) or (config.classes and not is_usual):
-        config = _as_trained(entry, naming, config)
-    how = how or _pictures(entry, naming, config, settings)
+        config = _as_trained(published, config)
+    how = how or _pictures(entry, published, config, settings)
     if config == usual and like_usual and how == entry.preprocessing:
         return entry
     # JAX is imported only where there is a model to build.
     from zoo.architectures.builder import abstract, count_parameters
 
     return replace(
-        entry,
-        config=config,
-        published={},
+        entry.of_network(config),
         preprocessing=how,
         parameters=count_parameters(abstract(config)),
         labels=entry.labels if names is None else names,
@@ -171,14 +172,14 @@ def described(
 
 
 def _pictures(
-    entry: ModelInfo, naming: Naming, config: Config, settings: Settings | None
+    entry: ModelInfo, published: Published, config: Config, settings: Settings | None
 ) -> Preprocessing:
     """Return the preprocessing of pictures where nothing beside the tensors states it: the entry's,
     at the size of the learned positions, or else at `image_size` of transformers' `config.json`."""
-    native, usual = config.native, entry.config_for(naming.name).native
+    native, usual = config.native, published.config.native
     if native is not None:
         return entry.preprocessing if native == usual else entry.preprocessing.at(native)
-    size = settings.picture_size if settings and naming.name == "huggingface" else None
+    size = settings.picture_size if settings and published.naming.name == "huggingface" else None
     is_whole = size is not None and not any(side % config.stride for side in size)
     if size is None or not (is_whole or config.crops):
         return entry.preprocessing
@@ -260,11 +261,11 @@ def _check_alike(
             )
 
 
-def _as_trained(entry: ModelInfo, naming: Naming, config: Config) -> Config:
+def _as_trained(published: Published, config: Config) -> Config:
     """With what the library in which somebody trained a network does otherwise than the authors:
     timm has another GELU in some networks, transformers interpolates positions by its own rule."""
-    if library := entry.libraries.get(naming.name):
+    if library := published.library:
         config = with_fields(config, activation=library.activation)
-    if naming.name != "huggingface":
+    if published.naming.name != "huggingface":
         return config
     return interpolated(config, _class(config).antialias)

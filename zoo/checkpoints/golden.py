@@ -60,7 +60,7 @@ def run_transformers(
             f"{entry.name} takes more than images: compute its outputs with another program, and "
             f"name the .npz with {parameter('reference')}."
         )
-    config, naming = loaded.config, naming_to_write(entry, "huggingface")
+    config, naming = loaded.config, naming_to_write(entry, "huggingface").naming
     kind = transformers_kind(config)
     check_positions(config, pixels.shape[2:])
     if kind.square and pixels.shape[2] != pixels.shape[3]:
@@ -193,8 +193,9 @@ def differences(golden: Golden, got: dict[str, Any]) -> dict[str, float]:
 
 def make_checkpoint(entry: ModelInfo, path: Path, seed: int, progress: Progress) -> None:
     """A seeded checkpoint in the layout of the published file."""
-    naming = entry.namings[0]
-    keys = source_shapes(plan(naming.rules, model_shapes(entry.config_for(naming.name))))
+    first = entry.published[0]
+    naming, leaves = first.naming, model_shapes(first.config)
+    keys = source_shapes(plan(naming.rules, leaves))
     progress.stage(f"writing {path.name}", entry.parameters * 4)
     with replacing(path) as file:
         write_checkpoint(file, keys, seed, progress, naming.repeated(keys))

@@ -7,9 +7,9 @@ from functools import partial
 
 from weights import Checkpoint
 from weights.errors import MappingError
-from weights.mapping import Naming, leaf_shape
+from weights.mapping import Convention, Naming, leaf_shape
 from weights.parameters import parameter
-from weights.views import Parts, choose_prefix, views_of
+from weights.views import choose_prefix
 from zoo.architectures.config_settings import unstated_fields
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import (
@@ -22,6 +22,7 @@ from zoo.architectures.kinds import (
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.candidates import (
     Candidate,
+    Rank,
     candidates,
     prefixes_of,
     without_needless_heads,
@@ -70,7 +71,7 @@ def recognised(choice: GivenCheckpoint | Checkpoint) -> tuple[ModelInfo, Checkpo
             f"{asked.path} may be of {fitting}, which its tensors do not tell: name the model."
         )
     is_part = best.view.others and not (asked.without_head or asked.take)
-    if is_part and (reason := contradiction(views_of(checkpoint), settings, best.view)):
+    if is_part and (reason := contradiction(checkpoint, settings, best.view)):
         raise MappingError(reason)
     if not best.is_variant:
         check_heads(best, settings)
@@ -88,7 +89,7 @@ def recognised(choice: GivenCheckpoint | Checkpoint) -> tuple[ModelInfo, Checkpo
         entry = entry.unlisted
     elif not published:
         # In sizes of a published model, and perhaps somebody's own: nobody said its terms.
-        entry = replace(entry, licence=entry.unlisted.licence)
+        entry = entry.under(entry.unlisted.licence)
     return with_own_facts(entry, asked), best.view
 
 
@@ -112,40 +113,35 @@ def _check_kind(best: Candidate, settings: Settings, asked: GivenCheckpoint) -> 
 def _described(candidate: Candidate, beside: SettingsBeside) -> ModelInfo:
     entry, config = candidate.entry, candidate.config
     names = read_class_names(entry, config, beside.settings, candidate.view).names
-    return described(entry, candidate.naming, config, beside, names)
+    return described(entry, candidate.published, config, beside, names)
 
 
 def likely(
-    checkpoint: Checkpoint,
-    settings: Settings | None,
-    asked: GivenCheckpoint | None = None,
-    parts: Parts | None = None,
+    checkpoint: Checkpoint, settings: Settings | None, asked: GivenCheckpoint | None = None
 ) -> list[Candidate]:
     """Networks of the registry, or else of its architectures; of several those that a file's own
     name tells, or what timm calls the network. **Raises** `MappingError` where a file holds several
-    networks, and nothing tells which is meant."""
+    networks, and nothing tells which is meant.
+
+    They are ranked by names and shapes. Networks are built from the likeliest on, until one fits.
+    """
     asked = asked or GivenCheckpoint(checkpoint.path)
-    parts = parts or views_of(checkpoint, not asked.without_head)
-    fitting = without_needless_heads(candidates(parts, settings))
-    prefixes = prefixes_of(fitting, asked.take)
+    names = {file.path.name for file in checkpoint.files}
+    alike = without_needless_heads(candidates(checkpoint, settings, not asked.without_head))
+    ranks = [(Rank.of(each, names, settings), each) for each in alike]
+    ranks.sort(key=lambda pair: pair[0], reverse=True)
+    best: dict[str, tuple[Rank, Candidate]] = {}
+    for rank, each in ranks:
+        if each.view.prefix not in best and each.fits:
+            best[each.view.prefix] = rank, each
+    prefixes = prefixes_of([each for _, each in best.values()], asked.take)
     if not prefixes:
         return []
-    prefix = choose_prefix(prefixes, asked.take, checkpoint.path)
-    fitting = [each for each in fitting if each.view.prefix == prefix]
-    most = max(len(each.used) for each in fitting)
-    fitting = [each for each in fitting if len(each.used) == most]
-    best = [each for each in fitting if each.is_variant] or fitting
-    # What settings tell apart and tensors do not: OpenAI's CLIP has another GELU than LAION's.
-    best = [each for each in best if each.config == each.usual] or best
-    names = {file.path.name for file in checkpoint.files}
-    best = [each for each in best if names & {*each.entry.files}] or best
-    if settings is None or not settings.architecture:
-        return best
-    called = [each for each in best if settings.timm_name in each.entry.aliases]
-    called = called or [each for each in best if settings.architecture == each.entry.name]
-    # A classifier with weights that the registry does not have began as another classifier.
-    trained = [each for each in best if each.config.classes and each.entry.config.classes]
-    return called or trained or best
+    rank, first = best[choose_prefix(prefixes, asked.take, checkpoint.path)]
+    if not first.is_variant:
+        return [first]
+    equal = [each for other, each in ranks if other == rank]
+    return [each for each in equal if each.view.prefix == first.view.prefix and each.fits]
 
 
 def check_heads(candidate: Candidate, settings: Settings | None) -> None:
@@ -169,6 +165,10 @@ def check_heads(candidate: Candidate, settings: Settings | None) -> None:
 ROTARY = "local_pos_embed."  # in the paths of rotary periods
 
 
+NOBODY = Convention("", "nobody's that the zoo knows")
+"""Whose names those are that no naming knows."""
+
+
 @dataclass(frozen=True)
 class Inspection:
     """A checkpoint in a few words. `models` are those of the zoo that it fits; where there are
@@ -177,7 +177,7 @@ class Inspection:
     were walked past."""
 
     checkpoint: Checkpoint
-    naming: str
+    naming: Convention
     models: tuple[str, ...]
     network: str
     strangeness: str
@@ -192,19 +192,18 @@ class Inspection:
 def inspect(asked: GivenCheckpoint) -> Inspection:
     """**Raises** a `WeightsError` if it is no checkpoint of a model in the zoo."""
     checkpoint = named(open_given(asked))
-    parts = views_of(checkpoint)
-    models = tuple(fitting_models(parts))
+    models = tuple(fitting_models(checkpoint))
     beside = read_settings(checkpoint)
     settings = beside.settings
-    own = next(iter(likely(checkpoint, settings, asked, parts)), None) if not models else None
+    own = next(iter(likely(checkpoint, settings, asked)), None) if not models else None
     config = own.config if own else MODELS[models[0]].config if models else None
     tell_settings(asked, unheard(beside, config) if config else beside.said)
-    naming = own.naming if own else recognise(checkpoint, models, parts)
-    strangeness = "" if own or models else strange(checkpoint, settings, parts)
+    naming = own.naming if own else recognise(checkpoint, models)
+    strangeness = "" if own or models else strange(checkpoint, settings)
     tensors = checkpoint.tensors.values()
     return Inspection(
         checkpoint=checkpoint,
-        naming=naming.name if naming else "",
+        naming=naming.convention if naming else NOBODY,
         models=models,
         network=f"{own.called}: {own.config.text}" if own else "",
         strangeness=strangeness,

@@ -21,11 +21,11 @@ from weights.initializers import Shape
 from weights.load import fits, map_weights, nearest
 from weights.mapping import Naming, leaf_shape
 from weights.progress import Progress
-from weights.views import Parts, choose_prefix, views_of
+from weights.views import choose_prefix, views_of
 from zoo.architectures.architecture import Config
 from zoo.architectures.builder import abstract
 from zoo.architectures.config_fields import with_values
-from zoo.architectures.entry import ModelInfo
+from zoo.architectures.entry import ModelInfo, Published
 from zoo.architectures.kinds import architecture_of, has_sizes, parts_of_network
 from zoo.checkpoints.settings.settings_files import OF_LIBRARIES, with_temperature
 from zoo.checkpoints.source import Choice, SeededWeights, Source, opened
@@ -70,9 +70,9 @@ def begin(source: Source | SeededWeights, entry: ModelInfo) -> LoadedWeights:
     use. **Raises** a `WeightsError` if they are of something else."""
     if isinstance(source, SeededWeights):
         return LoadedWeights(entry.config, random_weights(model_shapes(entry.config), source.value))
-    naming, view = view_for(named(source.checkpoint), entry)
-    config = entry.config_for(naming.name)
-    return _valued(config, map_weights(view, naming, model_shapes(config)))
+    published, view = view_for(named(source.checkpoint), entry)
+    config = published.config
+    return _valued(config, map_weights(view, published.naming, model_shapes(config)))
 
 
 def settle(begun: LoadedWeights, source: Source | SeededWeights, entry: ModelInfo) -> Provenance:
@@ -106,14 +106,15 @@ def also_fits(checkpoint: Checkpoint, entry: ModelInfo, sha256: str) -> tuple[st
             f"{entry.name}: export that model, or give the file {entry.file}."
         )
     others = (each for each in MODELS.values() if each.licence.name != entry.licence.name)
-    parts = views_of(checkpoint)
-    fitting = (each.name for each in others if any(fitting_views(parts, each)))
+    fitting = (each.name for each in others if any(fitting_views(checkpoint, each.readable)))
     return () if published else tuple(fitting)
 
 
 def named(checkpoint: Checkpoint) -> Checkpoint:
     """The numbers of Equinox's records become the paths of a model's leaves, and a number in the
-    settings beside a checkpoint one of its tensors."""
+    settings beside a checkpoint one of its tensors. A view is of a checkpoint that was named."""
+    if checkpoint.naming is not None:
+        return checkpoint
     if checkpoint.container != npy.EQUINOX:
         return with_temperature(checkpoint)
     tensors = list(checkpoint.tensors.values())
@@ -127,6 +128,12 @@ def named(checkpoint: Checkpoint) -> Checkpoint:
                 if list(leaves.values()) == shapes:
                     return replace(checkpoint, tensors=dict(zip(leaves, tensors, strict=True)))
     return checkpoint
+
+
+def published_namings() -> list[Naming]:
+    """All names of tensors that publishers give, in files and in memory."""
+    readable = (each for entry in MODELS.values() for each in entry.readable[:-1])
+    return [*dict.fromkeys(each.naming for each in readable)]
 
 
 def _as_recorded(entry: ModelInfo, records: list[Shape]) -> Iterator[tuple[Config, int]]:
@@ -144,78 +151,72 @@ def _as_recorded(entry: ModelInfo, records: list[Shape]) -> Iterator[tuple[Confi
 
 def load_checkpoint(checkpoint: Checkpoint, entry: ModelInfo) -> LoadedWeights:
     """Weights from an open checkpoint. **Raises** a `WeightsError` if it is of something else."""
-    naming, view = view_for(checkpoint, entry)
-    config = entry.config_for(naming.name)
-    return _valued(config, load_weights(view, naming, model_shapes(config)))
+    published, view = view_for(checkpoint, entry)
+    config = published.config
+    return _valued(config, load_weights(view, published.naming, model_shapes(config)))
 
 
 def _valued(config: Config, weights: Weights) -> LoadedWeights:
     return LoadedWeights(with_values(config, weights.arrays), weights)
 
 
-def view_for(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[Naming, Checkpoint]:
+def view_for(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[Published, Checkpoint]:
     """Part of a checkpoint that is a model, and in whose names; where none fits, the nearest.
     **Raises** `MappingError` that names the model it belongs to, if that is another one."""
-    parts = views_of(checkpoint)
-    if fitting := list(fitting_views(parts, entry)):
+    own = [each for each in entry.readable if each.naming == checkpoint.naming]
+    if fitting := list(fitting_views(checkpoint, own or entry.readable)):
         prefixes = dict.fromkeys(view.prefix for _, view in fitting)
         prefix = choose_prefix([*prefixes], "", checkpoint.path)
         return next(each for each in fitting if each[1].prefix == prefix)
-    if belongs := fitting_models(parts):
+    if belongs := fitting_models(checkpoint):
         both = len(parts_of_network(entry.config)) > 1
         advice = "put the other tower's beside it" if both else f"give the file {entry.file}"
         raise MappingError(
             f"{checkpoint.path} is of another variant: it looks like {' or '.join(belongs)}, not "
             f"like {entry.name}. Export that model, or {advice}."
         )
-    naming, view = nearest(naming_all_leaves(entry, entry.readable[:-1]), checkpoint)
-    leaves = model_shapes(entry.config_for(naming.name))
+    complete = naming_all_leaves(entry.readable[:-1])
+    naming, view = nearest([each.naming for each in complete], checkpoint)
+    published = next(each for each in complete if each.naming == naming)
+    leaves = model_shapes(published.config)
     others = {path: shape for path, shape in leaves.items() if not path.startswith("head.")}
     if entry.config.classes and fits(naming, view.tensors, others):
         raise MappingError(
             f"{checkpoint.path} has no classifier and {entry.name} is one, of "
             f"{entry.config.classes} classes: give a file that was fine-tuned for that."
         )
-    return naming, view
+    return published, view
 
 
-def naming_all_leaves(entry: ModelInfo, namings: Iterable[Naming]) -> list[Naming]:
-    """The namings that have a place for every leaf of an entry's network: DeiT's under one
-    classifier has none for a second."""
-    return [
-        naming
-        for naming in namings
-        if all(map(naming.names, model_shapes(entry.config_for(naming.name))))
-    ]
+def naming_all_leaves(readable: Iterable[Published]) -> list[Published]:
+    """The namings that have a place for every leaf of their network: DeiT's under one classifier
+    has none for a second."""
+    return [each for each in readable if all(map(each.naming.names, model_shapes(each.config)))]
 
 
-def fitting_views(parts: Parts, entry: ModelInfo) -> Iterator[tuple[Naming, Checkpoint]]:
+def fitting_views(
+    checkpoint: Checkpoint, readable: Iterable[Published]
+) -> Iterator[tuple[Published, Checkpoint]]:
     """The parts of a checkpoint that have just what a model needs, and in whose names."""
-    for naming in entry.readable:
-        config = entry.config_for(naming.name)
-        for view in parts(naming):
-            if _has_landmarks(view, naming, config) and fits(
-                naming, view.tensors, model_shapes(config)
+    for each in readable:
+        for view in views_of(checkpoint)(each.naming):
+            shapes = partial(leaf_shape, each.naming, view.tensors)
+            if has_sizes(each.config, shapes) and fits(
+                each.naming, view.tensors, model_shapes(each.config)
             ):
-                yield naming, view
+                yield each, view
 
 
-def fitting_models(parts: Parts) -> list[str]:
+def fitting_models(checkpoint: Checkpoint) -> list[str]:
     """The models of the zoo that a checkpoint fits, by its keys and shapes."""
-    return [name for name, entry in MODELS.items() if any(fitting_views(parts, entry))]
+    return [name for name, each in MODELS.items() if any(fitting_views(checkpoint, each.readable))]
 
 
-def recognise(checkpoint: Checkpoint, models: Sequence[str], parts: Parts) -> Naming | None:
+def recognise(checkpoint: Checkpoint, models: Sequence[str]) -> Naming | None:
     """Naming that a checkpoint uses, which fits these models; None where they are nobody's."""
     if models:
-        return next(fitting_views(parts, MODELS[models[0]]))[0]
+        return next(fitting_views(checkpoint, MODELS[models[0]].readable))[0].naming
     # Paths of leaves may be any names.
-    namings = dict.fromkeys(naming for entry in MODELS.values() for naming in entry.readable[:-1])
     with suppress(NotACheckpoint):
-        return nearest(namings, checkpoint, parts)[0]
+        return nearest(published_namings(), checkpoint)[0]
     return None
-
-
-def _has_landmarks(checkpoint: Checkpoint, naming: Naming, config: Config) -> bool:
-    """A quick look, before one that has to build the model, at leaves that tell most apart."""
-    return has_sizes(config, partial(leaf_shape, naming, checkpoint.tensors))

@@ -14,9 +14,9 @@ from weights.load import nearest
 from weights.mapping import Naming, leaf_shape, misfits, plan, source_shapes
 from weights.parameters import parameter
 from weights.tensors import FLOATS
-from weights.views import Parts, views_of
+from weights.views import views_of
 from zoo.architectures.architecture import CheckpointFacts, Config
-from zoo.architectures.entry import ModelInfo
+from zoo.architectures.entry import ModelInfo, Published
 from zoo.architectures.kinds import (
     MODEL_TYPES,
     complete_config,
@@ -25,7 +25,7 @@ from zoo.architectures.kinds import (
     with_one_head,
 )
 from zoo.architectures.library_settings import Settings
-from zoo.checkpoints.load import model_shapes
+from zoo.checkpoints.load import model_shapes, published_namings
 from zoo.checkpoints.settings.settings_files import CONFIG, OF_LIBRARIES
 from zoo.registry.lookup import MODELS
 
@@ -68,9 +68,14 @@ class Misfit(NamedTuple):
     """A network that a part of a checkpoint nearly is, and what does not fit, by what is wrong."""
 
     entry: ModelInfo
-    naming: Naming
+    published: Published
     view: Checkpoint
     reasons: Reasons
+
+    @property
+    def naming(self) -> Naming:
+        """The names of the part's tensors."""
+        return self.published.naming
 
     @property
     def total(self) -> int:
@@ -88,11 +93,10 @@ class Misfit(NamedTuple):
         )
 
 
-def strange(checkpoint: Checkpoint, settings: Settings | None, parts: Parts | None = None) -> str:
+def strange(checkpoint: Checkpoint, settings: Settings | None) -> str:
     """Describe a checkpoint that is of no network of the zoo, in a sentence."""
     if reason := stored_otherwise(checkpoint):
         return f"{checkpoint.path} {reason}"
-    parts = parts or views_of(checkpoint)
     is_read = settings is not None and settings.model_type in MODEL_TYPES
     if settings is not None and not is_read and (name := settings.class_name):
         return (
@@ -100,39 +104,44 @@ def strange(checkpoint: Checkpoint, settings: Settings | None, parts: Parts | No
             f"says that it is a {name}. Name a model with its weights, or give a file of "
             "`zoo list`'s."
         )
-    namings = dict.fromkeys(naming for entry in MODELS.values() for naming in entry.readable[:-1])
     try:
-        naming, view = nearest(namings, checkpoint, parts)
+        naming, view = nearest(published_namings(), checkpoint)
     except NotACheckpoint as error:
         return f"{checkpoint.path} holds no network of an architecture of the zoo: {error}"
     if reason := _channels(naming, view):
         return f"{checkpoint.path} holds no network of an architecture of the zoo: {reason}."
-    misfits_of_file = nearest_misfits(parts, settings)
+    misfits_of_file = nearest_misfits(checkpoint, settings)
     if not misfits_of_file or not misfits_of_file[0].total:
         if reason := _grid(naming, view):
             return f"{checkpoint.path} holds no network of an architecture of the zoo: {reason}."
-        family = next(each.family for each in MODELS.values() if naming in each.readable)
-        sizes = next(filter(None, map(partial(_read_text, naming, view), MODELS.values())), "none")
-        return _advised(checkpoint, family, naming, f"sizes that no network of it has ({sizes})")
+        named = [
+            (entry.family, each.config)
+            for entry in MODELS.values()
+            for each in entry.readable
+            if each.naming == naming
+        ]
+        texts = (_read_text(naming, view, config) for _, config in named)
+        sizes = next(filter(None, texts), "none")
+        return _advised(
+            checkpoint, named[0][0], naming, f"sizes that no network of it has ({sizes})"
+        )
     first, *rest = misfits_of_file
     alternatives = (f" (or like {each.entry.family}, but for {each.told})" for each in rest)
     faults = first.told + "".join(alternatives)
     return _advised(checkpoint, first.entry.family, first.naming, faults)
 
 
-def _read_text(naming: Naming, view: Checkpoint, entry: ModelInfo) -> str:
-    """Return the sizes of a file as those of an entry's architecture, in words; empty where they
+def _read_text(naming: Naming, view: Checkpoint, usual: Config) -> str:
+    """Return the sizes of a file as those of a network's architecture, in words; empty where they
     cannot be read."""
-    if naming not in entry.readable:
-        return ""
-    config = read_sizes(entry.config_for(naming.name), partial(leaf_shape, naming, view.tensors))
+    config = read_sizes(usual, partial(leaf_shape, naming, view.tensors))
     return config.text if config is not None else ""
 
 
-def contradiction(parts: Parts, settings: Settings | None, best: Checkpoint) -> str:
+def contradiction(checkpoint: Checkpoint, settings: Settings | None, best: Checkpoint) -> str:
     """Return what does not fit the larger network of which `best` is a part; empty where there is
     none that nearly fits."""
-    misfit = next(iter(nearest_misfits(parts, settings, len(best.tensors))), None)
+    misfit = next(iter(nearest_misfits(checkpoint, settings, len(best.tensors))), None)
     if misfit is None or not 0 < NEARLY * misfit.total <= len(misfit.view.tensors):
         return ""
     alone = f" {parameter('take')} {best.prefix} reads that part alone." if best.prefix else ""
@@ -199,31 +208,34 @@ MOST_NEAREST = 3
 """How many networks are named that fit a checkpoint equally well."""
 
 
-def nearest_misfits(parts: Parts, settings: Settings | None, least: int = 0) -> list[Misfit]:
+def nearest_misfits(
+    checkpoint: Checkpoint, settings: Settings | None, least: int = 0
+) -> list[Misfit]:
     """Return the networks that fit a part of a checkpoint best, of the architectures that share
     most names with it. Networks that miss the same tensors are given once.
 
     The part has more than `least` tensors. A network of the type in the settings comes first, and
     then alone.
     """
+    parts = views_of(checkpoint)
     near = [
-        (entry, naming, view)
+        (entry, published, view)
         for entry in MODELS.values()
-        for naming in entry.readable[:-1]
-        for view in parts(naming)
-        if len(view.tensors) > least and _knows_most(naming, view)
+        for published in entry.readable[:-1]
+        for view in parts(published.naming)
+        if len(view.tensors) > least and _knows_most(published.naming, view)
     ]
     sized = [
-        Misfit(*each, reasons) for each in near if (reasons := _sized_misfits(*each, settings))
+        Misfit(*each, reasons) for each in near if (reasons := _sized_misfits(*each[1:], settings))
     ]
     # The networks of a family need the same names, and large ones take their time to be built.
     first = {
-        (entry.family, naming.name, view.prefix): (entry, naming, view)
-        for entry, naming, view in reversed(near)
+        (entry.family, published.naming.name, view.prefix): (entry, published, view)
+        for entry, published, view in reversed(near)
     }
     known = {(each.entry.family, each.naming.name, each.view.prefix) for each in sized}
     others = [each for key, each in first.items() if key not in known]
-    found = sized + [Misfit(*each, _name_misfits(*each)) for each in others]
+    found = sized + [Misfit(*each, _name_misfits(*each[1:])) for each in others]
     stated = settings.model_type if settings else ""
     if not found:
         return []
@@ -243,11 +255,11 @@ def _knows_most(naming: Naming, view: Checkpoint) -> bool:
 
 
 def _sized_misfits(
-    entry: ModelInfo, naming: Naming, view: Checkpoint, settings: Settings | None
+    published: Published, view: Checkpoint, settings: Settings | None
 ) -> Reasons | None:
     """Return what does not fit a network of an entry's architecture in the sizes of a file; None
     where those cannot be read."""
-    usual = entry.config_for(naming.name)
+    naming, usual = published.naming, published.config
     config = read_sizes(usual, SiblingShapes(naming, view, usual).find)
     facts = CheckpointFacts(naming.name, settings, bool(view.head))
     config = config and complete_config(config, facts)
@@ -265,10 +277,10 @@ def _weights_of(biases: Sequence[str], view: Checkpoint) -> list[str]:
     return [f"{stem}.weight" for stem in stems if f"{stem}.weight" not in view.tensors]
 
 
-def _name_misfits(entry: ModelInfo, naming: Naming, view: Checkpoint) -> Reasons:
+def _name_misfits(published: Published, view: Checkpoint) -> Reasons:
     """Return the names that the networks of an entry's family need and a file lacks, and those that
     are none of theirs; blocks are not counted."""
-    shapes = model_shapes(entry.config_for(naming.name))
+    naming, shapes = published.naming, model_shapes(published.config)
     named = {path: shape for path, shape in shapes.items() if naming.names(path)}
     plans = plan(naming.rules, named)
     reasons = misfits(naming, plans, view.tensors)
@@ -343,8 +355,8 @@ def _grid(naming: Naming, view: Checkpoint) -> str:
     """Return that positions are of no square grid, of which no tensor tells the sides."""
     for part in ("", "vision.", "backbone."):
         table = leaf_shape(naming, view.tensors, part + POSITIONS)
-        entries = (entry for entry in MODELS.values() if naming in entry.readable)
-        places = (positions_in(entry.config_for(naming.name)) for entry in entries)
+        readable = (each for entry in MODELS.values() for each in entry.readable)
+        places = (positions_in(each.config) for each in readable if each.naming == naming)
         patches = {table[0] - where.prefix for where in places if table and where is not None}
         if patches and all(count < 0 or math.isqrt(count) ** 2 != count for count in patches):
             return (

@@ -5,14 +5,14 @@ from functools import cache
 from itertools import takewhile
 from pathlib import Path
 
-from weights import Checkpoint, leaf_shapes
+from weights import Checkpoint
 from weights.errors import MappingError
 from weights.leftover import POOLER, is_number, may_change_answer
 from weights.mapping import plan, unused
 from weights.parameters import parameter
 from weights.progress import say_aside
 from weights.tensors import LazyTensor
-from weights.views import copies_beside, grouped, views, views_of
+from weights.views import copies_beside, grouped, views_of
 from zoo.architectures.kinds import architecture_of
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.candidates import Candidate, candidates
@@ -54,10 +54,10 @@ def tell_use(candidate: Candidate, settings: Settings | None, asked: GivenCheckp
     `MappingError` where that was trained and may change the answer, unless the head is not wanted,
     and `BadRequest` where nothing says what a head takes."""
     # JAX is imported only where there is a model to build.
-    from zoo.architectures.builder import abstract
+    from zoo.checkpoints.load import model_shapes
 
     view, config = candidate.view, candidate.config
-    needed = plan(candidate.naming.rules, leaf_shapes(abstract(config)))
+    needed = plan(candidate.naming.rules, model_shapes(config))
     left = unused(candidate.naming, needed, view.tensors)
     others = {**{view.prefix + key: view.tensors[key] for key in left}, **view.others}
     if not asked.without_head:
@@ -106,7 +106,7 @@ def _unexplained(candidate: Candidate, others: Mapping[str, LazyTensor]) -> list
     in the file."""
     view, naming = candidate.view, candidate.naming
     beside = Checkpoint(view.path, view.container, view.files, others)
-    prefixes = [each.prefix for each in views(beside, naming) if each.prefix]
+    prefixes = [each.prefix for each in views_of(beside)(naming) if each.prefix]
     copies = copies_beside(view, prefixes)
     left = {
         key: tensor
@@ -116,8 +116,8 @@ def _unexplained(candidate: Candidate, others: Mapping[str, LazyTensor]) -> list
     if not left:
         return []
     elsewhere = Checkpoint(view.path, view.container, view.files, left)
-    networks = candidates(views_of(elsewhere), None)
-    used = frozenset[int]().union(*(each.used for each in networks))
+    networks = candidates(elsewhere, None)
+    used = frozenset[int]().union(*(each.used for each in networks if each.fits))
     return [key for key, tensor in left.items() if id(tensor) not in used]
 
 

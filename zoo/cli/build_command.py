@@ -94,7 +94,7 @@ def build(
     if isinstance(choice, GivenCheckpoint):
         choice = replace(choice, path=choice.path.absolute())
     if isinstance(choice, GivenCheckpoint) and not (models or all or filter):
-        entries = [tell_recognised(choice)]
+        entries = [tell_recognised(choice)[0]]
         # Whoever reads it once more finds it by the name that it has now.
         choice = replace(choice, name=entries[0].name)
     else:

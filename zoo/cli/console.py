@@ -19,7 +19,7 @@ from weights.errors import Sentence, WeightsError
 from weights.progress import Progress
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.pretrained import find_entry
-from zoo.checkpoints.source import GivenCheckpoint
+from zoo.checkpoints.source import Choice, GivenCheckpoint
 from zoo.common.errors import WRONG_USE, ZooError
 from zoo.common.progress import Lines, bar
 from zoo.common.staging import INTERRUPTION, stop
@@ -42,11 +42,11 @@ def progress_bar() -> AbstractContextManager[Progress]:
     return bar(elsewhere=Lines())
 
 
-def tell_recognised(asked: GivenCheckpoint) -> ModelInfo:
-    """Whatever network is in a checkpoint, and say so."""
-    entry, _ = find_entry(None, asked)
+def tell_recognised(asked: GivenCheckpoint) -> tuple[ModelInfo, Choice]:
+    """Whatever network is in a checkpoint, which is open now, and say so."""
+    entry, opened = find_entry(None, asked)
     complain(f"{asked.path} is {registered_name(entry)}: {entry.config.text}")
-    return entry
+    return entry, opened
 
 
 def run_command_line(app: typer.Typer, name: str | None = None) -> None:

@@ -60,7 +60,8 @@ def export(
     if models or all or filter:
         jobs = [(info(each), options) for each in select(models, all, filter)]
     elif isinstance(chosen, GivenCheckpoint):
-        jobs = [(tell_recognised(chosen), options)]
+        entry, opened = tell_recognised(chosen)
+        jobs = [(entry, replace(options, weights=opened))]
     elif weights != "auto":
         raise BadRequest(
             f"--weights {weights} is about one model and none was named: name one (`zoo list` "

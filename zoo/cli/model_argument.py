@@ -41,7 +41,7 @@ def file_of(model: str, weights: str | None) -> Path | None:
 def model_in_jax(model: str, weights: str | None) -> tuple[str, str]:
     """The name of a model and its weights, which may be a checkpoint that is named instead."""
     if weights is None and Path(model).exists():
-        return registered_name(tell_recognised(GivenCheckpoint(Path(model)))), model
+        return registered_name(tell_recognised(GivenCheckpoint(Path(model)))[0]), model
     return model, weights or "auto"
 
 

@@ -1,6 +1,7 @@
 """`zoo list` and `zoo info`: which models there are, and everything about one."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -66,8 +67,17 @@ def described_entry(model: str) -> ModelInfo:
 def model_record(entry: ModelInfo) -> dict[str, Any]:
     """All that the registry knows of a model, for JSON, and where its weights are."""
     kind, place = publisher(entry)
-    return vars(entry) | {
+    names = [field.name for field in fields(entry) if field.name != "publisher"]
+    facts = {name: vars(entry)[name] for name in names}
+    networks = {each.naming.name: each.config for each in entry.published}
+    libraries = {each.naming.name: each.library for each in entry.published}
+    options = {each.naming.name: each.options for each in entry.published}
+    return facts | {
         "namings": [naming.name for naming in entry.namings],
+        "published": {name: each for name, each in networks.items() if each != entry.config},
+        "libraries": {name: each for name, each in libraries.items() if each is not None},
+        "options": {name: each for name, each in options.items() if each},
+        **{"source": entry.source, "licence": entry.licence, "papers": entry.papers},
         "architecture": entry.config.text,
         "input_size": entry.preprocessing.size,
         "native_size": entry.native,

@@ -27,17 +27,6 @@ MIRROR = "Take a copy that somebody else than the publisher keeps, where one is 
 Source = Annotated[Path, argument("SRC", "A checkpoint: a file or a folder.")]
 Target = Annotated[Path, argument("DST", TARGET)]
 
-PUBLISHERS = {
-    "meta": "Meta (facebookresearch)",
-    "equimo": "Equimo",
-    "google": "Google DeepMind",
-    "original": "the authors",
-    "huggingface": "Hugging Face transformers",
-    "timm": "timm",
-    "eqx": "Equinox",
-    "": "nobody's that the zoo knows",
-}
-
 MOST_TENSORS = 1000
 """Lines of tensors that are shown."""
 
@@ -59,10 +48,11 @@ def inspect_checkpoint(
     if json:
         shapes = {key: {"dtype": t.dtype, "shape": t.shape} for key, t in tensors.items()}
         names = {"path": file, "container": checkpoint.container, "tensors": shapes}
-        return print_json(vars(inspection) | {"checkpoint": names})
+        naming = inspection.naming.name
+        return print_json(vars(inspection) | {"checkpoint": names, "naming": naming})
     facts = {
         "container": checkpoint.container,
-        "names": PUBLISHERS[inspection.naming],
+        "names": inspection.naming.title,
         "fits": " or ".join(inspection.models) or inspection.network or "no model of the zoo",
         **({"what it is": inspection.strangeness} if inspection.strangeness else {}),
         **({"prefix": inspection.prefix} if inspection.prefix else {}),
@@ -101,9 +91,9 @@ def convert_checkpoint(
         asked = GivenCheckpoint(source, take, without_head, base=base)
         done = convert_file(asked, target, model, force, progress)
     if json:
-        print_json(done)
+        print_json(vars(done) | {"naming": done.naming.name})
     else:
-        say(f"{done.target} was written: {done.model} for {PUBLISHERS[done.naming]}")
+        say(f"{done.target} was written: {done.model} for {done.naming.title}")
         if done.filled:
             say(f"the source does not hold {', '.join(done.filled)}: written as initialised")
         if done.dropped:

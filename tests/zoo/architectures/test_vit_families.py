@@ -12,6 +12,7 @@ from transformers import Swinv2Config, Swinv2Model
 import zoo
 from tests.conftest import GOLDEN
 from tests.formats import TRANSFORMERS
+from tests.loading import network_in
 from tests.measure import REFERENCES
 from tests.references import convnext, digits, dinov3, segmenter, tips
 from tests.references.running import equimo_abstract
@@ -68,7 +69,7 @@ def test_parameters_are_those_of_equimos_model(name):
     entry, theirs = zoo.info(name), equimos_parameters(name)
     # It gives the 7B model biases that the published file has not.
     if theirs and "7b" not in name:
-        assert theirs == count_parameters(abstract(entry.config_for("equimo")))
+        assert theirs == count_parameters(abstract(network_in(entry, "equimo")))
 
 
 def test_parameters_of_other_peoples_models():

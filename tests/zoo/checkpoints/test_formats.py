@@ -36,7 +36,6 @@ from weights.load import fits, nearest
 from weights.mapping import plan, source_shapes
 from weights.namings import equimo_names, huggingface_names, meta_names, original_names
 from weights.progress import Quiet
-from weights.views import views_of
 from weights.writers.items import items_for
 from zoo.architectures.builder import abstract
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
@@ -107,9 +106,9 @@ def others(config):
 
 @pytest.mark.parametrize("name", WITHOUT_A_PLACE)
 def test_a_naming_without_a_place_for_a_leaf(name):
-    namings = zoo.info(name).namings
     others = [naming for other, naming in FILES if other == name]
-    assert naming_all_leaves(small(name), namings) == others
+    complete = naming_all_leaves(small(name).published)
+    assert [each.naming for each in complete] == others
 
 
 @pytest.mark.each("naming.name")
@@ -144,15 +143,16 @@ def test_what_its_library_writes(name, naming, tmp_path):
     [
         (name, form)
         for name in NAMES
-        for form, names in convert.WRITTEN_FORMATS.items()
-        if form != "equinox" and set(names) & {naming.name for naming in zoo.info(name).namings}
+        for form in dict.fromkeys(each.convention.form for each in zoo.info(name).namings)
+        if form
     ],
 )
 def test_what_we_write(name, form, tmp_path):
     """It is read back, and computes the same in the library that it is for."""
     entry = small(name)
-    naming = convert.naming_to_write(entry, form)
-    config, values = entry.config_for(naming.name), leaves(name, naming.name)
+    published = convert.naming_to_write(entry, form)
+    naming, config = published.naming, published.config
+    values = leaves(name, naming.name)
     written(entry, LoadedWeights(config, weights_of(values)), form, tmp_path / "w")
     got = read(tmp_path / "w", naming, config)
     assert_leaves(got.arrays, values, but={*got.filled, PERIODS, f"backbone.{PERIODS}"})
@@ -166,17 +166,17 @@ def test_what_we_write(name, form, tmp_path):
 
 
 def written(entry, loaded, form, path):
-    naming = convert.naming_to_write(entry, form)
-    wanted = convert.leaves_to_write(entry, naming, loaded.config)
-    items = items_for(naming, loaded.weights.arrays, wanted)
-    convert.write_as(naming.name, path, items, replace(entry, config=loaded.config), Quiet())
-    return naming
+    published = convert.naming_to_write(entry, form)
+    wanted = convert.leaves_to_write(entry, published, loaded.config)
+    items = items_for(published.naming, loaded.weights.arrays, wanted)
+    convert.write_as(form, path, items, replace(entry, config=loaded.config), Quiet())
+    return published.naming
 
 
 def by_torch(name, entry, config, path, image):
     """The tensors and types that the original's file has."""
     (path.parent / "theirs").mkdir()
-    theirs = write(path.parent / "theirs", name, convert.naming_to_write(entry, "pytorch"))
+    theirs = write(path.parent / "theirs", name, convert.naming_to_write(entry, "pytorch").naming)
     wanted = kinds(torch.load(theirs, weights_only=True))
     assert kinds(torch.load(path, weights_only=True)) == wanted
     mapped = torch.load(path, weights_only=True, mmap=True)
@@ -236,7 +236,7 @@ def test_biases_of_the_keys(key_bias, tmp_path):
     entry, state = small("dinov3_vits16"), state_of(NANO, meta_names.DINOV3_VIT, 3)
     if key_bias:
         state |= {key: np.ones_like(v) for key, v in state.items() if key.endswith("bias_mask")}
-    entry = replace(entry, config=NANO)
+    entry = entry.of_network(NANO)
     loaded = LoadedWeights(NANO, weights_of(leaves_of(NANO, meta_names.DINOV3_VIT, state)))
     written(entry, loaded, "huggingface", tmp_path / "w")
     model, told = DINOv3ViTModel.from_pretrained(tmp_path / "w", output_loading_info=True)
@@ -385,7 +385,7 @@ HEAD = {"head.weight": (21843, 192), "head.bias": (21843,)}
 )
 def test_whose_a_file_is(source, changes, fitting, target, message, tmp_path):
     checkpoint = stand_in(source, tmp_path, changes)
-    assert fitting_models(views_of(checkpoint)) == fitting
+    assert fitting_models(checkpoint) == fitting
     if target is None:
         config = load_checkpoint(checkpoint, zoo.info(source)).config
         assert (config.activation, config.norm_eps, config.pool) == ("gelu", 1e-6, "token")
@@ -393,7 +393,7 @@ def test_whose_a_file_is(source, changes, fitting, target, message, tmp_path):
     with pytest.raises(MappingError, match=message):
         load_checkpoint(checkpoint, zoo.info(target))
     if "convnext" in source:
-        assert not any(fitting_views(views_of(checkpoint), zoo.info("dinov3_vits16")))
+        assert not any(fitting_views(checkpoint, zoo.info("dinov3_vits16").readable))
 
 
 def test_files_of_other_families_do_not_fit():
@@ -417,8 +417,13 @@ def test_files_of_other_families_do_not_fit():
 
 def test_what_cannot_be_written(tmp_path):
     for name, source, form, message in (
-        ("tips_vits14_hr", "", "pytorch", "no program reads .* from a .pth file"),
-        ("tips_vits14_hr", "", "huggingface", "no program reads .* from a folder for transformers"),
+        ("tips_vits14_hr", "google", "pytorch", "no program reads .* from a .pth file"),
+        (
+            "tips_vits14_hr",
+            "google",
+            "huggingface",
+            "no program reads .* from a folder for transformers",
+        ),
         ("siglip2_vitb16_224", "equimo", "huggingface", r"has no attn_pool\.latent"),
         ("dinov2_vits14_reg", "timm", "pytorch", r"has no global_pos_embed\.weight of shape \[17"),
         ("vit5_small", "original", "equimo", r"has no blocks\.0\.prenorm\.bias"),

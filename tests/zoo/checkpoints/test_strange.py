@@ -28,8 +28,10 @@ def of(name, naming):
     """The tensors of a small network, by their names."""
     entry = package.info(name)
     config = nano(entry.config_for(naming))
-    named = (each for each in naming_all_leaves(entry, entry.namings) if each.name == naming)
-    own = next(named)  # its usual one: others are of networks with another pooling
+    namings = (each.naming for each in naming_all_leaves(entry.published))
+    own = next(
+        each for each in namings if each.name == naming
+    )  # its usual one: others are of networks with another pooling
     return state_of(config, own, 1)
 
 

@@ -9,22 +9,26 @@ from dataclasses import replace
 
 from weights.namings import convnext_names
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
-from zoo.architectures.entry import IMAGENET, Licence, ModelInfo, reported
+from zoo.architectures.entry import IMAGENET, Licence, ModelInfo, Published, Publisher, same_network
 from zoo.architectures.families import shared
 
-FIRST, SECOND = "facebookresearch/ConvNeXt", "facebookresearch/ConvNeXt-V2"
-
-MIT = Licence(
-    name="MIT License",
-    text="mit.txt",
-    page=f"https://github.com/{FIRST}/blob/main/LICENSE",
-    download=f"https://github.com/{FIRST}#results-and-pre-trained-models",
+RESULTS = "#results-and-pre-trained-models"
+FIRST = Publisher(
+    source="facebookresearch/ConvNeXt",
+    licence=shared.mit("facebookresearch/ConvNeXt", RESULTS),
+    papers=("2201.03545",),
+    repository="facebook/convnext-{}-224",
 )
-NONCOMMERCIAL = Licence(
-    name="Creative Commons Attribution-NonCommercial 4.0",
-    text="cc-by-nc-4.0.txt",
-    page=f"https://github.com/{SECOND}#license",
-    download=f"https://github.com/{SECOND}#results-and-pre-trained-models",
+SECOND = Publisher(
+    source="facebookresearch/ConvNeXt-V2",
+    licence=Licence(
+        name="Creative Commons Attribution-NonCommercial 4.0",
+        text="cc-by-nc-4.0.txt",
+        page="https://github.com/facebookresearch/ConvNeXt-V2#license",
+        download=f"https://github.com/facebookresearch/ConvNeXt-V2{RESULTS}",
+    ),
+    papers=("2301.00808",),
+    repository="facebook/convnextv2-{}-1k-224",
 )
 
 LARGE = ConvNeXtConfig(depths=(3, 3, 27, 3), dims=(192, 384, 768, 1536))
@@ -56,31 +60,28 @@ def _model(
     config = replace(config, classes=1000)
     if second:
         config = replace(config, layer_scale=None, response_norm=True)
-    version, trained = ("convnextv2", "1k-") if second else ("convnext", "")
+    version, publisher = ("convnextv2", SECOND) if second else ("convnext", FIRST)
     in_timm = f"timm/{version}_{size}.{'fcmae_ft_in1k' if second else 'fb_in1k'}"
-    repository = f"facebook/{version}-{size}-{trained}224"
     return ModelInfo(
         name=f"{version}_{size}",
         family="convnext",
         aliases=(in_timm,),
         config=config,
-        namings=convnext_names.CLASSIFIERS,
+        published=(
+            Published(convnext_names.META, config),
+            Published(convnext_names.CLASSIFIER, replace(config, final_norm_eps=1e-12)),
+            *same_network(config, convnext_names.TIMM, convnext_names.TIMM_CONVOLVED),
+        ),
         # 224 / 0.875 for the shorter edge, in both libraries.
         preprocessing=shared.imagenet(resize=256, resample="bicubic"),
-        licence=NONCOMMERCIAL if second else MIT,
+        publisher=publisher,
         checkpoint=f"{version}_{size}_1k_224_ema.{'pt' if second else 'pth'}",
-        repository=repository,
-        hub=(shared.safetensors(repository),),
+        **publisher.on_hub(size),
         mirrors=(shared.safetensors(in_timm),),
         parameters=parameters,
-        source=SECOND if second else FIRST,
-        papers=("2301.00808",) if second else ("2201.03545",),
         pooler=shared.MEAN_OF_MAP,
         labels=shared.IMAGENET,
-        published={"huggingface": replace(config, final_norm_eps=1e-12)},
-        reported=reported(
-            f"README.md of {SECOND if second else FIRST}", IMAGENET, classifier=right
-        ),
+        reported=publisher.reported("README.md", IMAGENET, classifier=right),
     )
 
 

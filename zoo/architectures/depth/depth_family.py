@@ -12,7 +12,7 @@ from weights.namings import depth_names
 from weights.sources.hub import HubFile
 from zoo.architectures.common_config import Four
 from zoo.architectures.depth.depth_config import DepthConfig
-from zoo.architectures.entry import Licence, ModelInfo
+from zoo.architectures.entry import Licence, ModelInfo, Published, Publisher
 from zoo.architectures.families import shared
 from zoo.architectures.vit import vit_family
 
@@ -20,11 +20,21 @@ SOURCE = "DepthAnything/Depth-Anything-V2"
 Variant = tuple[str, str, shared.Dimensions, Four, Four, int, int]
 
 READ = (3, 6, 9, 12)
-CC_BY_NC = Licence(
-    "Creative Commons Attribution-NonCommercial 4.0",
-    "cc-by-nc-4.0.txt",
-    "https://creativecommons.org/licenses/by-nc/4.0/",
-    f"https://github.com/{SOURCE}#pre-trained-models",
+MODELS_PAGE = f"{SOURCE}#pre-trained-models"
+SMALL = Publisher(
+    source=SOURCE,
+    licence=shared.apache(SOURCE, MODELS_PAGE),
+    papers=("2406.09414",),
+    repository="depth-anything/Depth-Anything-V2-{}",
+)
+LARGER = replace(
+    SMALL,
+    licence=Licence(
+        "Creative Commons Attribution-NonCommercial 4.0",
+        "cc-by-nc-4.0.txt",
+        "https://creativecommons.org/licenses/by-nc/4.0/",
+        f"https://github.com/{MODELS_PAGE}",
+    ),
 )
 
 # letter, size, dimensions, blocks that are read, channels of their maps, fused channels, parameters
@@ -52,25 +62,25 @@ def _model(variant: Variant, kind: tuple[str, str, str, str, float | None]) -> M
     # Its positions have no offset there.
     plain = replace(backbone, positions=replace(vit_family.PLAIN_POSITIONS, offset=0.0))
     file = f"depth_anything_v2_{in_file}vit{letter}"
-    page = f"{SOURCE}#pre-trained-models"
-    repository = f"depth-anything/Depth-Anything-V2-{theirs}{size}-hf"
-    original = HubFile(f"depth-anything/Depth-Anything-V2-{authors}{size}", f"{file}.pth")
+    publisher = SMALL if letter == "s" else LARGER
+    repository = publisher.repository.format(f"{theirs}{size}-hf")
+    original = HubFile(publisher.repository.format(f"{authors}{size}"), f"{file}.pth")
     return ModelInfo(
         name=f"depth_anything_v2_{where}vit{letter}",
         family="depth_anything",
         aliases=(file,) if in_file else (),
         config=config,
-        namings=(depth_names.ORIGINAL, depth_names.HUGGINGFACE),
+        published=(
+            Published(depth_names.ORIGINAL, config),
+            Published(depth_names.HUGGINGFACE, replace(config, backbone=plain)),
+        ),
         preprocessing=shared.imagenet(size=(518, 518), resample="bicubic", multiple=14),
-        licence=shared.apache(SOURCE, page) if letter == "s" else CC_BY_NC,
+        publisher=publisher,
         checkpoint=original.name,
         repository=repository,
         hub=(original,),
         mirrors=(shared.safetensors(repository),),
         parameters=parameters,
-        source=SOURCE,
-        papers=("2406.09414",),
-        published={"huggingface": replace(config, backbone=plain)},
     )
 
 

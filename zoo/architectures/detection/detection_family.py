@@ -11,7 +11,7 @@ from zoo.architectures.detection.detection_config import (
     InstanceConfig,
     PyramidConfig,
 )
-from zoo.architectures.entry import NO_CLASS, ModelInfo, reported
+from zoo.architectures.entry import NO_CLASS, ModelInfo, Publisher, same_network
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.vit.vit_config import ViTConfig
@@ -25,7 +25,12 @@ from zoo.architectures.vit.vit_config import ViTConfig
 #
 # Sources: `src/rfdetr/config.py` and `README.md` of roboflow/rf-detr (1.11.2).
 
-RF_DETR_SOURCE = "roboflow/rf-detr"
+RF_DETR = Publisher(
+    source="roboflow/rf-detr",
+    licence=shared.apache("roboflow/rf-detr", "roboflow/rf-detr"),
+    papers=("2511.09554",),
+    repository="Roboflow/rf-detr-{}",
+)
 
 
 class DetrVariant(NamedTuple):
@@ -96,32 +101,28 @@ def _rf_detr(variant: DetrVariant) -> ModelInfo:
         positions=LearnedPositions(grid=variant.grid, antialias=True),
         pool=None,
     )
-    repository = f"Roboflow/rf-detr-{variant.size.replace('_', '-')}"
+    config = DetectionConfig(
+        backbone,
+        DecoderConfig(256, variant.depth, heads=8, sampling_heads=16, points=2, hidden=2048),
+        layers=variant.layers,
+        windows=variant.windows,
+        queries=variant.queries,
+        classes=len(COCO_WITH_GAPS),
+        instances=InstanceConfig(variant.depth, hidden=1024) if variant.masks else None,
+    )
     names = detection_names.RF_DETR_MASKS if variant.masks else detection_names.RF_DETR
-    results = reported(f"README.md of {RF_DETR_SOURCE}", "COCO", boxes=variant.precision)
     return ModelInfo(
         name=f"rf_detr_{variant.size}",
         family="rf_detr",
-        config=DetectionConfig(
-            backbone,
-            DecoderConfig(256, variant.depth, heads=8, sampling_heads=16, points=2, hidden=2048),
-            layers=variant.layers,
-            windows=variant.windows,
-            queries=variant.queries,
-            classes=len(COCO_WITH_GAPS),
-            instances=InstanceConfig(variant.depth, hidden=1024) if variant.masks else None,
-        ),
-        namings=(names, detection_names.ORIGINAL),
+        config=config,
+        published=same_network(config, names, detection_names.ORIGINAL),
         preprocessing=shared.imagenet(size=(variant.side, variant.side)),
-        licence=shared.apache(RF_DETR_SOURCE, RF_DETR_SOURCE),
+        publisher=RF_DETR,
         checkpoint=variant.file,
-        repository=repository,
-        hub=(shared.safetensors(repository),),
+        **RF_DETR.on_hub(variant.size.replace("_", "-")),
         parameters=variant.parameters,
-        source=RF_DETR_SOURCE,
-        papers=("2511.09554",),
         labels=COCO_WITH_GAPS,
-        reported=results,
+        reported=RF_DETR.reported("README.md", "COCO", boxes=variant.precision),
     )
 
 
@@ -138,6 +139,12 @@ RF_DETR_MODELS = tuple(map(_rf_detr, RF_DETR_VARIANTS))
 # `convert_deimv2_original_pytorch_checkpoint_to_hf.py` of transformers.
 
 DEIM_SOURCE = "Intellindust-AI-Lab/DEIMv2"
+DEIM = Publisher(
+    source=DEIM_SOURCE,
+    licence=shared.apache(DEIM_SOURCE, DEIM_SOURCE),
+    papers=("2509.20787",),
+    repository="Intellindust/DEIMv2_DINOv3_{}_COCO",
+)
 
 
 class DeimVariant(NamedTuple):
@@ -182,29 +189,28 @@ def _deim(variant: DeimVariant) -> ModelInfo:
     pyramid = PyramidConfig(
         1, heads=8, hidden=variant.hidden, narrow=variant.narrow, bottlenecks=variant.bottlenecks
     )
+    config = DeimConfig(
+        variant.backbone,
+        variant.width,
+        variant.planes,
+        variant.layers,
+        pyramid,
+        FinderConfig(variant.depth, heads=8, hidden=variant.gated),
+        queries=300,
+        classes=len(COCO_THINGS),
+        normed=variant.backbone.registers > 0,
+    )
     return ModelInfo(
         name=f"deimv2_{variant.size}",
         family="deimv2",
-        config=DeimConfig(
-            variant.backbone,
-            variant.width,
-            variant.planes,
-            variant.layers,
-            pyramid,
-            FinderConfig(variant.depth, heads=8, hidden=variant.gated),
-            queries=300,
-            classes=len(COCO_THINGS),
-            normed=variant.backbone.registers > 0,
-        ),
-        namings=(deim_names.DEIM,),
+        config=config,
+        published=same_network(config, deim_names.DEIM),
         preprocessing=shared.imagenet(size=(640, 640)),
-        licence=shared.apache(DEIM_SOURCE, DEIM_SOURCE),
-        repository=f"Intellindust/DEIMv2_DINOv3_{variant.size.upper()}_COCO",
+        publisher=DEIM,
+        repository=DEIM.repository.format(variant.size.upper()),
         parameters=variant.parameters,
-        source=DEIM_SOURCE,
-        papers=("2509.20787",),
         labels=COCO_THINGS,
-        reported=reported(f"README.md of {DEIM_SOURCE}", "COCO", boxes=variant.precision),
+        reported=DEIM.reported("README.md", "COCO", boxes=variant.precision),
     )
 
 

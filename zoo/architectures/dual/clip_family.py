@@ -14,14 +14,27 @@ from typing import NamedTuple
 
 from weights.containers import pth
 from weights.namings import clip_names
-from weights.sources.hub import HubFile
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig
-from zoo.architectures.entry import Licence, ModelInfo
+from zoo.architectures.entry import Licence, ModelInfo, Publisher, same_network
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import Activation, LearnedPositions
 from zoo.architectures.parts.preprocessing import Preprocessing
 
-OPENAI, OPEN_CLIP = "openai/CLIP", "mlfoundations/open_clip"
+IN_OPENAI = "https://github.com/openai/CLIP/blob/main"
+LISTED = "https://github.com/mlfoundations/open_clip/blob/main/docs/PRETRAINED.md"
+OPENAI = Publisher(
+    source="openai/CLIP",
+    licence=Licence("MIT License", "mit.txt", f"{IN_OPENAI}/LICENSE", f"{IN_OPENAI}/model-card.md"),
+    papers=("2103.00020",),
+    repository="{}",
+)
+LAION = Publisher(
+    source="mlfoundations/open_clip",
+    # LAION says its terms on each model's page, to which open_clip's list of them leads.
+    licence=Licence("MIT License", "mit.txt", LISTED, LISTED),
+    papers=("2103.00020", "2212.07143"),
+    repository="{}",
+)
 
 
 class ClipSizes(NamedTuple):
@@ -62,14 +75,6 @@ OF_OPENAI = Preprocessing(
 CENTRED = {"vitl14_laion2b": shared.centred(resample="bicubic")}
 
 
-def _licence(file: str) -> Licence:
-    """LAION says its terms on each model's page, to which open_clip's list of them leads."""
-    openai = f"https://github.com/{OPENAI}/blob/main"
-    listed = f"https://github.com/{OPEN_CLIP}/blob/main/docs/PRETRAINED.md"
-    pages = (f"{openai}/LICENSE", f"{openai}/model-card.md") if file else (listed, listed)
-    return Licence("MIT License", "mit.txt", *pages)
-
-
 def _models(
     variant: str, size: str, patch: int, pixels: int, parameters: int, repository: str, file: str
 ) -> Iterator[ModelInfo]:
@@ -97,23 +102,23 @@ def _models(
         pool="end",
         head_bias=False,
     )
+    publisher = OPENAI if file else LAION
+    both = DualConfig(vision, words, bias=False)
     how = CENTRED.get(variant, OF_OPENAI)
     of_images = ModelInfo(
         name=name,
         family="clip",
         config=vision,
-        namings=(
+        published=same_network(
+            vision,
             *(clip_names.CLIP_VIT, clip_names.BARE_VIT, clip_names.CLASSIFIER_VIT),
             clip_names.ORIGINAL_VIT,
         ),
         preprocessing=replace(how, size=(pixels, pixels), resize=pixels),
-        licence=_licence(file),
+        publisher=publisher,
         checkpoint=file,
-        repository=repository,
-        hub=(HubFile(repository, pth.TENSORS),),
+        **publisher.on_hub(repository, pth.TENSORS),
         parameters=parameters,
-        source=OPENAI if file else OPEN_CLIP,
-        papers=("2103.00020",) if file else ("2103.00020", "2212.07143"),
         pooler="a linear layer on the normed class token",
     )
     yield of_images
@@ -122,7 +127,9 @@ def _models(
         name=f"{name}_text",
         family="clip_text",
         config=words,
-        namings=(clip_names.CLIP_TEXT, clip_names.BARE_TEXT, clip_names.ORIGINAL_TEXT),
+        published=same_network(
+            *(words, clip_names.CLIP_TEXT, clip_names.BARE_TEXT, clip_names.ORIGINAL_TEXT)
+        ),
         parameters=towers.parameters,
         pooler="a linear layer on the token that ends the words",
     )
@@ -130,8 +137,8 @@ def _models(
         of_images,
         name=f"{name}_dual",
         family="clip_dual",
-        config=DualConfig(vision, words, bias=False),
-        namings=(clip_names.CLIP_DUAL, clip_names.ORIGINAL_DUAL),
+        config=both,
+        published=same_network(both, clip_names.CLIP_DUAL, clip_names.ORIGINAL_DUAL),
         parameters=parameters + towers.parameters + 1,
         pooler="",
     )

@@ -13,14 +13,21 @@ runs some of the same weights with the exact one, which moves the features by 1e
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from weights.containers.safetensors import INDEX, TENSORS
 from weights.namings import equimo_names, huggingface_names, timm_names
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig
-from zoo.architectures.entry import IMAGENET, ModelInfo, reported
+from zoo.architectures.entry import IMAGENET, ModelInfo, Published, Publisher, same_network
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.vit.vit_config import ViTConfig
 
 SOURCE = "google-research/big_vision"
+GOOGLE = Publisher(
+    source=SOURCE,
+    licence=shared.apache(SOURCE, SOURCE),
+    papers=("2502.14786",),
+    repository="google/{}",
+)
 
 
 class Size(NamedTuple):
@@ -42,12 +49,8 @@ SIZES = {
     "giantopt": Size("giant-opt", (1536, 40, 16, 6144), shared.SO400M, 708_225_648),
 }
 
-RESULTS = "README_siglip2.md of google-research/big_vision"
-
 # Neither Equimo nor timm has them.
-NOWHERE_ELSE: dict[str, Any] = dict(
-    aliases=(), archive="", mirrors=(), published={}, libraries={}, options={}
-)
+NOWHERE_ELSE: dict[str, Any] = dict(aliases=(), archive="", mirrors=())
 
 # size, patch, pixels, parameters, whether timm has the exact GELU, both towers on ImageNet-1k
 # (`README_siglip2.md` of google-research/big_vision)
@@ -78,26 +81,25 @@ def _vision(
     called = f"siglip2-{google}-patch{patch}-{384 if pixels == 378 else pixels}"
     in_timm = f"vit_{google.replace('-', '')}_patch{patch}_siglip_{pixels}.v2_webli"
     config = _vit(size, patch, pixels)
+    exact_gelu = replace(config, activation="gelu")
     return ModelInfo(
         name=name,
         family="siglip2",
         aliases=(called, f"timm/{in_timm}"),
         config=config,
-        namings=(huggingface_names.SIGLIP_VIT, equimo_names.VIT, timm_names.VIT),
-        options={"huggingface": ("attention pool",)},
+        published=(
+            Published(huggingface_names.SIGLIP_VIT, config, options=("attention pool",)),
+            Published(equimo_names.VIT, replace(config, pool=None)),
+            Published(timm_names.VIT, config, library=exact_gelu if exact else None),
+        ),
         preprocessing=shared.centred(size=(pixels, pixels)),
-        licence=shared.apache(SOURCE, SOURCE),
+        publisher=GOOGLE,
         archive=f"{name}.tar.lz4",
-        repository=f"google/{called}",
-        hub=(shared.safetensors(f"google/{called}", sharded=size == "giantopt"),),
+        **GOOGLE.on_hub(called, INDEX if size == "giantopt" else TENSORS),
         mirrors=shared.equimo_files(name),
         parameters=parameters,
-        source=SOURCE,
-        papers=("2502.14786",),
         pooler="attention with a learned query; none for Equimo's archives, which lack it",
-        published={"equimo": replace(config, pool=None)},
-        libraries={"timm": replace(config, activation="gelu")} if exact else {},
-        reported=reported(RESULTS, IMAGENET, zero_shot=right),
+        reported=GOOGLE.reported("README_siglip2.md", IMAGENET, zero_shot=right),
     )
 
 
@@ -115,12 +117,13 @@ def _vit(size: str, patch: int, pixels: int) -> ViTConfig:
 
 def _text(size: str, vision: ModelInfo) -> ModelInfo:
     """The tower for texts beside that for images."""
+    config = TextConfig(*SIZES[size].words, projection=vision.config.dim)
     return replace(
         vision,
         name=f"{vision.name}_text",
         family="siglip2_text",
-        config=TextConfig(*SIZES[size].words, projection=vision.config.dim),
-        namings=(huggingface_names.SIGLIP_TEXT,),
+        config=config,
+        published=same_network(config, huggingface_names.SIGLIP_TEXT),
         parameters=SIZES[size].parameters,
         pooler="a linear layer on the last token",
         reported=(),
@@ -131,12 +134,13 @@ def _text(size: str, vision: ModelInfo) -> ModelInfo:
 def _dual(vision: ModelInfo, text: ModelInfo) -> ModelInfo:
     """Both towers, with the scale and the bias of how well they fit."""
     assert isinstance(vision.config, ViTConfig) and isinstance(text.config, TextConfig)
+    config = DualConfig(vision.config, text.config)
     return replace(
         vision,
         name=f"{vision.name}_dual",
         family="siglip2_dual",
-        config=DualConfig(vision.config, text.config),
-        namings=(huggingface_names.SIGLIP_DUAL,),
+        config=config,
+        published=same_network(config, huggingface_names.SIGLIP_DUAL),
         parameters=vision.parameters + text.parameters + 2,
         pooler="",
         **NOWHERE_ELSE,

@@ -15,20 +15,32 @@ from typing import Any, NamedTuple
 
 from weights.namings import equimo_names, tower_names
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig
-from zoo.architectures.entry import IMAGENET, NYU, Licence, ModelInfo, reported
+from zoo.architectures.entry import (
+    IMAGENET,
+    NYU,
+    Licence,
+    ModelInfo,
+    OnHub,
+    Published,
+    Publisher,
+    same_network,
+)
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.architectures.vit.vit_config import ViTConfig
 
 SOURCE = "google-deepmind/tips"
-RESULTS = f"README.md of {SOURCE}"
-
-LICENCE = Licence(
-    name="Creative Commons Attribution 4.0 International",
-    text="cc-by-4.0.txt",
-    page=f"https://github.com/{SOURCE}#license-and-disclaimer",
-    download=f"https://github.com/{SOURCE}#checkpoints",
+DEEPMIND = Publisher(
+    source=SOURCE,
+    licence=Licence(
+        name="Creative Commons Attribution 4.0 International",
+        text="cc-by-4.0.txt",
+        page=f"https://github.com/{SOURCE}#license-and-disclaimer",
+        download=f"https://github.com/{SOURCE}#checkpoints",
+    ),
+    papers=("2410.16512",),
+    repository="google/tipsv2-{}",
 )
 
 
@@ -50,7 +62,7 @@ SIZES = {
 }
 
 # Nobody else has the towers for texts.
-NOWHERE_ELSE: dict[str, Any] = dict(aliases=(), archive="", mirrors=(), published={})
+NOWHERE_ELSE: dict[str, Any] = dict(aliases=(), archive="", mirrors=())
 
 # name, size, what the files are called, pixels, parameters; on ImageNet-1k by the nearest
 # neighbours and on NYU Depth v2 (`README.md`)
@@ -82,30 +94,30 @@ def _vision(
         registers=1,
         positions=linear,
     )
-    by_equimo = replace(config, positions=replace(linear, linear=False))
-    repository = f"google/tipsv2-{size}14" if is_second else ""
+    in_equimo = Published(
+        equimo_names.VIT, replace(config, positions=replace(linear, linear=False))
+    )
     hub = (tower_names.HUB_TIPS_VIT,) if is_second else ()
     return ModelInfo(
         name=name,
         family="tipsv2" if is_second else "tips",
         aliases=(published,),
         config=config,
-        namings=(*hub, tower_names.TIPS_VIT, *(() if is_second else (equimo_names.VIT,))),
+        published=(
+            *same_network(config, *hub, tower_names.TIPS_VIT),
+            *(() if is_second else (in_equimo,)),
+        ),
         preprocessing=Preprocessing(mean=(0.0,) * 3, std=(1.0,) * 3, size=(pixels, pixels)),
-        licence=LICENCE,
+        publisher=DEEPMIND,
         checkpoint=f"{published}_vision.npz",
         archive="" if is_second else f"{name}.tar.lz4",
-        repository=repository,
-        hub=(shared.safetensors(repository),) if is_second else (),
+        **(DEEPMIND.on_hub(f"{size}14") if is_second else OnHub()),
         mirrors=shared.equimo_files(name),
         parameters=parameters,
-        source=SOURCE,
-        papers=("2410.16512",),
         pooler="the first class token; the second is the next row of last_hidden_state",
-        published={} if is_second else {"equimo": by_equimo},
         reported=(
-            *reported(RESULTS, IMAGENET, k_NN=near),
-            *reported(RESULTS, NYU, depth=depth),
+            *DEEPMIND.reported("README.md", IMAGENET, k_NN=near),
+            *DEEPMIND.reported("README.md", NYU, depth=depth),
         ),
     )
 
@@ -128,7 +140,7 @@ def _text(size: str, vision: ModelInfo) -> ModelInfo:
         name=f"{vision.name}_text",
         family=f"{vision.family}_text",
         config=config,
-        namings=(*hub, tower_names.TIPS_TEXT),
+        published=same_network(config, *hub, tower_names.TIPS_TEXT),
         checkpoint=vision.checkpoint.replace("_vision", "_text"),
         parameters=SIZES[size].parameters,
         pooler="the mean of the words",
@@ -141,12 +153,13 @@ def _dual(vision: ModelInfo, text: ModelInfo) -> ModelInfo:
     """Both towers, with the temperature of how well they fit."""
     assert isinstance(vision.config, ViTConfig) and isinstance(text.config, TextConfig)
     hub = (tower_names.HUB_TIPS_DUAL,) if vision.repository else ()
+    config = DualConfig(vision.config, text.config, bias=False, temperature=True)
     return replace(
         text,
         name=f"{vision.name}_dual",
         family=f"{vision.family}_dual",
-        config=DualConfig(vision.config, text.config, bias=False, temperature=True),
-        namings=(*hub, tower_names.TIPS_DUAL),
+        config=config,
+        published=same_network(config, *hub, tower_names.TIPS_DUAL),
         # The file on the hub has no temperature, which is in the settings beside it.
         hub=(),
         parameters=vision.parameters + text.parameters + 1,

@@ -14,7 +14,7 @@ from weights.namings import depth_names, detection_names, huggingface_names, met
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.detection.detection_config import DecoderConfig, DetectionConfig
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig
-from zoo.architectures.entry import Licence, ModelInfo, reported
+from zoo.architectures.entry import Licence, ModelInfo, Publisher, reported, same_network
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.vit.vit_config import ViTConfig
@@ -52,13 +52,16 @@ DIGITS_VISION = shared.plain_vit(
     pool="attention",
 )
 DIGITS_WORDS = TextConfig(*(64, 2, 2, 192), projection=64, vocabulary=60, tokens=16)
+DIGITS_TOWERS = DualConfig(DIGITS_VISION, DIGITS_WORDS)
 
 _embedded = partial(
     ModelInfo,
     family="digits",
-    # Of the weights. The images are not in the package; see zoo/data/README.md for theirs.
-    licence=Licence("Apache License 2.0", "apache-2.0.txt", LICENCE_PAGE, download=""),
-    source="notebooks/training, on scikit-learn's copy of UCI's handwritten digits",
+    publisher=Publisher(
+        source="notebooks/training, on scikit-learn's copy of UCI's handwritten digits",
+        # Of the weights. The images are not in the package; see zoo/data/README.md for theirs.
+        licence=Licence("Apache License 2.0", "apache-2.0.txt", LICENCE_PAGE, download=""),
+    ),
     embedded=True,
 )
 
@@ -75,7 +78,7 @@ MODELS = (
         name="vit_digits",
         purpose="Tells handwritten digits of 8 x 8 pixels apart: small enough to look into.",
         config=DIGITS_CONFIG,
-        namings=(meta_names.DINOV3_VIT,),
+        published=same_network(DIGITS_CONFIG, meta_names.DINOV3_VIT),
         preprocessing=shared.centred(size=(8, 8), rescale_first=True),
         checkpoint="vit_digits.safetensors",
         digest="bb0ff8d09b1e1d7992c67433f7d8382373cca081fddb228f5669034cd8b56d41",
@@ -88,7 +91,7 @@ MODELS = (
         name="depth_digits",
         purpose="Says how near every digit in a drawn scene is: small enough to look into.",
         config=DIGITS_DEPTH,
-        namings=(depth_names.ON_DINOV3,),
+        published=same_network(DIGITS_DEPTH, depth_names.ON_DINOV3),
         preprocessing=shared.centred(size=(32, 32), rescale_first=True),
         checkpoint="depth_digits.safetensors",
         digest="695953f224f147daac0333b4e0543609dc14d4bf6c868ad1b3fcf04356cf5089",
@@ -98,7 +101,7 @@ MODELS = (
         name="boxes_digits",
         purpose="Finds and names digits that lie about in a picture: small enough to look into.",
         config=DIGITS_BOXES,
-        namings=(detection_names.RF_DETR,),
+        published=same_network(DIGITS_BOXES, detection_names.RF_DETR),
         preprocessing=shared.centred(size=(64, 64), rescale_first=True),
         checkpoint="boxes_digits.safetensors",
         digest="925ee0595d60c18ac489f0d71ef608e8591f7a40912f8a587018fb3561956b9b",
@@ -108,7 +111,7 @@ MODELS = (
         name="siglip_digits_text",
         family="digits_text",
         config=DIGITS_WORDS,
-        namings=(huggingface_names.SIGLIP_TEXT,),
+        published=same_network(DIGITS_WORDS, huggingface_names.SIGLIP_TEXT),
         parameters=92_608,
         pooler="a linear layer on the last token",
     ),
@@ -117,8 +120,8 @@ MODELS = (
         purpose="Says which sentences are about a handwritten digit: small enough to look into.",
         family="digits_dual",
         is_drawn=True,
-        config=DualConfig(DIGITS_VISION, DIGITS_WORDS),
-        namings=(huggingface_names.SIGLIP_DUAL,),
+        config=DIGITS_TOWERS,
+        published=same_network(DIGITS_TOWERS, huggingface_names.SIGLIP_DUAL),
         parameters=303_170,
     ),
 )

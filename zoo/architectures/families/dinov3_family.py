@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import NamedTuple
 
+from weights.containers.safetensors import INDEX, TENSORS
 from weights.namings import (
     convnext_names,
     equimo_names,
@@ -11,7 +12,6 @@ from weights.namings import (
     timm_names,
     tower_names,
 )
-from weights.sources.hub import HubFile
 from zoo.architectures.architecture import Config
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig
@@ -21,8 +21,11 @@ from zoo.architectures.entry import (
     NYU,
     Licence,
     ModelInfo,
+    OnHub,
+    Publisher,
     ReportedResult,
     reported,
+    same_network,
 )
 from zoo.architectures.families import shared
 from zoo.architectures.parts.preprocessing import Preprocessing
@@ -33,11 +36,16 @@ from zoo.architectures.vit.vit_config import HeadBlocks, ViTConfig
 # Shapes and file hashes are those of the published checkpoints; a hash is the first 8 hex digits of
 # the file's sha256.
 
-DINOV3_LICENCE = Licence(
-    name="DINOv3 License",
-    text="dinov3.md",
-    page="https://ai.meta.com/resources/models-and-libraries/dinov3-license/",
-    download="https://ai.meta.com/resources/models-and-libraries/dinov3-downloads/",
+DINOV3 = Publisher(
+    source="facebookresearch/dinov3",
+    licence=Licence(
+        name="DINOv3 License",
+        text="dinov3.md",
+        page="https://ai.meta.com/resources/models-and-libraries/dinov3-license/",
+        download="https://ai.meta.com/resources/models-and-libraries/dinov3-downloads/",
+    ),
+    papers=("2508.10104",),
+    repository="facebook/{}",
 )
 
 # Web images (LVD-1689M) use ImageNet's statistics, satellite images (SAT-493M) their own.
@@ -122,28 +130,24 @@ def _dinov3(
     arch: str, data: str, config: Config, digest: str, parameters: int, probes: Probes | None
 ) -> ModelInfo:
     identifier = f"dinov3_{arch}_pretrain_{data}"
-    repository = f"facebook/{identifier}".replace("_", "-")
     # As the authors' model cards list them; there is code for one more.
     there_is_one = arch != "vitl16plus"
-    file = shared.safetensors(repository, sharded=arch == "vit7b16")
+    file = INDEX if arch == "vit7b16" else TENSORS
     is_vit = isinstance(config, ViTConfig)
     return ModelInfo(
         name=f"dinov3_{arch}" if data == "lvd1689m" else f"dinov3_{arch}_{data}",
         family="dinov3",
         aliases=(identifier, *_dinov3_in_timm(arch, data)),
         config=config,
-        namings=DINOV3_NAMINGS if is_vit else convnext_names.NAMINGS,
+        published=same_network(config, *(DINOV3_NAMINGS if is_vit else convnext_names.NAMINGS)),
         preprocessing=LVD if data == "lvd1689m" else SAT,
-        licence=DINOV3_LICENCE,
+        publisher=DINOV3,
         checkpoint=f"{identifier}-{digest}.pth",
         digest=digest,
         archive=f"{identifier}.tar.lz4",
-        repository=repository if there_is_one else "",
-        hub=(file,) if there_is_one else (),
+        **(DINOV3.on_hub(identifier.replace("_", "-"), file) if there_is_one else OnHub()),
         mirrors=shared.equimo_files(identifier),
         parameters=parameters,
-        source="facebookresearch/dinov3",
-        papers=("2508.10104",),
         pooler=shared.CLASS_TOKEN if is_vit else shared.MEAN_OF_MAP,
         labels=shared.IMAGENET,
         reported=probes.told if probes else (),
@@ -159,11 +163,16 @@ DINOV3_MODELS = tuple(_dinov3(*row) for row in DINOV3_VARIANTS)
 # Files have DINOv3's keys too, so those of ViT-S and ViT-B fit the DINOv3 models of that size and
 # nothing in them says which they are. EUPE publishes no digests; that of Equimo's archive is known.
 
-EUPE_LICENCE = Licence(
-    name="FAIR Noncommercial Research License",
-    text="fair-noncommercial.md",
-    page="https://github.com/facebookresearch/EUPE/blob/main/LICENSE.md",
-    download="https://github.com/facebookresearch/EUPE",
+EUPE = Publisher(
+    source="facebookresearch/EUPE",
+    licence=Licence(
+        name="FAIR Noncommercial Research License",
+        text="fair-noncommercial.md",
+        page="https://github.com/facebookresearch/EUPE/blob/main/LICENSE.md",
+        download="https://github.com/facebookresearch/EUPE",
+    ),
+    papers=("2603.22387",),
+    repository="facebook/{}",
 )
 
 EUPE_NAMINGS = (meta_names.DINOV3_VIT, equimo_names.DINOV3_VIT)
@@ -200,17 +209,14 @@ def _eupe(
         family="eupe",
         aliases=(published, *timm),
         config=config,
-        namings=EUPE_NAMINGS if is_vit else convnext_names.NAMINGS,
+        published=same_network(config, *(EUPE_NAMINGS if is_vit else convnext_names.NAMINGS)),
         preprocessing=shared.imagenet(size=(256, 256)),
-        licence=EUPE_LICENCE,
+        publisher=EUPE,
         checkpoint=f"{published}.pt",
         archive=f"{name}.tar.lz4",
-        repository=f"facebook/{published}",
-        hub=(HubFile(f"facebook/{published}", f"{published}.pt"),),
+        **EUPE.on_hub(published, f"{published}.pt"),
         mirrors=shared.equimo_files(name),
         parameters=parameters,
-        source="facebookresearch/EUPE",
-        papers=("2603.22387",),
         pooler=shared.CLASS_TOKEN if is_vit else shared.MEAN_OF_MAP,
         reported=(
             *reported(EUPE_PAPER, IMAGENET, k_NN=near),
@@ -248,18 +254,17 @@ DINOTXT_WORDS = TextConfig(
     qkv_bias=False,
     head_bias=False,
 )
+DINOTXT_TOWERS = DualConfig(DINOTXT_VISION, DINOTXT_WORDS, bias=False)
 
 _DINOTXT_TEXT = ModelInfo(
     name="dinov3_vitl16_dinotxt_text",
     family="dinotxt_text",
     config=DINOTXT_WORDS,
-    namings=(tower_names.DINOTXT_TEXT,),
+    published=same_network(DINOTXT_WORDS, tower_names.DINOTXT_TEXT),
     preprocessing=LVD,
-    licence=DINOV3_LICENCE,
+    publisher=replace(DINOV3, papers=("2412.16334", "2508.10104")),
     checkpoint="dinov3_vitl16_dinotxt_vision_head_and_text_encoder-a442d8f5.pth",
     parameters=538_131_200,
-    source="facebookresearch/dinov3",
-    papers=("2412.16334", "2508.10104"),
     pooler="a linear layer on the token that ends the words",
 )
 
@@ -268,8 +273,8 @@ _DINOTXT_DUAL = replace(
     name="dinov3_vitl16_dinotxt_dual",
     family="dinotxt_dual",
     aliases=("dinov3_vitl16_dinotxt_tet1280d20h24l", "dinov3_vitl16_dinotxt"),
-    config=DualConfig(DINOTXT_VISION, DINOTXT_WORDS, bias=False),
-    namings=(tower_names.DINOTXT_DUAL,),
+    config=DINOTXT_TOWERS,
+    published=same_network(DINOTXT_TOWERS, tower_names.DINOTXT_DUAL),
     parameters=866_611_713,
     pooler="",
 )

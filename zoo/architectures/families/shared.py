@@ -4,7 +4,7 @@ import json
 from functools import partial
 from importlib.resources import files
 
-from weights.containers.safetensors import INDEX, TENSORS
+from weights.containers.safetensors import TENSORS
 from weights.sources.hub import HubFile
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.entry import Licence
@@ -51,15 +51,20 @@ def equimo_files(identifier: str) -> tuple[HubFile, ...]:
     return (file,)
 
 
-def safetensors(repository: str, sharded: bool = False) -> HubFile:
-    """The file that transformers or timm read from a repository; of a large model in several files
-    the table of these."""
-    return HubFile(repository, INDEX if sharded else TENSORS)
+def safetensors(repository: str) -> HubFile:
+    """The file that transformers or timm read from a repository."""
+    return HubFile(repository, TENSORS)
 
 
 def class_names(data: str) -> tuple[str, ...]:
     """The classes of a data set, in the order of those who publish networks for it."""
     return tuple((files("zoo") / "data" / f"{data}.txt").read_text(encoding="utf-8").splitlines())
+
+
+def mit(source: str, place: str) -> Licence:
+    """The MIT License of a repository on GitHub, and where in its `README.md` the weights are."""
+    page = f"https://github.com/{source}"
+    return Licence("MIT License", "mit.txt", f"{page}/blob/main/LICENSE", page + place)
 
 
 def apache(source: str, download: str) -> Licence:

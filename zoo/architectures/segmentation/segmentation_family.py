@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from weights.namings import mask_names
-from zoo.architectures.entry import ADE20K, ModelInfo, reported
+from zoo.architectures.entry import ADE20K, ModelInfo, Publisher, same_network
 from zoo.architectures.families import dinov3_family, shared
 from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
 from zoo.architectures.vit import vit_family
@@ -20,10 +20,15 @@ from zoo.architectures.vit.vit_config import ViTConfig
 EOMT_SOURCE = "tue-mps/eomt"
 EomtVariant = tuple[str, str, int, tuple[str, ...], int, int, float]
 
-# EoMT's own part is under the MIT License; DINOv3's terms go with what its weights became.
-EOMT_LICENCE = replace(
-    dinov3_family.DINOV3_LICENCE,
-    download=f"https://github.com/{EOMT_SOURCE}/blob/master/model_zoo/dinov3.md",
+EOMT = Publisher(
+    source=EOMT_SOURCE,
+    # EoMT's own part is under the MIT License; DINOv3's terms go with what its weights became.
+    licence=replace(
+        dinov3_family.DINOV3.licence,
+        download=f"https://github.com/{EOMT_SOURCE}/blob/master/model_zoo/dinov3.md",
+    ),
+    papers=("2503.19108",),
+    repository="tue-mps/{}",
 )
 
 # The first 80 are things, which can be told apart; the others are what is around them.
@@ -52,22 +57,19 @@ def _eomt(variant: EomtVariant) -> ModelInfo:
     data = ("ADE20k" if task.startswith("ade") else "COCO") + f", {task.partition('-')[2]}"
     dimensions, blocks = EOMT_SIZES[size]
     backbone = ViTConfig(*dimensions, norm_eps=1e-6, mask_token=False, pool=None)
+    config = MaskConfig(backbone, queries, blocks, len(names))
     name = f"eomt-dinov3-{task}-{size}-{side}"
-    repository = f"tue-mps/{name}"
     return ModelInfo(
         name=name.replace("-", "_"),
         family="eomt",
-        config=MaskConfig(backbone, queries, blocks, len(names)),
-        namings=(mask_names.EOMT,),
+        config=config,
+        published=same_network(config, mask_names.EOMT),
         preprocessing=shared.imagenet(size=(side, side), padded=True),
-        licence=EOMT_LICENCE,
-        repository=repository,
-        hub=(shared.safetensors(repository),),
+        publisher=EOMT,
+        **EOMT.on_hub(name),
         parameters=parameters,
-        source=EOMT_SOURCE,
-        papers=("2503.19108",),
         labels=names,
-        reported=reported(f"model_zoo/dinov3.md of {EOMT_SOURCE}", data, areas=areas),
+        reported=EOMT.reported("model_zoo/dinov3.md", data, areas=areas),
     )
 
 
@@ -107,25 +109,22 @@ def _segmenter(
         pool=None,
     )
     names, width = SEGMENTER_DATASETS[data], layers * backbone.dim
+    config = SegmenterConfig(backbone, layers, len(names))
     name = f"dinov2_vit{letter}14_{data}_{head}"
     is_reported = (data, head) == ("ade20k", "ms")
-    mean_iou = reported(vit_family.DINOV2_CARD, ADE20K, areas=results.areas) if is_reported else ()
+    publisher, areas = vit_family.DINOV2, results.areas if is_reported else None
     return ModelInfo(
         name=name,
         family="dinov2_segmentation",
-        config=SegmenterConfig(backbone, layers, len(names)),
-        namings=(mask_names.SEGMENTER,),
+        config=config,
+        published=same_network(config, mask_names.SEGMENTER),
         preprocessing=shared.imagenet(size=(518, 518), multiple=14),
-        licence=shared.apache(
-            vit_family.DINOV2_SOURCE, f"{vit_family.DINOV2_SOURCE}#pretrained-models"
-        ),
+        publisher=publisher,
         checkpoint=f"{name}_head.pth",
         # A batch norm has four numbers a channel.
         parameters=body + 4 * width + (width + 1) * len(names),
-        source=vit_family.DINOV2_SOURCE,
-        papers=("2304.07193",),
         labels=names,
-        reported=mean_iou,
+        reported=publisher.reported("MODEL_CARD.md", ADE20K, areas=areas),
     )
 
 

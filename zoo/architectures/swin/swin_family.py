@@ -10,17 +10,16 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from weights.namings import swin_names
-from zoo.architectures.entry import IMAGENET, Licence, ModelInfo, reported
+from zoo.architectures.entry import IMAGENET, ModelInfo, Published, Publisher, same_network
 from zoo.architectures.families import shared
 from zoo.architectures.swin.swin_config import SwinConfig
 
 SOURCE = "microsoft/Swin-Transformer"
-
-MIT = Licence(
-    name="MIT License",
-    text="mit.txt",
-    page=f"https://github.com/{SOURCE}/blob/main/LICENSE",
-    download=f"https://github.com/{SOURCE}#main-results-on-imagenet-with-pretrained-models",
+MICROSOFT = Publisher(
+    source=SOURCE,
+    licence=shared.mit(SOURCE, "#main-results-on-imagenet-with-pretrained-models"),
+    papers=("2111.09883",),
+    repository="microsoft/swinv2-{}",
 )
 
 SMALLER = (12, 12, 12, 6)
@@ -86,14 +85,16 @@ def _model(
     )
     name = f"swinv2_{size}_{called}"
     middle = called.replace("_", "-")
-    repository = f"microsoft/swinv2-{size}-patch4-{middle}{in_transformers}"
     mirror = f"timm/{name}.{in_timm}"
     return ModelInfo(
         name=name,
         family="swinv2",
         aliases=(mirror,),
         config=config,
-        namings=(swin_names.ORIGINAL, swin_names.TIMM, swin_names.HUGGINGFACE),
+        published=(
+            *same_network(config, swin_names.ORIGINAL, swin_names.TIMM),
+            Published(swin_names.HUGGINGFACE, replace(config, library="transformers")),
+        ),
         # timm's: 256 / 0.9 for the shorter edge, and all of larger pictures.
         preprocessing=shared.imagenet(
             resize=side if side == 384 else int(side / 0.9),
@@ -101,18 +102,14 @@ def _model(
             size=(side, side),
             crop_rounding="half_even",
         ),
-        licence=MIT,
+        publisher=MICROSOFT,
         checkpoint=f"swinv2_{size}_patch4_{called}{of_file}.pth",
-        repository=repository,
-        hub=(shared.safetensors(repository),),
+        **MICROSOFT.on_hub(f"{size}-patch4-{middle}{in_transformers}"),
         mirrors=(shared.safetensors(mirror),),
         parameters=parameters,
-        source=SOURCE,
-        papers=("2111.09883",),
         pooler=shared.MEAN_OF_MAP,
         labels=shared.IMAGENET,
-        published={"huggingface": replace(config, library="transformers")},
-        reported=reported(f"README.md of {SOURCE}", IMAGENET, classifier=right),
+        reported=MICROSOFT.reported("README.md", IMAGENET, classifier=right),
     )
 
 

@@ -111,7 +111,7 @@ class ViTConfig(Classifying):
         least=0,
         alike=vit_sizes.first_register,
     )
-    mask_token: bool = detail(default=True)
+    mask_token: bool = detail(default=True, optional_leaf="mask_token")
     positions: LearnedPositions | None = None
     rope: RopePeriods | RopeGrid | None = OF_DINOV3
     head_blocks: HeadBlocks | None = None

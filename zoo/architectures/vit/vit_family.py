@@ -4,7 +4,16 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from weights.namings import equimo_names, huggingface_names, meta_names, original_names, timm_names
-from zoo.architectures.entry import IMAGENET, NYU, ModelInfo, reported
+from zoo.architectures.entry import (
+    IMAGENET,
+    NYU,
+    ModelInfo,
+    OnHub,
+    Published,
+    Publisher,
+    reported,
+    same_network,
+)
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions, RopeGrid
 from zoo.architectures.vit.vit_config import ViTConfig
@@ -19,6 +28,12 @@ from zoo.architectures.vit.vit_sizes import TIMM_OPTIONS
 # 1e-12, and the class token. Whose weights they are decides.
 
 VIT_SOURCE = "google-research/vision_transformer"
+GOOGLE = Publisher(
+    source=VIT_SOURCE,
+    licence=shared.apache(VIT_SOURCE, "huggingface/pytorch-image-models"),
+    papers=("2010.11929",),
+    repository="timm/{}.augreg_in21k_ft_in1k",
+)
 
 # size, dimensions, patch, parameters, and how much of ImageNet-1k is right by the classifier that
 # timm publishes for it, if any (`results/results-imagenet.csv`)
@@ -40,7 +55,6 @@ def _vit(
     size: str, dimensions: shared.Dimensions, patch: int, parameters: int, right: float | None
 ) -> ModelInfo:
     name = f"vit_{size}_patch{patch}_224"
-    repository = f"timm/{name}.augreg_in21k_ft_in1k" if right else ""
     config = shared.plain_vit(
         *dimensions,
         activation="gelu_tanh",
@@ -49,30 +63,25 @@ def _vit(
         pool="mean",
         classes=1000,
     )
+    in_timm = replace(config, activation="gelu", norm_eps=1e-6, pool="token")
     return ModelInfo(
         name=name,
         family="vit",
         config=config,
-        namings=(
-            *(timm_names.VIT, equimo_names.VIT, huggingface_names.VIT),
-            timm_names.AVERAGED_VIT,
+        published=(
+            Published(timm_names.VIT, in_timm, options=TIMM_OPTIONS),
+            Published(equimo_names.VIT, config),
+            Published(huggingface_names.VIT, replace(in_timm, norm_eps=1e-12)),
+            Published(timm_names.AVERAGED_VIT, in_timm, options=TIMM_OPTIONS),
         ),
-        options={"timm": TIMM_OPTIONS},
         # timm's for the weights of "How to train your ViT": 224 / 0.9 for the shorter edge.
         preprocessing=shared.centred(resize=248, resample="bicubic", crop_rounding="half_even"),
-        licence=shared.apache(VIT_SOURCE, "huggingface/pytorch-image-models"),
+        publisher=GOOGLE,
         archive=f"{name}.tar.lz4",
-        repository=repository,
-        hub=(shared.safetensors(repository),) if repository else (),
+        **(GOOGLE.on_hub(name) if right else OnHub()),
         parameters=parameters,
-        source=VIT_SOURCE,
-        papers=("2010.11929",),
         pooler="the mean of the patches; for weights of timm or transformers the class token",
         labels=shared.IMAGENET,
-        published={
-            "timm": replace(config, activation="gelu", norm_eps=1e-6, pool="token"),
-            "huggingface": replace(config, activation="gelu", norm_eps=1e-12, pool="token"),
-        },
         reported=reported(
             "results/results-imagenet.csv of huggingface/pytorch-image-models",
             IMAGENET,
@@ -96,6 +105,12 @@ VIT_MODELS = tuple(_vit(*row) for row in VIT_VARIANTS)
 # Source: `models.py` and `README.md` of facebookresearch/deit.
 
 DEIT_SOURCE = "facebookresearch/deit"
+DEIT = Publisher(
+    source=DEIT_SOURCE,
+    licence=shared.apache(DEIT_SOURCE, DEIT_SOURCE),
+    papers=("2012.12877",),
+    repository="facebook/{}",
+)
 
 
 class DeitVariant(NamedTuple):
@@ -133,7 +148,6 @@ DEIT_VARIANTS = (
 def _deit(variant: DeitVariant, distilled: bool) -> ModelInfo:
     side, middle = variant.side, "_distilled" if distilled else ""
     name = f"deit_{variant.size}{middle}_patch16_{side}"
-    repository = f"facebook/{name.replace('_', '-')}"
     in_timm = f"timm/{name}.fb_in1k"
     tokens = int(distilled)
     config = shared.plain_vit(
@@ -147,36 +161,34 @@ def _deit(variant: DeitVariant, distilled: bool) -> ModelInfo:
     in_transformers = replace(
         config, norm_eps=1e-12, positions=LearnedPositions(grid=side // 16, registers=tokens)
     )
-    plain = (timm_names.VIT, huggingface_names.VIT)
-    marked = (
-        *(timm_names.DISTILLED_VIT, huggingface_names.DISTILLED_VIT),
-        huggingface_names.TWO_HEADED_VIT,
-    )
+    of_authors, *of_transformers = (timm_names.VIT, huggingface_names.VIT)
+    if distilled:
+        of_authors, *of_transformers = (
+            *(timm_names.DISTILLED_VIT, huggingface_names.DISTILLED_VIT),
+            huggingface_names.TWO_HEADED_VIT,
+        )
     return ModelInfo(
         name=name,
         family="deit" if distilled else "vit",
         aliases=(in_timm,),
         config=config,
-        namings=marked if distilled else plain,
+        published=(
+            Published(of_authors, config),
+            *same_network(in_transformers, *of_transformers),
+        ),
         # 256 / 224 for the shorter edge.
         preprocessing=shared.imagenet(
             resize=int(256 / 224 * side), resample="bicubic", size=(side, side)
         ),
-        licence=shared.apache(DEIT_SOURCE, DEIT_SOURCE),
+        publisher=DEIT,
         checkpoint=f"{name}-{variant.digests[distilled]}.pth",
         digest=variant.digests[distilled],
-        repository=repository,
-        hub=(shared.safetensors(repository),),
+        **DEIT.on_hub(name.replace("_", "-")),
         mirrors=(shared.safetensors(in_timm),),
         parameters=variant.parameters[distilled],
-        source=DEIT_SOURCE,
-        papers=("2012.12877",),
         pooler=shared.CLASS_TOKEN,
         labels=shared.IMAGENET,
-        published={"huggingface": in_transformers},
-        reported=reported(
-            f"README.md of {DEIT_SOURCE}", IMAGENET, classifier=variant.right[distilled]
-        ),
+        reported=DEIT.reported("README.md", IMAGENET, classifier=variant.right[distilled]),
     )
 
 
@@ -192,7 +204,17 @@ DEIT_MODELS = tuple(_deit(row, distilled) for distilled in (False, True) for row
 # registers, no offset and antialiasing with them.
 
 DINOV2_SOURCE = "facebookresearch/dinov2"
-DINOV2_CARD = f"MODEL_CARD.md of {DINOV2_SOURCE}"
+DINOV2 = Publisher(
+    source=DINOV2_SOURCE,
+    licence=shared.apache(DINOV2_SOURCE, f"{DINOV2_SOURCE}#pretrained-models"),
+    papers=("2304.07193",),
+    repository="facebook/dinov2-{}",
+)
+DINOV2_WITH_REGISTERS = replace(
+    DINOV2,
+    papers=("2304.07193", "2309.16588"),
+    repository="facebook/dinov2-with-registers-{}",
+)
 
 PLAIN_POSITIONS = LearnedPositions(grid=37, offset=0.1)
 WITH_REGISTERS = LearnedPositions(grid=37, antialias=True)
@@ -254,37 +276,31 @@ def _dinov2(
     in_tokens = replace(config, positions=replace(WITH_REGISTERS, cls_token=False))
     plain, in_names = f"dinov2_vit{letter}14", "_reg4" if registers else ""
     name = f"{plain}_reg" if registers else plain
-    repository = f"facebook/dinov2-{'with-registers-' if registers else ''}{size}"
+    publisher = DINOV2_WITH_REGISTERS if registers else DINOV2
     in_timm = f"timm/vit_{size}_patch14{in_names}_dinov2.lvd142m"
     near, linear = results.with_registers if registers else results.plain
-    accuracies = reported(f"README.md of {DINOV2_SOURCE}", IMAGENET, k_NN=near, linear=linear)
+    accuracies = publisher.reported("README.md", IMAGENET, k_NN=near, linear=linear)
     if not registers:
-        accuracies += reported(DINOV2_CARD, NYU, depth=results.depth)
+        accuracies += publisher.reported("MODEL_CARD.md", NYU, depth=results.depth)
     return ModelInfo(
         name=name,
         family="dinov2",
         aliases=(in_timm,),
         config=config,
-        namings=(
-            meta_names.DINOV2_VIT,
-            equimo_names.VIT,
-            huggingface_names.DINOV2_VIT,
-            timm_names.VIT,
+        published=(
+            *same_network(config, meta_names.DINOV2_VIT, equimo_names.VIT),
+            Published(huggingface_names.DINOV2_VIT, config, options=("mask token",)),
+            Published(timm_names.VIT, in_tokens if registers else config),
         ),
-        options={"huggingface": ("mask token",)},
         preprocessing=shared.imagenet(resize=256, resample="bicubic"),
-        licence=shared.apache(DINOV2_SOURCE, f"{DINOV2_SOURCE}#pretrained-models"),
+        publisher=publisher,
         checkpoint=f"{plain}{in_names}_pretrain.pth",
         archive=f"{name}.tar.lz4",
-        repository=repository,
-        hub=(shared.safetensors(repository),),
+        **publisher.on_hub(size),
         mirrors=(*shared.equimo_files(name), shared.safetensors(in_timm)),
         parameters=parameters + registers * config.dim,
-        source=DINOV2_SOURCE,
-        papers=("2304.07193", "2309.16588") if registers else ("2304.07193",),
         pooler=shared.CLASS_TOKEN,
         labels=shared.IMAGENET,
-        published={"timm": in_tokens} if registers else {},
         reported=accuracies,
     )
 
@@ -305,6 +321,9 @@ DINOV2_MODELS = tuple(_dinov2(*row, registers) for registers in (0, 4) for row i
 # Source: `models_vit5.py` and `rope.py` of wangf3014/ViT-5.
 
 VIT5_SOURCE = "wangf3014/ViT-5"
+VIT5 = Publisher(
+    source=VIT5_SOURCE, licence=shared.apache(VIT5_SOURCE, VIT5_SOURCE), papers=("2602.08071",)
+)
 
 # size, dimensions, parameters, and how much of ImageNet-1k is right, where `README.md` says so
 VIT5_VARIANTS = (
@@ -333,22 +352,23 @@ def _vit5(
         pool="mean",
         classes=1000,
     )
+    original = replace(config, activation="gelu", norm_bias=False, pool="token")
     return ModelInfo(
         name=name,
         family="vit5",
         config=config,
-        namings=(original_names.VIT5, equimo_names.VIT),
+        published=(
+            Published(original_names.VIT5, original),
+            Published(equimo_names.VIT, config),
+        ),
         preprocessing=shared.imagenet(resize=224, resample="bicubic"),
-        licence=shared.apache(VIT5_SOURCE, VIT5_SOURCE),
+        publisher=VIT5,
         checkpoint=f"{name}_patch16_224.pth",
         archive=f"{name}.tar.lz4",
         parameters=parameters,
-        source=VIT5_SOURCE,
-        papers=("2602.08071",),
         pooler="the mean of the patches; for the original's weights the class token",
         labels=shared.IMAGENET,
-        published={"original": replace(config, activation="gelu", norm_bias=False, pool="token")},
-        reported=reported(f"README.md of {VIT5_SOURCE}", IMAGENET, classifier=right),
+        reported=VIT5.reported("README.md", IMAGENET, classifier=right),
     )
 
 

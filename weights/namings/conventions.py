@@ -1,0 +1,11 @@
+"""Whose names the tensors of a checkpoint have, and how files with these names are written."""
+
+from weights.mapping import Convention
+
+META = Convention("meta", "Meta (facebookresearch)", "pytorch")
+EQUIMO = Convention("equimo", "Equimo", "equimo")
+GOOGLE = Convention("google", "Google DeepMind")
+ORIGINAL = Convention("original", "the authors", "pytorch")
+HUGGINGFACE = Convention("huggingface", "Hugging Face transformers", "huggingface")
+TIMM = Convention("timm", "timm")
+EQUINOX = Convention("eqx", "Equinox", "equinox")
