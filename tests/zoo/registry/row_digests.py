@@ -32,7 +32,7 @@ FILE = Path(__file__).with_suffix(".json")
 def rows() -> Iterator[tuple[ModelInfo, str]]:
     """Yield every published model with the names of each of its namings."""
     for entry in MODELS.values():
-        for naming in dict.fromkeys(naming.name for naming in entry.namings):
+        for naming in dict.fromkeys(row.naming.name for row in entry.published):
             yield entry, naming
 
 
@@ -43,7 +43,7 @@ def key(entry: ModelInfo, naming: str) -> str:
 
 def digests(entry: ModelInfo, naming: str) -> str:
     """Return the digest of each part of a row, with what the part is."""
-    config = entry.config_for(naming)
+    config = next(row.config for row in entry.published if row.naming.name == naming)
     parts = {
         "leaves": model_shapes(config),
         "sizes": _sizes(entry, config),
@@ -76,7 +76,7 @@ def _first(family: str, kind: type[Config]) -> Config:
     return next(
         config
         for entry in rows
-        for config in (entry.config, *entry.published.values())
+        for config in (entry.config, *(row.config for row in entry.published))
         if isinstance(config, kind)
     )
 
