@@ -49,7 +49,7 @@ def _hash_pairs(keys: jax.Array, x1: Any, x2: jax.Array, rank: int) -> Pair:
     return threefry2x32(k1, k2, x1, x2)
 
 
-def _positions(shape: Shape) -> jax.Array:
+def _flat_positions(shape: Shape) -> jax.Array:
     """Return the position of each element in the flat array. Upper halves are zero below 2**32
     elements."""
     return lax.iota(np.uint32, math.prod(shape)).reshape(shape)
@@ -84,7 +84,7 @@ def random_fold_in(keys: jax.Array, data: jax.Array) -> jax.Array:
 @decomposition("random_split")
 def random_split(keys: jax.Array, *, shape: Shape) -> jax.Array:
     if jax.threefry_partitionable.value:
-        return jnp.stack(_hash_pairs(keys, np.uint32(0), _positions(shape), len(shape)), -1)
+        return jnp.stack(_hash_pairs(keys, np.uint32(0), _flat_positions(shape), len(shape)), -1)
     return _hash_halves(keys, 2 * math.prod(shape)).reshape(*keys.shape[:-1], *shape, 2)
 
 
@@ -92,7 +92,7 @@ def random_split(keys: jax.Array, *, shape: Shape) -> jax.Array:
 def random_bits(keys: jax.Array, *, bit_width: int, shape: Shape) -> jax.Array:
     if not jax.threefry_partitionable.value:
         return _sequential_bits(keys, bit_width, shape)
-    high, low = _hash_pairs(keys, np.uint32(0), _positions(shape), len(shape))
+    high, low = _hash_pairs(keys, np.uint32(0), _flat_positions(shape), len(shape))
     return _join_words(high, low) if bit_width == 64 else (high ^ low).astype(f"uint{bit_width}")
 
 

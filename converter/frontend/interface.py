@@ -97,12 +97,12 @@ class ConvertedFunction:
         _, specs, kwargs = unwrap(self.fn, self.specs, self.kwargs)
         return Interface(
             parse_arguments(specs, kwargs, self.constraints).fill,
-            frozenset(_positions([v.name for v in graph.inputs], self.channels_first)),
-            frozenset(_positions(graph.output_names, self.channels_first)),
+            frozenset(_indices_of_names([v.name for v in graph.inputs], self.channels_first)),
+            frozenset(_indices_of_names(graph.output_names, self.channels_first)),
         )
 
 
-def _positions(names: Sequence[str], selected: Collection[str]) -> list[int]:
+def _indices_of_names(names: Sequence[str], selected: Collection[str]) -> list[int]:
     return [i for i, name in enumerate(names) if name in selected]
 
 
@@ -115,7 +115,7 @@ def _move_channels_first(graph: Graph, names: Collection[str]) -> None:
             f"received {names!r}"
         )
     table: dict[int, Value] = {}
-    for position in _positions([v.name for v in graph.inputs], names):
+    for position in _indices_of_names([v.name for v in graph.inputs], names):
         inner = graph.inputs[position]
         first, last = _channel_permutations(inner, inner.name)
         outer = Value(tuple(inner.shape[a] for a in first), inner.dtype, "input", inner.name)
@@ -125,7 +125,7 @@ def _move_channels_first(graph: Graph, names: Collection[str]) -> None:
         graph.inputs[position], table[id(inner)] = outer, node.out
         graph.nodes.insert(0, node)
     graph.replace_operands(lambda v: table.get(id(v), v))
-    for position in _positions(graph.output_names, names):
+    for position in _indices_of_names(graph.output_names, names):
         inner = graph.outputs[position]
         first, _ = _channel_permutations(inner, graph.output_names[position])
         graph.outputs[position] = node_appender(graph.nodes).transpose(inner, first)

@@ -66,7 +66,7 @@ class WeightAffine:
         is_wide = node.out.dtype.name in ("float32", "float64")  # float16 would lose small weights
         for index, other in self._operands(node) if is_wide else ():
             divides = node.op is ops.div
-            if self._is_fixed(other) and linearity.is_moderate(other, divides):
+            if self._is_fixed(other) and linearity.has_moderate_size(other, divides):
                 aligned = _broadcast_to_rank(other, node.out, editor)
                 factor_sizes = linearity.sizes_of_factor(divides)
                 factor = editor.add(

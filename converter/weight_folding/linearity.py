@@ -187,7 +187,7 @@ MAX_SCALED_WEIGHT = 2.0**40
 below the inverse of it, overflow neither before nor after."""
 
 
-def is_moderate(value: Value, divides: bool) -> bool:
+def has_moderate_size(value: Value, divides: bool) -> bool:
     """Return True if a constant is far from the limits of floats; parameters are checked when
     saving."""
     number = scalar(value)
