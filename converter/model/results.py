@@ -77,8 +77,8 @@ class Export:
         model: the ONNX model.
         graph: the graph that it was lowered from.
         report: the report.
-        retrace: returns the graph as it was traced, before any pass. The rounding error of results
-            is estimated on it.
+        retrace: returns the graph as it was traced, before any pass; optionally with the calls of
+            functions with some names kept. The rounding error of results is estimated on it.
         interface: the relation of the file's inputs and outputs to those of the function.
         verdict: the result of the verification, or None if there was none.
     """
@@ -86,7 +86,7 @@ class Export:
     model: ir.Model
     graph: Graph
     report: Report
-    retrace: Callable[[], Graph]
+    retrace: Callable[..., Graph]
     interface: Interface = field(default_factory=Interface)
     verdict: Verdict | None = None
 

@@ -293,11 +293,17 @@ def _trace_reference(
     if isinstance(model, Export):
         traced = model.retrace()
         has_all_values = all(v.bound is not None or v.program for v in model.graph.params)
-        return traced, Noise(traced.clone, has_resampling(model.graph)) if has_all_values else None
+        if not has_all_values:
+            return traced, None
+        retrace_calls = model.retrace if has_resampling(model.graph) else None
+        return traced, Noise(traced.clone, retrace_calls)
+    specs = [x if is_key(x) else np.asarray(x) for x in inputs]
     try:
-        traced = trace(fn, [x if is_key(x) else np.asarray(x) for x in inputs])
+        traced = trace(fn, specs)
     except (*RAISED, ConverterError):
         return None, None
     uses = traced.uses()
     is_constant = not any(id(v) in uses for v in traced.inputs)
-    return traced, None if is_constant else Noise(traced.clone)
+    if is_constant:
+        return traced, None
+    return traced, Noise(traced.clone, lambda calls: trace(fn, specs, calls=calls))

@@ -120,7 +120,7 @@ class Judge:
         tolerance: np.ndarray,
     ) -> Judgement:
         """Judge the elements of an output that differ by more than the tolerance."""
-        wrong, is_open, either = np.zeros((3, *unexplained.shape), bool)
+        wrong, is_open, either = (np.zeros(unexplained.shape, bool) for _ in range(3))
         runs = [np.asarray(self.run(i)[output]) for i in range(MAX_PERTURBED_RUNS + 1)]
         evaluations = np.stack([result[unexplained] for result in runs])
         pair = np.asarray(actual)[unexplained], np.asarray(packed(expected))[unexplained]

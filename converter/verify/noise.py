@@ -43,7 +43,7 @@ from converter.ir.op import Linear, Rounding, Vectors
 from converter.ir.rewrite import drop_dead, sweep
 from converter.jax_versions import enable_x64
 from converter.pipeline.settings import PassSettings
-from converter.pipeline.steps import expand_formula, fuse_resampling
+from converter.pipeline.steps import expand_formula, fuse_resampling, name_calls
 from converter.verify.samples import draw_inputs
 
 MAX_UNITS = 2
@@ -91,12 +91,17 @@ class Noise:
 
     Arguments:
         retrace: returns a new copy of the traced graph.
-        varies_positions: whether the sampling positions of the file may have a rounding error.
+        retrace_calls: returns a new copy in which the calls of functions with these names are kept;
+            None if the sampling positions of the file have no rounding error.
     """
 
-    def __init__(self, retrace: Callable[[], Graph], varies_positions: bool = True) -> None:
+    def __init__(
+        self,
+        retrace: Callable[[], Graph],
+        retrace_calls: Callable[[frozenset[str]], Graph] | None = None,
+    ) -> None:
         self._retrace = retrace
-        self._varies_positions = varies_positions
+        self._retrace_calls = retrace_calls
 
     @cached_property
     def _graph(self) -> Graph:
@@ -149,15 +154,17 @@ class Noise:
 
         These positions have a rounding error where JAX knows positions or weights exactly.
         """
-        if not self._varies_positions:
+        if self._retrace_calls is None:
             return None
-        graph = self._graph.clone()
+        settings = PassSettings(target="standard")
+        graph = self._retrace_calls(settings.calls)
+        name_calls(graph, settings)
         canonicalize(graph)
-        fuse_resampling(graph, PassSettings(target="standard"))
+        fuse_resampling(graph, settings)
         if not has_resampling(graph):
             return None
         sweep(graph, dict.fromkeys((ops.grid_sample, ops.resize), expand_formula))
-        return Noise(lambda: graph, False)
+        return Noise(lambda: graph)
 
     def evaluate_exact(self, args: Sequence[Any]) -> Exact:
         """Return the outputs without perturbations."""

@@ -61,11 +61,11 @@ class Watch:
 
     def __init__(
         self,
-        retrace: Callable[[], Graph],
+        retrace: Callable[..., Graph],
         samples: Sequence[tuple[str, Sequence[Any]]],
         function: Callable[..., Any],
     ) -> None:
-        noise = Noise(retrace)
+        noise = Noise(retrace, retrace)
         self._params = noise.params
         self._function = function
         self._judges = [Judge(noise, inputs, name, function) for name, inputs in samples]
