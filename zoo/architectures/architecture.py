@@ -6,14 +6,11 @@ names. A caller asks the record of a configuration (`kinds.py`) and knows no kin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count, takewhile
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from weights.initializers import Shape
 from zoo.architectures.common_config import Four
@@ -26,8 +23,7 @@ from zoo.architectures.segmentation.segmentation_config import MaskConfig, Segme
 from zoo.architectures.swin.swin_config import SwinConfig
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.common.errors import BadRequest
-from zoo.tasks.answer import Outputs, PictureAnswer, Question, Scores, Size, classes, features
-from zoo.tasks.maps import components
+from zoo.tasks.answer import Scores
 
 if TYPE_CHECKING:
     from zoo.architectures.library_settings import Settings
@@ -47,16 +43,6 @@ Config = (
 
 C = TypeVar("C", bound=Config)
 
-
-class GivenOutput(NamedTuple):
-    """An output's shape, as cards write it, and what it is, in words."""
-
-    shape: str
-    words: str
-
-
-Thumbnail = tuple[NDArray[np.uint8], str]
-"""A picture [height, width, 3], and what is on it, in words."""
 
 Shapes = Callable[[str], Shape | None]
 """The shape that a checkpoint gives a leaf; None where it has none."""
@@ -135,11 +121,6 @@ def unchanged(config: C, *_: object) -> C:
     return config
 
 
-def as_they_are(got: Outputs, wanted: Outputs) -> tuple[Outputs, Outputs]:
-    """Outputs whose order says something."""
-    return got, wanted
-
-
 @dataclass(frozen=True, kw_only=True)
 class Architecture(Generic[C]):
     """A kind of network, by its configuration `config`.
@@ -150,8 +131,6 @@ class Architecture(Generic[C]):
     under these names; those that folders have files of are `towers`, by transformers.js' names. All
     functions from configurations to configurations get one whose parts are done.
 
-    - `purpose`: what a network is for, in a sentence in which `{classes:,}`, `{such}` examples of
-      them, `{stride}` and that there is a vector for the `{whole}` are put.
     - `sizes`: with those that leaves tell; None where not all are there that do.
     - `landmarks`: shapes of a few leaves that tell networks apart without building them.
     - `free`: without what somebody's own may have otherwise: classes, grid, details.
@@ -165,9 +144,6 @@ class Architecture(Generic[C]):
     - `with_head`: with the classes of a linear layer, and the tokens that it takes; only of kinds
       that give features, and logits if they are classifiers.
     - `as_built`: as a network is now, which somebody may have cut.
-    - `exact`: outputs that are coordinates, which half precision computes in float32.
-    - `compared`: batches of outputs, got and wanted, as what they say, where rounding may change
-      their order: what low precisions are judged by.
     - `head_takes`: the vector that the classifier is given, in words.
     - `head_inputs`: vectors that a custom head may take and that no tensor tells apart, in words by
       the `global_pool` that means each; empty where there is only one, None where none is known.
@@ -177,24 +153,16 @@ class Architecture(Generic[C]):
     `told` is the part of `config.json` that is about the network; `heads`, where there are any,
     says how many share the channels, which nothing else tells. `transformers` is the class of
     `classes` that computes a network, or **raises** `BadRequest`; `equimo` are Equimo's settings,
-    where it has such networks. `similarity` says what cosines of images and texts are multiplied by
-    and what is added, of a configuration and its leaves; only of kinds that compare them.
+    where it has such networks.
 
     A network that `crops` ignores what fills no patch at the right and bottom edge; others fill
     that up in JAX or refuse it, and their files take whole patches alone.
-
-    `outputs` says what files may give, of a configuration and words about the pooled vector.
-    `answer` is what outputs for one picture say of it. `thumbnail` draws what is in the outputs for
-    a batch of one, of pictures of a size, and says what that is; it gets nothing that is not
-    finite, and gives None where there is nothing to draw. `page_draws` are the outputs that the
-    page of a network draws.
     """
 
     config: type[C]
     network: Callable[[], Callable[..., Any]]
     parts: tuple[str, ...] = ()
     towers: Mapping[str, str] = field(default_factory=dict)
-    purpose: Callable[[C], str]
     sizes: Callable[[C, Shapes], C | None]
     landmarks: Callable[[C], dict[str, Shape]] = lambda config: {}
     free: Callable[[C], C] = unchanged
@@ -206,8 +174,6 @@ class Architecture(Generic[C]):
     below: Callable[[C], Config] = unchanged
     with_head: Callable[[C, Shape | None], C] | None = None
     as_built: Callable[[C, Any], C] = unchanged
-    exact: tuple[str, ...] = ()
-    compared: Callable[[Outputs, Outputs], tuple[Outputs, Outputs]] = as_they_are
     head_takes: Callable[[C], str] = lambda config: "what the network pools"
     head_inputs: Callable[[C], Mapping[str, str] | None] = lambda config: {}
     refused_option: Callable[[str], str] = lambda architecture: ""
@@ -218,13 +184,6 @@ class Architecture(Generic[C]):
     classes: tuple[TransformersClass, ...] = ()
     equimo: Callable[[C], dict[str, Any]] | None = None
     crops: bool = True
-    outputs: Callable[[C, str], Mapping[str, GivenOutput]]
-    answer: Callable[[C, Outputs, Question], PictureAnswer] = lambda config, outputs, question: (
-        features(outputs)
-    )
-    thumbnail: Callable[[C, Outputs, Size], Thumbnail | None] = lambda config, outputs, size: None
-    page_draws: Callable[[C], Set[str]] = lambda config: frozenset()
-    similarity: Callable[[C, Mapping[str, Any]], tuple[float, float]] | None = None
 
     @property
     def gives_features(self) -> bool:
@@ -259,58 +218,9 @@ def as_four(numbers: list[int]) -> Four:
     return first, second, third, fourth
 
 
-TURNS_INTO_VECTORS = (
-    "Turns a picture into vectors, one for each patch of {stride} x {stride} pixels{whole}: for "
-    "search, classification, segmentation and what else is trained on top of them."
-)
-CLASSIFIES = "Says which of {classes:,} classes a picture shows{such}."
-
-
-FeatureConfig = ViTConfig | ConvNeXtConfig | SwinConfig
-
-
-def feature_outputs(
-    config: FeatureConfig, pooler: str, rows: str, when: str = "after"
-) -> dict[str, GivenOutput]:
-    """Return the outputs of a network that gives features; `rows` says what the rows of tokens are,
-    `when` is before or after the norm."""
-    patches = f"(height / {config.stride}) * (width / {config.stride})"
-    return {
-        "last_hidden_state": GivenOutput(
-            f"[batch_size, {config.prefix_tokens} + {patches}, {config.dim}]",
-            f"a vector for each patch of {config.stride} x {config.stride} pixels, {when} the "
-            f"final norm; its rows are {rows}, by rows",
-        ),
-        "pooler_output": GivenOutput(
-            f"[batch_size, {config.width}]", f"a vector for the whole picture: {pooler}"
-        ),
-        "logits": GivenOutput(
-            f"[batch_size, {config.classes}]",
-            "a linear classifier's number for each class, larger where it is likelier; id2label in "
-            "config.json names the classes",
-        ),
-    }
-
-
-def drawn_features(
-    config: FeatureConfig, outputs: Outputs, size: Size
-) -> tuple[NDArray[np.uint8], str] | None:
-    """The principal components of patches."""
-    tokens = outputs.get("last_hidden_state")
-    rows, columns = (side // config.stride for side in size)
-    if tokens is None or tokens.ndim != 3 or not tokens.shape[1] >= rows * columns >= 3:
-        return None
-    patches = tokens[:1, -rows * columns :].reshape(1, rows, columns, -1)
-    return components(patches)[0], "Features of the photograph of a cat, as colours"
-
-
 feature_architecture = partial(
     Architecture[Any],
-    purpose=lambda config: CLASSIFIES if config.classes else TURNS_INTO_VECTORS,
     told=lambda settings: settings.network,
-    answer=lambda config, outputs, question: classes(outputs, question.names, config.scores),
-    thumbnail=drawn_features,
-    page_draws=lambda config: {"last_hidden_state", *(("logits",) if config.classes else ())},
 )
 
 StagedConfig = TypeVar("StagedConfig", ConvNeXtConfig, SwinConfig)

@@ -11,12 +11,6 @@ these are no padding."""
 
 Four = tuple[int, int, int, int]
 
-TASKS = ("image-feature-extraction", "image-classification")
-"""Of a network without classes, and with."""
-
-
-PURPOSE_OF_AREAS = "Finds what is where in a picture, of {classes:,} classes{such}."
-
 
 def class_words(count: int) -> str:
     """How many classes there are, behind other words; nothing without any."""
@@ -29,13 +23,6 @@ class Classifying:
     takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
     words: ClassVar[None] = None
     attends: ClassVar[bool] = True
-
-    classes: int
-
-    @property
-    def task(self) -> str:
-        """Task, as hubs call it."""
-        return TASKS[self.classes > 0]
 
 
 class MultiStageConfig(Classifying):

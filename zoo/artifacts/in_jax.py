@@ -13,7 +13,14 @@ from zoo.architectures.builder import batched
 from zoo.architectures.kinds import architecture_of
 from zoo.common.errors import BadRequest
 from zoo.images.pixel_values import pixel_values
-from zoo.tasks.answer import InputSize, PictureAnswer, Question, in_sentences, likeliest_first
+from zoo.tasks.answer import (
+    AskedPicture,
+    InputSize,
+    PictureAnswer,
+    Question,
+    in_sentences,
+    likeliest_first,
+)
 from zoo.texts.tokenizer import Tokenizer
 
 
@@ -38,8 +45,8 @@ def answers_of(
         pixels = pixel_values([image], how, fed.size)
         made = run(model, jnp.asarray(pixels))
         named = {name: np.asarray(value[0]) for name, value in made.items()}
-        question = Question(model.labels, (image.height, image.width), fed, image, threshold)
-        answers.append(architecture_of(config).answer(config, named, question))
+        asked = AskedPicture(model.labels, (image.height, image.width), fed, image)
+        answers.append(config.task.answer(named, asked, Question(threshold=threshold)))
     return answers
 
 

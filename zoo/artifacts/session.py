@@ -105,9 +105,8 @@ class VisionModel:
     def answer(self, images: Pictures, threshold: float | None = None) -> list[PictureAnswer]:
         """Answer about each picture: classes, depths, its features, or things in boxes,
         of which it is surer than `threshold`."""
-        from zoo.architectures.kinds import architecture_of
         from zoo.artifacts.read import stated_entry
-        from zoo.tasks.answer import InputSize, Question
+        from zoo.tasks.answer import AskedPicture, InputSize, Question
 
         how, entry = self.manifest.preprocessing.settings, stated_entry(self.manifest)
         answers = []
@@ -117,8 +116,8 @@ class VisionModel:
             outputs = {name: output[0] for name, output in rows.items()}
             size = image.height, image.width
             fed = InputSize(self.manifest.size or how.fitted(*size), how.padded)
-            question = Question(entry.class_names, size, fed, image, threshold)
-            answers.append(architecture_of(entry.config).answer(entry.config, outputs, question))
+            asked = AskedPicture(entry.class_names, size, fed, image)
+            answers.append(entry.config.task.answer(outputs, asked, Question(threshold=threshold)))
         return answers
 
     @cached_property

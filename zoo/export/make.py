@@ -21,7 +21,6 @@ from weights.progress import Progress
 from zoo.architectures.base import Network
 from zoo.architectures.builder import batched, networks_in
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.kinds import architecture_of
 from zoo.artifacts.choices import Layout, Precision, Scales, Target
 from zoo.artifacts.measured import Calibration, Verification
 from zoo.common.staging import Digests, sidecar_path, staged, writing
@@ -125,7 +124,7 @@ class Maker:
             self.digests.update(calibrated[1])
             return
         with writing(file), self.digests.taken() as written:
-            exact = architecture_of(self.entry.config).exact
+            exact = self.entry.config.task.exact
             options = (self.target, self.scales, exact)
             derive(source, file, precision, inputs, written, *options)
 

@@ -23,11 +23,9 @@ from converter.verify.sides import may_have_sides
 from converter.verify.steering import coverage_of, steered_inputs
 from converter.verify.streaming_evaluation import stepwise
 from weights import bind, leaf_shapes
-from zoo.architectures.architecture import as_they_are
 from zoo.architectures.base import Network
 from zoo.architectures.builder import batched
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.kinds import architecture_of
 from zoo.artifacts.choices import Precision
 from zoo.artifacts.measured import Comparison, Verification
 from zoo.common import runtime
@@ -39,6 +37,7 @@ from zoo.export.resources import LARGEST_WHOLE
 from zoo.images.photograph import STORED, photographs_of_one_size
 from zoo.images.pixel_values import pixel_values
 from zoo.tasks.answer import Outputs
+from zoo.tasks.task import keep_outputs
 
 TRIED_BATCHES = (1, 3)
 """Batch sizes tried where the batch size is open; with more sizes than these, 1 again."""
@@ -74,7 +73,7 @@ class Sample:
     inputs: Inputs
     outputs: Any
     images: NDArray[np.uint8] | None = None
-    compared: Callable[[Outputs, Outputs], tuple[Outputs, Outputs]] = as_they_are
+    compared: Callable[[Outputs, Outputs], tuple[Outputs, Outputs]] = keep_outputs
     moved: tuple[Any, ...] = ()
 
     @property
@@ -135,8 +134,8 @@ def runs(
             inputs = {"pixel_values": pixel_values(photos, entry.preprocessing, size)}
             images = np.stack([*map(np.asarray, photos)])
         outputs = jax.block_until_ready(network()(*inputs.values()))
-        compare = architecture_of(entry.config).compared
-        near = moved_inputs(inputs) if compare is not as_they_are else ()
+        compare = entry.config.task.compare
+        near = moved_inputs(inputs) if compare is not keep_outputs else ()
         return Sample(inputs, outputs, images, compare, tuple(network()(*each) for each in near))
 
     return [partial(sample, step, *shape) for step, shape in enumerate(shapes)]
@@ -242,7 +241,7 @@ def _compared_inside(file: Path, samples: Sequence[Sample], provider: str) -> li
     model = ir.load(file)
     graph = ir.convenience.extract(model.graph, ["image"], ["pixel_values"])
     live = runtime.session(ir.Model(graph, ir_version=model.ir_version), provider)
-    plain = [replace(sample, compared=as_they_are) for sample in samples]
+    plain = [replace(sample, compared=keep_outputs) for sample in samples]
     return [*_compared(live, plain, PRECISIONS["fp32"].limit)]
 
 
@@ -291,7 +290,7 @@ def _errors(
 ) -> Mapping[str, tuple[converter.Errors, float]]:
     """How far each output is from what is expected, and what share of it is excused."""
     fed = [*sample.fed.values()]
-    if sample.compared is as_they_are:
+    if sample.compared is keep_outputs:
         found = converter.check(live, lambda *_: expected, fed)
         return {name: (error, 0.0) for name, error in found.items()}
     arrays = {name: np.asarray(value) for name, value in expected.items()}

@@ -17,7 +17,6 @@ from PIL import Image
 
 from weights import Provenance
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.kinds import architecture_of
 from zoo.artifacts.schema import Manifest
 from zoo.export.assemble.extras import card
 from zoo.export.describe import describe_shared
@@ -25,7 +24,7 @@ from zoo.export.network_inputs import input_specs
 from zoo.export.request import Signature
 from zoo.registry.lookup import MODELS
 from zoo.registry.model_words import purpose
-from zoo.tasks.answer import InputSize, Question
+from zoo.tasks.answer import AskedPicture, InputSize, Question
 
 DIGESTS = Path(__file__).with_name("statements.json")
 
@@ -40,7 +39,7 @@ def states(entry: ModelInfo) -> dict[str, str]:
     """Return the digest of each statement about a model."""
     stated = {
         "outputs": outputs_of(entry),
-        "purpose": [purpose(entry), entry.config.task],
+        "purpose": [purpose(entry), entry.config.task.name],
         "answer": answer_of(entry),
         "comparison": comparison_of(entry),
         "inputs": [[str(spec) for spec in input_specs(entry.config, each)] for each in SIGNATURES],
@@ -59,7 +58,7 @@ def _digest(value: object) -> str:
 
 def outputs_of(entry: ModelInfo) -> dict[str, list[str]]:
     """Shapes and words of the outputs, by their names."""
-    described = architecture_of(entry.config).outputs(entry.config, entry.pooler)
+    described = entry.config.task.described(entry.pooler)
     return {name: [given.shape, given.words] for name, given in described.items()}
 
 
@@ -85,32 +84,33 @@ def answer_of(entry: ModelInfo) -> list[Any]:
     config, batch = entry.config, sample_outputs(entry)
     if "pixel_values" not in config.takes:
         return []
-    kind = architecture_of(config)
+    task = config.task
     size = tuple(side * config.stride for side in STRIDES)
     fed = InputSize((size[0], size[1]), entry.preprocessing.padded)
     picture = Image.new("RGB", PICTURE[::-1])
-    question = Question(entry.class_names, PICTURE, fed, picture, 0.3)
+    asked = AskedPicture(entry.class_names, PICTURE, fed, picture)
+    question = Question(threshold=0.3)
     rows = {name: value[0] for name, value in batch.items()}
-    found = kind.answer(config, rows, question)
-    drawn = kind.thumbnail(config, batch, (size[0], size[1]))
-    without = kind.answer(config, {}, question)
+    found = task.answer(rows, asked, question)
+    drawn = task.draw(batch, (size[0], size[1]))
+    without = task.answer({}, asked, question)
     return [
         [found.kind, without.kind, sorted(found.features), len(found.boxes)],
         [[each.label, round(each.score, 2)] for each in found.answers],
         found.drawing and [found.drawing.size, found.drawing.mode],
         None if found.values is None else [found.values.shape, found.values.dtype.name],
         drawn and [drawn[0].shape, drawn[1]],
-        sorted(kind.page_draws(config)),
+        sorted(task.page_draws),
     ]
 
 
 def comparison_of(entry: ModelInfo) -> list[Any]:
     """How outputs in low precision are compared, and which of them stay in float32."""
-    kind, batch = architecture_of(entry.config), sample_outputs(entry)
+    task, batch = entry.config.task, sample_outputs(entry)
     turned = {name: value[:, ::-1] if value.ndim > 1 else value for name, value in batch.items()}
-    got, wanted = kind.compared(turned, batch)
+    got, wanted = task.compare(turned, batch)
     same = {name: bool(np.allclose(got[name], wanted[name])) for name in batch}
-    return [same, sorted(kind.exact), kind.similarity is not None]
+    return [same, sorted(task.exact), task.similarity is not None]
 
 
 VARIANT: dict[str, Any] = {
@@ -132,7 +132,7 @@ def manifest_of(entry: ModelInfo) -> Manifest:
     file = {"name": "onnx/model.onnx", "bytes": 1, "sha256": "0" * 64}
     speeds = {"runtime": "x", "machine": "x", "input": [1], "rounds": 1, "variants": {}}
     similarity = {"scale": 2.0, "bias": 0.5, "probabilities": entry.config.scores}
-    compares = architecture_of(entry.config).similarity is not None
+    compares = entry.config.task.similarity is not None
     added = {
         "files": [file],
         "variants": {"fp32": {**VARIANT, "outputs": named}},

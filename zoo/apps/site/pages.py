@@ -13,7 +13,6 @@ from zoo.apps.site.folders import BuiltFolder
 from zoo.apps.site.searchable import Searchable, search_facts
 from zoo.apps.site.structure import structure
 from zoo.architectures.entry import MEASURED_TASKS
-from zoo.architectures.kinds import architecture_of
 from zoo.artifacts.measured import Speeds
 from zoo.artifacts.words import NOT_TRAINED, base_model, limit, origin
 from zoo.common.versions import __version__
@@ -144,7 +143,7 @@ def facts(built: BuiltFolder, table: Catalogue) -> Mapping[str, Any]:
         "code": dict(CODE_BLOCK.findall(card(manifest))),
         "folder": f"{MODELS}/{built.entry.name}",
         "demo": demo(built),
-        "described": architecture_of(entry.config).outputs(entry.config, entry.pooler),
+        "described": entry.config.task.described(entry.pooler),
     }
 
 
@@ -153,7 +152,7 @@ def demo(built: BuiltFolder) -> dict[str, Any]:
     manifest, config = built.manifest, built.entry.config
     how = manifest.preprocessing
     outputs = {output.name for variant in built.variants.values() for output in variant.outputs}
-    needed = architecture_of(config).page_draws(config)
+    needed = config.task.page_draws
     drawn = bool(needed) and needed <= outputs
     # Texts need a tokenizer.
     is_fed = built.has_tokenizer or "input_ids" not in config.takes
@@ -173,7 +172,7 @@ def demo(built: BuiltFolder) -> dict[str, Any]:
         "sizes": offered_sizes(built),
         # Whoever looks at features wants to see patches; what answers was trained at its own size.
         "first_size": int(
-            config.task == "image-feature-extraction" and len(offered_sizes(built)) > 1
+            config.task.name == "image-feature-extraction" and len(offered_sizes(built)) > 1
         ),
         "preprocessing": json.loads(how.model_dump_json()),
         "stride": config.stride,

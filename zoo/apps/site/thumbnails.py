@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from zoo.apps.site.folders import BuiltFolder
-from zoo.architectures.kinds import architecture_of
 from zoo.artifacts.described_file import given_shapes, shapes_fit
 from zoo.common.errors import BadFile
 from zoo.common.golden_file import read_golden
@@ -79,6 +78,4 @@ def _drawn(
         for name, each in outputs.items()
         if each.size and np.isfinite(each).all() and shapes_fit(each.shape, stated.get(name, ()))
     }
-    drawn: tuple[NDArray[np.uint8], str] | None
-    drawn = architecture_of(config).thumbnail(config, sound, (size[0], size[1]))
-    return drawn
+    return config.task.draw(sound, (size[0], size[1]))

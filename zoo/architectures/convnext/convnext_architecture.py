@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from zoo.architectures.architecture import (
@@ -14,7 +13,6 @@ from zoo.architectures.architecture import (
     as_four,
     count_numbered,
     count_rows,
-    feature_outputs,
     staged_architecture,
     staged_with_head,
     told_of_blocks,
@@ -120,5 +118,4 @@ CONVNEXT = staged_architecture(
     transformers=_class,
     classes=(DINOV3_CONVNEXT, FEATURES, FEATURES_V2, CLASSIFIER, CLASSIFIER_V2),
     equimo=_equimo,
-    outputs=partial(feature_outputs, rows="the mean, then the pixels of the last map"),
 )

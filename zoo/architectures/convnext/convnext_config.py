@@ -8,6 +8,8 @@ from typing import ClassVar, Literal
 from zoo.architectures.common_config import DEEPEST, MOST, Four, MultiStageConfig, class_words
 from zoo.architectures.parts.layer_options import Activation
 from zoo.tasks.answer import Scores
+from zoo.tasks.feature_task import feature_task
+from zoo.tasks.task import Task
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,11 @@ class ConvNeXtConfig(MultiStageConfig):
     prefix_tokens: ClassVar[int] = 1
     stride: ClassVar[int] = 32
     native: ClassVar[None] = None
+
+    @property
+    def task(self) -> Task:
+        """Features, or classes."""
+        return feature_task(self, "the mean, then the pixels of the last map")
 
     @property
     def is_sound(self) -> bool:

@@ -7,6 +7,8 @@ from typing import ClassVar
 
 from zoo.architectures.common_config import MOST, Four
 from zoo.architectures.vit.vit_config import OnBackbone
+from zoo.tasks.depth_task import depth_task
+from zoo.tasks.task import Task
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,11 @@ class DepthConfig(OnBackbone):
     max_depth: float | None = None
 
     classes: ClassVar[int] = 0
-    task: ClassVar[str] = "depth-estimation"
+
+    @property
+    def task(self) -> Task:
+        """Depths of pixels."""
+        return depth_task(self.max_depth)
 
     @property
     def is_sound(self) -> bool:

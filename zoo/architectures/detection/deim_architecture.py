@@ -11,7 +11,7 @@ from zoo.architectures.architecture import (
     count_numbered,
     count_rows,
 )
-from zoo.architectures.detection.detection_architecture import box_outputs, finds_boxes
+from zoo.architectures.detection.detection_architecture import finds_boxes
 from zoo.architectures.detection.detection_config import DeimConfig, FinderConfig, PyramidConfig
 from zoo.architectures.vit.vit_settings import dinov3_settings
 
@@ -174,5 +174,4 @@ DEIM = finds_boxes(
     settled=_settled,
     transformers=lambda config: DEIMV2,
     classes=(DEIMV2,),
-    outputs=lambda config, pooler: box_outputs(config.queries, config.classes),
 )

@@ -8,6 +8,8 @@ from typing import ClassVar
 from zoo.architectures.common_config import DEEPEST, MOST, class_words
 from zoo.architectures.vit.vit_config import OnBackbone
 from zoo.tasks.answer import Scores
+from zoo.tasks.box_task import box_task
+from zoo.tasks.task import Task
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,12 @@ class DetectionConfig(OnBackbone):
     windowed: tuple[int, ...] | None = None
 
     scores: ClassVar[Scores] = "sigmoid"
-    task: ClassVar[str] = "object-detection"
+
+    @property
+    def task(self) -> Task:
+        """Things in boxes, with their pixels if there are `instances`."""
+        stride = self.instances.stride if self.instances else None
+        return box_task(self.queries, self.classes, stride)
 
     @property
     def windowed_blocks(self) -> tuple[int, ...]:
@@ -180,7 +187,11 @@ class DeimConfig(OnBackbone):
     placed: bool = True
 
     scores: ClassVar[Scores] = "sigmoid"
-    task: ClassVar[str] = "object-detection"
+
+    @property
+    def task(self) -> Task:
+        """Things in boxes."""
+        return box_task(self.queries, self.classes)
 
     @property
     def stride(self) -> int:

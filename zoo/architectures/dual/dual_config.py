@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from zoo.architectures.common_config import DEEPEST, MOST, MOST_WORDS, Opaque, Taken
 from zoo.architectures.parts.layer_options import Activation
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.tasks.answer import Scores
+from zoo.tasks.similarity_tasks import similarity_task, text_task
+from zoo.tasks.task import Task
 
 TextPool = Literal["last", "greatest", "mean", "end"]
 """What stands for a text: its last token, that of its greatest number, the mean, or its end."""
@@ -47,9 +51,14 @@ class TextConfig(Opaque):
     # As the properties of `ViTConfig`: a text has no sides.
     classes: ClassVar[int] = 0
     scores: ClassVar[Scores] = "softmax"
-    task: ClassVar[str] = "feature-extraction"
     stride: ClassVar[int] = 1
     native: ClassVar[None] = None
+
+    @property
+    def task(self) -> Task:
+        """Vectors of texts."""
+        tokens = "sequence_length" if self.any_length else self.tokens
+        return text_task(tokens, self.dim, self.width)
 
     @property
     def words(self) -> TextConfig:
@@ -102,7 +111,19 @@ class DualConfig(Opaque):
     temperature: bool = False
 
     classes: ClassVar[int] = 0
-    task: ClassVar[str] = "zero-shot-image-classification"
+
+    @property
+    def task(self) -> Task:
+        """Similarities of pictures and texts."""
+        return similarity_task(self.dim, self.scores, self.similarity)
+
+    def similarity(self, leaves: Mapping[str, Any]) -> tuple[float, float]:
+        """Return the factor and the summand that make a logit of a cosine, from the leaves."""
+        if self.temperature:
+            scale = 1 / float(leaves["temperature"])
+        else:
+            scale = math.exp(leaves["logit_scale"][0])
+        return scale, float(leaves["logit_bias"][0]) if self.bias else 0.0
 
     @property
     def takes(self) -> tuple[Taken, ...]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from zoo.architectures.common_config import MOST, class_words
 from zoo.architectures.vit.vit_config import OnBackbone
+from zoo.tasks.area_tasks import class_map_task, mask_task
+from zoo.tasks.task import Task
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,10 @@ class MaskConfig(OnBackbone):
     upscalings: int = 2
     masked: tuple[bool, ...] = ()
 
-    task: ClassVar[str] = "image-segmentation"
+    @property
+    def task(self) -> Task:
+        """Areas of queries."""
+        return mask_task(self.queries, self.classes, self.mask_stride)
 
     @property
     def mask_stride(self) -> int:
@@ -56,7 +60,10 @@ class SegmenterConfig(OnBackbone):
     layers: int
     classes: int
 
-    task: ClassVar[str] = "image-segmentation"
+    @property
+    def task(self) -> Task:
+        """Areas of classes."""
+        return class_map_task(self.classes, self.stride)
 
     @property
     def is_sound(self) -> bool:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any
 
 from zoo.architectures.architecture import (
     CheckpointFacts,
     Shapes,
-    Thumbnail,
     TransformersClass,
     count_numbered,
     count_rows,
-    drawn_features,
-    feature_outputs,
     staged_architecture,
     staged_with_head,
     told_of_blocks,
@@ -24,7 +20,6 @@ from zoo.architectures.architecture import (
 from zoo.architectures.common_config import MOST
 from zoo.architectures.parts.layer_options import CALLED
 from zoo.architectures.swin.swin_config import SwinConfig, Two
-from zoo.tasks.answer import Outputs, Size
 
 if TYPE_CHECKING:
     from zoo.architectures.library_settings import Settings
@@ -143,14 +138,6 @@ FEATURES = TransformersClass("Swinv2Model", "swinv2", _settings)
 CLASSIFIER = TransformersClass("Swinv2ForImageClassification", "swinv2", _settings)
 
 
-def _drawn(config: SwinConfig, outputs: Outputs, size: Size) -> Thumbnail | None:
-    """Of a picture whose sides were filled up to whole rows."""
-    stride = config.stride
-    return drawn_features(
-        config, outputs, (-(-size[0] // stride) * stride, -(-size[1] // stride) * stride)
-    )
-
-
 SWIN = staged_architecture(
     config=SwinConfig,
     network=_network,
@@ -162,6 +149,4 @@ SWIN = staged_architecture(
     crops=False,
     transformers=lambda config: CLASSIFIER if config.classes else FEATURES,
     classes=(FEATURES, CLASSIFIER),
-    outputs=partial(feature_outputs, rows="the pixels of the last map"),
-    thumbnail=_drawn,
 )

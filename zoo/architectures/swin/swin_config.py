@@ -8,6 +8,8 @@ from typing import ClassVar, Literal
 from zoo.architectures.common_config import DEEPEST, MOST, MultiStageConfig, class_words
 from zoo.architectures.parts.layer_options import Activation
 from zoo.tasks.answer import Scores
+from zoo.tasks.feature_task import feature_task
+from zoo.tasks.task import Task
 
 Two = tuple[int, int]
 
@@ -52,6 +54,11 @@ class SwinConfig(MultiStageConfig):
 
     # As those of `ViTConfig`: all rows are of pixels of the last map.
     prefix_tokens: ClassVar[int] = 0
+
+    @property
+    def task(self) -> Task:
+        """Features, or classes."""
+        return feature_task(self, "the pixels of the last map", fills=True)
 
     @property
     def is_sound(self) -> bool:

@@ -14,6 +14,8 @@ from zoo.architectures.parts.layer_options import (
     RopePeriods,
 )
 from zoo.tasks.answer import Scores
+from zoo.tasks.feature_task import feature_task
+from zoo.tasks.task import GivenOutput, Task
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,29 @@ class ViTConfig(Classifying):
     head_tokens: int | None = None
     distilled: bool = False
     scores: Scores = "softmax"
+
+    @property
+    def task(self) -> Task:
+        """Features, or classes."""
+        distils = self.cls_token and self.positions is not None and self.positions.registers
+        registers = "the distillation token" if distils else f"{self.registers} registers"
+        first = (self.cls_token * "the class token, then ") + (
+            f"{registers}, then " if self.registers else ""
+        )
+        patches = f"(height / {self.stride}) * (width / {self.stride})"
+        more = {
+            "image_embeds": GivenOutput(f"[batch_size, {self.width}]", "the same vector once more"),
+            "attentions": GivenOutput(
+                f"[batch_size, {self.heads}, tokens, tokens]",
+                "how much each token attends to each in the last block",
+            ),
+            "class_attention": GivenOutput(
+                f"[batch_size, {self.heads}, {patches}]",
+                "how much of that the class token gives to each patch, by rows",
+            ),
+        }
+        when = "before" if self.pooled_norm else "after"
+        return feature_task(self, f"{first}the patches", when, more=more)
 
     @property
     def is_sound(self) -> bool:

@@ -13,7 +13,6 @@ import numpy as np
 import converter
 from converter.opsets import OLDEST_ON_CUDA
 from zoo.architectures.entry import UNSTATED
-from zoo.architectures.kinds import architecture_of
 from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.artifacts.read import stated_entry
 from zoo.artifacts.schema import Manifest
@@ -121,7 +120,7 @@ def card(manifest: Manifest) -> str:
         purpose=purpose(entry),
         papers=entry.paper_pages if manifest.licence.name != UNSTATED else (),
         is_stated=manifest.licence.name != UNSTATED,
-        described=architecture_of(entry.config).outputs(entry.config, entry.pooler),
+        described=entry.config.task.described(entry.pooler),
         pooler=entry.pooler,
         examples=entry.examples,
         drawn=entry.is_drawn,

@@ -54,10 +54,10 @@ from zoo.texts.tokenizer import SETTINGS, WORDS, read_tokenizer_settings, read_w
 
 def similarity(loaded: LoadedWeights) -> StatedSimilarity | None:
     """Similarity of a network with two towers; None for others."""
-    how = architecture_of(loaded.config).similarity
+    how = loaded.config.task.similarity
     if how is None:
         return None
-    scale, bias = how(loaded.config, loaded.weights.arrays)
+    scale, bias = how(loaded.weights.arrays)
     alone = loaded.config.scores == "sigmoid"
     return StatedSimilarity(scale=scale, bias=bias, probabilities="sigmoid" if alone else "softmax")
 
