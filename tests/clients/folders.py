@@ -19,9 +19,9 @@ from safetensors.numpy import load_file
 from tests.clients.environments import HERE
 from tests.clients.tensors import encode
 from zoo import info
-from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.checkpoints.settings.library_configs import portable_config, transformers_processor
 from zoo.images.photograph import photograph
+from zoo.images.preprocessing import Preprocessing
 
 REPOSITORY = HERE.parent.parent
 PAGE_BOXES = REPOSITORY / "zoo" / "apps" / "site" / "assets" / "boxes.js"

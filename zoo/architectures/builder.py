@@ -14,7 +14,7 @@ from zoo.architectures.base import FeatureRequest, Identity, Network
 from zoo.architectures.kinds import architecture_of
 from zoo.architectures.parts.attention import RoPE
 from zoo.architectures.parts.output import Returned, by_name
-from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.images.preprocessing import Preprocessing
 
 
 def build_model(

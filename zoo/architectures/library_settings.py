@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from weights.errors import MappingError
-from zoo.architectures.parts.preprocessing import IMAGENET_PIXELS, Filter, Preprocessing
 from zoo.common.fields import Line, Model, Side, Three, without_controls
+from zoo.images.preprocessing import IMAGENET_PIXELS, Filter, Preprocessing
 
 NUMBER = re.compile(r"\s*[+-]?\d{1,6}\s*", re.ASCII)
 LONGEST_NAME = 200

@@ -14,7 +14,6 @@ import converter
 from converter.model.streaming import Written
 from converter.opsets import DEFAULT_TARGET
 from weights.progress import Progress
-from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.artifacts.choices import Target
 from zoo.artifacts.measured import Calibration, RangedFile, Ranging
 from zoo.common.runtime import session
@@ -28,6 +27,7 @@ from zoo.export.quantise.smooth_quant import even_out
 from zoo.export.timing.rounds import Task, affordable, interleave, run_once, speeds_beside
 from zoo.images.picture_folder import PictureFolder, pixel_batches
 from zoo.images.pixel_values import Size
+from zoo.images.preprocessing import Preprocessing
 
 ALIKE = 1.1
 """Files whose medians are this close are equally fast: another run may turn them round."""

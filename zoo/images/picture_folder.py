@@ -7,10 +7,10 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from weights.files import sha256
-from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.common.errors import BadRequest
 from zoo.images.pictures import PICTURE_FORMATS, check_begins, extensions, pictures
 from zoo.images.pixel_values import Float32, Size, pixel_values
+from zoo.images.preprocessing import Preprocessing
 
 MOST_PICTURES = 512
 """Pictures that are taken of a folder: NVIDIA's guide to TensorRT calls 500 enough for a network of

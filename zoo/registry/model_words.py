@@ -2,7 +2,7 @@
 
 from zoo.architectures.architecture import Config
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.images.preprocessing import Preprocessing
 
 
 def purpose(entry: ModelInfo) -> str:

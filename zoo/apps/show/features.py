@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.artifacts.described_file import DescribedFile
 from zoo.artifacts.read import stated_entry
 from zoo.common import runtime
 from zoo.common.errors import BadFile, BadRequest, first_line
 from zoo.images.pixel_values import Float32, Size, pixel_values
+from zoo.images.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
     from PIL.Image import Image

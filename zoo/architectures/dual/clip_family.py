@@ -19,7 +19,7 @@ from zoo.architectures.dual.dual_config import DualConfig, TextConfig
 from zoo.architectures.entry import Licence, ModelInfo
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import Activation, LearnedPositions
-from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.images.preprocessing import Preprocessing
 
 OPENAI, OPEN_CLIP = "openai/CLIP", "mlfoundations/open_clip"
 

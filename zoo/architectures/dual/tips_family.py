@@ -18,8 +18,8 @@ from zoo.architectures.dual.dual_config import DualConfig, TextConfig
 from zoo.architectures.entry import IMAGENET, NYU, Licence, ModelInfo, reported
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions
-from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.architectures.vit.vit_config import ViTConfig
+from zoo.images.preprocessing import Preprocessing
 
 SOURCE = "google-deepmind/tips"
 RESULTS = f"README.md of {SOURCE}"

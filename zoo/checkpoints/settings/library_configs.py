@@ -8,8 +8,8 @@ from typing import Any
 from zoo.architectures.architecture import Config, TransformersClass
 from zoo.architectures.common_config import THREE_CHANNELS
 from zoo.architectures.kinds import architecture_of
-from zoo.architectures.parts.preprocessing import Filter, Preprocessing
 from zoo.common.errors import BadRequest
+from zoo.images.preprocessing import Filter, Preprocessing
 
 PROBLEMS = {"sigmoid": "multi_label_classification", "none": "regression"}
 """transformers' words for what makes answers of logits, where that is no softmax."""

@@ -13,7 +13,6 @@ import numpy as np
 import converter
 from converter.opsets import OLDEST_ON_CUDA
 from zoo.architectures.entry import UNSTATED
-from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.artifacts.read import stated_entry
 from zoo.artifacts.schema import Manifest
 from zoo.artifacts.words import NOT_TRAINED, base_model, build_rows, doubt, markdown
@@ -27,6 +26,7 @@ from zoo.export.network_inputs import Inputs, sample_inputs
 from zoo.export.precisions import PRECISIONS
 from zoo.export.verify import Sample, reference
 from zoo.images.photograph import STORED
+from zoo.images.preprocessing import Preprocessing
 from zoo.registry.model_words import preprocessing_words, purpose
 
 PHOTOGRAPH = "photograph.png"
