@@ -155,8 +155,6 @@ class Architecture(Generic[C]):
     `classes` that computes a network, or **raises** `BadRequest`; `equimo` are Equimo's settings,
     where it has such networks.
 
-    A network that `crops` ignores what fills no patch at the right and bottom edge; others fill
-    that up in JAX or refuse it, and their files take whole patches alone.
     """
 
     config: type[C]
@@ -183,7 +181,6 @@ class Architecture(Generic[C]):
     transformers: Callable[[C], TransformersClass] = no_class
     classes: tuple[TransformersClass, ...] = ()
     equimo: Callable[[C], dict[str, Any]] | None = None
-    crops: bool = True
 
     @property
     def gives_features(self) -> bool:

@@ -1,13 +1,11 @@
 """Limits, properties and base classes that configurations share: plain data without JAX."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
+
+from zoo.architectures.inputs import TakesPictures
 
 MOST, DEEPEST, MOST_WORDS = 1 << 17, 512, 1 << 21
 """What a network has at most of anything, of blocks, and of words: more is a trap."""
-
-Taken = Literal["pixel_values", "input_ids", "attention_mask"]
-"""What a network may take: images that were preprocessed, texts as numbers of words, and which of
-these are no padding."""
 
 Four = tuple[int, int, int, int]
 
@@ -17,11 +15,9 @@ def class_words(count: int) -> str:
     return f", {count} classes" if count else ""
 
 
-class Classifying:
+class Classifying(TakesPictures):
     """Facts of a network that gives rows of tokens of an image, and logits where it has classes."""
 
-    takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
-    words: ClassVar[None] = None
     attends: ClassVar[bool] = True
 
 
@@ -59,7 +55,7 @@ class MultiStageConfig(Classifying):
         return f"{len(self.depths)} stages of blocks: {widths}"
 
 
-class Opaque:
+class Opaque(TakesPictures):
     """Facts of a network that gives neither rows of tokens nor what is inside."""
 
     # As the properties of `ViTConfig`.

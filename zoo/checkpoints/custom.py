@@ -184,7 +184,7 @@ def _pictures(
         return entry.preprocessing if native == usual else entry.preprocessing.at(native)
     size = settings.picture_size if settings and naming.name == "huggingface" else None
     is_whole = size is not None and not any(side % config.stride for side in size)
-    if size is None or not (is_whole or architecture_of(config).crops):
+    if size is None or not (is_whole or config.crops):
         return entry.preprocessing
     return entry.preprocessing.at(size)
 

@@ -150,21 +150,9 @@ def _distributions(library: str) -> list[str]:
 
 def sizes(entry: ModelInfo, signature: Signature) -> str:
     """Words about what happens at which image size, for who reads the manifest."""
-    words = entry.config.words
-    if words is not None and "pixel_values" not in entry.config.takes:
-        shorter = "or fewer" if words.any_length else "a shorter one is padded"
-        return f"none: a text is {words.tokens} words, {shorter}"
     if signature.input == "uint8":
         return "any height and width: the file resizes as its preprocessing says"
-    if signature.size is not None:
-        return "fixed: ONNX Runtime refuses another height or width"
-    stride = entry.config.stride
-    if not architecture_of(entry.config).crops:
-        return f"any height and width that are multiples of {stride}"
-    return (
-        f"any height and width from {stride} on; multiples of {stride} are used whole, of others "
-        "the rest at the right and bottom edge is ignored"
-    )
+    return entry.config.inputs[0].size_words(signature.size)
 
 
 def weights_origin(provenance: Provenance, entry: ModelInfo) -> schema.StatedWeights:

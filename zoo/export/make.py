@@ -21,10 +21,11 @@ from weights.progress import Progress
 from zoo.architectures.base import Network
 from zoo.architectures.builder import batched, networks_in
 from zoo.architectures.entry import ModelInfo
+from zoo.architectures.inputs import BATCH_NAMES, ONE_BATCH
 from zoo.artifacts.choices import Layout, Precision, Scales, Target
 from zoo.artifacts.measured import Calibration, Verification
 from zoo.common.staging import Digests, sidecar_path, staged, writing
-from zoo.export.network_inputs import BATCH_NAMES, input_specs, sample_inputs
+from zoo.export.network_inputs import input_specs, sample_inputs
 from zoo.export.precision import derive, limit_for, runnable
 from zoo.export.request import FileSpec, Signature
 from zoo.images.in_graph import front
@@ -248,7 +249,7 @@ def convert_model(
 def name_sides(graph: ir.Graph, stride: int) -> None:
     """Give open sides the names that others use, not those of the symbols in the trace. A map with
     several rows and columns for each of the grid's is so many times smaller than the picture."""
-    names = {batch: batch for batch in ("batch_size", *BATCH_NAMES.values())}
+    names = {batch: batch for batch in (ONE_BATCH, *BATCH_NAMES.values())}
     names |= {"h": "grid_height", "w": "grid_width"}
     for times in range(1, stride + 1):
         smaller = "" if times == stride else f"/{stride // times}"

@@ -195,8 +195,7 @@ def check_target(
     if not runtime.takes(operator, "float32", runtime.opset):
         raise BadRequest(f"precision {precision} needs {operator}, which target {name} lacks.")
     instead = {
-        "size 224 instead of dynamic": signature.size is None
-        and "pixel_values" in entry.config.takes,
+        "size 224 instead of dynamic": signature.size is None and entry.config.pictures is not None,
         "batch 1, or another number": signature.batch is None,
         "input float32": signature.input == "uint8",
     }
@@ -223,7 +222,7 @@ def read_signature(entry: ModelInfo, options: Options) -> Signature:
             "which no file does: leave it out, and take `zoo.preprocess`."
         )
     sides = None
-    if size != "dynamic" and "pixel_values" in entry.config.takes:
+    if size != "dynamic" and entry.config.pictures is not None:
         sides = check_size(size or entry.preprocessing.size, entry)
     outputs = chosen_outputs(options.outputs, layers, entry)
     return Signature(sides, batch, layers, options.reshape, options.input, outputs)
@@ -231,13 +230,18 @@ def read_signature(entry: ModelInfo, options: Options) -> Signature:
 
 def check_takes(entry: ModelInfo, options: Options) -> None:
     """**Raises** `BadRequest` where an option is about images, and a model takes texts."""
-    takes = entry.config.takes
-    if "pixel_values" not in takes and options.size not in (None, "dynamic"):
+    pictures, texts = entry.config.pictures, entry.config.texts
+    if pictures is None and options.size not in (None, "dynamic"):
         raise BadRequest(f"{entry.name} takes texts, which have no size: leave it out.")
-    if "input_ids" in takes and options.input == "uint8":
+    if texts is not None and options.input == "uint8":
         raise BadRequest(f"{entry.name} takes texts: input uint8 is for models of images alone.")
-    if "input_ids" in takes and options.calibrate is not None:
+    if texts is not None and options.calibrate is not None:
         raise BadRequest(f"{entry.name} takes texts: calibrate is for models of images alone.")
+    if pictures is not None and not pictures.is_plain and options.input == "uint8":
+        raise BadRequest(
+            f"{entry.name} takes {' and '.join(pictures.names)}, which no file makes of images "
+            "itself: leave out input uint8."
+        )
 
 
 def is_whole(value: object) -> bool:

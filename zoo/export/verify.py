@@ -26,6 +26,7 @@ from weights import bind, leaf_shapes
 from zoo.architectures.base import Network
 from zoo.architectures.builder import batched
 from zoo.architectures.entry import ModelInfo
+from zoo.architectures.inputs import IMAGE, PIXELS, Input, fed_sides
 from zoo.artifacts.choices import Precision
 from zoo.artifacts.measured import Comparison, Verification
 from zoo.common import runtime
@@ -46,7 +47,7 @@ SIDES = ((1.0, 1.0), (0.5, 0.4), (1.1, 1.2), (0.6, 1.1), (1.1, 0.6))
 """Height and width tried where they are open, as multiples of the model's own: the model's, both
 smaller, both larger, and one of each."""
 
-PIXELS = f"{STORED}, preprocessed; mirrored and cropped where the batch is larger"
+PHOTOGRAPHS = f"{STORED}, preprocessed; mirrored and cropped where the batch is larger"
 TEXTS = "random words in texts of several lengths, padded"
 VERIFIED_IMAGES = f"{STORED} in 8 bits, and cropped on its side; mirrored where the batch is larger"
 
@@ -68,18 +69,25 @@ VIEWS = 2
 class Sample:
     """Inputs of a network and its outputs in JAX; `images` where the file takes those. `compared`
     makes of a file's outputs and these what low precisions are judged by. `moved` are outputs for
-    inputs that are moved by rounding, of a network that ranks what it finds."""
+    inputs that are moved by rounding, of a network that ranks what it finds. `taken` are the
+    records of the inputs."""
 
     inputs: Inputs
     outputs: Any
     images: NDArray[np.uint8] | None = None
     compared: Callable[[Outputs, Outputs], tuple[Outputs, Outputs]] = keep_outputs
     moved: tuple[Any, ...] = ()
+    taken: tuple[Input, ...] = ()
 
     @property
     def fed(self) -> Inputs:
         """Inputs that a file gets."""
-        return self.inputs if self.images is None else {"image": self.images}
+        return self.inputs if self.images is None else {IMAGE.name: self.images}
+
+    @property
+    def sides(self) -> dict[str, int]:
+        """Batch size and named sides of what a file gets."""
+        return fed_sides(self.taken, self.fed) or {"batch": len(next(iter(self.fed.values())))}
 
 
 def within_rounding(got: Outputs, wanted: Outputs, moved: Sequence[Outputs]) -> Outputs:
@@ -131,12 +139,13 @@ def runs(
         inputs, images = drawn()[step], None
         if signature.input == "uint8":
             photos = photographs_of_one_size(batch, step)
-            inputs = {"pixel_values": pixel_values(photos, entry.preprocessing, size)}
+            inputs = {PIXELS.name: pixel_values(photos, entry.preprocessing, size)}
             images = np.stack([*map(np.asarray, photos)])
         outputs = jax.block_until_ready(network()(*inputs.values()))
         compare = entry.config.task.compare
         near = moved_inputs(inputs) if compare is not keep_outputs else ()
-        return Sample(inputs, outputs, images, compare, tuple(network()(*each) for each in near))
+        moved = tuple(network()(*each) for each in near)
+        return Sample(inputs, outputs, images, compare, moved, entry.config.inputs)
 
     return [partial(sample, step, *shape) for step, shape in enumerate(shapes)]
 
@@ -187,7 +196,7 @@ def sample_shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int,
     no sides."""
     views = VIEWS if signature.input == "uint8" else 1
     batches = TRIED_BATCHES if signature.batch is None else (signature.batch,) * views
-    if signature.size is not None or "pixel_values" not in entry.config.takes:
+    if signature.size is not None or entry.config.pictures is None:
         return ((batch, signature.size or (0, 0)) for batch in batches)
     stride, (height, width) = entry.config.stride, entry.native
     sides = (
@@ -239,7 +248,7 @@ def _worst(tried: Sequence[Comparison], asked: Limit) -> Comparison:
 def _compared_inside(file: Path, samples: Sequence[Sample], provider: str) -> list[Comparison]:
     """The part of a file that makes `pixel_values` of images."""
     model = ir.load(file)
-    graph = ir.convenience.extract(model.graph, ["image"], ["pixel_values"])
+    graph = ir.convenience.extract(model.graph, [IMAGE.name], [PIXELS.name])
     live = runtime.session(ir.Model(graph, ir_version=model.ir_version), provider)
     plain = [replace(sample, compared=keep_outputs) for sample in samples]
     return [*_compared(live, plain, PRECISIONS["fp32"].limit)]
@@ -247,8 +256,8 @@ def _compared_inside(file: Path, samples: Sequence[Sample], provider: str) -> li
 
 def words(sample: Sample) -> str:
     """Words about what a network got."""
-    kinds = {"pixel_values": PIXELS, "input_ids": TEXTS}
-    return "; ".join(kinds[name] for name in sample.inputs if name in kinds)
+    kinds = {"picture": PHOTOGRAPHS, "text": TEXTS}
+    return "; ".join(kinds[each.kind] for each in sample.taken)
 
 
 def judge(
@@ -276,13 +285,13 @@ def _compared(
 ) -> Iterator[Comparison]:
     names = [output.name for output in live.get_outputs()]
     for sample in samples:
-        expected = sample.inputs if names == ["pixel_values"] else sample.outputs
+        expected = sample.inputs if names == [PIXELS.name] else sample.outputs
         errors = _errors(live, sample, expected, asked)
         numbers = [bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(expected)]
         for (output, (error, excused)), is_number in zip(errors.items(), numbers, strict=True):
             # NaN where JAX has NaN is equal, and shows nothing.
             known = error if is_number else NOT_COMPARED
-            yield compared(sample.fed, output, known, level, excused)
+            yield compared(sample.sides, output, known, level, excused)
 
 
 def _errors(
@@ -316,19 +325,12 @@ NOT_COMPARED = converter.Errors(math.nan, math.nan, math.nan)
 
 
 def compared(
-    fed: Inputs,
+    sides: Mapping[str, int],
     output: str,
     error: converter.Errors,
     level: Level = "all",
     excused: float = 0,
 ) -> Comparison:
-    """The record of one comparison."""
-    sizes: dict[str, int] = {}
-    if "input_ids" in fed:
-        sizes["batch"], sizes["tokens"] = fed["input_ids"].shape
-    if "pixel_values" in fed:
-        sizes["batch"], _, sizes["height"], sizes["width"] = fed["pixel_values"].shape
-    if "image" in fed:
-        sizes["batch"], sizes["height"], sizes["width"], _ = fed["image"].shape
-    record = Comparison(output=output, **sizes, **asdict(error), level=level)
+    """The record of one comparison, of what has these sides (`batch`, `height`, …)."""
+    record = Comparison(output=output, **sides, **asdict(error), level=level)
     return record.model_copy(update={"excused": excused}) if excused else record

@@ -28,6 +28,7 @@ def similarity_task(dim: int, scores: Scores, similarity: Similarity) -> Task:
             "image_embeds": GivenOutput(f"[image_batch_size, {dim}]", unit),
         },
         answer=partial(_answer, scores),
+        label_outputs=("logits_per_image",),
         page_draws=frozenset({"logits_per_image"}),
         similarity=similarity,
     )

@@ -55,6 +55,7 @@ class Task:
       `{classes:,}`, examples of classes `{such}`, `{stride}`, and `{whole}` for a pooled vector.
     - `outputs`: the outputs that a file may have, by name.
     - `answer`: makes the answer about one picture of the outputs for it, without the batch axis.
+    - `label_outputs`: the outputs that answer a question with labels.
     - `draw`: draws the outputs for a batch of one, for pictures of a size (height, width). All
       numbers are finite. Returns None where there is nothing to draw.
     - `page_draws`: the outputs that the web page of a network needs for its drawing.
@@ -68,6 +69,7 @@ class Task:
     purpose: str
     outputs: Mapping[str, GivenOutput]
     answer: Callable[[Outputs, AskedPicture, Question], PictureAnswer] = answer_with_features
+    label_outputs: tuple[str, ...] = ()
     draw: Callable[[Outputs, Size], Drawing | None] = draw_nothing
     page_draws: frozenset[str] = frozenset()
     compare: Callable[[Outputs, Outputs], tuple[Outputs, Outputs]] = keep_outputs

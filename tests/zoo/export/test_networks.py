@@ -178,7 +178,7 @@ def test_small_networks_in_onnx_runtime(kind, name, opset, tmp_path):
     """
     config = SMALL[name]
     fixed, *others = ((config.stride * h, config.stride * w) for h, w in ((3, 5), (4, 4), (9, 2)))
-    more = int(architecture_of(config).crops)
+    more = int(config.crops)
     cropped = [(height + more, width + more) for height, width in others]
     layer = (1,) if config.num_hidden_states else ()
     for size, layers, tried in ((fixed, (), [fixed]), (None, layer, cropped)):

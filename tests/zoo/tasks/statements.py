@@ -82,7 +82,7 @@ def sample_outputs(entry: ModelInfo) -> dict[str, np.ndarray]:
 def answer_of(entry: ModelInfo) -> list[Any]:
     """What an answer and a drawing are, as far as no rounding shows."""
     config, batch = entry.config, sample_outputs(entry)
-    if "pixel_values" not in config.takes:
+    if config.pictures is None:
         return []
     task = config.task
     size = tuple(side * config.stride for side in STRIDES)

@@ -107,7 +107,7 @@ def describe_dataset(
     """Return the description of a dataset that a request asks for."""
     network = columns.found
     manifest = network.manifest
-    towers = any(name.startswith(tower_variant("input_ids", "")) for name in manifest.variants)
+    towers = any(name.startswith(tower_variant("text", "")) for name in manifest.variants)
     return Description(
         model=manifest.model,
         variant=network.name,

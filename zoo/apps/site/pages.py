@@ -155,7 +155,8 @@ def demo(built: BuiltFolder) -> dict[str, Any]:
     needed = config.task.page_draws
     drawn = bool(needed) and needed <= outputs
     # Texts need a tokenizer.
-    is_fed = built.has_tokenizer or "input_ids" not in config.takes
+    is_fed = built.has_tokenizer or config.texts is None
+    is_fed = is_fed and config.pictures is not None and config.pictures.is_plain
     whole = built.variants.items() if drawn and is_fed else ()
     small = {name: v.file for name, v in whole if len(v.files) == 1}
     chosen = {name: small[name] for name in RUN_HERE if name in small}
@@ -193,7 +194,7 @@ def offered_sizes(built: BuiltFolder) -> list[tuple[int, int]]:
     manifest, config = built.manifest, built.entry.config
     own = manifest.size or manifest.preprocessing.size
     is_open = manifest.size is None and manifest.input == "float32" and own[0] == own[1] >= 224
-    if not is_open or "input_ids" in config.takes:
+    if not is_open or config.texts is not None:
         return [own]
     larger = (side // config.stride * config.stride for side in LARGER)
     return [own, *((side, side) for side in larger if side > own[0])]

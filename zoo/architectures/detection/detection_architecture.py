@@ -22,7 +22,6 @@ from zoo.architectures.vit.vit_settings import dinov2_settings
 
 finds_boxes = partial(
     on_backbone,
-    crops=False,
 )
 """Makes the record of networks that find things, each in a box."""
 

@@ -83,6 +83,7 @@ class DetectionConfig(OnBackbone):
     windowed: tuple[int, ...] | None = None
 
     scores: ClassVar[Scores] = "sigmoid"
+    crops: ClassVar[bool] = False
 
     @property
     def task(self) -> Task:
@@ -187,6 +188,7 @@ class DeimConfig(OnBackbone):
     placed: bool = True
 
     scores: ClassVar[Scores] = "sigmoid"
+    crops: ClassVar[bool] = False
 
     @property
     def task(self) -> Task:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from zoo.architectures.common_config import DEEPEST, MOST, MOST_WORDS, Opaque, Taken
+from zoo.architectures.common_config import DEEPEST, MOST, MOST_WORDS, Opaque
+from zoo.architectures.inputs import PictureInput, TextInput
 from zoo.architectures.parts.layer_options import Activation
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.tasks.answer import Scores
@@ -66,9 +67,14 @@ class TextConfig(Opaque):
         return self
 
     @property
-    def takes(self) -> tuple[Taken, ...]:
-        """Inputs of the network."""
-        return ("input_ids", "attention_mask") if self.masked else ("input_ids",)
+    def pictures(self) -> None:
+        """None: there is no input for pictures."""
+        return None
+
+    @property
+    def texts(self) -> TextInput:
+        """The input for texts."""
+        return TextInput(self.vocabulary, self.tokens, self.any_length, self.masked)
 
     @property
     def any_length(self) -> bool:
@@ -126,9 +132,14 @@ class DualConfig(Opaque):
         return scale, float(leaves["logit_bias"][0]) if self.bias else 0.0
 
     @property
-    def takes(self) -> tuple[Taken, ...]:
-        """Inputs of the network."""
-        return ("pixel_values", *self.words.takes)
+    def pictures(self) -> PictureInput | None:
+        """The input for pictures."""
+        return self.vision.pictures
+
+    @property
+    def texts(self) -> TextInput:
+        """The input for texts."""
+        return self.words.texts
 
     @property
     def scores(self) -> Literal["sigmoid", "softmax"]:

@@ -146,7 +146,6 @@ SWIN = staged_architecture(
     unsized=_unsized,
     settled=_settled,
     untold=_untold,
-    crops=False,
     transformers=lambda config: CLASSIFIER if config.classes else FEATURES,
     classes=(FEATURES, CLASSIFIER),
 )

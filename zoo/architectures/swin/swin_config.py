@@ -54,6 +54,7 @@ class SwinConfig(MultiStageConfig):
 
     # As those of `ViTConfig`: all rows are of pixels of the last map.
     prefix_tokens: ClassVar[int] = 0
+    crops: ClassVar[bool] = False
 
     @property
     def task(self) -> Task:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from zoo.architectures.common_config import DEEPEST, MOST, Classifying, Opaque, Taken, class_words
+from zoo.architectures.common_config import DEEPEST, MOST, Classifying, Opaque, class_words
 from zoo.architectures.parts.layer_options import (
     Activation,
     LearnedPositions,
@@ -188,8 +188,6 @@ class OnBackbone(Opaque):
 
     backbone: ViTConfig
 
-    takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
-    words: ClassVar[None] = None
     scores: ClassVar[Scores] = "softmax"
 
     @property

@@ -25,7 +25,7 @@ def transformers_config(
     """
     kind = transformers_kind(config)
     named = {"architectures": [kind.name], "model_type": kind.model_type, "dtype": "float32"}
-    network = (THREE_CHANNELS if config.takes == ("pixel_values",) else {}) | kind.settings(config)
+    network = (THREE_CHANNELS if config.texts is None else {}) | kind.settings(config)
     settings = {kind.nested: network} if kind.nested else network
     settings = named | settings | labels(config.classes, names)
     if (problem := PROBLEMS.get(config.scores)) is not None:

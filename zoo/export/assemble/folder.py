@@ -209,7 +209,7 @@ def making(
 
 def signature_of(part: Part, plan: FolderPlan) -> Signature:
     """Signature of the files of a part: texts have no size."""
-    has_sides = "pixel_values" in part.loaded.config.takes
+    has_sides = part.loaded.config.pictures is not None
     return plan.signature if has_sides else replace(plan.signature, size=None)
 
 

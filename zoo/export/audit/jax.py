@@ -59,7 +59,7 @@ def compare_with_jax(
         except runtime.ERRORS as error:
             return NumbersCheck(Finding("JAX", False, first_line(error)))
         by_patch = partial(first_residuals, live, samples[0], entry)
-        return NumbersCheck(*judged, by_patch if entry.config.takes == ("pixel_values",) else None)
+        return NumbersCheck(*judged, by_patch if entry.config.takes_pixels_alone else None)
 
     return compare
 
@@ -69,8 +69,8 @@ def first_residuals(live: runtime.Session, sample: Sample, entry: ModelInfo) -> 
     expected = {name: np.asarray(value) for name, value in sample.outputs.items()}
     got = dict(zip(expected, live.run([*expected], sample.fed), strict=True))
     stride = entry.config.stride
-    height, width = sample.inputs["pixel_values"].shape[2:]
-    return residuals((height // stride, width // stride), got, expected)
+    grid = sample.sides["height"] // stride, sample.sides["width"] // stride
+    return residuals(grid, got, expected)
 
 
 def skip(passed: bool, detail: str) -> Compare:
