@@ -52,13 +52,11 @@ def golden_command(
         from zoo.common.golden_file import write_golden
         from zoo.images.photograph import photographs
         from zoo.images.pictures import pictures
-        from zoo.images.pixel_values import pixel_values
 
-        how = entry.preprocessing
-        pixels = pixel_values(pictures(image) if image else photographs(1), how, how.size)
+        images = pictures(image) if image else photographs(1)
         with progress_bar() as progress:
             loaded = load_known(entry.name, read_weights(weights), progress)
-        made = make(entry, loaded, pixels, reference)
+        made = make(entry, loaded, images, reference)
         with replacing(target) as place:
             write_golden(place, made)
         reference = made.reference

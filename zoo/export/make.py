@@ -114,11 +114,12 @@ class Maker:
         how = entry.preprocessing
         size, batch = signature.size or how.size, signature.batch or 1
         inputs = [*sample_inputs(entry, batch, size).values()]
-        if precision == "int8" and self.pictures is not None:
+        taken = entry.config.pictures
+        if precision == "int8" and self.pictures is not None and taken is not None:
             # ONNX Runtime is imported only where something runs in it.
             from zoo.export.calibration import Calibrator, write_best
 
-            calibrator = Calibrator(self.pictures, how, size, batch)
+            calibrator = Calibrator(self.pictures, taken, how, size, batch)
             with writing(file):
                 calibrated = write_best(source, file, calibrator, inputs, self.target, progress)
             self.calibrations[file.name] = calibrated[0]

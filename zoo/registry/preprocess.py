@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from zoo.architectures.inputs import PictureInput
 from zoo.common.errors import BadRequest
-from zoo.images.pictures import Pictures, pictures
-from zoo.images.pixel_values import pixel_values
+from zoo.images.pictures import Pictures, pictures, reduced_picture
 from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Float
+    from jaxtyping import Array
 
     from zoo.architectures.base import Network
+
+USUAL = PictureInput(stride=1)
+"""The input of models that take texts alone: the pictures that these are compared with."""
 
 
 def preprocess(
     name_or_model: str | Network, images: Pictures, *, size: tuple[int, int] | None = None
-) -> Float[Array, "batch 3 height width"]:
+) -> Array | tuple[Array, ...]:
     """`pixel_values` for a model: pictures resized, cropped, rescaled and normalised.
 
     Equals transformers' image processor of the model: to rounding where that resizes
@@ -30,7 +33,8 @@ def preprocess(
       uint8, or a sequence of these, or an array `[batch, height, width, 3]`.
     - `size`: (height, width) of the result, in pixels; the model's own by default.
 
-    **Returns:** float32 `[batch, 3, height, width]`, also for a single picture.
+    **Returns:** float32 `[batch, 3, height, width]`, also for a single picture. For a network that
+    takes several arrays of a picture, a tuple of them in the network's order.
 
     **Raises** `UnknownModel`, or `BadRequest` for something that is no picture.
 
@@ -45,4 +49,7 @@ def preprocess(
             "this model was built by hand and does not know its preprocessing: give the name of "
             "the model whose pictures it takes."
         )
-    return jnp.asarray(pixel_values(pictures(images), how, size or how.size))
+    taken = (model.config and model.config.pictures) or USUAL
+    feeds = taken.make([*map(reduced_picture, pictures(images))], how, size or how.size)
+    arrays = tuple(map(jnp.asarray, feeds.values()))
+    return arrays[0] if len(arrays) == 1 else arrays

@@ -15,7 +15,6 @@ from tests.seeded import NETWORKS, model_of, nano, native, values_of
 from zoo import info
 from zoo.architectures.builder import abstract, batched
 from zoo.architectures.dual.dual_config import TextConfig
-from zoo.architectures.kinds import architecture_of
 from zoo.architectures.vit.vit_config import OnBackbone, ViTConfig
 from zoo.checkpoints.load import model_shapes
 from zoo.export.make import convert_model

@@ -22,6 +22,7 @@ from zoo.apps.embed.items import Chunk, Item, chunk_items, picture_key
 from zoo.apps.embed.network import Runner
 from zoo.apps.embed.row_columns import RowColumns, thumbnail
 from zoo.apps.embed.sources import source_root
+from zoo.architectures.inputs import Feeds
 from zoo.common.errors import BadRequest, ZooError, first_line
 from zoo.images.pictures import read_picture
 
@@ -51,10 +52,15 @@ class Recipe:
 
 @dataclass(frozen=True)
 class PreparedPicture:
-    """Picture as values for the network, and its row without the outputs."""
+    """Picture as arrays for the network, and its row without the outputs."""
 
-    values: Any
+    values: Feeds
     row: dict[str, Any]
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the arrays."""
+        return tuple(array.shape for array in self.values.values())
 
 
 @dataclass(frozen=True)
@@ -306,16 +312,16 @@ class ChunkWorker:
     ) -> list[tuple[str, Outcome]]:
         """Embed some pictures in batches of equal shape."""
         outcomes: list[Any] = [None] * len(piece)
-        shapes: dict[tuple[int, ...], list[tuple[int, PreparedPicture]]] = {}
+        shapes: dict[tuple[tuple[int, ...], ...], list[tuple[int, PreparedPicture]]] = {}
         for index, item in enumerate(piece):
             outcome = _or_failure(item, partial(self._prepare, item, rows.get(item.key), clock))
             if not isinstance(outcome, PreparedPicture):
                 outcomes[index] = outcome
                 continue
-            waiting = shapes.setdefault(outcome.values.shape, [])
+            waiting = shapes.setdefault(outcome.shapes, [])
             waiting.append((index, outcome))
             if len(waiting) == self.request.batch:
-                self._run(shapes.pop(outcome.values.shape), piece, outcomes, clock)
+                self._run(shapes.pop(outcome.shapes), piece, outcomes, clock)
         for waiting in shapes.values():
             self._run(waiting, piece, outcomes, clock)
         return [(item.key, outcome) for item, outcome in zip(piece, outcomes, strict=True)]

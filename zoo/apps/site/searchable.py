@@ -53,11 +53,7 @@ class Searchable:
     @property
     def texts(self) -> str | None:
         """The variant that makes vectors of texts, if there is one and a tokenizer."""
-        return (
-            self._tower("text", tower_variant("text", ""))
-            if self.built.has_tokenizer
-            else None
-        )
+        return self._tower("text", tower_variant("text", "")) if self.built.has_tokenizer else None
 
     def _tower(self, taken: Kind, *prefixes: str) -> str | None:
         names = (prefix + name for name in (self.table.about.variant, *RUN) for prefix in prefixes)
@@ -73,7 +69,8 @@ def _runs(built: BuiltFolder, name: str, taken: Kind) -> bool:
     known = names <= {*config.takes} and (config.pictures is None or config.pictures.is_plain)
     outputs = {each.name for each in variant.outputs}
     whole = variant.precision in ("fp32", "int8") and len(variant.files) == 1
-    return whole and known and kinds_of(config.inputs, names) == {taken} and "pooler_output" in outputs
+    fits = known and kinds_of(config.inputs, names) == {taken}
+    return whole and fits and "pooler_output" in outputs
 
 
 def read_searchable(dataset: Path, models: Sequence[BuiltFolder]) -> Searchable:

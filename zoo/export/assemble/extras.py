@@ -12,8 +12,9 @@ import numpy as np
 
 import converter
 from converter.opsets import OLDEST_ON_CUDA
+from zoo.architectures.architecture import Config
 from zoo.architectures.entry import UNSTATED
-from zoo.architectures.inputs import PictureInput
+from zoo.architectures.inputs import PictureInput, batch_name
 from zoo.artifacts.read import stated_entry
 from zoo.artifacts.schema import Manifest
 from zoo.artifacts.words import NOT_TRAINED, base_model, build_rows, doubt, markdown
@@ -95,7 +96,8 @@ def golden_sample(maker: Maker, how: Preprocessing) -> Sample:
     assert maker.samples is not None
     first = maker.samples()[0]
     sample = sample_inputs(replace(maker.entry, preprocessing=how), 1, how.size)
-    if first.images is not None or _same_pictures(maker.entry.config.pictures, first.inputs, sample):
+    pictures = maker.entry.config.pictures
+    if first.images is not None or _same_pictures(pictures, first.inputs, sample):
         return first
     # DINOv2's positions are those of 518 x 518 pixels, its processor makes 224 x 224.
     entry = replace(maker.entry, preprocessing=how)
@@ -109,6 +111,20 @@ def _same_pictures(pictures: PictureInput | None, one: Inputs, other: Inputs) ->
     return all(np.array_equal(one[name], other[name]) for name in names)
 
 
+def picture_arrays(config: Config) -> str:
+    """Return words about the arrays that files of a network take of a picture."""
+    pictures = config.pictures
+    if pictures is None:
+        return ""
+    batch = batch_name(config.inputs, pictures.kind)
+    shapes = (", ".join(map(str, (batch, *array.shape))) for array in pictures.arrays)
+    listed = (
+        f"`{array.name}`: {array.dtype} `[{shape}]`"
+        for array, shape in zip(pictures.arrays, shapes, strict=True)
+    )
+    return f"{'; '.join(listed)}."
+
+
 def card(manifest: Manifest) -> str:
     """`README.md`: Markdown, whose programs run as they stand if they are started in the folder."""
     entry, how = stated_entry(manifest), manifest.preprocessing.settings
@@ -119,6 +135,7 @@ def card(manifest: Manifest) -> str:
         **{**dict(manifest), "outputs": outputs},
         hub_licence=HUB_LICENCES.get(manifest.licence.text),
         config=entry.config,
+        arrays=picture_arrays(entry.config),
         base_model=base_model(manifest, entry),
         purpose=purpose(entry),
         papers=entry.paper_pages if manifest.licence.name != UNSTATED else (),
