@@ -58,7 +58,9 @@ def contender_record(bench: Bench, each: Contender) -> dict[str, Any]:
     """Return one row for JSON. A ratio is None if the first file has no products."""
     return {
         "name": each.name,
-        "inputs": each.inputs,
+        "inputs": [
+            {"name": spec.name, "dtype": spec.dtype, "shape": spec.shape} for spec in each.inputs
+        ],
         "p50_to_first": each.percentile(50) / bench.contenders[0].percentile(50),
         "fastest_to_products": each.fastest / bench.floor.total if bench.floor.total else None,
         "p50_ms": 1e3 * each.percentile(50),
