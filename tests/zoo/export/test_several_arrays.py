@@ -186,7 +186,7 @@ def in_jax(model, image: Image.Image, size: Size = NATIVE) -> Output:
     return jax.vmap(model)(*map(jnp.asarray, feeds.values()))
 
 
-@pytest.mark.parametrize("opset", [18, 23])
+@pytest.mark.parametrize("opset", [18, pytest.param(23, marks=pytest.mark.full)])
 def test_a_file_of_open_size(model, tmp_path, opset):
     """Verified at several numbers of tokens; a session answers for three aspect ratios."""
     file = tmp_path / "toy.onnx"
@@ -218,6 +218,7 @@ def test_a_file_of_open_size(model, tmp_path, opset):
         live.preprocess(photograph())
 
 
+@pytest.mark.full
 def test_a_file_of_one_size(model, tmp_path, zoo):
     """The size says how many tokens there are; the command answers and measures."""
     import zoo as package
