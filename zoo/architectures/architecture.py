@@ -154,7 +154,6 @@ class Architecture(Generic[C]):
     says how many share the channels, which nothing else tells. `transformers` is the class of
     `classes` that computes a network, or **raises** `BadRequest`; `equimo` are Equimo's settings,
     where it has such networks.
-
     """
 
     config: type[C]

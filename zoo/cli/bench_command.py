@@ -6,7 +6,8 @@ from typing import Annotated
 
 from zoo.apps.bench.bench_options import BenchOptions
 from zoo.cli.command_options import Json, Plot, options_of
-from zoo.cli.console import print_result, progress_bar
+from zoo.cli.console import progress_bar
+from zoo.cli.results import print_result
 from zoo.common.options import argument
 
 
@@ -25,7 +26,7 @@ def bench(
     from zoo.apps.show.chart import draw_times
     from zoo.apps.show.save import check_plot, save_chart
     from zoo.artifacts.measured import busy_words, is_busy
-    from zoo.cli.tables.bench_table import bench_record, show_bench, timed_rows
+    from zoo.cli.tables.bench_table import bench_parts, bench_record, timed_rows
 
     check_plot(plot)
     with progress_bar() as progress:
@@ -35,4 +36,4 @@ def bench(
         products = 1e3 * results.floor.total or None
         busy = busy_words(results.others) if is_busy(results.others) else ""
         save_chart(draw_times(title, timed_rows(results), products, busy), plot)
-    print_result(json, results, show_bench, bench_record)
+    print_result(json, results, bench_parts, bench_record)

@@ -1,6 +1,6 @@
 """`zoo build MODEL…`: folders with every precision of a model, as people publish them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -12,8 +12,9 @@ from zoo.artifacts.choices import Input, Scales
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import AskedWeights, GivenCheckpoint
 from zoo.cli.command_options import All, DryRun, Filter, Json, model_names, options_of
-from zoo.cli.console import print_result, tell_recognised
+from zoo.cli.console import tell_recognised
 from zoo.cli.dry_run import Wanted, foresee
+from zoo.cli.results import Part, Table, lines_of, print_result
 from zoo.common.errors import BadRequest
 from zoo.common.options import (
     FILE,
@@ -120,7 +121,7 @@ def build(
         foreseen = {plan.model: partial(wanted_folders, plan) for plan in plans}
         return foresee(foreseen, offline, json, BESIDE_FILES)
     outcomes = run_plans(plans, jobs, memory)
-    print_result(json, outcomes, show_builds, lambda done: [*map(build_record, plans, done)])
+    print_result(json, outcomes, build_parts, lambda done: [*map(build_record, plans, done)])
     return max(outcome.code for outcome in outcomes)
 
 
@@ -156,11 +157,11 @@ def build_record(plan: FolderPlan, outcome: "Outcome") -> dict[str, Any]:
     return record | {"not_good_enough": record.pop("failed"), "manifest": manifest}
 
 
-def show_builds(outcomes: Sequence["Outcome"]) -> None:
-    """One line a file of every folder, then what could not be made, and why."""
+def build_parts(outcomes: Sequence["Outcome"]) -> Iterator[Part]:
+    """Yield one line a file of every folder, then what could not be made, and why."""
     from zoo.artifacts.measured import is_busy
     from zoo.artifacts.words import build_rows, calibration_words
-    from zoo.cli.tables import counted, print_lines, print_table
+    from zoo.cli.tables import counted
 
     rows = [
         (outcome.model, *row)
@@ -170,12 +171,12 @@ def show_builds(outcomes: Sequence["Outcome"]) -> None:
     ]
     headings = ("model", "file", ">MB", ">nodes", ">from JAX", ">speed")
     if rows:
-        print_table(headings, rows, counted(len(outcomes), "folder"))
+        yield Table(headings, rows, counted(len(outcomes), "folder"))
     for outcome in outcomes:
         variants = (each for manifest in outcome.manifests for each in manifest.variants.values())
         speeds = [each.speeds for each in outcome.manifests if each.speeds]
         busy = (each.busy_words for each in speeds if is_busy(each.others))
         ranged = (calibration_words(each.calibration) for each in variants if each.calibration)
-        print_lines(outcome.model, ranged)
+        yield from lines_of(outcome.model, ranged)
         wrong = (f"{name} was not written: it is too far from fp32" for name in outcome.failed)
-        print_lines(outcome.model, (*busy, *wrong, outcome.error))
+        yield from lines_of(outcome.model, (*busy, *wrong, outcome.error))

@@ -7,11 +7,11 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -33,8 +33,6 @@ INTERRUPTED = 130
 
 LEAST_ADDRESSES = 2 << 30
 """What importing JAX and running a small model reserves on two cores, and a fifth more."""
-
-T = TypeVar("T")
 
 
 def progress_bar() -> AbstractContextManager[Progress]:
@@ -136,16 +134,6 @@ def help_alone(context: typer.Context) -> None:
     """Show the help of a group of commands where none of them was named."""
     if context.invoked_subcommand is None:
         say(context.get_help())
-
-
-def print_result(
-    as_json: bool, result: T, show: Callable[[T], None], record: Callable[[T], object] = lambda x: x
-) -> None:
-    """Print what a command found: `show` prints it for people, `record` makes a document of it."""
-    if as_json:
-        print_json(record(result))
-    else:
-        show(result)
 
 
 def print_json(value: object) -> None:

@@ -1,6 +1,6 @@
 """`--dry-run` of `export` and `build`: what would be written, and from which weights."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -9,11 +9,10 @@ from weights import Checkpoint
 from zoo.architectures.entry import ModelInfo
 from zoo.artifacts.choices import Precision
 from zoo.checkpoints.source import Choice, GivenCheckpoint, SeededWeights
-from zoo.cli.console import print_result
 from zoo.cli.model_argument import here, publisher
+from zoo.cli.results import Part, Table, lines_of, print_result
 from zoo.common.errors import WRONG_USE, BadRequest, ZooError
 from zoo.common.staging import sidecar_path
-from zoo.common.terminal import say
 from zoo.export.resources import LARGEST_WHOLE, written
 
 Wanted = tuple[ModelInfo, Choice, Mapping[Path, Precision]]
@@ -40,7 +39,7 @@ def foresee(jobs: Mapping[str, Callable[[], Wanted]], offline: bool, json: bool,
             if len(jobs) == 1:
                 raise
             plans.append(ModelPlan(name, error=str(error)))
-    print_result(json, plans, partial(_show, beside=more))
+    print_result(json, plans, partial(_parts, beside=more))
     return WRONG_USE if any(plan.error for plan in plans) else 0
 
 
@@ -74,12 +73,10 @@ def _weights(entry: ModelInfo, choice: Choice, offline: bool) -> str:
     )
 
 
-def _show(plans: list[ModelPlan], beside: str) -> None:
-    from zoo.cli.tables import print_lines, print_table
-
+def _parts(plans: list[ModelPlan], beside: str) -> Iterator[Part]:
     files = {path: size for plan in plans for path, size in plan.files.items()}
     sizes = {**files, "total": sum(files.values())}
-    print_table(("~file", ">MB, about"), [(p, f"{size / 1e6:,.1f}") for p, size in sizes.items()])
+    yield Table(("~file", ">MB, about"), [(p, f"{size / 1e6:,.1f}") for p, size in sizes.items()])
     for plan in plans:
-        print_lines(plan.model, [plan.error or f"weights: {plan.weights}"])
-    say(f"{beside}\nnothing was written or downloaded: leave out --dry-run to do it")
+        yield from lines_of(plan.model, [plan.error or f"weights: {plan.weights}"])
+    yield f"{beside}\nnothing was written or downloaded: leave out --dry-run to do it"

@@ -1,11 +1,12 @@
 """`zoo embed SOURCE…`: a dataset with a vector of every picture."""
 
+from collections.abc import Iterator
+
 from zoo.apps.embed.embed_call import embed
 from zoo.apps.embed.embed_request import EmbedResult
 from zoo.cli.command_options import Json, options_of
-from zoo.cli.console import print_result
+from zoo.cli.results import Part, print_result
 from zoo.common.errors import FAILED_CHECK
-from zoo.common.terminal import say
 
 ENDINGS = 5
 """Kinds of files that are named where they are passed over."""
@@ -19,30 +20,30 @@ def embed_command(embedded: EmbedResult, json: Json = False) -> int:
     that are new or changed, and no others. The row of a picture that cannot be read has the reason
     in its column `error`, and the exit code is 1.
     """
-    print_result(json, embedded, _show, lambda done: vars(done) | {"rate": done.rate})
+    print_result(json, embedded, _parts, lambda done: vars(done) | {"rate": done.rate})
     return FAILED_CHECK if embedded.errors else 0
 
 
-def _show(embedded: EmbedResult) -> None:
-    """How many pictures, how fast, and where the time went."""
-    say(f"{embedded.dataset}: {embedded.pictures:,} pictures")
+def _parts(embedded: EmbedResult) -> Iterator[Part]:
+    """Yield how many pictures, how fast, and where the time went."""
+    yield f"{embedded.dataset}: {embedded.pictures:,} pictures"
     if embedded.computed < embedded.pictures + embedded.errors or embedded.gone:
-        say(_changes(embedded))
+        yield _changes(embedded)
     if embedded.passed:
         endings = sorted(embedded.passed.items(), key=lambda each: -each[1])
         named = ", ".join(f"{count:,} {ending}" for ending, count in endings[:ENDINGS])
-        say(
+        yield (
             f"passed over, as no pictures by their names: {named}{', …' * (len(endings) > ENDINGS)}"
         )
     if embedded.computed:
         total = sum(embedded.seconds.values()) or 1.0
         shares = (f"{name} {seconds / total:.0%}" for name, seconds in embedded.seconds.items())
-        say(
+        yield (
             f"{embedded.computed:,} of them now: {embedded.rate:,.1f} a second, "
             f"{embedded.cores:.1f} cores busy ({', '.join(shares)})"
         )
     if embedded.errors:
-        say(f"{embedded.errors:,} could not be read: the column `error` of their rows says why")
+        yield f"{embedded.errors:,} could not be read: the column `error` of their rows says why"
 
 
 def _changes(embedded: EmbedResult) -> str:

@@ -19,8 +19,9 @@ from zoo.cli.command_options import (
     model_names,
     options_of,
 )
-from zoo.cli.console import print_result, progress_bar, tell_recognised, warn_nonfinite
+from zoo.cli.console import progress_bar, tell_recognised, warn_nonfinite
 from zoo.cli.dry_run import Wanted, foresee
+from zoo.cli.results import print_result
 from zoo.common.errors import FAILED_CHECK, BadRequest
 from zoo.export.request import Options, read_request
 from zoo.registry.lookup import info, select
@@ -95,21 +96,21 @@ def export_one(entry: ModelInfo, options: Options, json: bool) -> int:
     with progress_bar() as progress:
         exports = pipeline.run_export(request, progress)
     # Its imports take a while, in which the checkpoint is read already.
-    from zoo.cli.tables.export_table import show_exports
+    from zoo.cli.tables.export_table import export_parts
 
     warn_nonfinite(exports[0].nonfinite)
-    print_result(json, exports, show_exports, lambda all: [export.manifest for export in all])
+    print_result(json, exports, export_parts, lambda all: [export.manifest for export in all])
     return 0 if all(export.published for export in exports) else FAILED_CHECK
 
 
 def export_many(jobs: Sequence[tuple[ModelInfo, Options]], json: bool) -> int:
     """Export one model after the other, whatever becomes of the others, and sum up."""
-    from zoo.cli.tables.export_table import show_outcomes
+    from zoo.cli.tables.export_table import outcome_parts
     from zoo.export.bulk import run_bulk
 
     with progress_bar() as progress:
         outcomes = run_bulk(jobs, progress)
-    print_result(json, outcomes, show_outcomes)
+    print_result(json, outcomes, outcome_parts)
     return max(outcome.code for outcome in outcomes)
 
 

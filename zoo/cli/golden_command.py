@@ -5,10 +5,10 @@ from typing import Annotated
 
 from zoo.checkpoints.source import read_weights
 from zoo.cli.command_options import Json, Model, options_of
-from zoo.cli.console import print_result, progress_bar
+from zoo.cli.console import progress_bar
+from zoo.cli.results import print_result
 from zoo.common.errors import BadRequest
 from zoo.common.options import FORCE, Option, argument, weights_from
-from zoo.common.terminal import say
 from zoo.registry.lookup import info
 
 TARGET = (
@@ -61,4 +61,4 @@ def golden_command(
             write_golden(place, made)
         reference = made.reference
     record = {"file": target, "model": entry.name, "reference": reference}
-    print_result(json, record, lambda _: say(f"{target} was written: {entry.name}, {reference}"))
+    print_result(json, record, lambda _: [f"{target} was written: {entry.name}, {reference}"])

@@ -1,6 +1,6 @@
 """`zoo list` and `zoo info`: which models there are, and everything about one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,11 +8,10 @@ from weights.sources.locate import searched
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.source import GivenCheckpoint
 from zoo.cli.command_options import Json, model_names, options_of
-from zoo.cli.console import print_result
 from zoo.cli.model_argument import here, publisher
+from zoo.cli.results import Facts, Part, Table, print_result
 from zoo.common.errors import BadFile
 from zoo.common.options import argument
-from zoo.common.terminal import say
 from zoo.registry.lookup import MODELS, fitting, info
 from zoo.registry.model_words import position_words, preprocessing_words
 
@@ -27,7 +26,7 @@ def list_command(
 ) -> None:
     """List the models, with their size, their licence and where their weights come from."""
     models = fitting(patterns)
-    print_result(json, models, show_models, lambda entries: list(map(model_record, entries)))
+    print_result(json, models, list_parts, lambda entries: list(map(model_record, entries)))
 
 
 MODEL = argument(
@@ -40,7 +39,7 @@ MODEL = argument(
 @options_of()
 def describe(model: Annotated[str, MODEL], json: Json = False) -> None:
     """Describe one model: its architecture, preprocessing, weights and licence."""
-    print_result(json, described_entry(model), show_model, model_record)
+    print_result(json, described_entry(model), model_parts, model_record)
 
 
 def described_entry(model: str) -> ModelInfo:
@@ -79,13 +78,11 @@ def model_record(entry: ModelInfo) -> dict[str, Any]:
 COPY = "which is not the publisher's: `zoo weights download --mirror`"
 
 
-def show_models(entries: list[ModelInfo]) -> None:
-    """One line a model."""
-    from zoo.cli.tables import print_table
-
+def list_parts(entries: list[ModelInfo]) -> Iterator[Part]:
+    """Yield one line a model."""
     headings = ("model", "family", ">params", ">input", "~licence", "weights from")
-    print_table(headings, map(model_row, entries))
-    say("\nA name in the last column is an owner on the hub; `zoo info MODEL` says more.")
+    yield Table(headings, map(model_row, entries))
+    yield "\nA name in the last column is an owner on the hub; `zoo info MODEL` says more."
 
 
 def model_row(entry: ModelInfo) -> tuple[str, ...]:
@@ -103,10 +100,8 @@ def model_row(entry: ModelInfo) -> tuple[str, ...]:
     )
 
 
-def show_model(entry: ModelInfo) -> None:
-    """Everything about one model."""
-    from zoo.cli.tables import print_facts
-
+def model_parts(entry: ModelInfo) -> Iterator[Part]:
+    """Yield everything about one model."""
     (kind, place), path = publisher(entry), here(entry)
     sources = {
         "package": "in this package",
@@ -131,4 +126,4 @@ def show_model(entry: ModelInfo) -> None:
         "source": entry.source,
         **({"papers": ", ".join(entry.paper_pages)} if entry.papers else {}),
     }
-    print_facts(entry.name, facts)
+    yield Facts(entry.name, facts)

@@ -1,18 +1,18 @@
 """`zoo pull MODEL`: a built folder from a hub."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from zoo.cli.command_options import DryRun, Json, Model, Revision, options_of
-from zoo.cli.console import print_json, progress_bar
+from zoo.cli.console import progress_bar
+from zoo.cli.results import Part, Table, print_result
 from zoo.common.options import FORCE, OFFLINE, out_folder
-from zoo.common.terminal import say
 from zoo.export.assemble.plan import variant_names
 from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
-    from zoo.artifacts.pull import Preview
+    from zoo.artifacts.pull import Preview, PullResult
 
 
 @options_of()
@@ -37,24 +37,30 @@ def pull(
     request = hub.PullSpec(name, tuple(variant or ("fp32",)), folder, revision, offline, force)
     with progress_bar() as progress:
         result = hub.preview(request, progress) if dry_run else hub.pull_folder(request, progress)
-    if json:
-        print_json({"model": name, "folder": folder} | vars(result))
-    elif isinstance(result, hub.Preview):
-        show_preview(folder, result)
-    else:
-        from zoo.cli.tables import counted
-
-        brought = f"brought {counted(result.brought, 'file')} from {result.where}"
-        say(f"{folder}: {brought}, {counted(result.kept, 'file')} kept")
-        for label, item in result.variants.items():
-            say(f"{label}: {folder / item.file}")
+    parts = (
+        preview_parts(folder, result)
+        if isinstance(result, hub.Preview)
+        else pulled_parts(folder, result)
+    )
+    record = {"model": name, "folder": folder}
+    print_result(json, result, lambda _: parts, lambda result: record | vars(result))
 
 
-def show_preview(folder: Path, preview: "Preview") -> None:
-    """Say what would be downloaded."""
-    from zoo.cli.tables import counted, print_table
+def pulled_parts(folder: Path, result: "PullResult") -> Iterator[Part]:
+    """Yield what was downloaded."""
+    from zoo.cli.tables import counted
+
+    brought = f"brought {counted(result.brought, 'file')} from {result.where}"
+    yield f"{folder}: {brought}, {counted(result.kept, 'file')} kept"
+    for label, item in result.variants.items():
+        yield f"{label}: {folder / item.file}"
+
+
+def preview_parts(folder: Path, preview: "Preview") -> Iterator[Part]:
+    """Yield what would be downloaded."""
+    from zoo.cli.tables import counted
 
     sizes = [*((file.name, file.bytes) for file in preview.missing), ("total", preview.bytes)]
-    print_table(("~file", ">bytes"), [(name, f"{size:,}") for name, size in sizes])
-    say(f"{folder}: from {preview.where}; {counted(preview.kept, 'file')} kept")
-    say("nothing was downloaded: leave out --dry-run to do it")
+    yield Table(("~file", ">bytes"), [(name, f"{size:,}") for name, size in sizes])
+    yield f"{folder}: from {preview.where}; {counted(preview.kept, 'file')} kept"
+    yield "nothing was downloaded: leave out --dry-run to do it"

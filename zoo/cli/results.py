@@ -1,7 +1,7 @@
 """Print results of commands: as lines and tables for people, or as one JSON document."""
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from zoo.cli.console import print_json
 from zoo.common.terminal import say
@@ -15,25 +15,51 @@ class Table(NamedTuple):
     title: str = ""
 
 
-class Result(Protocol):
-    """A result of a command that knows how it is printed."""
+class Facts(NamedTuple):
+    """Facts about one thing, by name."""
 
-    def parts(self) -> Iterable[Table | str]:
-        """Return tables and lines for people."""
-
-    def record(self) -> object:
-        """Return the document for JSON."""
+    title: str
+    facts: Mapping[str, str]
 
 
-def print_parts(as_json: bool, result: Result) -> None:
-    """Print a result on stdout."""
+Part: TypeAlias = str | Table | Facts
+"""A part of what a command prints: a line, a table, or facts."""
+
+T = TypeVar("T")
+
+
+def print_result(
+    as_json: bool,
+    result: T,
+    parts: Callable[[T], Iterable[Part]],
+    record: Callable[[T], object] = lambda result: result,
+) -> None:
+    """Print the result of a command on stdout.
+
+    **Arguments:** `parts` yields what is printed for people, and `record` returns the document for
+    JSON.
+    """
     if as_json:
-        print_json(result.record())
+        print_json(record(result))
         return
-    for part in result.parts():
-        if isinstance(part, str):
-            say(part)
-        else:
-            from zoo.cli.tables import print_table
+    for part in parts(result):
+        print_part(part)
 
-            print_table(*part)
+
+def print_part(part: Part) -> None:
+    """Print a line, a table or facts."""
+    if isinstance(part, str):
+        say(part)
+        return
+    from zoo.cli.tables import print_facts, print_table
+
+    if isinstance(part, Table):
+        print_table(*part)
+    else:
+        print_facts(*part)
+
+
+def lines_of(model: str, lines: Iterable[str | None]) -> Iterator[str]:
+    """Yield what there is to say of a model."""
+    for line in filter(None, lines):
+        yield f"{model}: {line}"

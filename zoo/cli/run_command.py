@@ -12,7 +12,7 @@ import numpy as np
 from zoo.cli.command_options import Json, options_of
 from zoo.cli.console import print_picture
 from zoo.cli.model_argument import file_of, model_in_jax, named_model
-from zoo.cli.results import Table, print_parts
+from zoo.cli.results import Part, Table, print_result
 from zoo.common.errors import FAILED_CHECK, BadRequest
 from zoo.common.options import FORCE, Option, argument, out_folder, weights_from
 from zoo.common.terminal import complain
@@ -47,7 +47,7 @@ class WrittenAnswer:
     answer: "PictureAnswer"
     files: tuple[Path, ...]
 
-    def parts(self) -> Iterator[Table | str]:
+    def parts(self) -> Iterator[Part]:
         """Yield what is printed: a table of answers, and the files."""
         if self.answer.answers:
             boxes = [f"{', '.join(f'{edge:.1f}' for edge in box)}" for box in self.answer.boxes]
@@ -87,7 +87,7 @@ class RunResult:
     answers: Sequence[WrittenAnswer]
     refused: Mapping[str, str]
 
-    def parts(self) -> Iterator[Table | str]:
+    def parts(self) -> Iterator[Part]:
         """Yield what is printed on stdout."""
         for answer in self.answers:
             yield from answer.parts()
@@ -141,7 +141,7 @@ def run(
         for answer in answers:
             if answer.drawing is not None:
                 print_picture(answer.drawing)
-    print_parts(json, result)
+    print_result(json, result, RunResult.parts, RunResult.record)
     for picture, why in refused.items():
         complain(f"error: {why}" if picture in why else f"error: {picture}: {why}")
     return FAILED_CHECK if refused else 0

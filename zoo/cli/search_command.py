@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from zoo.apps.embed.found_rows import ASKED, DATASET, SearchRequest
 from zoo.cli.command_options import Json, options_of
-from zoo.cli.console import print_picture, print_result, progress_bar
+from zoo.cli.console import print_picture, progress_bar
+from zoo.cli.results import print_result
 from zoo.common.errors import BadRequest
 from zoo.common.options import FILE_OUT, FORCE, Option, flag
 from zoo.common.terminal import complain
@@ -56,11 +57,11 @@ def search_command(
 
     table = open_vectors(dataset, asked.vector)
     if index:
-        from zoo.cli.tables.found_table import show_index
+        from zoo.cli.tables.found_table import index_parts
 
         with progress_bar() as progress:
             built = build_index(table, progress)
-        return print_result(json, built, show_index)
+        return print_result(json, built, index_parts)
     drawn = _SheetOptions(table, pictures, out, force, json)
     drawn.check()
     if duplicates:
@@ -72,20 +73,20 @@ def _rows(drawn: "_SheetOptions", asked: SearchRequest) -> None:
     """Search, and print and draw what was found."""
     from zoo.apps.embed.contact_sheet import SheetCell
     from zoo.apps.embed.search import search_table, told_index
-    from zoo.cli.tables.found_table import show_found
+    from zoo.cli.tables.found_table import found_parts
 
     results = search_table(drawn.table, asked)
     if remark := told_index(drawn.table):
         complain(remark)
     drawn.draw([[SheetCell(each.row, each.cosine) for each in results]])
-    print_result(drawn.json, results, show_found, lambda rows: [row._asdict() for row in rows])
+    print_result(drawn.json, results, found_parts, lambda rows: [row._asdict() for row in rows])
 
 
 def _duplicates(drawn: "_SheetOptions", above: float, where: str | None, count: int | None) -> None:
     """Find groups of duplicates, and print and draw them."""
     from zoo.apps.embed.contact_sheet import SheetCell
     from zoo.apps.embed.near_duplicates import find_duplicates
-    from zoo.cli.tables.found_table import show_groups
+    from zoo.cli.tables.found_table import group_parts
 
     if not 0 < above <= 1:
         raise BadRequest(f"--above {above} is no cosine of duplicates: write one such as 0.95.")
@@ -96,7 +97,7 @@ def _duplicates(drawn: "_SheetOptions", above: float, where: str | None, count: 
     shown = groups[:count]
     drawn.draw([list(map(SheetCell, group.rows, group.cosines)) for group in shown])
     named = [_named(drawn.table, group) for group in shown]
-    print_result(drawn.json, named, lambda each: show_groups(each, len(groups)))
+    print_result(drawn.json, named, lambda each: group_parts(each, len(groups)))
 
 
 def _named(table: "VectorTable", group: "DuplicateGroup") -> dict[str, list[dict[str, object]]]:

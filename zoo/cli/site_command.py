@@ -1,13 +1,16 @@
 """`zoo site FOLDER…`: a catalogue with a demo, for any web server."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from zoo.cli.command_options import Json, options_of
-from zoo.cli.console import print_json, progress_bar
+from zoo.cli.console import progress_bar
+from zoo.cli.results import Part, print_result
 from zoo.common.options import FORCE, Option, argument, out_folder
-from zoo.common.terminal import say
+
+if TYPE_CHECKING:
+    from zoo.apps.site.write import Site
 
 FOLDERS = argument("FOLDER", "Folders of `zoo build` or `zoo pull`.")
 RUNTIME = Option(
@@ -43,12 +46,15 @@ def site(
 
     with progress_bar() as progress:
         made = write_site(folders, out, runtime, force, progress, tokenizers, dataset)
-    if json:
-        return print_json(made)
+    print_result(json, made, _parts)
+
+
+def _parts(made: "Site") -> Iterator[Part]:
+    """Yield what was written, and how to look at it."""
     rows = made.catalogue.rows
     models = len({row.model for row in rows})
-    say(
+    yield (
         f"{made.folder}: {len(rows)} ONNX files of {models} model{'s' * (models > 1)}, "
         f"{made.bytes / 1e6:.1f} MB; pages, styles and programs are {made.own_bytes / 1e3:.0f} kB"
     )
-    say(f"look at it: python -m http.server --directory {made.folder} --bind 127.0.0.1")
+    yield f"look at it: python -m http.server --directory {made.folder} --bind 127.0.0.1"

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from zoo.checkpoints.source import ADAPTER_BASE, TAKE, WITHOUT_HEAD, read_weights
 from zoo.cli.command_options import Json, Plot, options_of
-from zoo.cli.console import print_result, progress_bar
+from zoo.cli.console import progress_bar
+from zoo.cli.results import Part, Table, print_result
 from zoo.common.errors import FAILED_CHECK, BadFile, BadRequest
 from zoo.common.options import Option, argument, weights_from
 from zoo.common.staging import manifest_path
-from zoo.common.terminal import complain, say
+from zoo.common.terminal import complain
 
 if TYPE_CHECKING:
     from zoo.artifacts.folder_check import AuditReport, Finding
@@ -67,7 +69,7 @@ def verify(
             f"--weights {weights} has no effect on a folder, which is compared with the golden "
             "numbers that it holds: leave it out."
         )
-    from zoo.cli.tables.export_table import show_verification
+    from zoo.cli.tables.export_table import verification_parts
     from zoo.export.audit.checks import audit_export, audit_folder, audit_one
 
     with progress_bar() as progress:
@@ -76,11 +78,11 @@ def verify(
         else:
             check = audit_folder if target.is_dir() else audit_one
             report = check(target, provider, progress)
-    if not json and alone and (verification := report.variants[0].verification):
-        show_verification(target, verification)
     if plot is not None:
         _draw(report, plot)
-    print_result(json, report, show_audit, report_record)
+    verification = report.variants[0].verification if alone else None
+    first = verification_parts(target, verification) if verification else ()
+    print_result(json, report, lambda report: chain(first, audit_parts(report)), report_record)
     return 0 if report.passed else FAILED_CHECK
 
 
@@ -95,7 +97,7 @@ def _verify_golden(
     if plot is not None:
         raise BadRequest(f"--plot {plot} draws the errors of a file or a folder: leave it out.")
     from zoo.checkpoints.golden import JAX_ATOL, ONNX_ATOL, check_jax, check_onnx, load_known
-    from zoo.cli.tables.export_table import golden_errors, show_differences
+    from zoo.cli.tables.export_table import difference_parts, golden_errors
     from zoo.common.golden_file import read_golden
 
     reference = read_golden(file)
@@ -111,7 +113,7 @@ def _verify_golden(
     passed = all(row["passed"] for row in rows)
     facts = {"model": reference.model, "reference": reference.reference, "passed": passed}
     show = partial(
-        show_differences, f"{reference.model} against {reference.reference} ({file.name})"
+        difference_parts, f"{reference.model} against {reference.reference} ({file.name})"
     )
     print_result(json, rows, show, lambda rows: facts | {"comparisons": rows})
     return 0 if passed else FAILED_CHECK
@@ -142,18 +144,17 @@ def report_record(report: "AuditReport") -> dict[str, Any]:
     return vars(report) | {"variants": files}
 
 
-def show_audit(report: "AuditReport") -> None:
-    """Every check of the folder, then of each file; and what is not there."""
+def audit_parts(report: "AuditReport") -> Iterator[Part]:
+    """Yield every check of the folder, then of each file; and what is not there."""
     from zoo.artifacts.words import passed
-    from zoo.cli.tables import print_table
 
     files = ((file.name, file.findings) for file in report.variants)
     places = [("folder", report.findings), *files]
     lines = [row for place, findings in places for row in check_rows(place, findings)]
     title = f"{report.model}: {passed(report.passed)} ({report.provider})"
-    print_table(("~of", "~check", "", "~found"), lines, title)
+    yield Table(("~of", "~check", "", "~found"), lines, title)
     if report.absent:
-        say(f"not there, and not checked: {', '.join(report.absent)}")
+        yield f"not there, and not checked: {', '.join(report.absent)}"
 
 
 def check_rows(place: str, findings: "Sequence[Finding]") -> Iterator[tuple[str, ...]]:

@@ -10,8 +10,8 @@ from zoo.architectures.architecture import (
     TransformersClass,
     count_numbered,
     count_rows,
+    on_backbone,
 )
-from zoo.architectures.detection.detection_architecture import finds_boxes
 from zoo.architectures.detection.detection_config import DeimConfig, FinderConfig, PyramidConfig
 from zoo.architectures.vit.vit_settings import dinov3_settings
 
@@ -165,7 +165,7 @@ DEIMV2 = TransformersClass(
     ),
 )
 
-DEIM = finds_boxes(
+DEIM = on_backbone(
     config=DeimConfig,
     network=_network,
     sizes=_sizes,

@@ -1,8 +1,7 @@
-"""Record of RF-DETR, and the outputs and answers of all detectors."""
+"""Record of RF-DETR: what the zoo asks of this kind of network."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from zoo.architectures.architecture import (
@@ -19,11 +18,6 @@ from zoo.architectures.detection.detection_config import (
     InstanceConfig,
 )
 from zoo.architectures.vit.vit_settings import dinov2_settings
-
-finds_boxes = partial(
-    on_backbone,
-)
-"""Makes the record of networks that find things, each in a box."""
 
 
 def _network() -> Callable[..., Any]:
@@ -195,7 +189,7 @@ RF_DETR_MASKS = replace(
 )
 
 
-DETECTION = finds_boxes(
+DETECTION = on_backbone(
     config=DetectionConfig,
     network=_network,
     sizes=_sizes,

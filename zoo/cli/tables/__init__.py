@@ -69,12 +69,6 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     return made
 
 
-def print_lines(model: str, lines: Iterable[str | None]) -> None:
-    """Print what there is to say of a model."""
-    for line in filter(None, lines):
-        say(f"{model}: {line}")
-
-
 def counted(number: int, noun: str) -> str:
     """A number of things, in the singular where it is one."""
     return f"{number} {noun}{'s' * (number != 1)}"

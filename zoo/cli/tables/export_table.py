@@ -1,7 +1,7 @@
 """Print what an export wrote, and how far files differ from JAX or from golden outputs."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,36 +17,36 @@ from zoo.artifacts.words import (
     worst_of,
     worst_words,
 )
-from zoo.cli.tables import counted, print_lines, print_table
-from zoo.common.terminal import say
+from zoo.cli.results import Part, Table, lines_of
+from zoo.cli.tables import counted
 from zoo.export.bulk import Outcome
 from zoo.export.exporter import ExportResult
 
 
-def show_exports(exports: Sequence[ExportResult]) -> None:
-    """Show what was written and how far it is from JAX; then what could not be fused, and why."""
+def export_parts(exports: Sequence[ExportResult]) -> Iterator[Part]:
+    """Yield what was written and how far it is from JAX; then what could not be fused, and why."""
     rows = [
         (*_numbers(manifest), "\n".join(_fused(manifest.only)), verdict(manifest.only))
         for manifest in (export.manifest for export in exports)
     ]
     headings = (">opset", ">MB", ">nodes", "fused", "~difference from JAX")
-    print_table(headings, rows, exports[0].manifest.model)
+    yield Table(headings, rows, exports[0].manifest.model)
     for export in exports:
-        say(f"{export.target} was {fate(export)}")
+        yield f"{export.target} was {fate(export)}"
         if calibration := export.manifest.only.calibration:
-            say(calibration_words(calibration))
-    say(f"weights: {origin(exports[0].manifest.weights)}")
+            yield calibration_words(calibration)
+    yield f"weights: {origin(exports[0].manifest.weights)}"
     missed = (miss for export in exports for miss in export.manifest.only.near_misses)
     for line in dict.fromkeys(f"not fused: {miss}" for miss in missed):
-        say(line)
+        yield line
     checks = (export.manifest.only.verification for export in exports)
     untaken = (sentence for check in checks if check for sentence in check.untaken)
     for line in dict.fromkeys(f"not verified: {sentence}" for sentence in untaken):
-        say(line)
+        yield line
 
 
-def show_outcomes(outcomes: Sequence[Outcome]) -> None:
-    """One line a file of many exports, then what is in them, and what could not be made."""
+def outcome_parts(outcomes: Sequence[Outcome]) -> Iterator[Part]:
+    """Yield one line a file of many exports, then what is in them, and what could not be made."""
     headings = ("model", ">opset", ">MB", ">nodes", ">fused", ">from JAX", ">s")
     rows = []
     for outcome in outcomes:
@@ -56,14 +56,14 @@ def show_outcomes(outcomes: Sequence[Outcome]) -> None:
         ]
         for row in made or [("", "", "", "", "failed")]:
             rows.append((outcome.model, *row, f"{outcome.seconds:.0f}"))
-    print_table(headings, rows, counted(len(outcomes), "model"))
+    yield Table(headings, rows, counted(len(outcomes), "model"))
     for outcome in outcomes:
         for manifest in outcome.manifests[:1]:
             fused = f"fused: {', '.join(_fused(manifest.only)) or 'nothing'}"
-            print_lines(outcome.model, (fused, f"weights: {origin(manifest.weights)}"))
+            yield from lines_of(outcome.model, (fused, f"weights: {origin(manifest.weights)}"))
     for outcome in outcomes:
         wrong = (f"{name} was not written: it is wrong" for name in outcome.failed)
-        print_lines(outcome.model, (*wrong, outcome.error))
+        yield from lines_of(outcome.model, (*wrong, outcome.error))
 
 
 def _fused(variant: Variant) -> list[str]:
@@ -102,8 +102,8 @@ def verdict(variant: Variant) -> str:
     return "\n".join([*lines, f"{passed(verification.passed)} ({limit(verification)}){tried}"])
 
 
-def show_verification(file: Path, verification: Verification) -> None:
-    """Every output at every batch size."""
+def verification_parts(file: Path, verification: Verification) -> Iterator[Part]:
+    """Yield every output at every batch size."""
     rows = []
     for comparison in verification.comparisons:
         errors = (
@@ -118,7 +118,7 @@ def show_verification(file: Path, verification: Verification) -> None:
     headings = ("~output", ">batch", ">size", ">max abs", ">max rel", ">cosine")
     asked = f"{limit(verification)}, {tried_levels(verification)}"
     title = f"{file.name}: {passed(verification.passed)} ({asked})"
-    print_table(headings, rows, title)
+    yield Table(headings, rows, title)
 
 
 def golden_errors(where: str, errors: Mapping[str, float], limit: float) -> list[dict[str, Any]]:
@@ -131,11 +131,11 @@ def golden_errors(where: str, errors: Mapping[str, float], limit: float) -> list
     ]
 
 
-def show_differences(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Show the same as a table."""
+def difference_parts(title: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
+    """Yield the same as a table."""
     shown = []
     for row in rows:
         error = "NaN" if row["max_abs"] is None else f"{row['max_abs']:.1e}"
         verdict = "ok" if row["passed"] else "FAILED"
         shown.append((row["where"], row["output"], error, f"{row['limit']:.0e}", verdict))
-    print_table(("where", "~output", ">max abs", ">limit", ""), shown, title)
+    yield Table(("where", "~output", ">max abs", ">limit", ""), shown, title)
