@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.architectures.inputs import IMAGE, Feeds, Kind, kinds_of
+from zoo.architectures.inputs import IMAGE, Feeds, Kind, PictureInput, kinds_of
 from zoo.artifacts.choices import tower_variant
 from zoo.common.errors import BadFile, BadRequest, first_line
 from zoo.common.html import html_table
@@ -94,9 +94,8 @@ class VisionModel:
         if size is None:
             sizes = {how.fitted(image.height, image.width) for image in images}
             size = sizes.pop() if len(sizes) == 1 else how.size
-        taken = self._config.pictures
-        if taken is None:
-            raise BadRequest(f"{self.manifest.model} takes texts alone: give it no pictures.")
+        # Of a model of texts alone the pictures that these are compared with.
+        taken = self._config.pictures or PictureInput(stride=1)
         return taken.make([*map(reduced_picture, images)], how, size)
 
     @cached_property

@@ -78,6 +78,11 @@ def compute_model_features(
         raise BadRequest(f"{model.name} gives no features that could be drawn, but answers.")
     if model.preprocessing is None:
         raise BadRequest("this model does not know its preprocessing: name a model of the zoo.")
+    if model.config is not None and not model.config.takes_pixels_alone:
+        raise BadRequest(
+            f"{model.name} takes pictures in another form than `pixel_values`, of which features "
+            "are no map: name another model."
+        )
     how = model.preprocessing
     values = pixel_values(images, how, size or legible_size(how.size, model.stride))
     names = ("last_hidden_state", "class_attention")

@@ -10,6 +10,7 @@ from weights.progress import Progress
 from weights.sources.locate import find_named, locate
 from zoo.architectures.builder import abstract, output_choices
 from zoo.architectures.entry import ModelInfo
+from zoo.architectures.inputs import fed_sides
 from zoo.artifacts.folder_check import Finding, NumbersCheck, Residuals, residuals
 from zoo.artifacts.read import stated_entry
 from zoo.artifacts.schema import Manifest, Variant
@@ -69,8 +70,8 @@ def first_residuals(live: runtime.Session, sample: Sample, entry: ModelInfo) -> 
     expected = {name: np.asarray(value) for name, value in sample.outputs.items()}
     got = dict(zip(expected, live.run([*expected], sample.fed), strict=True))
     stride = entry.config.stride
-    grid = sample.sides["height"] // stride, sample.sides["width"] // stride
-    return residuals(grid, got, expected)
+    sides = fed_sides(sample.taken, sample.inputs)  # of the network, not of images in 8 bits
+    return residuals((sides["height"] // stride, sides["width"] // stride), got, expected)
 
 
 def skip(passed: bool, detail: str) -> Compare:
