@@ -14,8 +14,8 @@ import pytest
 
 from weights.printable import printable
 from zoo.cli.console import print_json
+from zoo.cli.printed_tables import print_facts, print_table
 from zoo.cli.results import lines_of, print_part
-from zoo.cli.tables import print_facts, print_table
 from zoo.common.progress import Lines
 from zoo.common.terminal import complain, say
 

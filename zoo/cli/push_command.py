@@ -38,7 +38,7 @@ def push(
 
 def show_plan(planned: "PushPlan") -> None:
     """Show the files and what becomes of them."""
-    from zoo.cli.tables import print_table
+    from zoo.cli.printed_tables import print_table
 
     target, total = planned.target, sum(row.bytes for row in planned.rows)
     rows = [(row.name, f"{row.bytes:,}", row.change) for row in planned.rows]

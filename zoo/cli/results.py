@@ -51,7 +51,7 @@ def print_part(part: Part) -> None:
     if isinstance(part, str):
         say(part)
         return
-    from zoo.cli.tables import print_facts, print_table
+    from zoo.cli.printed_tables import print_facts, print_table
 
     if isinstance(part, Table):
         print_table(*part)

@@ -52,7 +52,7 @@ def inspect_checkpoint(
 ) -> None:
     """Say what a checkpoint is, which models it fits and what it holds."""
     from zoo.checkpoints.identify import inspect
-    from zoo.cli.tables import print_facts
+    from zoo.cli.printed_tables import print_facts
 
     inspection = inspect(GivenCheckpoint(file, take, base=base))
     checkpoint, tensors = inspection.checkpoint, inspection.checkpoint.tensors
