@@ -1,40 +1,20 @@
 """Export: make the files that a request asks for, and publish them."""
 
-from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from weights import Provenance, Weights
 from weights.progress import Progress
 from zoo.architectures.base import Network
 from zoo.artifacts.read import to_text
 from zoo.artifacts.schema import Manifest
+from zoo.common.prefetch import prefetching
 from zoo.common.staging import locked_output, manifest_path, publish, write_text, writing
 from zoo.export.describe import describe_file
 from zoo.export.make import ExportedFile, Maker, making_files
 from zoo.export.request import Request, check_targets
-
-Result = TypeVar("Result")
-
-
-@contextmanager
-def prefetching(tasks: Iterable[Callable[[], Result]]) -> Generator[Callable[[], list[Result]]]:
-    """Have a thread do tasks one after the other; what this gives waits for their results.
-
-    A block that ends before that leaves out those that have not begun. What tasks hold is let go of
-    when they are done.
-    """
-    with ThreadPoolExecutor(1) as thread:
-        futures = [thread.submit(task) for task in tasks]
-        del tasks
-        try:
-            yield lambda: [future.result() for future in futures]
-        finally:
-            for future in futures:
-                future.cancel()
 
 
 @dataclass(frozen=True)

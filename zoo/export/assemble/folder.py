@@ -22,6 +22,7 @@ from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import opened
 from zoo.common import runtime
 from zoo.common.errors import BadOutput
+from zoo.common.prefetch import prefetching
 from zoo.common.runtime import Session
 from zoo.common.staging import (
     locked_output,
@@ -36,7 +37,6 @@ from zoo.export.assemble.ledger import Ledger
 from zoo.export.assemble.plan import PLANNED_FILES, TOWER_FILES, VARIANTS, FolderPlan
 from zoo.export.bulk import Outcome
 from zoo.export.describe import describe_shared, describe_variant
-from zoo.export.exporter import prefetching
 from zoo.export.make import ExportedFile, Maker, making_files
 from zoo.export.network_inputs import Inputs
 from zoo.export.request import FileSpec, Signature
