@@ -11,6 +11,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -23,7 +24,7 @@ from weights.progress import Quiet
 from zoo.architectures.entry import ModelInfo
 from zoo.cli.app import app
 from zoo.cli.console import call
-from zoo.export.request import Options, read_request
+from zoo.export.request import Options, plan_files
 from zoo.export.run import run_export
 from zoo.export.timing.rounds import machine
 
@@ -62,14 +63,16 @@ def small(model: str, **options: Any) -> Export:
 
 
 def _export(entry: ModelInfo, folder: Path, options: Mapping[str, Any]) -> None:
-    run_export(read_request(entry, Options(out=folder, **options)), Quiet())
+    run_export(plan_files(entry, Options(out=folder, **options)), Quiet())
 
 
 def command(*arguments: str) -> Export:
     """A command that writes to a folder."""
 
     def run(folder: Path) -> None:
-        assert call(app, [*arguments, "--out", str(folder), "--offline"], "zoo") == 0
+        with redirect_stdout(sys.stderr):
+            code = call(app, [*arguments, "--out", str(folder), "--offline"], "zoo")
+        assert code == 0
 
     return Export(" ".join(arguments), run)
 

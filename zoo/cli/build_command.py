@@ -13,7 +13,7 @@ from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import AskedWeights, GivenCheckpoint
 from zoo.cli.command_options import All, DryRun, Filter, Json, model_names, options_of
 from zoo.cli.console import print_result, tell_recognised
-from zoo.cli.dry_run import Wanted, foresee
+from zoo.cli.dry_run import foresee
 from zoo.common.errors import BadRequest
 from zoo.common.options import (
     FILE,
@@ -24,20 +24,18 @@ from zoo.common.options import (
     out_folder,
 )
 from zoo.export.assemble.plan import (
-    PLANNED_FILES,
     USUAL_VARIANTS,
     VARIANTS,
-    FolderPlan,
+    plan_folder,
     read_variants,
     variant_names,
-    with_towers,
 )
 from zoo.export.export_options import CALIBRATE, INPUT, KEEP_INEXACT, OUTPUTS, SCALES
-from zoo.export.request import Options, Size, check_scales, read_calibration, read_signature
+from zoo.export.request import Options, Plan, Size, check_activations, read_calibration
 from zoo.registry.lookup import select
 
 if TYPE_CHECKING:
-    from zoo.export.bulk import Outcome
+    from zoo.export.publish import Outcome
 
 RESOURCES = "Resources"
 NAMES = "Names or aliases of models; `zoo list` shows them."
@@ -87,10 +85,8 @@ def build(
 
     Files that an earlier build has finished are kept as they are.
     """
-    size = size or ("dynamic" if input == "float32" else None)
-    how = Options(size=size, outputs=output, input=input, calibrate=calibrate, scales=scales)
     target = f"{DEFAULT_TARGET}>={oldest_runtime}" if oldest_runtime else DEFAULT_TARGET
-    chosen, choice = read_variants(variant, target), asked.choice
+    variants, choice = read_variants(variant, target), asked.choice
     if isinstance(choice, GivenCheckpoint):
         choice = replace(choice, path=choice.path.absolute())
     if isinstance(choice, GivenCheckpoint) and not (models or all or filter):
@@ -105,33 +101,33 @@ def build(
                 "one by one, or keep the checkpoints where `--weights auto` finds them."
             )
         entries = [find_entry(each, choice)[0] for each in names]
-    folder = out.absolute()
-    signatures = {entry.name: read_signature(entry, how) for entry in entries}
-    has_int8 = any(VARIANTS[name].precision == "int8" for name in chosen)
-    check_scales(how, has_int8)
-    pictures = read_calibration(calibrate and calibrate.absolute(), has_int8)
-    files = {entry.name: with_towers(chosen, entry.config) for entry in entries}
-    others = (force, keep_inexact, offline, pictures, target, scales)
-    plans = [
-        FolderPlan(name, folder / name, choice, signature, files[name], *others)
-        for name, signature in signatures.items()
-    ]
+    options = Options(
+        force=force,
+        keep_inexact=keep_inexact,
+        offline=offline,
+        calibrate=calibrate and calibrate.absolute(),
+        scales=scales,
+        target=target,
+        size=size or ("dynamic" if input == "float32" else None),
+        outputs=output,
+        input=input,
+    )
+    check_activations(options, [VARIANTS[name].precision for name in variants])
+    pictures, folder = read_calibration(options), out.absolute()
+    planned = {
+        entry.name: plan_folder(entry, choice, options, variants, folder / entry.name, pictures)
+        for entry in entries
+    }
+    plans = [*planned.values()]
     if dry_run:
-        foreseen = {plan.model: partial(wanted_folders, plan) for plan in plans}
+        foreseen = {plan.model.name: partial(replace, plan) for plan in plans}
         return foresee(foreseen, offline, json, BESIDE_FILES)
     outcomes = run_plans(plans, jobs, memory)
     print_result(json, outcomes, show_builds, lambda done: [*map(build_record, plans, done)])
     return max(outcome.code for outcome in outcomes)
 
 
-def wanted_folders(plan: FolderPlan) -> Wanted:
-    """The files of a build that is only talked about."""
-    chosen = [PLANNED_FILES[name] for name in plan.variants]
-    files = {plan.folder / each.path: each.precision for each in chosen}
-    return *find_entry(plan.model, plan.weights), files
-
-
-def run_plans(plans: list[FolderPlan], jobs: int, memory: float | None) -> list["Outcome"]:
+def run_plans(plans: list[Plan], jobs: int, memory: float | None) -> list["Outcome"]:
     """Build all folders, in this process or in so many processes."""
     from psutil import virtual_memory
 
@@ -149,9 +145,9 @@ def run_plans(plans: list[FolderPlan], jobs: int, memory: float | None) -> list[
             return run_builds(plans, opened, budget, shown.finished)
 
 
-def build_record(plan: FolderPlan, outcome: "Outcome") -> dict[str, Any]:
+def build_record(plan: Plan, outcome: "Outcome") -> dict[str, Any]:
     """An outcome for JSON."""
-    record = vars(outcome) | {"folder": plan.folder}
+    record = outcome.record | {"folder": plan.folder}
     manifest = next(iter(record.pop("manifests")), None)
     return record | {"not_good_enough": record.pop("failed"), "manifest": manifest}
 

@@ -3,21 +3,17 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from weights import Checkpoint
 from zoo.architectures.entry import ModelInfo
-from zoo.artifacts.choices import Precision
 from zoo.checkpoints.source import Choice, GivenCheckpoint, SeededWeights
 from zoo.cli.console import print_result
 from zoo.cli.model_argument import here, publisher
 from zoo.common.errors import WRONG_USE, BadRequest, ZooError
 from zoo.common.staging import sidecar_path
 from zoo.common.terminal import say
+from zoo.export.request import Plan
 from zoo.export.resources import LARGEST_WHOLE, written
-
-Wanted = tuple[ModelInfo, Choice, Mapping[Path, Precision]]
-"""Of which network, from which weights, to write which files."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +26,12 @@ class ModelPlan:
     error: str | None = None
 
 
-def foresee(jobs: Mapping[str, Callable[[], Wanted]], offline: bool, json: bool, more: str) -> int:
+def foresee(jobs: Mapping[str, Callable[[], Plan]], offline: bool, json: bool, more: str) -> int:
     """Print what would be written; the exit code. **Raises** the `ZooError` of a single model."""
     plans = []
     for name, read in jobs.items():
         try:
-            plans.append(_plan(*read(), offline))
+            plans.append(_foreseen(read(), offline))
         except ZooError as error:
             if len(jobs) == 1:
                 raise
@@ -44,15 +40,13 @@ def foresee(jobs: Mapping[str, Callable[[], Wanted]], offline: bool, json: bool,
     return WRONG_USE if any(plan.error for plan in plans) else 0
 
 
-def _plan(
-    entry: ModelInfo, choice: Choice, paths: Mapping[Path, Precision], offline: bool
-) -> ModelPlan:
+def _foreseen(plan: Plan, offline: bool) -> ModelPlan:
     files: dict[str, int] = {}
-    for path, precision in paths.items():
-        size = written(entry, precision)
+    for path, spec in zip(plan.targets, plan.files, strict=True):
+        size = written(plan.model, spec.precision)
         outside = {str(path): 0, str(sidecar_path(path)): size}
         files |= outside if size > LARGEST_WHOLE else {str(path): size}
-    return ModelPlan(entry.name, _weights(entry, choice, offline), files)
+    return ModelPlan(plan.model.name, _weights(plan.model, plan.weights, offline), files)
 
 
 def _weights(entry: ModelInfo, choice: Choice, offline: bool) -> str:

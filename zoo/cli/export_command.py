@@ -20,9 +20,9 @@ from zoo.cli.command_options import (
     options_of,
 )
 from zoo.cli.console import print_result, progress_bar, tell_recognised, warn_nonfinite
-from zoo.cli.dry_run import Wanted, foresee
-from zoo.common.errors import FAILED_CHECK, BadRequest
-from zoo.export.request import Options, read_request
+from zoo.cli.dry_run import foresee
+from zoo.common.errors import BadRequest
+from zoo.export.request import Options, plan_files
 from zoo.registry.lookup import info, select
 
 FIRST_WEIGHTS = {"vit_digits": "auto", "dinov3_vits16": "random"}
@@ -71,7 +71,7 @@ def export(
     if len(jobs) > 1 and out is not None and out.suffix == ".onnx":
         raise BadRequest(f"--out {out} names one file for many: name a folder instead.")
     if dry_run:
-        plans = {entry.name: partial(wanted_files, entry, options) for entry, options in jobs}
+        plans = {entry.name: partial(plan_files, entry, options) for entry, options in jobs}
         return foresee(
             plans, options.offline, json, "each file gets a manifest beside it, in .json"
         )
@@ -80,26 +80,19 @@ def export(
     return export_many(jobs, json)
 
 
-def wanted_files(entry: ModelInfo, options: Options) -> Wanted:
-    """The files of an export that is only talked about."""
-    request = read_request(entry, options)
-    files = dict.fromkeys(request.targets, request.options.precision)
-    return request.model, request.weights, files
-
-
 def export_one(entry: ModelInfo, options: Options, json: bool) -> int:
     """Export a model and show the result."""
     from zoo.export import run as pipeline
 
-    request = read_request(entry, options)
+    plan = plan_files(entry, options)
     with progress_bar() as progress:
-        exports = pipeline.run_export(request, progress)
+        outcome = pipeline.run_export(plan, progress)
     # Its imports take a while, in which the checkpoint is read already.
-    from zoo.cli.tables.export_table import show_exports
+    from zoo.cli.tables.export_table import show_export
 
-    warn_nonfinite(exports[0].nonfinite)
-    print_result(json, exports, show_exports, lambda all: [export.manifest for export in all])
-    return 0 if all(export.published for export in exports) else FAILED_CHECK
+    warn_nonfinite(outcome.nonfinite)
+    print_result(json, outcome, partial(show_export, plan), lambda done: done.manifests)
+    return outcome.code
 
 
 def export_many(jobs: Sequence[tuple[ModelInfo, Options]], json: bool) -> int:
@@ -109,7 +102,7 @@ def export_many(jobs: Sequence[tuple[ModelInfo, Options]], json: bool) -> int:
 
     with progress_bar() as progress:
         outcomes = run_bulk(jobs, progress)
-    print_result(json, outcomes, show_outcomes)
+    print_result(json, outcomes, show_outcomes, lambda done: [each.record for each in done])
     return max(outcome.code for outcome in outcomes)
 
 

@@ -19,27 +19,27 @@ from zoo.artifacts.words import (
 )
 from zoo.cli.tables import counted, print_lines, print_table
 from zoo.common.terminal import say
-from zoo.export.bulk import Outcome
-from zoo.export.exporter import ExportResult
+from zoo.export.publish import Outcome
+from zoo.export.request import Plan
 
 
-def show_exports(exports: Sequence[ExportResult]) -> None:
+def show_export(plan: Plan, outcome: Outcome) -> None:
     """Show what was written and how far it is from JAX; then what could not be fused, and why."""
+    manifests = outcome.manifests
     rows = [
-        (*_numbers(manifest), "\n".join(_fused(manifest.only)), verdict(manifest.only))
-        for manifest in (export.manifest for export in exports)
+        (*_numbers(each), "\n".join(_fused(each.only)), verdict(each.only)) for each in manifests
     ]
     headings = (">opset", ">MB", ">nodes", "fused", "~difference from JAX")
-    print_table(headings, rows, exports[0].manifest.model)
-    for export in exports:
-        say(f"{export.target} was {fate(export)}")
-        if calibration := export.manifest.only.calibration:
+    print_table(headings, rows, manifests[0].model)
+    for target, manifest in zip(plan.targets, manifests, strict=True):
+        say(f"{target} was {fate(manifest.only, target.name in outcome.built)}")
+        if calibration := manifest.only.calibration:
             say(calibration_words(calibration))
-    say(f"weights: {origin(exports[0].manifest.weights)}")
-    missed = (miss for export in exports for miss in export.manifest.only.near_misses)
+    say(f"weights: {origin(manifests[0].weights)}")
+    missed = (miss for manifest in manifests for miss in manifest.only.near_misses)
     for line in dict.fromkeys(f"not fused: {miss}" for miss in missed):
         say(line)
-    checks = (export.manifest.only.verification for export in exports)
+    checks = (manifest.only.verification for manifest in manifests)
     untaken = (sentence for check in checks if check for sentence in check.untaken)
     for line in dict.fromkeys(f"not verified: {sentence}" for sentence in untaken):
         say(line)
@@ -76,11 +76,11 @@ def _numbers(manifest: Manifest) -> tuple[object, ...]:
     return variant.opset, megabytes(manifest, variant), variant.nodes
 
 
-def fate(export: ExportResult) -> str:
-    """Fate of a file."""
-    if export.published:
+def fate(variant: Variant, is_published: bool) -> str:
+    """Say whether a file was written, and if not, why."""
+    if is_published:
         return "written"
-    if export.manifest.only.precision == "fp32":
+    if variant.precision == "fp32":
         return "not written: it is wrong"
     return "not written: it is too far from fp32 (--keep-inexact keeps it)"
 
