@@ -35,7 +35,7 @@ from zoo.export.request import Options, Plan, Size, check_activations, read_cali
 from zoo.registry.lookup import select
 
 if TYPE_CHECKING:
-    from zoo.export.publish import Outcome
+    from zoo.export.exporter import Outcome
 
 RESOURCES = "Resources"
 NAMES = "Names or aliases of models; `zoo list` shows them."

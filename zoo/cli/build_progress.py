@@ -9,7 +9,7 @@ from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
 from weights.printable import printable
 from zoo.common.progress import is_terminal, log
-from zoo.export.publish import Outcome
+from zoo.export.exporter import Outcome
 from zoo.export.request import Plan
 
 

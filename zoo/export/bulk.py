@@ -11,7 +11,7 @@ from weights.errors import WeightsError
 from weights.progress import Progress
 from zoo.architectures.entry import ModelInfo
 from zoo.common.errors import ZooError
-from zoo.export.publish import Outcome
+from zoo.export.exporter import Outcome
 from zoo.export.request import Options, plan_files
 from zoo.export.run import run_export
 

@@ -1,14 +1,17 @@
 """Export: produce the files of a plan, and publish each with a manifest beside it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from weights import Provenance
 from weights.progress import Progress
 from zoo.artifacts.read import to_text
-from zoo.artifacts.schema import File, Manifest
+from zoo.artifacts.schema import Manifest
+from zoo.common.errors import FAILED_CHECK, WRONG_USE
 from zoo.common.staging import (
     locked_output,
     manifest_path,
@@ -16,11 +19,41 @@ from zoo.common.staging import (
     write_text,
     writing,
 )
-from zoo.export.describe import describe_shared
+from zoo.export.describe import describe_file
 from zoo.export.make import ExportedFile, produce
-from zoo.export.publish import Outcome, publish
 from zoo.export.request import Plan, check_targets
 from zoo.export.subject import Subject
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Outcome for one model: manifests of the files that were made or are there, or an error.
+
+    Names of files or variants say which were published, were there already, or failed their
+    verification and were not published. `nonfinite` names the parameters that hold a NaN or an
+    infinity.
+    """
+
+    model: str
+    manifests: Sequence[Manifest] = ()
+    built: Sequence[str] = ()
+    already_there: Sequence[str] = ()
+    failed: Sequence[str] = ()
+    error: str | None = None
+    seconds: float = 0.0
+    nonfinite: Sequence[str] = ()
+
+    @property
+    def code(self) -> int:
+        """The exit code of a command about this model alone."""
+        if self.error is not None:
+            return WRONG_USE
+        return FAILED_CHECK if self.failed else 0
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The outcome for JSON."""
+        return {name: value for name, value in vars(self).items() if name != "nonfinite"}
 
 
 def export_model(
@@ -43,7 +76,7 @@ def export_model(
             name = file.spec.name
             manifests[name] = describe_file(plan, file, provenance())
             put = partial(_put, file, manifests[name], plan.folder / name)
-            published[name] = publish(file, plan.options.keep_inexact, put)
+            published[name] = file.publish(plan.options.keep_inexact, put)
     names = [file.name for file in plan.files]
     return Outcome(
         plan.model.name,
@@ -52,16 +85,6 @@ def export_model(
         failed=[name for name in names if not published[name]],
         nonfinite=tuple(subject.weights.arrays.nonfinite),
     )
-
-
-def describe_file(plan: Plan, file: ExportedFile, provenance: Provenance) -> Manifest:
-    """The manifest of a file that is exported alone."""
-    files = tuple(
-        File.at(file.path.with_name(name), digest=file.digests.get(name))
-        for name in file.variant.files
-    )
-    empty = describe_shared(plan.model, plan.signature, provenance)
-    return empty.changed(files=files, variants={file.spec.variant: file.variant}, complete=True)
 
 
 def _put(file: ExportedFile, manifest: Manifest, target: Path) -> None:

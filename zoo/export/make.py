@@ -27,7 +27,7 @@ from zoo.common.prefetch import prefetching
 from zoo.common.staging import Digests, sidecar_path, staged, writing
 from zoo.export.describe import describe_variant
 from zoo.export.network_inputs import BATCH_NAMES, input_specs, sample_inputs
-from zoo.export.precision import derive, limit_for, runnable
+from zoo.export.precision import derive
 from zoo.export.precisions import PRECISIONS
 from zoo.export.request import FileSpec, Options, Plan, Signature
 from zoo.export.subject import Subject
@@ -54,12 +54,22 @@ class ExportedFile:
     digests: Mapping[str, str]
     session: Session | None = None
 
-    def is_publishable(self, keep_inexact: bool) -> bool:
-        """Whether the file may be published: no check failed, or its precision is known to be
-        inexact and the caller accepts that."""
-        verification = self.variant.verification
-        is_right = verification is None or verification.passed
-        return is_right or (keep_inexact and self.spec.precision != "fp32")
+    @property
+    def has_failed(self) -> bool:
+        """Whether it was verified, and is too far from JAX."""
+        return self.variant.verification is not None and not self.variant.passed
+
+    def publish(self, keep_inexact: bool, put: Callable[[], None]) -> bool:
+        """Put the file in its place, unless it failed its verification. Return whether it was put.
+
+        Nothing else calls `put`, so that there is nothing at the path of a file that failed. One of
+        low precision, which is known to be inexact, is put all the same if the caller accepts that.
+        """
+        is_accepted = keep_inexact and self.spec.precision != "fp32"
+        is_publishable = is_accepted or not self.has_failed
+        if is_publishable:
+            put()
+        return is_publishable
 
 
 @dataclass(frozen=True)
@@ -205,7 +215,7 @@ class Production:
         Runtime in which it is right, if it passed and runs as it is."""
         from zoo.common.runtime import session
         from zoo.export.other_runtimes import minimum_runtime
-        from zoo.export.verify import verify_file
+        from zoo.export.verify import limit_for, runnable, verify_file
 
         file, subject = self.stage / spec.name, self.subject
         limit = limit_for(spec.precision, subject.weights.provenance.kind, subject.entry.config)

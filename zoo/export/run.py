@@ -9,7 +9,7 @@ from zoo.export.request import Plan
 from zoo.export.resources import check_resources
 
 if TYPE_CHECKING:
-    from zoo.export.publish import Outcome
+    from zoo.export.exporter import Outcome
 
 
 def run_export(plan: Plan, progress: Progress) -> "Outcome":

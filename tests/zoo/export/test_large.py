@@ -19,9 +19,9 @@ from zoo.common import runtime
 from zoo.common.errors import BadOutput
 from zoo.export import resources
 from zoo.export.make import convert_model
-from zoo.export.precision import derive, runnable
+from zoo.export.precision import derive
 from zoo.export.request import Options, Signature, plan_files
-from zoo.export.verify import reference, verify_file
+from zoo.export.verify import reference, runnable, verify_file
 
 ENTRY = zoo.info("dinov3_vits16")
 

@@ -19,7 +19,7 @@ from zoo.artifacts.words import (
 )
 from zoo.cli.tables import counted, print_lines, print_table
 from zoo.common.terminal import say
-from zoo.export.publish import Outcome
+from zoo.export.exporter import Outcome
 from zoo.export.request import Plan
 
 

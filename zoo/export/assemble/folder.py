@@ -34,10 +34,10 @@ from zoo.export.assemble.extras import EXTRAS, card, golden_sample, write_extras
 from zoo.export.assemble.ledger import Ledger
 from zoo.export.assemble.plan import PLANNED_FILES, VARIANTS
 from zoo.export.describe import describe_shared
+from zoo.export.exporter import Outcome
 from zoo.export.make import ExportedFile, Production, produce
 from zoo.export.network_inputs import Inputs
 from zoo.export.precisions import PRECISIONS
-from zoo.export.publish import Outcome, publish
 from zoo.export.request import FileSpec, Plan
 from zoo.export.subject import Subject
 from zoo.export.timing.rounds import (
@@ -150,7 +150,7 @@ def build_folder(plan: Plan, progress: Progress) -> Outcome:
                 for file in production.files(specs):
                     put = partial(_put_variant, ledger, file)
                     name = file.spec.variant
-                    published[name] = publish(file, options.keep_inexact, put)
+                    published[name] = file.publish(options.keep_inexact, put)
                     if published[name] and file.session and not tower:
                         sessions[name] = file.session
                 if not tower:

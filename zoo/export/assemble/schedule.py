@@ -16,7 +16,7 @@ from zoo.common.processes import fresh, run_tasks, workers
 from zoo.common.staging import stop
 from zoo.export.assemble.folder import build_folder
 from zoo.export.bulk import attempt
-from zoo.export.publish import Outcome
+from zoo.export.exporter import Outcome
 from zoo.export.request import Plan
 from zoo.export.resources import FOLDER_COPIES, memory
 
