@@ -1,6 +1,6 @@
 """`zoo build MODEL…`: folders with every precision of a model, as people publish them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -11,8 +11,8 @@ from converter.opsets import DEFAULT_TARGET, OLDEST_RUNTIME
 from zoo.artifacts.choices import Input, Scales
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import AskedWeights, GivenCheckpoint
-from zoo.cli.command_options import All, DryRun, Filter, Json, model_names, options_of
-from zoo.cli.console import print_result, tell_recognised
+from zoo.cli.command_options import All, DryRun, Filter, model_names, options_of
+from zoo.cli.console import Report, tell_recognised
 from zoo.cli.dry_run import foresee
 from zoo.common.errors import BadRequest
 from zoo.common.options import (
@@ -35,6 +35,7 @@ from zoo.export.request import Options, Plan, Size, check_activations, read_cali
 from zoo.registry.lookup import select
 
 if TYPE_CHECKING:
+    from zoo.cli.tables import Block
     from zoo.export.exporter import Outcome
 
 RESOURCES = "Resources"
@@ -69,7 +70,6 @@ def build(
     keep_inexact: Annotated[bool, KEEP_INEXACT] = False,
     offline: Annotated[bool, OFFLINE] = False,
     dry_run: DryRun = False,
-    json: Json = False,
     size: Annotated[Size, SIZE_OF_ALL] = None,
     output: Annotated[Sequence[str], OUTPUTS] = (),
     input: Annotated[Input, INPUT] = "float32",
@@ -80,7 +80,7 @@ def build(
     memory: Annotated[
         float | None, Option("GB", MEMORY, RESOURCES, least=0.1, default=FREE_MEMORY)
     ] = None,
-) -> int:
+) -> Report[Any]:
     """Build for each model a folder that others can use, with checked and described ONNX files.
 
     Files that an earlier build has finished are kept as they are.
@@ -121,10 +121,10 @@ def build(
     plans = [*planned.values()]
     if dry_run:
         foreseen = {plan.model.name: partial(replace, plan) for plan in plans}
-        return foresee(foreseen, offline, json, BESIDE_FILES)
+        return foresee(foreseen, offline, BESIDE_FILES)
     outcomes = run_plans(plans, jobs, memory)
-    print_result(json, outcomes, show_builds, lambda done: [*map(build_record, plans, done)])
-    return max(outcome.code for outcome in outcomes)
+    code = max(outcome.code for outcome in outcomes)
+    return Report(outcomes, build_blocks, lambda done: [*map(build_record, plans, done)], code)
 
 
 def run_plans(plans: list[Plan], jobs: int, memory: float | None) -> list["Outcome"]:
@@ -152,11 +152,11 @@ def build_record(plan: Plan, outcome: "Outcome") -> dict[str, Any]:
     return record | {"not_good_enough": record.pop("failed"), "manifest": manifest}
 
 
-def show_builds(outcomes: Sequence["Outcome"]) -> None:
+def build_blocks(outcomes: Sequence["Outcome"]) -> "Iterator[Block]":
     """One line a file of every folder, then what could not be made, and why."""
     from zoo.artifacts.measured import is_busy
     from zoo.artifacts.words import build_rows, calibration_words
-    from zoo.cli.tables import counted, print_lines, print_table
+    from zoo.cli.tables import Table, about, counted
 
     rows = [
         (outcome.model, *row)
@@ -166,12 +166,12 @@ def show_builds(outcomes: Sequence["Outcome"]) -> None:
     ]
     headings = ("model", "file", ">MB", ">nodes", ">from JAX", ">speed")
     if rows:
-        print_table(headings, rows, counted(len(outcomes), "folder"))
+        yield Table(headings, rows, counted(len(outcomes), "folder"))
     for outcome in outcomes:
         variants = (each for manifest in outcome.manifests for each in manifest.variants.values())
         speeds = [each.speeds for each in outcome.manifests if each.speeds]
         busy = (each.busy_words for each in speeds if is_busy(each.others))
         ranged = (calibration_words(each.calibration) for each in variants if each.calibration)
-        print_lines(outcome.model, ranged)
+        yield from about(outcome.model, ranged)
         wrong = (f"{name} was not written: it is too far from fp32" for name in outcome.failed)
-        print_lines(outcome.model, (*busy, *wrong, outcome.error))
+        yield from about(outcome.model, (*busy, *wrong, outcome.error))
