@@ -12,7 +12,7 @@ from zoo.artifacts.choices import Input, Scales
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import AskedWeights, GivenCheckpoint
 from zoo.cli.command_options import All, DryRun, Filter, model_names, options_of
-from zoo.cli.console import Report, tell_recognised
+from zoo.cli.console import CommandResult, tell_recognised
 from zoo.cli.dry_run import foresee
 from zoo.common.errors import BadRequest
 from zoo.common.options import (
@@ -80,7 +80,7 @@ def build(
     memory: Annotated[
         float | None, Option("GB", MEMORY, RESOURCES, least=0.1, default=FREE_MEMORY)
     ] = None,
-) -> Report[Any]:
+) -> CommandResult[Any]:
     """Build for each model a folder that others can use, with checked and described ONNX files.
 
     Files that an earlier build has finished are kept as they are.
@@ -124,7 +124,9 @@ def build(
         return foresee(foreseen, offline, BESIDE_FILES)
     outcomes = run_plans(plans, jobs, memory)
     code = max(outcome.code for outcome in outcomes)
-    return Report(outcomes, build_blocks, lambda done: [*map(build_record, plans, done)], code)
+    return CommandResult(
+        outcomes, build_blocks, lambda done: [*map(build_record, plans, done)], code
+    )
 
 
 def run_plans(plans: list[Plan], jobs: int, memory: float | None) -> list["Outcome"]:

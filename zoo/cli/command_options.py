@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from weights.parameters import spelled
-from zoo.cli.console import Report, progress_bar
+from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.options import SEVERAL, Option, argument, flag, stated
 from zoo.registry.lookup import MODELS
 
@@ -67,7 +67,7 @@ Plot = Annotated[
 JSON = flag("Print the result as one JSON document, with nothing else on stdout.")
 Json = Annotated[bool, JSON]
 AS_JSON = Parameter("json", Parameter.KEYWORD_ONLY, default=False, annotation=Json)
-"""The parameter of every command that returns a report."""
+"""The parameter of every command that returns a `CommandResult`."""
 
 Revision = Annotated[
     str | None,
@@ -87,8 +87,8 @@ def options_of(*makers: Made) -> Callable[[Made], Made]:
 
     It is called with what each of the makers makes of them. What nobody said is left to the
     defaults there. A maker that takes `progress` is shown a bar. A command without a parameter
-    `json` returns a `Report`: it gets that option, the report is printed, with `--json` as one
-    document, and its exit code is that of the command.
+    `json` returns a `CommandResult` and gets that option: the result is printed, with `--json` as
+    one document, and its exit code is that of the command.
     """
 
     def derived(command: Made) -> Made:
@@ -110,8 +110,8 @@ def options_of(*makers: Made) -> Callable[[Made], Made]:
                 result = command(*requests, **own)
                 if not prints:
                     return result
-                assert isinstance(result, Report)
-                return result.print(as_json)
+                assert isinstance(result, CommandResult)
+                return result.show(as_json)
 
         parameters = [_parameter(*each) for each in every.values()]
         parameters.sort(key=lambda each: each.default is not Parameter.empty)

@@ -151,7 +151,7 @@ def print_result(
 
 
 @dataclass(frozen=True)
-class Report(Generic[T]):
+class CommandResult(Generic[T]):
     """What a command found, how it is printed, and the exit code of the command.
 
     `blocks` are for people, `record` makes the document that `--json` prints.
@@ -162,7 +162,7 @@ class Report(Generic[T]):
     record: Callable[[T], object] = lambda value: value
     code: int = 0
 
-    def print(self, as_json: bool) -> int:
+    def show(self, as_json: bool) -> int:
         """Print it, and return the exit code."""
         if as_json:
             print_json(self.record(self.value))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from weights import Checkpoint
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.source import Choice, GivenCheckpoint, SeededWeights
-from zoo.cli.console import Report
+from zoo.cli.console import CommandResult
 from zoo.cli.model_argument import here, publisher
 from zoo.common.errors import WRONG_USE, BadRequest, ZooError
 from zoo.common.staging import sidecar_path
@@ -31,7 +31,7 @@ class ModelPlan:
 
 def foresee(
     jobs: Mapping[str, Callable[[], Plan]], offline: bool, more: str
-) -> Report[list[ModelPlan]]:
+) -> CommandResult[list[ModelPlan]]:
     """What would be written. **Raises** the `ZooError` of a single model."""
     plans = []
     for name, read in jobs.items():
@@ -42,7 +42,7 @@ def foresee(
                 raise
             plans.append(ModelPlan(name, error=str(error)))
     code = WRONG_USE if any(plan.error for plan in plans) else 0
-    return Report(plans, partial(_blocks, beside=more), code=code)
+    return CommandResult(plans, partial(_blocks, beside=more), code=code)
 
 
 def _foreseen(plan: Plan, offline: bool) -> ModelPlan:

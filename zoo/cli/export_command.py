@@ -18,7 +18,7 @@ from zoo.cli.command_options import (
     model_names,
     options_of,
 )
-from zoo.cli.console import Report, progress_bar, tell_recognised, warn_nonfinite
+from zoo.cli.console import CommandResult, progress_bar, tell_recognised, warn_nonfinite
 from zoo.cli.dry_run import foresee
 from zoo.common.errors import BadRequest
 from zoo.export.request import Options, plan_files
@@ -50,7 +50,7 @@ def export(
     all: All = False,
     filter: Filter = (),
     dry_run: DryRun = False,
-) -> Report[Any]:
+) -> CommandResult[Any]:
     """Write models as ONNX files, and check each in ONNX Runtime against JAX.
 
     A file is called MODEL-opset23.onnx, and its manifest MODEL-opset23.manifest.json.
@@ -77,7 +77,7 @@ def export(
     return export_one(*jobs[0]) if len(jobs) == 1 else export_many(jobs)
 
 
-def export_one(entry: ModelInfo, options: Options) -> "Report[Outcome]":
+def export_one(entry: ModelInfo, options: Options) -> "CommandResult[Outcome]":
     """Export a model."""
     from zoo.export import run as pipeline
 
@@ -89,10 +89,10 @@ def export_one(entry: ModelInfo, options: Options) -> "Report[Outcome]":
 
     warn_nonfinite(outcome.nonfinite)
     blocks = partial(export_blocks, plan)
-    return Report(outcome, blocks, lambda done: done.manifests, outcome.code)
+    return CommandResult(outcome, blocks, lambda done: done.manifests, outcome.code)
 
 
-def export_many(jobs: Sequence[tuple[ModelInfo, Options]]) -> "Report[list[Outcome]]":
+def export_many(jobs: Sequence[tuple[ModelInfo, Options]]) -> "CommandResult[list[Outcome]]":
     """Export one model after the other, whatever becomes of the others, and sum up."""
     from zoo.cli.tables.export_table import outcome_blocks
     from zoo.export.bulk import run_bulk
@@ -100,7 +100,9 @@ def export_many(jobs: Sequence[tuple[ModelInfo, Options]]) -> "Report[list[Outco
     with progress_bar() as progress:
         outcomes = run_bulk(jobs, progress)
     code = max(outcome.code for outcome in outcomes)
-    return Report(outcomes, outcome_blocks, lambda done: [each.record for each in done], code)
+    return CommandResult(
+        outcomes, outcome_blocks, lambda done: [each.record for each in done], code
+    )
 
 
 app = typer.Typer(add_completion=False)

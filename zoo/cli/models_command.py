@@ -8,7 +8,7 @@ from weights.sources.locate import searched
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.source import GivenCheckpoint
 from zoo.cli.command_options import model_names, options_of
-from zoo.cli.console import Report
+from zoo.cli.console import CommandResult
 from zoo.cli.model_argument import here, publisher
 from zoo.common.errors import BadFile
 from zoo.common.options import argument
@@ -25,9 +25,11 @@ def list_command(
         Sequence[str],
         model_names("Names, aliases or families, or patterns such as `*vitl*`.", "PATTERN"),
     ] = (),
-) -> Report[list[ModelInfo]]:
+) -> CommandResult[list[ModelInfo]]:
     """List the models, with their size, their licence and where their weights come from."""
-    return Report(fitting(patterns), list_blocks, lambda entries: list(map(model_record, entries)))
+    return CommandResult(
+        fitting(patterns), list_blocks, lambda entries: list(map(model_record, entries))
+    )
 
 
 MODEL = argument(
@@ -38,9 +40,9 @@ MODEL = argument(
 
 
 @options_of()
-def describe(model: Annotated[str, MODEL]) -> Report[ModelInfo]:
+def describe(model: Annotated[str, MODEL]) -> CommandResult[ModelInfo]:
     """Describe one model: its architecture, preprocessing, weights and licence."""
-    return Report(described_entry(model), model_blocks, model_record)
+    return CommandResult(described_entry(model), model_blocks, model_record)
 
 
 def described_entry(model: str) -> ModelInfo:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from zoo.cli.command_options import DryRun, Model, Revision, options_of
-from zoo.cli.console import Report, progress_bar
+from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.options import FORCE, OFFLINE, out_folder
 from zoo.export.assemble.plan import variant_names
 from zoo.registry.lookup import info
@@ -25,7 +25,7 @@ def pull(
     force: Annotated[bool, FORCE] = False,
     offline: Annotated[bool, OFFLINE] = False,
     dry_run: DryRun = False,
-) -> Report["Preview | PullResult"]:
+) -> CommandResult["Preview | PullResult"]:
     """Download ready-made ONNX files, and check every byte of them.
 
     Preprocessing, a photograph and expected outputs come along.
@@ -37,7 +37,7 @@ def pull(
     request = hub.PullSpec(name, tuple(variant or ("fp32",)), folder, revision, offline, force)
     with progress_bar() as progress:
         result = hub.preview(request, progress) if dry_run else hub.pull_folder(request, progress)
-    return Report(
+    return CommandResult(
         result,
         partial(pull_blocks, folder),
         lambda result: {"model": name, "folder": folder} | vars(result),

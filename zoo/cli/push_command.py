@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from zoo.cli.command_options import DryRun, Revision, options_of
-from zoo.cli.console import Report, progress_bar
+from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.options import Option, argument, flag
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def push(
     revision: Revision = None,
     private: Annotated[bool, flag("Make the repository private if it has to be created.")] = False,
     dry_run: DryRun = False,
-) -> Report["PushPlan"]:
+) -> CommandResult["PushPlan"]:
     """Upload a verified folder to the hub as one commit."""
     from zoo.artifacts.pull import BRANCH
     from zoo.artifacts.push import PushTarget, commit, plan_push
@@ -29,7 +29,7 @@ def push(
     with progress_bar() as progress:
         planned = plan_push(folder, PushTarget(repo, revision or BRANCH, private), progress)
     page = None if dry_run else commit(planned)
-    return Report(
+    return CommandResult(
         planned, partial(push_blocks, page), lambda planned: vars(planned) | {"committed": page}
     )
 

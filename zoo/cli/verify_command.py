@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from zoo.checkpoints.source import ADAPTER_BASE, TAKE, WITHOUT_HEAD, read_weights
 from zoo.cli.command_options import Plot, options_of
-from zoo.cli.console import Report, progress_bar
+from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.errors import FAILED_CHECK, BadFile, BadRequest
 from zoo.common.options import Option, argument, weights_from
 from zoo.common.staging import manifest_path
@@ -40,7 +40,7 @@ def verify(
         str, Option("NAME", "ONNX Runtime's provider, such as CUDAExecutionProvider.")
     ] = "CPUExecutionProvider",
     plot: Plot = None,
-) -> Report[Any]:
+) -> CommandResult[Any]:
     """Check that a file or a folder is what its manifest says, and that its numbers are right.
 
     A folder is compared with the outputs that it holds. A file of `zoo export` is compared with the
@@ -78,7 +78,7 @@ def verify(
     if plot is not None:
         _draw(report, plot)
     blocks = partial(audit_blocks, exported=target if alone else None)
-    return Report(report, blocks, report_record, 0 if report.passed else FAILED_CHECK)
+    return CommandResult(report, blocks, report_record, 0 if report.passed else FAILED_CHECK)
 
 
 def _verify_golden(
@@ -87,7 +87,7 @@ def _verify_golden(
     onnx: Path | None,
     provider: str,
     plot: Path | None,
-) -> Report[list[dict[str, Any]]]:
+) -> CommandResult[list[dict[str, Any]]]:
     if plot is not None:
         raise BadRequest(f"--plot {plot} draws the errors of a file or a folder: leave it out.")
     from zoo.checkpoints.golden import JAX_ATOL, ONNX_ATOL, check_jax, check_onnx, load_known
@@ -107,7 +107,7 @@ def _verify_golden(
     passed = all(row["passed"] for row in rows)
     facts = {"model": reference.model, "reference": reference.reference, "passed": passed}
     title = f"{reference.model} against {reference.reference} ({file.name})"
-    return Report(
+    return CommandResult(
         rows,
         lambda rows: [difference_table(title, rows)],
         lambda rows: facts | {"comparisons": rows},

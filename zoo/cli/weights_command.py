@@ -9,7 +9,7 @@ import typer
 
 from zoo.checkpoints.source import ADAPTER_BASE, TAKE, WITHOUT_HEAD, GivenCheckpoint
 from zoo.cli.command_options import DryRun, examples, model_names, options_of
-from zoo.cli.console import Report, help_alone, progress_bar, warn_nonfinite
+from zoo.cli.console import CommandResult, help_alone, progress_bar, warn_nonfinite
 from zoo.common.options import FORCE, Option, argument, flag, out_folder
 from zoo.registry.lookup import info
 
@@ -54,12 +54,12 @@ def inspect_checkpoint(
     file: Source,
     take: Annotated[str, TAKE] = "",
     base: Annotated[Path | None, ADAPTER_BASE] = None,
-) -> Report["Inspection"]:
+) -> CommandResult["Inspection"]:
     """Say what a checkpoint is, which models it fits and what it holds."""
     from zoo.checkpoints.identify import inspect
 
     found = inspect(GivenCheckpoint(file, take, base=base))
-    return Report(found, inspection_blocks, partial(inspection_record, file))
+    return CommandResult(found, inspection_blocks, partial(inspection_record, file))
 
 
 def inspection_record(file: Path, inspection: "Inspection") -> dict[str, Any]:
@@ -107,7 +107,7 @@ def convert_checkpoint(
     without_head: Annotated[bool, WITHOUT_HEAD] = False,
     base: Annotated[Path | None, ADAPTER_BASE] = None,
     force: Annotated[bool, FORCE] = False,
-) -> Report["ConversionResult"]:
+) -> CommandResult["ConversionResult"]:
     """Write a checkpoint in the form that another library reads."""
     from zoo.checkpoints.convert import convert_file
 
@@ -115,7 +115,7 @@ def convert_checkpoint(
         asked = GivenCheckpoint(source, take, without_head, base=base)
         done = convert_file(asked, target, model, force, progress)
     warn_nonfinite(done.nonfinite)
-    return Report(done, conversion_blocks)
+    return CommandResult(done, conversion_blocks)
 
 
 def conversion_blocks(done: "ConversionResult") -> "Iterator[Block]":
@@ -137,13 +137,13 @@ def download_checkpoints(
     out: Annotated[Path | None, out_folder("the cache")] = None,
     mirror: Annotated[bool, flag(MIRROR)] = False,
     dry_run: DryRun = False,
-) -> Report[list["DownloadedCheckpoint"]]:
+) -> CommandResult[list["DownloadedCheckpoint"]]:
     """Download the checkpoint that `--weights auto` would use."""
     from zoo.checkpoints.download import download_checkpoint
 
     with progress_bar() as progress:
         brought = [download_checkpoint(info(it), out, mirror, dry_run, progress) for it in models]
-    return Report(brought, partial(download_lines, dry_run=dry_run))
+    return CommandResult(brought, partial(download_lines, dry_run=dry_run))
 
 
 def download_lines(brought: list["DownloadedCheckpoint"], dry_run: bool) -> "Iterator[Block]":

@@ -4,7 +4,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions, version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx_ir as ir
 
@@ -15,25 +15,12 @@ from zoo.architectures.kinds import architecture_of
 from zoo.artifacts import schema
 from zoo.artifacts.choices import Precision, Target
 from zoo.artifacts.measured import Verification
-from zoo.artifacts.schema import File, Manifest, StatedPreprocessing, Tensor, Variant
+from zoo.artifacts.schema import Manifest, StatedPreprocessing, Tensor, Variant
 from zoo.common.versions import __version__
-from zoo.export.request import Plan, Signature
+from zoo.export.request import Signature
 from zoo.registry.lookup import MODELS
 
-if TYPE_CHECKING:
-    from zoo.export.make import ExportedFile
-
 BUILD_LIBRARIES = ("jax", "equinox", "numpy", "onnx-ir", "onnxruntime")
-
-
-def describe_file(plan: Plan, file: "ExportedFile", provenance: Provenance) -> Manifest:
-    """The manifest of a file that is exported alone."""
-    files = tuple(
-        File.at(file.path.with_name(name), digest=file.digests.get(name))
-        for name in file.variant.files
-    )
-    empty = describe_shared(plan.model, plan.signature, provenance)
-    return empty.changed(files=files, variants={file.spec.variant: file.variant}, complete=True)
 
 
 def describe_shared(entry: ModelInfo, signature: Signature, provenance: Provenance) -> Manifest:

@@ -10,7 +10,7 @@ from typing import Any
 from weights import Provenance
 from weights.progress import Progress
 from zoo.artifacts.read import to_text
-from zoo.artifacts.schema import Manifest
+from zoo.artifacts.schema import File, Manifest
 from zoo.common.errors import FAILED_CHECK, WRONG_USE
 from zoo.common.staging import (
     locked_output,
@@ -19,7 +19,7 @@ from zoo.common.staging import (
     write_text,
     writing,
 )
-from zoo.export.describe import describe_file
+from zoo.export.describe import describe_shared
 from zoo.export.make import ExportedFile, produce
 from zoo.export.request import Plan, check_targets
 from zoo.export.subject import Subject
@@ -85,6 +85,16 @@ def export_model(
         failed=[name for name in names if not published[name]],
         nonfinite=tuple(subject.weights.arrays.nonfinite),
     )
+
+
+def describe_file(plan: Plan, file: ExportedFile, provenance: Provenance) -> Manifest:
+    """The manifest of a file that is exported alone."""
+    files = tuple(
+        File.at(file.path.with_name(name), digest=file.digests.get(name))
+        for name in file.variant.files
+    )
+    empty = describe_shared(plan.model, plan.signature, provenance)
+    return empty.changed(files=files, variants={file.spec.variant: file.variant}, complete=True)
 
 
 def _put(file: ExportedFile, manifest: Manifest, target: Path) -> None:
