@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from zoo.apps.embed.embed_call import embed
 from zoo.apps.embed.embed_request import EmbedResult
-from zoo.cli.command_options import Json, options_of
-from zoo.cli.results import Part, print_result
+from zoo.cli.command_options import options_of
+from zoo.cli.console import CommandResult
 from zoo.common.errors import FAILED_CHECK
 
 ENDINGS = 5
@@ -13,18 +13,18 @@ ENDINGS = 5
 
 
 @options_of(embed)
-def embed_command(embedded: EmbedResult, json: Json = False) -> int:
+def embed_command(embedded: EmbedResult) -> CommandResult[EmbedResult]:
     """Make a dataset with a vector of every picture, in Lance's format.
 
     The same command completes a run that was stopped. After pictures have changed it embeds those
     that are new or changed, and no others. The row of a picture that cannot be read has the reason
     in its column `error`, and the exit code is 1.
     """
-    print_result(json, embedded, _parts, lambda done: vars(done) | {"rate": done.rate})
-    return FAILED_CHECK if embedded.errors else 0
+    code = FAILED_CHECK if embedded.errors else 0
+    return CommandResult(embedded, _blocks, lambda done: vars(done) | {"rate": done.rate}, code)
 
 
-def _parts(embedded: EmbedResult) -> Iterator[Part]:
+def _blocks(embedded: EmbedResult) -> Iterator[str]:
     """Yield how many pictures, how fast, and where the time went."""
     yield f"{embedded.dataset}: {embedded.pictures:,} pictures"
     if embedded.computed < embedded.pictures + embedded.errors or embedded.gone:

@@ -1,12 +1,11 @@
 """`zoo golden`: what another implementation computes, for `zoo verify` to compare with."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from zoo.checkpoints.source import read_weights
-from zoo.cli.command_options import Json, Model, options_of
-from zoo.cli.console import progress_bar
-from zoo.cli.results import print_result
+from zoo.cli.command_options import Model, options_of
+from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.errors import BadRequest
 from zoo.common.options import FORCE, Option, argument, weights_from
 from zoo.registry.lookup import info
@@ -28,8 +27,7 @@ def golden_command(
     reference: Annotated[str, REFERENCE] = "transformers",
     seed: Annotated[int, Option(None, "The seed of a checkpoint.", least=0)] = 0,
     force: Annotated[bool, FORCE] = False,
-    json: Json = False,
-) -> None:
+) -> CommandResult[dict[str, Any]]:
     """Write the outputs of another implementation, which `zoo verify` compares with."""
     entry = info(model)
     from zoo.checkpoints.golden import load_known, make, make_checkpoint
@@ -61,4 +59,4 @@ def golden_command(
             write_golden(place, made)
         reference = made.reference
     record = {"file": target, "model": entry.name, "reference": reference}
-    print_result(json, record, lambda _: [f"{target} was written: {entry.name}, {reference}"])
+    return CommandResult(record, lambda _: [f"{target} was written: {entry.name}, {reference}"])

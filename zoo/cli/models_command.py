@@ -2,18 +2,21 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from weights.sources.locate import searched
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.source import GivenCheckpoint
-from zoo.cli.command_options import Json, model_names, options_of
+from zoo.cli.command_options import model_names, options_of
+from zoo.cli.console import CommandResult
 from zoo.cli.model_argument import here, publisher
-from zoo.cli.results import Facts, Part, Table, print_result
 from zoo.common.errors import BadFile
 from zoo.common.options import argument
 from zoo.registry.lookup import MODELS, fitting, info
 from zoo.registry.model_words import position_words, preprocessing_words
+
+if TYPE_CHECKING:
+    from zoo.cli.tables import Block
 
 
 @options_of()
@@ -22,11 +25,11 @@ def list_command(
         Sequence[str],
         model_names("Names, aliases or families, or patterns such as `*vitl*`.", "PATTERN"),
     ] = (),
-    json: Json = False,
-) -> None:
+) -> CommandResult[list[ModelInfo]]:
     """List the models, with their size, their licence and where their weights come from."""
-    models = fitting(patterns)
-    print_result(json, models, list_parts, lambda entries: list(map(model_record, entries)))
+    return CommandResult(
+        fitting(patterns), list_blocks, lambda entries: list(map(model_record, entries))
+    )
 
 
 MODEL = argument(
@@ -37,9 +40,9 @@ MODEL = argument(
 
 
 @options_of()
-def describe(model: Annotated[str, MODEL], json: Json = False) -> None:
+def describe(model: Annotated[str, MODEL]) -> CommandResult[ModelInfo]:
     """Describe one model: its architecture, preprocessing, weights and licence."""
-    print_result(json, described_entry(model), model_parts, model_record)
+    return CommandResult(described_entry(model), model_blocks, model_record)
 
 
 def described_entry(model: str) -> ModelInfo:
@@ -78,8 +81,10 @@ def model_record(entry: ModelInfo) -> dict[str, Any]:
 COPY = "which is not the publisher's: `zoo weights download --mirror`"
 
 
-def list_parts(entries: list[ModelInfo]) -> Iterator[Part]:
-    """Yield one line a model."""
+def list_blocks(entries: list[ModelInfo]) -> "Iterator[Block]":
+    """One line a model."""
+    from zoo.cli.tables import Table
+
     headings = ("model", "family", ">params", ">input", "~licence", "weights from")
     yield Table(headings, map(model_row, entries))
     yield "\nA name in the last column is an owner on the hub; `zoo info MODEL` says more."
@@ -100,8 +105,10 @@ def model_row(entry: ModelInfo) -> tuple[str, ...]:
     )
 
 
-def model_parts(entry: ModelInfo) -> Iterator[Part]:
-    """Yield everything about one model."""
+def model_blocks(entry: ModelInfo) -> "Iterator[Block]":
+    """Everything about one model."""
+    from zoo.cli.tables import Facts
+
     (kind, place), path = publisher(entry), here(entry)
     sources = {
         "package": "in this package",

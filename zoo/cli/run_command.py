@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 
 from zoo.cli.command_options import Json, options_of
-from zoo.cli.console import print_picture
+from zoo.cli.console import CommandResult, print_picture
 from zoo.cli.model_argument import file_of, model_in_jax, named_model
-from zoo.cli.results import Part, Table, print_result
 from zoo.common.errors import FAILED_CHECK, BadRequest
 from zoo.common.options import FORCE, Option, argument, out_folder, weights_from
 from zoo.common.terminal import complain
@@ -20,6 +19,7 @@ from zoo.common.terminal import complain
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from zoo.cli.tables import Block
     from zoo.tasks.answer import PictureAnswer, Question
 
 MODEL = named_model(", which run in ONNX Runtime")
@@ -47,8 +47,10 @@ class WrittenAnswer:
     answer: "PictureAnswer"
     files: tuple[Path, ...]
 
-    def parts(self) -> Iterator[Part]:
+    def blocks(self) -> "Iterator[Block]":
         """Yield what is printed: a table of answers, and the files."""
+        from zoo.cli.tables import Table
+
         if self.answer.answers:
             boxes = [f"{', '.join(f'{edge:.1f}' for edge in box)}" for box in self.answer.boxes]
             titles = ("answer", ">score", "left, top, right, bottom")[: 3 if boxes else 2]
@@ -87,10 +89,10 @@ class RunResult:
     answers: Sequence[WrittenAnswer]
     refused: Mapping[str, str]
 
-    def parts(self) -> Iterator[Part]:
+    def blocks(self) -> "Iterator[Block]":
         """Yield what is printed on stdout."""
         for answer in self.answers:
-            yield from answer.parts()
+            yield from answer.blocks()
 
     def record(self) -> list[object]:
         """Return all answers and errors for JSON."""
@@ -141,10 +143,11 @@ def run(
         for answer in answers:
             if answer.drawing is not None:
                 print_picture(answer.drawing)
-    print_result(json, result, RunResult.parts, RunResult.record)
+    code = FAILED_CHECK if refused else 0
+    CommandResult(result, RunResult.blocks, RunResult.record, code).show(json)
     for picture, why in refused.items():
         complain(f"error: {why}" if picture in why else f"error: {picture}: {why}")
-    return FAILED_CHECK if refused else 0
+    return code
 
 
 def _read(asked: Sequence[str]) -> "tuple[dict[str, Image], dict[str, str]]":

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from zoo.cli.command_options import Json, options_of
-from zoo.cli.console import progress_bar
-from zoo.cli.results import Part, print_result
+from zoo.cli.command_options import options_of
+from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.options import FORCE, Option, argument, out_folder
 
 if TYPE_CHECKING:
@@ -36,8 +35,7 @@ def site(
     tokenizers: Annotated[Path | None, TOKENIZERS] = None,
     dataset: Annotated[Path | None, SITE_DATASET] = None,
     force: Annotated[bool, FORCE] = False,
-    json: Json = False,
-) -> None:
+) -> CommandResult["Site"]:
     """Make a static site of built folders: a catalogue, a page for each model, and a demo.
 
     The demo runs on the visitor's own machine. Any web server can host the folder.
@@ -46,10 +44,10 @@ def site(
 
     with progress_bar() as progress:
         made = write_site(folders, out, runtime, force, progress, tokenizers, dataset)
-    print_result(json, made, _parts)
+    return CommandResult(made, _blocks)
 
 
-def _parts(made: "Site") -> Iterator[Part]:
+def _blocks(made: "Site") -> Iterator[str]:
     """Yield what was written, and how to look at it."""
     rows = made.catalogue.rows
     models = len({row.model for row in rows})

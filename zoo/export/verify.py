@@ -23,15 +23,16 @@ from converter.verify.sides import may_have_sides
 from converter.verify.steering import coverage_of, steered_inputs
 from converter.verify.streaming_evaluation import stepwise
 from weights import bind, leaf_shapes
+from zoo.architectures.architecture import Config
 from zoo.architectures.base import Network
 from zoo.architectures.builder import batched
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.inputs import IMAGE, PIXELS, Input, fed_sides
+from zoo.architectures.kinds import parts_of_network
 from zoo.artifacts.choices import Precision
 from zoo.artifacts.measured import Comparison, Verification
 from zoo.common import runtime
 from zoo.export.network_inputs import Inputs, input_specs, sample_inputs
-from zoo.export.precision import runnable
 from zoo.export.precisions import PRECISIONS, Limit
 from zoo.export.request import Signature
 from zoo.export.resources import LARGEST_WHOLE
@@ -63,6 +64,11 @@ as good as each other are 0.016 of what DEIMv2 gives with random weights."""
 
 VIEWS = 2
 """How many sizes of images are tried on a file that takes any."""
+
+
+OF_ANY_SIZE = Limit("max_rel", 1e-4)
+"""In float32 of a network of somebody's own, and of depths and similarities, which may have any
+size."""
 
 
 @dataclass(frozen=True)
@@ -204,6 +210,20 @@ def sample_shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int,
         for tall, wide in SIDES
     )
     return zip(chain(batches, repeat(batches[0])), sides, strict=False)
+
+
+def limit_for(precision: Precision, kind: str, config: Config) -> Limit:
+    """Limit of a network's file in a precision, made from weights of a kind."""
+    of_any_size = kind == "own" or bool(parts_of_network(config))
+    return OF_ANY_SIZE if precision == "fp32" and of_any_size else PRECISIONS[precision].limit
+
+
+def runnable(file: Path, precision: Precision) -> Path | ir.Model:
+    """Model that ONNX Runtime's CPU provider can run for a file, with the numbers that the file
+    gives."""
+    if not PRECISIONS[precision].on_cpu:
+        return converter.emulate_bfloat16(ir.load(file))
+    return file
 
 
 def verify_file(

@@ -25,13 +25,13 @@ from zoo.architectures.swin.swin_config import SwinConfig
 from zoo.artifacts.words import limit
 from zoo.common import runtime
 from zoo.export.make import convert_model
-from zoo.export.precision import CODECS, derive, outgrown, runnable
+from zoo.export.precision import CODECS, derive, outgrown
 from zoo.export.precisions import PRECISIONS
 from zoo.export.quantise.activations import means
 from zoo.export.quantise.products import products, quantise
 from zoo.export.quantise.smooth_quant import even_out
 from zoo.export.request import Signature
-from zoo.export.verify import Sample, verify_file
+from zoo.export.verify import Sample, runnable, verify_file
 from zoo.tasks.boxes import as_answered
 from zoo.tasks.task import keep_outputs
 

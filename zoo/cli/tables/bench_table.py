@@ -8,7 +8,7 @@ from typing import Any
 from zoo.apps.bench.measure import Bench, Contender
 from zoo.apps.show.chart import TimedRow
 from zoo.artifacts.measured import busy_words, is_busy
-from zoo.cli.results import Part, Table
+from zoo.cli.tables import Block, Table
 from zoo.common.runtime import VERSION
 from zoo.export.timing.rounds import machine
 
@@ -73,7 +73,7 @@ def contender_record(bench: Bench, each: Contender) -> dict[str, Any]:
     }
 
 
-def bench_parts(bench: Bench) -> Iterator[Part]:
+def bench_blocks(bench: Bench) -> Iterator[Block]:
     """Yield a row for each file, then the products, the input, the machine and its load."""
     rows = []
     for each in bench.contenders:

@@ -4,11 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from zoo.apps.embed.found_rows import FoundRow
 from zoo.apps.embed.index import MEASURED_NEAREST, IndexFacts
-from zoo.cli.results import Part, Table
-from zoo.cli.tables import counted
+from zoo.cli.tables import Block, Table, counted
 
 
-def found_parts(rows: Sequence[FoundRow]) -> Iterator[Part]:
+def found_blocks(rows: Sequence[FoundRow]) -> Iterator[Block]:
     """Yield rows, best first."""
     if not rows:
         yield "nothing was found"
@@ -20,7 +19,7 @@ def found_parts(rows: Sequence[FoundRow]) -> Iterator[Part]:
     )
 
 
-def group_parts(groups: Sequence[Mapping[str, object]], count: int) -> Iterator[Part]:
+def group_blocks(groups: Sequence[Mapping[str, object]], count: int) -> Iterator[Block]:
     """Yield groups of duplicates, a line for each row, with the cosine to the nearest other row."""
     said: list[tuple[object, ...]] = []
     for number, group in enumerate(groups, 1):
@@ -33,7 +32,7 @@ def group_parts(groups: Sequence[Mapping[str, object]], count: int) -> Iterator[
     yield f"{counted(count, 'group')} of duplicates{more}"
 
 
-def index_parts(index: IndexFacts) -> Iterator[Part]:
+def index_blocks(index: IndexFacts) -> Iterator[Block]:
     """Yield an index, and what it finds of what an exact search finds."""
     size = f"{index.bytes / 1e6:.1f} MB, built in {index.seconds:.0f} s"
     yield f"{index.kind} of {index.rows:,} rows in {index.partitions} partitions, {size}"

@@ -19,9 +19,8 @@ from zoo.common import runtime
 from zoo.common.errors import BadFile, first_line
 from zoo.common.golden_file import Golden, read_golden
 from zoo.export.assemble.extras import GOLDEN
-from zoo.export.precision import runnable
 from zoo.export.precisions import PRECISIONS
-from zoo.export.verify import compared, judge
+from zoo.export.verify import compared, judge, runnable
 from zoo.tasks.answer import unit
 
 TOWER_OUTPUTS: dict[Kind, str] = {"picture": "image_embeds", "text": "text_embeds"}

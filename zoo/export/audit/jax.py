@@ -21,9 +21,8 @@ from zoo.checkpoints.source import Choice, GivenCheckpoint, SeededWeights, chose
 from zoo.common import runtime
 from zoo.common.errors import BadFile, first_line
 from zoo.export.audit.golden_check import Compare, finding
-from zoo.export.precision import limit_for
 from zoo.export.request import Signature
-from zoo.export.verify import Sample, reference, verify_file
+from zoo.export.verify import Sample, limit_for, reference, verify_file
 
 
 def compare_with_jax(
