@@ -9,7 +9,7 @@ from PIL import Image
 
 from tests.browser import served
 from zoo.apps.embed.embed_call import embed
-from zoo.apps.site.browser_runtime import ONNXRUNTIME_WEB, TOKENIZERS_JS, put_package
+from zoo.apps.site.browser_runtime import ONNXRUNTIME_WEB, TRANSFORMERS_JS, write_package
 from zoo.apps.site.write import write_site
 from zoo.cli.app import app
 from zoo.cli.console import call
@@ -44,8 +44,8 @@ def runtime(tmp_path_factory):
     """onnxruntime-web and the library of tokenizers, unpacked."""
     place = tmp_path_factory.mktemp("package")
     try:
-        for package in (ONNXRUNTIME_WEB, TOKENIZERS_JS):
-            put_package(package, None, place / "dist", place, Lines())
+        for package in (ONNXRUNTIME_WEB, TRANSFORMERS_JS):
+            write_package(package, None, place / "dist", place, Lines())
     except ZooError as error:
         pytest.skip(f"npm gives no {package.name} here: {error}")
     return place
