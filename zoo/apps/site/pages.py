@@ -169,7 +169,6 @@ def demo(built: BuiltFolder) -> dict[str, Any]:
     if "fp32" in chosen and "fused" in chosen:
         chosen.remove("fused")
     return {
-        "name": built.entry.name,
         "folder": f"{MODELS}/{built.entry.name}",
         "files": {name: loading(built, name) for name in chosen},
         "input": manifest.input,
@@ -198,13 +197,15 @@ def fit(how: Preprocessing) -> dict[str, Any]:
     """Return how a page draws a picture at the network's size.
 
     `aspect` is "stretched", "covering" or "inside"; `margin` is how many times as high and as wide
-    as the network's input the picture is before it is cropped.
+    as the network's input the picture is before it is cropped. Half of an odd margin is rounded to
+    an `even` number, or else down.
     """
     edges = how.size if how.resize is None else how.covering(how.size, how.resize)
     kept = "stretched" if how.resize is None or how.is_stretched else "covering"
     return {
         "aspect": "inside" if how.padded else kept,
         "margin": [edge / side for edge, side in zip(edges, how.size, strict=True)],
+        "even": how.crop_rounding == "half_even",
     }
 
 

@@ -20,7 +20,7 @@ from zoo.common.progress import Lines
 
 from .conftest import PICTURES
 
-LIMIT = 230_000
+LIMIT = 260_000
 """Bytes of pages, styles, programs and small pictures, for some models."""
 
 
@@ -183,13 +183,13 @@ def test_what_is_written(made, folders):
 def test_a_site_is_replaced_whole_or_not_at_all(runtime, folders, zoo):
     out, digits = zoo.here / "out", zoo.here / "digits"
     shutil.copytree(folders[0], digits)
-    write_site([digits], out, runtime, False, Lines())
+    write_site([digits], out, runtime, False, Lines(), runtime)
     before = (out / "index.html").read_bytes()
     wrong = zoo.here / "wrong"
     shutil.copytree(runtime / "dist", wrong / "dist")
     (wrong / "dist" / next(iter(ONNXRUNTIME_WEB.files))).write_text("another one")
     (wrong / "package.tgz").write_text("no archive")
-    again = (digits, "--out", out)
+    again = (digits, "--out", out, "--transformers", runtime)
     for told, arguments in {
         "add --force": (*again, "--runtime", runtime),
         "are both of vit_digits": (digits, folders[0], "--out", zoo.here / "2"),
@@ -204,13 +204,13 @@ def test_a_site_is_replaced_whole_or_not_at_all(runtime, folders, zoo):
     manifest = json.loads((digits / "manifest.json").read_text())
     manifest["speeds"] |= {"machine": "another one, 64 cores", "others": 3.21}
     (elsewhere / "manifest.json").write_text(json.dumps(manifest))
-    write_site([digits, elsewhere], out, runtime, True, Lines())
+    write_site([digits, elsewhere], out, runtime, True, Lines(), runtime)
     rows = re.findall(r'<th scope="row">(.+?) <small>', (out / "vit_digits.html").read_text())
     assert rows == [read_all([digits], Lines())[0].speeds.machine, "another one, 64 cores"]
     assert "busy: other programs took 3.2 cores" in (out / "vit_digits.html").read_text()
     # A variant that is not there is not shown, as in a folder that was pulled.
     (digits / "onnx" / "model_quantized.onnx").unlink()
-    write_site([digits], out, runtime, True, Lines())
+    write_site([digits], out, runtime, True, Lines(), runtime)
     (row,) = json.loads((out / "catalogue.json").read_text())["rows"]
     assert row["variant"] == "fp32"
     with (digits / "onnx" / "model.onnx").open("ab") as file:

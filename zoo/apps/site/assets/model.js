@@ -12,7 +12,7 @@ async function configured() {
   const found = await import("../runtime/transformers.min.js");
   const address = (path) => new URL(path, document.baseURI).href;
   Object.assign(found.env, {
-    allowLocalModels: true, allowRemoteModels: false, localModelPath: address("models/"),
+    allowLocalModels: true, allowRemoteModels: false, localModelPath: ".",
     useBrowserCache: false, useWasmCache: false, logLevel: found.LogLevel.ERROR,
   });
   const [mjs, wasm] = ["mjs", "wasm"].map((kind) =>
@@ -34,7 +34,7 @@ export function open(name, told = () => {}) {
     const progress_callback = ({ status, loaded }) => { if (status === "progress") told(loaded); };
     const options = { ...model.files[name].options, progress_callback };
     const network = transformers().then(({ AutoModel }) =>
-      AutoModel.from_pretrained(model.name, options));
+      AutoModel.from_pretrained(model.folder, options));
     network.catch(() => networks.delete(name));
     networks.set(name, network);
   }
@@ -45,7 +45,7 @@ export function open(name, told = () => {}) {
  * before. */
 export async function processor() {
   preparing ??= transformers().then(({ AutoImageProcessor }) =>
-    AutoImageProcessor.from_pretrained(model.name));
+    AutoImageProcessor.from_pretrained(model.folder));
   const off = { do_resize: false, do_center_crop: false, do_pad: false };
   return Object.assign(await preparing, off);
 }
@@ -73,7 +73,7 @@ export async function answer(pipeline, { outputs, config }, { seen }, ...options
 /** The folder's tokenizer. */
 export async function tokenizer() {
   const { AutoTokenizer } = await transformers();
-  return AutoTokenizer.from_pretrained(model.name);
+  return AutoTokenizer.from_pretrained(model.folder);
 }
 
 /** A function that acts once more where it was called meanwhile. `act` hears by a function whether

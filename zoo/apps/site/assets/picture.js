@@ -23,15 +23,16 @@ export async function read(file) {
   const bitmap = await createImageBitmap(file, { colorSpaceConversion: "none" }).catch(() => {
     throw new Error("the browser cannot read this file as a picture");
   });
-  const { size, fit: { aspect, margin } } = model;
+  const { size, fit: { aspect, margin, even } } = model;
   const sides = [bitmap.height, bitmap.width];
   const scales = size.map((side, axis) => side / sides[axis]);
   const scale = (aspect === "inside" ? Math.min : Math.max)(...scales);
   const [tall, wide] = sides.map((side, axis) => Math.max(1, Math.round(
     side * margin[axis] * (aspect === "stretched" ? scales[axis] : scale))));
-  const [top, left] = aspect === "inside"
-    ? [0, 0]
-    : [Math.floor((size[0] - tall) / 2), Math.floor((size[1] - wide) / 2)];
+  const [top, left] = aspect === "inside" ? [0, 0] : [tall, wide].map((side, axis) => {
+    const half = Math.floor((side - size[axis]) / 2);
+    return -(even && (side - size[axis]) % 2 ? half + half % 2 : half);
+  });
   const seen = drawn(...size, (pen) => {
     pen.fillRect(0, 0, size[1], size[0]);
     put(pen, bitmap, left, top, wide, tall);

@@ -128,7 +128,7 @@ function showNumbers() {
 }
 
 /** Whether the times of a file lie so far apart that something else ran too. */
-function isDisturbed(times) {
+export function isDisturbed(times) {
   const sorted = [...times].sort((one, other) => one - other);
   return sorted[0] > COARSE && sorted[Math.floor(sorted.length / 2)] > SCATTER * sorted[0];
 }
