@@ -14,7 +14,17 @@ from zoo.images.pixel_values import pixel_values
 from zoo.registry.lookup import MODELS
 from zoo.tasks.maps import components, ramp
 
-from .conftest import PICTURES, WORDS, canvas_of, in_page, nothing_is_in_the_way, pixels, said, seen
+from .conftest import (
+    BOXES,
+    PICTURES,
+    WORDS,
+    canvas_of,
+    in_page,
+    nothing_is_in_the_way,
+    pixels,
+    said,
+    seen,
+)
 
 pytestmark = pytest.mark.full
 
@@ -240,17 +250,17 @@ def shown_models(page):
     return groups.locator("th a").all_inner_texts()
 
 
-BY_NAME = sorted([PICTURES, WORDS, "depth_digits", "vit_digits"])
+BY_NAME = sorted([PICTURES, WORDS, BOXES, "depth_digits", "vit_digits"])
 
 
 @BOTH
 def test_the_table_is_sorted_and_filtered(visit):
     """What was chosen is in the address, and where nothing fits there is a way out."""
     page = visit.open("index.html?family=nobody&length=1&sort=--bytes")
-    assert shown_models(page) == BY_NAME and len(column(page, "variant")) == 12
+    assert shown_models(page) == BY_NAME and len(column(page, "variant")) == 13
     # By the smallest file of each; WORDS has a tower of 0.1 MB.
     page.get_by_label("Sort by").select_option("bytes")
-    by_size = [WORDS, "vit_digits", "depth_digits", PICTURES]
+    by_size = [WORDS, "vit_digits", "depth_digits", BOXES, PICTURES]
     assert shown_models(page) == by_size
     page.get_by_label("Precision").select_option("int8")
     page.get_by_label("Search").fill("digits")
@@ -263,7 +273,7 @@ def test_the_table_is_sorted_and_filtered(visit):
     wanted = ["depth_digits", WORDS, "vit_digits"] if order == "-bytes" else by_size[:3]
     for _ in range(2):
         assert shown_models(page) == wanted
-        assert page.get_by_role("status").inner_text() == "3 of 4 models, 5 of 12 files"
+        assert page.get_by_role("status").inner_text() == "3 of 5 models, 5 of 13 files"
         assert page.url.endswith(f"?text=digits&precision=int8&sort={order}")
         page.reload()
     assert page.get_by_label("Search").input_value() == "digits"
@@ -281,7 +291,7 @@ def test_the_table_is_sorted_and_filtered(visit):
 )
 def test_pages_are_for_everybody(visit):
     """axe-core finds nothing, and no page is wider than the screen."""
-    for name in ("index", "vit_digits", PICTURES, "depth_digits", WORDS, "search"):
+    for name in ("index", "vit_digits", PICTURES, "depth_digits", BOXES, WORDS, "search"):
         page = visit.open(f"{name}.html")
         for summary in page.locator("summary").all():
             summary.click()

@@ -1,5 +1,6 @@
-// Things and areas from a network's outputs, with transformers.js. Its pipelines know neither RF-DETR's
-// boxes, of which each class has a sigmoid, nor EoMT's masks, nor what a crop or padding leaves.
+// Things and areas from a network's outputs, with transformers.js. Its pipeline for boxes takes their
+// classes for a softmax with a background, and that for areas keeps what a mask is not sure of and
+// extrapolates logits at the edges: both would answer otherwise than `zoo run`.
 
 import { model, transformers } from "./model.js";
 

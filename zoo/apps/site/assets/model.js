@@ -70,10 +70,21 @@ export async function answer(pipeline, { outputs, config }, { seen }, ...options
   return ask(RawImage.fromCanvas(seen), ...options);
 }
 
-/** The folder's tokenizer. */
+/** The folder's tokenizer, of lists of texts. The library's truncation cuts off the mark that ends
+ * every text, which is put back. */
 export async function tokenizer() {
   const { AutoTokenizer } = await transformers();
-  return AutoTokenizer.from_pretrained(model.folder);
+  const found = await AutoTokenizer.from_pretrained(model.folder);
+  const end = found.encode("").at(-1);
+  return (texts, options) => {
+    const encoded = found(texts, options);
+    const { data, dims: [, length] } = encoded.input_ids;
+    texts.forEach((text, row) => {
+      const ids = found.encode(text);
+      if (ids.length > length && ids.at(-1) === end) data[(row + 1) * length - 1] = BigInt(end);
+    });
+    return encoded;
+  };
 }
 
 /** A function that acts once more where it was called meanwhile. `act` hears by a function whether
