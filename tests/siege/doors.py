@@ -88,9 +88,7 @@ DOORS = {
     "embed --out": writes(f"{EMBED} --model {FOLDER} --out {{}}", ".lance"),
     "site FOLDER": Door(f"site {{}} {NEW} {PACKAGES}", FOLDER),
     "site --out": writes(f"site {FOLDER} --out {{}} {PACKAGES}"),
-    "site --runtime": Door(
-        f"site {FOLDER} {NEW} --transformers {RUNTIME} --runtime {{}}", RUNTIME
-    ),
+    "site --runtime": Door(f"site {FOLDER} {NEW} --transformers {RUNTIME} --runtime {{}}", RUNTIME),
     "site --transformers": Door(
         f"site {TOWERS} {NEW} --runtime {RUNTIME} --transformers {{}}", RUNTIME
     ),

@@ -59,7 +59,8 @@ def write_site(
     """Write the site of some folders, or leave `out` as it was. **Raises** a `ZooError`.
 
     **Arguments:** `runtime` and `transformers` are copies of the packages onnxruntime-web and
-    @huggingface/transformers, which npm is asked for if they are None. `dataset` is one of vectors that a model of the folders made, which has a page of its own.
+    @huggingface/transformers, which npm is asked for if they are None. `dataset` is one of vectors
+    that a model of the folders made, which has a page of its own.
     """
     refuse_strangers(out, force)
     models = read_all(folders, progress)

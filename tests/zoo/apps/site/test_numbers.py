@@ -55,7 +55,9 @@ def test_features_and_classes(visit, made, name, odd):
     (answer,) = model.answer(picture)
     assert [each["label"] for each in got["classes"]] == [each.label for each in answer.answers]
     shares = [each["score"] for each in got["classes"]]
-    np.testing.assert_allclose(shares, [each.score for each in answer.answers], rtol=0, atol=ROUNDING)
+    np.testing.assert_allclose(
+        shares, [each.score for each in answer.answers], rtol=0, atol=ROUNDING
+    )
     assert wanted.std() > 0.1
 
 
@@ -90,7 +92,9 @@ def test_sentences(visit, made):
     file = BytesIO()
     picture = photograph().resize((8, 8))
     picture.save(file, "PNG")
-    page.set_input_files("#file", {"name": "a.png", "mimeType": "image/png", "buffer": file.getvalue()})
+    page.set_input_files(
+        "#file", {"name": "a.png", "mimeType": "image/png", "buffer": file.getvalue()}
+    )
     page.locator("#status", has_text="The likeliest is").wait_for(timeout=60_000)
     got = page.locator("#bars .share").evaluate_all("all => all.map(({ title }) => +title)")
     wanted = {each.label: each.score for each in model.classify(picture, texts, template="{}")}
