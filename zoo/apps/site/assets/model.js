@@ -70,14 +70,14 @@ export async function answer(pipeline, { outputs, config }, { seen }, ...options
   return ask(RawImage.fromCanvas(seen), ...options);
 }
 
-/** The folder's tokenizer, of lists of texts. The library's truncation cuts off the mark that ends
- * every text, which is put back. */
+/** The folder's tokenizer, of lists of texts. It pads, for a file may take no other length. The
+ * library's truncation cuts off the mark that ends every text, which is put back. */
 export async function tokenizer() {
   const { AutoTokenizer } = await transformers();
   const found = await AutoTokenizer.from_pretrained(model.folder);
   const end = found.encode("").at(-1);
-  return (texts, options) => {
-    const encoded = found(texts, options);
+  return (texts) => {
+    const encoded = found(texts, { padding: "max_length", truncation: true });
     const { data, dims: [, length] } = encoded.input_ids;
     texts.forEach((text, row) => {
       const ids = found.encode(text);

@@ -107,7 +107,7 @@ const give = (chosen) => ask("Like your picture: ", async () => {
 async function textVector(text) {
   const network = await loaded(search.texts);
   const words = await tokenizer();
-  return (await network(words([text], { padding: "max_length", truncation: true }))).pooler_output.data;
+  return (await network(words([text]))).pooler_output.data;
 }
 
 function inWords(event) {

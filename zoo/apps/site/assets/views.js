@@ -111,9 +111,11 @@ const boxes = {
       const shades = segmentColours(shown);
       const pen = maps.pen(`boxes ${each.name}`);
       pen.drawImage(seen, 0, 0);
-      pen.lineWidth = Math.max(1, Math.round(Math.min(height, width) / LINE));
+      const line = Math.max(1, Math.round(Math.min(height, width) / LINE));
+      pen.lineWidth = line;
       for (const [number, { corners }] of [...shown.entries()].reverse()) {
-        const [left, top, right, bottom] = corners.map((edge, i) => edge * (i % 2 ? height : width));
+        const [left, top, right, bottom] = corners.map((edge, i) =>
+          Math.round(edge * (i % 2 ? height : width)) + (i < 2 ? line : -line) / 2);
         pen.strokeStyle = `rgb(${shades[number]})`;
         pen.strokeRect(left, top, right - left, bottom - top);
       }
