@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests import folders as folders_of_files
-from zoo.apps.site.browser_runtime import ONNXRUNTIME_WEB
+from tests.clients import environments
+from zoo.apps.site.browser_runtime import ONNXRUNTIME_WEB, TRANSFORMERS_JS
 from zoo.apps.site.catalogue import Catalogue, catalogue
 from zoo.apps.site.folders import read_all
 from zoo.apps.site.pages import demo, pages
@@ -108,6 +109,15 @@ def test_features_are_shown_at_a_size_with_more_patches(model, first, tmp_path):
     shown = demo(built)
     assert shown["sizes"] == [(224, 224), (448, 448), (672, 672)]
     assert shown["first_size"] == first
+
+
+def test_pages_have_the_library_that_clients_are_tested_with():
+    """And the page about them names its versions."""
+    page = (environments.HERE.parents[1] / "docs" / "how-to" / "browser.md").read_text()
+    pinned = json.loads((environments.HERE / "package.json").read_text())["dependencies"]
+    for package in (TRANSFORMERS_JS, ONNXRUNTIME_WEB):
+        assert pinned[package.name] == package.version
+        assert f"{package.name}@{package.version}" in page
 
 
 def test_what_stands_where_a_site_goes(tmp_path, monkeypatch):
