@@ -24,7 +24,6 @@ from zoo.images.photograph import photograph
 from zoo.images.preprocessing import Preprocessing
 
 REPOSITORY = HERE.parent.parent
-PAGE_BOXES = REPOSITORY / "zoo" / "apps" / "site" / "assets" / "boxes.js"
 """What a page makes of outputs that say where things are."""
 
 
@@ -108,7 +107,6 @@ def node_folder(root: Path, environment: Path) -> Path:
         if not (root / "node_modules").exists():
             for program in HERE.glob("*.mjs"):
                 shutil.copyfile(program, root / program.name)
-            shutil.copyfile(PAGE_BOXES, root / "boxes.mjs")
             (root / "node_modules").symlink_to(environment / "node_modules")
     return root
 

@@ -17,9 +17,9 @@ RUNTIME = Option(
     "The package onnxruntime-web, as npm's archive or unpacked.",
     default="npm is asked for it",
 )
-TOKENIZERS = Option(
+TRANSFORMERS = Option(
     "PATH",
-    "The package @huggingface/tokenizers, for models that take texts; as --runtime.",
+    "The package @huggingface/transformers; as --runtime.",
     default="npm is asked for it",
 )
 SITE_DATASET = Option(
@@ -32,7 +32,7 @@ def site(
     folders: Annotated[Sequence[Path], FOLDERS],
     out: Annotated[Path, out_folder(True)] = Path("catalogue"),
     runtime: Annotated[Path | None, RUNTIME] = None,
-    tokenizers: Annotated[Path | None, TOKENIZERS] = None,
+    transformers: Annotated[Path | None, TRANSFORMERS] = None,
     dataset: Annotated[Path | None, SITE_DATASET] = None,
     force: Annotated[bool, FORCE] = False,
 ) -> CommandResult["Site"]:
@@ -43,7 +43,7 @@ def site(
     from zoo.apps.site.write import write_site
 
     with progress_bar() as progress:
-        made = write_site(folders, out, runtime, force, progress, tokenizers, dataset)
+        made = write_site(folders, out, runtime, force, progress, transformers, dataset)
     return CommandResult(made, _blocks)
 
 

@@ -126,12 +126,7 @@ def _write_thumbnail(data: bytes | None, place: Path, row: int) -> bool:
 
 def search_facts(searched: Searchable, model: dict[str, Any]) -> dict[str, Any]:
     """Facts for the programs of the page; `model` is what those of the model's page do."""
-    files = {}
-    for name in filter(None, (searched.pictures, searched.texts)):
-        file = searched.built.variants[name].file
-        files[name] = {"file": file, "bytes": searched.built.manifest.listed[file].bytes}
     return model | {
-        "files": files,
         "size": searched.table.about.size or model["size"],
         "search": {
             "name": searched.name,
