@@ -9,15 +9,14 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 
 from weights.parameters import parameter
 from weights.progress import Progress
-from zoo.apps.embed.changes import Changes, KnownRows, find_changes
+from zoo.apps.embed.changes import Changes
+from zoo.apps.embed.chunks import Recipe, Task
 from zoo.apps.embed.dataset import ChunkResult, Dataset, check_path
 from zoo.apps.embed.description import Description, StatedNetwork, StatedSource
 from zoo.apps.embed.embed_request import VECTOR, EmbedRequest, EmbedResult
-from zoo.apps.embed.embedding import Recipe, Task
 from zoo.apps.embed.network import find_network
 from zoo.apps.embed.row_columns import RowColumns
 from zoo.apps.embed.sources import state_sources
@@ -27,14 +26,11 @@ from zoo.common.errors import BadFile, BadOutput
 from zoo.common.progress import is_terminal
 from zoo.common.staging import locked_output
 
-VARIABLE_FIELDS = {"place", "appended"}
+VARIABLE_FIELDS = {"place", "appended", "sources"}
 """Fields of a description that two runs on one dataset may differ in."""
 
 APPENDED_FIELDS = "dtype", "draft", "batch", "sources"
 """Fields that a run that appends a model shares with the run that made the dataset."""
-
-DELETED_AT_ONCE = 10_000
-"""Rows that one commit deletes."""
 
 LOG_SECONDS, TERMINAL_SECONDS = 10.0, 0.5
 """Time between two lines of progress in a log, and on a terminal."""
@@ -67,18 +63,18 @@ def make_dataset(
         _check_same(dataset, description)
         dataset.check_columns(columns.column)
         progress.stage("looking for pictures")
-        known = KnownRows(dataset.table, dataset.description.sources)
-        with find_changes(description.sources, known, request.shard) as changes:
-            check = _check_updatable if columns.column == VECTOR else _check_appendable
-            check(dataset, known, changes, request)
-            if columns.column != VECTOR:
-                dataset.add_column(columns.vector_field())
-            dataset.describe(description)
-            statistics = Statistics(dataset, changes, columns.column, scheduler is None, progress)
-            path, digest = str(network.place), network.digest
-            recipe = Recipe(path, digest, request, description.sources, columns.column)
-            _run(recipe, statistics, threads, scheduler)
-            gone = _settle_missing(dataset, known, changes, request.prune)
+        changes = Changes(dataset.table, description.sources, request.shard)
+        _check_changes(dataset, changes, request)
+        dataset.add_column(columns.vector_field())
+        dataset.describe(description)
+        statistics = Statistics(dataset, changes, columns.column, scheduler is None, progress)
+        path, digest = str(network.place), network.digest
+        recipe = Recipe(path, digest, request, description.sources, columns.column)
+        _run(recipe, statistics, threads, scheduler)
+        gone, conditions = changes.missing(dataset.table)
+        for condition in conditions:
+            # Rows of errors are deleted in any case.
+            dataset.delete(condition if request.prune else f"{condition} and error is not null")
         dataset.clean()
         return statistics.result(gone, request.prune, began)
 
@@ -158,8 +154,8 @@ def append_network(
 def _check_same(dataset: Dataset, description: Description) -> None:
     """**Raises** `BadOutput` if a dataset has other pictures or another model."""
     earlier = dataset.description
-    fields = description.model_dump(exclude=VARIABLE_FIELDS | {"sources"})
-    before = earlier.model_dump(exclude=VARIABLE_FIELDS | {"sources"})
+    fields = description.model_dump(exclude=VARIABLE_FIELDS)
+    before = earlier.model_dump(exclude=VARIABLE_FIELDS)
     different = [name for name in fields if fields[name] != before[name]]
     if not _have_same_sources(earlier, description):
         different.append("sources")
@@ -188,47 +184,22 @@ def _have_same_sources(earlier: Description, description: Description) -> bool:
     return bool(folders[0] or archives[0] & archives[1])
 
 
-def _check_updatable(
-    dataset: Dataset, known: KnownRows, changes: Changes, request: EmbedRequest
-) -> None:
-    """**Raises** `BadOutput` if rows would change that have vectors of a second model."""
+def _check_changes(dataset: Dataset, changes: Changes, request: EmbedRequest) -> None:
+    """**Raises** `BadOutput` if rows and pictures differ, and two models would not have the same
+    rows any more."""
     appended = dataset.description.appended
-    prunes = request.prune and known.has_missing(changes.archives)
-    if appended and (changes.chunks or prunes):
+    if request.append_model and (changes.has_new or changes.has_missing):
+        raise BadOutput(
+            f"the sources of {dataset.path} have other pictures now than its rows: bring these up "
+            f"to date first, without {parameter('append_model')} and with {parameter('prune')}."
+        )
+    prunes = request.prune and changes.has_missing
+    if appended and not request.append_model and (len(changes.changed) or prunes):
         columns = ", ".join(network.column for network in appended)
         raise BadOutput(
             f"{dataset.path} was made of other pictures than there are now, and has {columns} of "
             f"them, too: make it again with {parameter('force')}, and then append these models."
         )
-
-
-def _check_appendable(
-    dataset: Dataset, known: KnownRows, changes: Changes, request: EmbedRequest
-) -> None:
-    """**Raises** `BadOutput` if rows and pictures are not the same, but for changed bytes."""
-    if changes.new or known.has_missing(changes.archives):
-        raise BadOutput(
-            f"the sources of {dataset.path} have other pictures now than its rows: bring these up "
-            f"to date first, without {parameter('append_model')} and with {parameter('prune')}."
-        )
-
-
-def _settle_missing(dataset: Dataset, known: KnownRows, changes: Changes, prune: bool) -> int:
-    """Count the rows whose pictures are missing, and delete them if they are not to be kept.
-
-    Rows of errors are deleted in any case.
-    """
-    if not known.has_missing(changes.archives):
-        return 0
-    count, deleted = 0, list[tuple[str, str]]()
-    for source, key, is_error in known.missing(dataset.table, changes.archives):
-        count += not is_error
-        if prune or is_error:
-            deleted.append((source, key))
-    pictures = iter(deleted)
-    while piece := list(islice(pictures, DELETED_AT_ONCE)):
-        dataset.delete(piece)
-    return count
 
 
 class Statistics:
@@ -239,10 +210,8 @@ class Statistics:
     ):
         self.dataset, self.changes, self.progress = dataset, changes, progress
         self.column, self.is_local = column, is_local
-        self.pictures: int | None = changes.pictures
-        self.tasks, self.fragments = changes.chunks, list[int]()
-        if changes.has_archives:
-            self.pictures = None
+        self.pictures, self.tasks = changes.picture_count, changes.chunk_count
+        self.fragments = list[int]()
         if column != VECTOR:
             self.pictures = dataset.count(f"error is null and {column} is null")
             fragments = dataset.table.get_fragments() if self.pictures else []
@@ -257,7 +226,7 @@ class Statistics:
 
     def read_tasks(self) -> Iterator[Task]:
         """Yield the chunks, or the fragments to which a model is appended."""
-        return self.changes.read() if self.column == VECTOR else iter(self.fragments)
+        return self.changes.chunks() if self.column == VECTOR else iter(self.fragments)
 
     def count(self, pictures: int, computed: int) -> None:
         """Count pictures in the progress, of which some were embedded."""
