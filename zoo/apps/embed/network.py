@@ -10,12 +10,14 @@ import hashlib
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.artifacts.choices import tower_variant
 from zoo.artifacts.described_file import DescribedFile
 from zoo.artifacts.find import (
@@ -58,6 +60,11 @@ class FoundNetwork(FoundVariant):
         """Shapes of the outputs by name."""
         return {each.name: each.shape for each in self.variant.outputs}
 
+    @cached_property
+    def settings(self) -> Preprocessing:
+        """The preprocessing of pictures."""
+        return self.manifest.preprocessing.settings
+
     @property
     def is_free(self) -> bool:
         """Whether the network is fed pictures of different sizes."""
@@ -67,11 +74,11 @@ class FoundNetwork(FoundVariant):
         """(height, width) at which a picture of these sides is fed."""
         if self.manifest.input == "uint8":
             return sides
-        return self.manifest.size or self.manifest.preprocessing.settings.fitted(*sides)
+        return self.manifest.size or self.settings.fitted(*sides)
 
     def least(self, height: int, width: int) -> Size:
         """The sides that a picture has to be decoded at, at least."""
-        size, how = self.fitted((height, width)), self.manifest.preprocessing.settings
+        size, how = self.fitted((height, width)), self.settings
         if how.padded:
             scaled = size_inside((height, width), size)
         else:
@@ -80,7 +87,7 @@ class FoundNetwork(FoundVariant):
 
     def values(self, read: ReadPicture) -> NDArray[Any]:
         """Values of a picture for the session: `[3, H, W]`, or `[H, W, 3]` in uint8."""
-        how = self.manifest.preprocessing.settings
+        how = self.settings
         if self.manifest.input == "uint8":
             check_edges((read.image.height, read.image.width), how)
             return np.asarray(read.image, np.uint8)

@@ -141,10 +141,10 @@ def find_matches(pattern: str) -> list[str]:
     return sorted(glob.iglob(pattern, recursive=True))
 
 
-def file_stamp(path: str) -> str:
+def file_stamp(path: str, system: Any = None) -> str:
     """Return size, time and mode of a file; empty if it does not exist."""
     try:
-        info = file_system(path).info(path)
+        info = (system or file_system(path)).info(path)
     except OSError:
         return ""
     return LINKED if info["type"] == "directory" else _stamp(info)
@@ -164,14 +164,14 @@ def _files_below(folder: str) -> Iterator[StampedName]:
         for path, info in system.find(folder, detail=True).items():
             yield system.unstrip_protocol(path).removeprefix(root), _stamp(info)
         return
-    unreadable = list[OSError]()
+    system, unreadable = file_system(folder), list[OSError]()
     for root, folders, names in os.walk(folder, onerror=unreadable.append):
         folders[:] = [name for name in folders if not name.startswith(".")]
         links = (name for name in folders if os.path.islink(os.path.join(root, name)))
         for name in (*names, *links):
             if not name.startswith("."):
                 path = os.path.join(root, name)
-                yield os.path.relpath(path, folder), file_stamp(path)
+                yield os.path.relpath(path, folder), file_stamp(path, system)
     for error in unreadable:
         name = os.path.relpath(error.filename, folder)
         yield name, f"{UNREADABLE}cannot be opened ({error.strerror})."
@@ -193,24 +193,24 @@ def list_names(source: StatedSource, passed: Counter[str]) -> Iterator[StampedNa
     """
     if source.kind == "folder":
         yield from _pictures(_files_below(source.path), passed)
-    elif not file_system(source.path).exists(source.path):
-        root, system = source_root(source), file_system(source.path)
+        return
+    root, system = source_root(source), file_system(source.path)
+    if not system.exists(source.path):
         paths = (path for path in find_matches(source.path) if not system.isdir(path))
         files = (
-            (path.removeprefix(f"{root}/"), file_stamp(path))
+            (path.removeprefix(f"{root}/"), file_stamp(path, system))
             for path in dict.fromkeys(paths)
             if name_ending(path) not in (*ARCHIVES, LIST)
         )
         yield from _pictures(files, passed)
     elif name_ending(source.path) != LIST:
-        yield source.path.rpartition("/")[2], file_stamp(source.path)
+        yield source.path.rpartition("/")[2], file_stamp(source.path, system)
     else:
-        folder = source_root(source)
-        for name in dict.fromkeys(line.strip() for line in read_list(source.path)):
-            path = picture_path(folder, name)
+        names = (line.strip() for line in read_list(source.path))
+        for name in dict.fromkeys(name for name in names if name):
+            path = picture_path(root, name)
             # A request for the state of each URL would take as long as reading it.
-            if name:
-                yield name, "" if is_url(path) else file_stamp(path)
+            yield name, "" if is_url(path) else file_stamp(path, system)
 
 
 def _pictures(files: Iterator[StampedName], passed: Counter[str]) -> Iterator[StampedName]:
