@@ -335,7 +335,9 @@ def measure_network(count: int, rounds: int, work: Path) -> None:
             )
         for name, found in shares.items():
             median = statistics.median(found)
-            print(f"{model}, {variant}, {name}: {median:.2f} ({min(found):.2f} to {max(found):.2f})")
+            print(
+                f"{model}, {variant}, {name}: {median:.2f} ({min(found):.2f} to {max(found):.2f})"
+            )
 
 
 def main() -> None:

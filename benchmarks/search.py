@@ -158,7 +158,7 @@ def measure(way: str, place: Path) -> dict[str, Any]:
     """One way, in this process alone."""
     import lance  # noqa: F401
 
-    import zoo.apps.embed.nearest  # noqa: F401
+    import zoo.apps.embed.vector_table  # noqa: F401
 
     if way.startswith("faiss"):
         import faiss  # noqa: F401

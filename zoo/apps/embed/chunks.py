@@ -8,6 +8,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,6 @@ from zoo.common.errors import BadRequest, ZooError, first_line
 from zoo.images.pictures import read_picture
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from lance import LanceDataset
 
 ROWS = 256
@@ -73,13 +73,11 @@ class Clock:
     """Processor seconds of threads by stage."""
 
     def __init__(self) -> None:
-        self.seconds = Counter[str]()
+        self.seconds = defaultdict[str, float](float)
 
-    def count(self, stage: str, began: float) -> float:
-        """Count the time of this thread since it began, and return the time now."""
-        now = time.thread_time()
-        self.seconds[stage] += now - began
-        return now
+    def count(self, stage: str, began: float) -> None:
+        """Count the time of this thread since it was `began`."""
+        self.seconds[stage] += time.thread_time() - began
 
 
 @dataclass(frozen=True)
@@ -152,7 +150,8 @@ class ChunkWorker:
         from lance.fragment import write_fragments
 
         earlier = EarlierRows.read(self.recipe, chunk)
-        result, clock, batches = ChunkResult(), Clock(), list[pa.RecordBatch]()
+        clock, batches = Clock(), list[pa.RecordBatch]()
+        result = ChunkResult(seconds=clock.seconds)
         source, outcomes = chunk.source.path, self._outcomes(chunk_items(chunk), earlier, clock)
         while True:
             pieces = list(islice(outcomes, ROWS))
@@ -170,7 +169,6 @@ class ChunkWorker:
                 batches.clear()
             clock.count("write", began)
             if not pieces:
-                result.seconds = dict(clock.seconds)
                 return result
 
     def append(self, number: int) -> ChunkResult:
@@ -198,16 +196,15 @@ class ChunkWorker:
                     numbers.append(row["_rowid"])
                     vectors.append(outcome.row[column])
         if not vectors:
-            return ChunkResult(seconds=dict(clock.seconds))
+            return ChunkResult(seconds=clock.seconds)
         arrays = [pa.array(numbers, pa.uint64()), self.columns.array(vectors, column)]
         began = time.thread_time()
         with lance_writing(self.request.out):
             update = pa.table(arrays, names=["_rowid", column])
             metadata, fields = fragment.update_columns(update)
         clock.count("write", began)
-        result = ChunkResult(updated=[metadata], fields=fields, seconds=dict(clock.seconds))
-        result.pictures, result.computed = len(rows), len(vectors)
-        return result
+        counts = Counter(pictures=len(rows), computed=len(vectors))
+        return ChunkResult([], [], [metadata], fields, counts, clock.seconds)
 
     def _outcomes(
         self, items: Iterator[Item], earlier: EarlierRows, clock: Clock
@@ -235,7 +232,7 @@ class ChunkWorker:
         prepared = list[Outcome]()
         for item in piece:
             at = time.thread_time()
-            outcome = _or_failure(item, lambda item=item: self._prepare(item, earlier.rows))
+            outcome = _or_failure(item, partial(self._prepare, item, earlier.rows))
             clock.count("pictures", at)
             prepared.append(outcome)
             size += 0 if outcome.values is None else outcome.values.nbytes
@@ -290,17 +287,15 @@ class ChunkWorker:
 
 def _count(result: ChunkResult, outcome: Outcome, before: Row | None, source: str) -> None:
     """Count a picture in the result of its chunk; `before` is its earlier row."""
-    row = outcome.row
-    result.pictures += 1
+    row, counts = outcome.row, result.counts
+    counts["pictures"] += 1
     if before is not None:
         result.replaced.append((source, row["key"]))
     if "error" in row:
-        result.computed += before is None or before["error"] != row["error"]
+        counts["computed"] += before is None or before["error"] != row["error"]
     elif outcome.same is None:
-        is_new = before is None or before["error"] is not None
-        result.computed += 1
-        result.added += is_new
-        result.again += not is_new
+        counts["computed"] += 1
+        counts["added" if before is None or before["error"] is not None else "again"] += 1
 
 
 def _chunks_of_rows(

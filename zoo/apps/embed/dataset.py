@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -49,17 +50,15 @@ class ChunkResult:
     """Fragments that a worker wrote for a chunk, and its counts.
 
     `replaced` are the identities of older rows of the same pictures. Fragments of `updated` exist,
-    and got values in the column with the numbers `fields`.
+    and got values in the column with the numbers `fields`. `counts` are pictures, and those that
+    were computed, added or computed again; `seconds` are processor seconds of threads by stage.
     """
 
     fragments: list[FragmentMetadata] = field(default_factory=list)
     replaced: list[tuple[str, str]] = field(default_factory=list)
     updated: Sequence[FragmentMetadata] = ()
     fields: Sequence[int] = ()
-    pictures: int = 0
-    computed: int = 0
-    added: int = 0
-    again: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=dict)
 
 

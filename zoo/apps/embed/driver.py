@@ -6,9 +6,10 @@ import re
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from weights.parameters import parameter
 from weights.progress import Progress
@@ -67,34 +68,16 @@ def make_dataset(
         _check_changes(dataset, changes, request)
         dataset.add_column(columns.vector_field())
         dataset.describe(description)
-        statistics = Statistics(dataset, changes, columns.column, scheduler is None, progress)
         path, digest = str(network.place), network.digest
         recipe = Recipe(path, digest, request, description.sources, columns.column)
-        _run(recipe, statistics, threads, scheduler)
+        run = Run(dataset, changes, columns.column, progress)
+        run.work(recipe, threads, scheduler)
         gone, conditions = changes.missing(dataset.table)
         for condition in conditions:
             # Rows of errors are deleted in any case.
             dataset.delete(condition if request.prune else f"{condition} and error is not null")
         dataset.clean()
-        return statistics.result(gone, request.prune, began)
-
-
-def _run(
-    recipe: Recipe, statistics: Statistics, threads: int | None, scheduler: str | None
-) -> None:
-    """Have the tasks of a run done, and their results committed."""
-    if not statistics.tasks:
-        return
-    if scheduler is None:
-        opened = local_workers(recipe, threads, statistics.count)
-    else:
-        opened = cluster_workers(scheduler, recipe)
-    with opened as workers:
-        try:
-            run_chunks(statistics.read_tasks(), workers, statistics.settle)
-        except KeyboardInterrupt:
-            statistics.progress.note(statistics.interruption())
-            raise
+        return run.result(gone, request.prune, time.perf_counter() - began)
 
 
 def describe_dataset(
@@ -202,33 +185,61 @@ def _check_changes(dataset: Dataset, changes: Changes, request: EmbedRequest) ->
         )
 
 
-class Statistics:
-    """Tasks of a run and their counts; reports the progress."""
+class Run:
+    """Tasks of a run, its counts and its progress."""
 
-    def __init__(
-        self, dataset: Dataset, changes: Changes, column: str, is_local: bool, progress: Progress
-    ):
+    def __init__(self, dataset: Dataset, changes: Changes, column: str, progress: Progress):
         self.dataset, self.changes, self.progress = dataset, changes, progress
-        self.column, self.is_local = column, is_local
-        self.pictures, self.tasks = changes.picture_count, changes.chunk_count
-        self.fragments = list[int]()
-        if column != VECTOR:
-            self.pictures = dataset.count(f"error is null and {column} is null")
-            fragments = dataset.table.get_fragments() if self.pictures else []
-            self.fragments = [fragment.fragment_id for fragment in fragments]
-            self.tasks = len(self.fragments)
-        self.shown = self.shown_computed = 0
-        self.computed = self.added = self.again = self.tasks_done = 0
-        self.seconds = Counter[str]()
+        self.pending = "error is null" + f" and {column} is null" * (column != VECTOR)
+        self.is_update = column == VECTOR
+        self.pictures, self.task_count = changes.picture_count, changes.chunk_count
+        if not self.is_update:
+            self.pictures = dataset.count(self.pending)
+            self.task_count = len(dataset.table.get_fragments()) if self.pictures else 0
+        self.counts, self.seconds = Counter[str](), defaultdict[str, float](float)
+        self.tasks_done = 0
+        self.shown, self.shown_computed, self.lock = 0, 0, threading.Lock()
         self.pause = TERMINAL_SECONDS if is_terminal(sys.stderr) else LOG_SECONDS
-        self.lock, self.process_time = threading.Lock(), time.process_time()
         self.began = self.reported = time.monotonic()
 
-    def read_tasks(self) -> Iterator[Task]:
+    def tasks(self) -> Iterator[Task]:
         """Yield the chunks, or the fragments to which a model is appended."""
-        return self.changes.chunks() if self.column == VECTOR else iter(self.fragments)
+        if self.is_update:
+            yield from self.changes.chunks()
+        else:
+            yield from [fragment.fragment_id for fragment in self.dataset.table.get_fragments()]
 
-    def count(self, pictures: int, computed: int) -> None:
+    def work(self, recipe: Recipe, threads: int | None, scheduler: str | None) -> None:
+        """Have the tasks done, and their results committed."""
+        if not self.task_count:
+            return
+        if scheduler is None:
+            opened = local_workers(recipe, threads, self.show)
+        else:
+            opened = cluster_workers(scheduler, recipe)
+        with opened as workers:
+            try:
+                run_chunks(self.tasks(), workers, partial(self.settle, scheduler is not None))
+            except KeyboardInterrupt:
+                self.progress.note(
+                    f"{self.dataset.path} is not finished: {self.tasks_done:,} of "
+                    f"{self.task_count:,} chunks are done, and stay. The same command goes on from "
+                    "there."
+                )
+                raise
+
+    def settle(self, shows: bool, results: Sequence[ChunkResult]) -> None:
+        """Commit the results of tasks and count them."""
+        self.dataset.commit(results)
+        for result in results:
+            self.tasks_done += 1
+            self.counts.update(result.counts)
+            for stage, seconds in result.seconds.items():
+                self.seconds[stage] += seconds
+            if shows:
+                self.show(result.counts["pictures"], result.counts["computed"])
+
+    def show(self, pictures: int, computed: int) -> None:
         """Count pictures in the progress, of which some were embedded."""
         with self.lock:
             self.shown += pictures
@@ -239,63 +250,38 @@ class Statistics:
             self.reported = now
         self.progress.stage(self._text(now - self.began))
 
-    def settle(self, results: Sequence[ChunkResult]) -> None:
-        """Commit the results of tasks and count them."""
-        self.dataset.commit(results)
-        for result in results:
-            self.tasks_done += 1
-            self.computed += result.computed
-            self.added += result.added
-            self.again += result.again
-            self.seconds.update(result.seconds)
-            if not self.is_local:
-                self.count(result.pictures, result.computed)
-
-    def interruption(self) -> str:
-        """Return a sentence for a run that is interrupted."""
-        return (
-            f"{self.dataset.path} is not finished: {self.tasks_done:,} of {self.tasks:,} chunks "
-            "are done, and stay. The same command goes on from there."
-        )
-
-    def result(self, gone: int, pruned: bool, began: float) -> EmbedResult:
-        """Return the result of the run, in which rows of `gone` pictures were found."""
-        wall = time.perf_counter() - began
-        busy = time.process_time() - self.process_time if self.is_local else self.seconds.total()
-        pictures, errors = (self.dataset.count(f"error is {null} null") for null in ("", "not"))
-        if self.column != VECTOR:
-            errors += self.dataset.count(f"error is null and {self.column} is null")
-        return EmbedResult(
-            self.dataset.path,
-            pictures,
-            errors,
-            self.computed,
-            kept=pictures - self.added - self.again - (0 if pruned else gone),
-            added=self.added,
-            again=self.again,
-            gone=gone,
-            pruned=pruned,
-            passed=dict(self.changes.passed),
-            wall=wall,
-            cores=busy / wall,
-            seconds=dict(self.seconds),
-        )
-
     def _text(self, seconds: float) -> str:
         """Return the state of the run: pictures, rate, and the time that is left."""
-        rate = self.shown_computed / seconds
-        text = f"{self.shown:,}"
-        if self.pictures is not None:
-            text += f" of {self.pictures:,}"
-        text += " pictures"
-        if rate:
+        of_all = "" if self.pictures is None else f" of {self.pictures:,}"
+        text = f"{self.shown:,}{of_all} pictures"
+        if rate := self.shown_computed / seconds:
             text += f", {rate:,.1f} a second"
         if rate and self.pictures is not None:
             return f"{text}, {_duration((self.pictures - self.shown) / rate)} left"
         if self.tasks_done:
-            left = (self.tasks - self.tasks_done) * seconds / self.tasks_done
+            left = (self.task_count - self.tasks_done) * seconds / self.tasks_done
             return f"{text}, {_duration(left)} left"
         return text
+
+    def result(self, gone: int, pruned: bool, wall: float) -> EmbedResult:
+        """Return the result of the run, in which rows of `gone` pictures were found."""
+        count, counts = self.dataset.count, self.counts
+        pictures, errors = count("error is null"), count("error is not null")
+        return EmbedResult(
+            self.dataset.path,
+            pictures,
+            errors + (0 if self.is_update else count(self.pending)),
+            counts["computed"],
+            kept=pictures - counts["added"] - counts["again"] - (0 if pruned else gone),
+            added=counts["added"],
+            again=counts["again"],
+            gone=gone,
+            pruned=pruned,
+            passed=dict(self.changes.passed),
+            wall=wall,
+            cores=sum(self.seconds.values()) / wall,
+            seconds=dict(self.seconds),
+        )
 
 
 def _duration(seconds: float) -> str:

@@ -79,7 +79,7 @@ def unindexed_rows(table: VectorTable) -> int:
 def _size(table: VectorTable) -> int:
     """Return the bytes of the index; 0 if there is none."""
     indices = (each for each in table.source.describe_indices() if each.name == _name(table))
-    return sum(int(each.total_size_bytes) for each in indices)
+    return sum(each.total_size_bytes or 0 for each in indices)
 
 
 def _name(table: VectorTable) -> str:

@@ -61,7 +61,5 @@ def _duplicate_groups(groups: Rows, nearest: np.ndarray) -> list[DuplicateGroup]
     rows = np.flatnonzero(nearest > -1)
     rows = rows[np.argsort(groups[rows], kind="stable")]
     parts = np.split(rows, np.flatnonzero(np.diff(groups[rows])) + 1) if len(rows) else []
-    found = (
-        DuplicateGroup(tuple(part.tolist()), tuple(nearest[part].tolist())) for part in parts
-    )
+    found = (DuplicateGroup(tuple(part.tolist()), tuple(nearest[part].tolist())) for part in parts)
     return sorted(found, key=lambda group: (-len(group.rows), group.rows))

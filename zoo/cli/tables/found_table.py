@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from zoo.apps.embed.search_call import FoundRow
 from zoo.apps.embed.index import MEASURED_NEAREST, IndexFacts
+from zoo.apps.embed.search_call import FoundRow
 from zoo.cli.tables import counted, print_table
 from zoo.common.terminal import say
 

@@ -21,8 +21,8 @@ from tests.vector_datasets import table_of, write_dataset
 from tests.zoo.apps.embed.conftest import stub_folder
 from weights.progress import Quiet
 from zoo.apps.embed import index as vector_index
-from zoo.apps.embed import vector_table
 from zoo.apps.embed import search as search_rows
+from zoo.apps.embed import vector_table
 from zoo.apps.embed.contact_sheet import CELL_SIDE, GAP, TEXT_HEIGHT, SheetCell, contact_sheet
 from zoo.apps.embed.dataset import ChunkResult, Dataset
 from zoo.apps.embed.index import build_index, read_index
