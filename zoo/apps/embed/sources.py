@@ -6,6 +6,7 @@ import codecs
 import glob
 import os
 import re
+import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -141,19 +142,22 @@ def find_matches(pattern: str) -> list[str]:
     return sorted(glob.iglob(pattern, recursive=True))
 
 
-def file_stamp(path: str, system: Any = None) -> str:
+def file_stamp(path: str) -> str:
     """Return size, time and mode of a file; empty if it does not exist."""
     try:
-        info = (system or file_system(path)).info(path)
+        if is_url(path):
+            return _remote_stamp(file_system(path).info(path))
+        status = os.stat(path)
     except OSError:
         return ""
-    return LINKED if info["type"] == "directory" else _stamp(info)
-
-
-def _stamp(info: Mapping[str, Any]) -> str:
-    times = (info[name] for name in TIMES if info.get(name) is not None)
     # A file that could not be read for want of permission can be read with another mode.
-    return f"{info.get('size', '')}-{next(times, '')}-{info.get('mode', '')}"
+    stamp = f"{status.st_size}-{status.st_mtime_ns}-{status.st_mode:o}"
+    return LINKED if stat.S_ISDIR(status.st_mode) else stamp
+
+
+def _remote_stamp(info: Mapping[str, Any]) -> str:
+    times = (info[name] for name in TIMES if info.get(name) is not None)
+    return f"{info.get('size', '')}-{next(times, '')}"
 
 
 def _files_below(folder: str) -> Iterator[StampedName]:
@@ -162,16 +166,16 @@ def _files_below(folder: str) -> Iterator[StampedName]:
         system = file_system(folder)
         root = system.unstrip_protocol(folder).rstrip("/") + "/"
         for path, info in system.find(folder, detail=True).items():
-            yield system.unstrip_protocol(path).removeprefix(root), _stamp(info)
+            yield system.unstrip_protocol(path).removeprefix(root), _remote_stamp(info)
         return
-    system, unreadable = file_system(folder), list[OSError]()
+    unreadable = list[OSError]()
     for root, folders, names in os.walk(folder, onerror=unreadable.append):
         folders[:] = [name for name in folders if not name.startswith(".")]
         links = (name for name in folders if os.path.islink(os.path.join(root, name)))
         for name in (*names, *links):
             if not name.startswith("."):
                 path = os.path.join(root, name)
-                yield os.path.relpath(path, folder), file_stamp(path, system)
+                yield os.path.relpath(path, folder), file_stamp(path)
     for error in unreadable:
         name = os.path.relpath(error.filename, folder)
         yield name, f"{UNREADABLE}cannot be opened ({error.strerror})."
@@ -198,19 +202,19 @@ def list_names(source: StatedSource, passed: Counter[str]) -> Iterator[StampedNa
     if not system.exists(source.path):
         paths = (path for path in find_matches(source.path) if not system.isdir(path))
         files = (
-            (path.removeprefix(f"{root}/"), file_stamp(path, system))
+            (path.removeprefix(f"{root}/"), file_stamp(path))
             for path in dict.fromkeys(paths)
             if name_ending(path) not in (*ARCHIVES, LIST)
         )
         yield from _pictures(files, passed)
     elif name_ending(source.path) != LIST:
-        yield source.path.rpartition("/")[2], file_stamp(source.path, system)
+        yield source.path.rpartition("/")[2], file_stamp(source.path)
     else:
         names = (line.strip() for line in read_list(source.path))
         for name in dict.fromkeys(name for name in names if name):
             path = picture_path(root, name)
             # A request for the state of each URL would take as long as reading it.
-            yield name, "" if is_url(path) else file_stamp(path, system)
+            yield name, "" if is_url(path) else file_stamp(path)
 
 
 def _pictures(files: Iterator[StampedName], passed: Counter[str]) -> Iterator[StampedName]:

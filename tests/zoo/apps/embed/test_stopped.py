@@ -268,7 +268,7 @@ def test_a_full_disk(begin, run, undisturbed):
 
 @pytest.mark.full
 def test_a_hundred_thousand_small_pictures(begin, run):
-    """Take little more memory than a thousand do."""
+    """Take less than a kilobyte each."""
     taken, (one,) = [], jpegs(1).values()
     for count in (1_000, 100_000):
         folder = begin()
@@ -276,7 +276,7 @@ def test_a_hundred_thousand_small_pictures(begin, run):
         done = run(Order(str(folder), ["embed", "many", *COMMAND[2:6]]))
         assert done.status == 0 and lance.dataset(folder / OUT).count_rows() == count
         taken.append(done.megabytes)
-    assert taken[1] < taken[0] + 50, taken
+    assert taken[1] < taken[0] + 100, taken
 
 
 @pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=pytest.mark.full)])
