@@ -18,6 +18,8 @@ from tests.command import Command
 from tests.killed import STOPPED, Order
 from tests.zoo.apps.embed.conftest import jpegs, stub_folder
 from tests.zoo.apps.embed.test_changed import content, used_files
+from zoo.apps.embed.workers import cluster_workers
+from zoo.common.errors import BadRequest
 
 OUT = "x.lance"
 COMMAND = ["embed", "pictures", "--model", "model", "--out", OUT, "--shard", "5"]
@@ -162,6 +164,13 @@ def cluster(begin):
         workers = Cluster(scheduler.scheduler_address, begin())
         yield workers
         workers.close()
+
+
+@pytest.mark.full
+def test_a_scheduler_that_does_not_answer():
+    workers = cluster_workers("tcp://127.0.0.1:1", recipe=None)
+    with pytest.raises(BadRequest, match="does not answer"), workers:
+        pass
 
 
 @pytest.mark.full
