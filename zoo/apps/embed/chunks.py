@@ -32,7 +32,7 @@ ROWS = 256
 FRAGMENT_BYTES = 64 << 20
 """Bytes of rows in memory at which a fragment is written before its chunk ends."""
 
-PIECE_SECONDS, LARGEST_PIECE = 0.02, 64
+PIECE_SECONDS, LARGEST_PIECE = 0.02, 16
 """Time that a thread works on a piece of a chunk, and most batches of a piece. With one picture
 a piece, a small network spends more time on handing over Python's lock than on computing."""
 
@@ -60,7 +60,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PictureOutcome:
     """Row of a picture. `same` is the offset of its earlier row if its bytes have not changed, and
     `values` are for the network, as long as the row has no outputs of it."""
 
@@ -103,7 +103,7 @@ class EarlierRows:
         rows = table.to_table(columns=columns, filter=condition).to_pylist()
         return cls(table, {row["key"]: row for row in rows})
 
-    def complete(self, outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[Row]:
+    def complete(self, outcomes: Sequence[PictureOutcome], columns: Sequence[str]) -> list[Row]:
         """Return rows, of which those of unchanged pictures are copies with their new stamp."""
         same = [outcome for outcome in outcomes if outcome.same is not None]
         rows = [outcome.row for outcome in outcomes if outcome.same is None]
@@ -208,9 +208,9 @@ class ChunkWorker:
 
     def _outcomes(
         self, items: Iterator[Item], earlier: EarlierRows, clock: Clock
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[PictureOutcome]:
         """Yield what becomes of the pictures, in their order."""
-        pending = deque[Future[list[Outcome]]]()
+        pending = deque[Future[list[PictureOutcome]]]()
         try:
             while piece := list(islice(items, self.piece)):
                 if self.stopped:
@@ -226,10 +226,10 @@ class ChunkWorker:
 
     def _embed_piece(
         self, piece: Sequence[Item], earlier: EarlierRows, clock: Clock
-    ) -> list[Outcome]:
+    ) -> list[PictureOutcome]:
         """Embed some pictures, and set the size of later pieces by the time that it takes."""
-        began, outcomes, size = time.perf_counter(), list[Outcome](), 0
-        prepared = list[Outcome]()
+        began, outcomes, size = time.perf_counter(), list[PictureOutcome](), 0
+        prepared = list[PictureOutcome]()
         for item in piece:
             at = time.thread_time()
             outcome = _or_failure(item, partial(self._prepare, item, earlier.rows))
@@ -247,22 +247,22 @@ class ChunkWorker:
         self.report(len(piece), sum(outcome.same is None for outcome in outcomes))
         return outcomes
 
-    def _prepare(self, item: Item, earlier: dict[str, Row]) -> Outcome:
+    def _prepare(self, item: Item, earlier: dict[str, Row]) -> PictureOutcome:
         """Read, decode and resize a picture, unless its bytes are those of its row."""
         data = item.read()
         row: Row = {"key": item.key, "stamp": item.stamp}
         row["sha256"] = hashlib.sha256(data).hexdigest()
         before = earlier.get(item.key)
         if before is not None and before["sha256"] == row["sha256"] and before["error"] is None:
-            return Outcome(row, same=before["_rowoffset"])
+            return PictureOutcome(row, same=before["_rowoffset"])
         network = self.runner.found
         read = read_picture(data, item.key, network.least if self.request.draft else None)
         row["height"], row["width"] = read.sides
         if "thumbnail" in self.request.extra:
             row["thumbnail"] = thumbnail(read, data)
-        return Outcome(row, network.values(read))
+        return PictureOutcome(row, network.values(read))
 
-    def _run(self, prepared: list[Outcome]) -> list[Outcome]:
+    def _run(self, prepared: list[PictureOutcome]) -> list[PictureOutcome]:
         """Run the network on pictures, in batches of one shape, and complete their rows."""
         shapes = defaultdict[tuple[int, ...], list[int]](list)
         for index, outcome in enumerate(prepared):
@@ -278,14 +278,14 @@ class ChunkWorker:
                     outcomes[index] = self._completed(prepared[index].row, outputs, position)
         return outcomes
 
-    def _completed(self, row: Row, outputs: Any, position: int) -> Outcome:
+    def _completed(self, row: Row, outputs: Any, position: int) -> PictureOutcome:
         return _or_failure(
             Item(row["key"], row["stamp"], bytes),
-            lambda: Outcome(self.columns.filled(row, outputs, position)),
+            lambda: PictureOutcome(self.columns.filled(row, outputs, position)),
         )
 
 
-def _count(result: ChunkResult, outcome: Outcome, before: Row | None, source: str) -> None:
+def _count(result: ChunkResult, outcome: PictureOutcome, before: Row | None, source: str) -> None:
     """Count a picture in the result of its chunk; `before` is its earlier row."""
     row, counts = outcome.row, result.counts
     counts["pictures"] += 1
@@ -311,7 +311,7 @@ def _chunks_of_rows(
             yield Chunk(source, names), by_key
 
 
-def _or_failure(item: Item, make: Callable[[], Outcome]) -> Outcome:
+def _or_failure(item: Item, make: Callable[[], PictureOutcome]) -> PictureOutcome:
     """Return what is made of a picture, or a row with the reason why it cannot be made."""
     try:
         return make()
@@ -325,4 +325,4 @@ def _or_failure(item: Item, make: Callable[[], Outcome]) -> Outcome:
             f"there is not enough memory for {item.key}: leave it out of the sources, or end other "
             "programs."
         ) from error
-    return Outcome({"key": item.key, "stamp": item.stamp, "error": reason})
+    return PictureOutcome({"key": item.key, "stamp": item.stamp, "error": reason})

@@ -17,7 +17,7 @@ from zoo.apps.embed.sources import (
     NO_TEXT,
     UNREADABLE,
     StampedName,
-    open_file,
+    open_source,
     picture_key,
     picture_path,
     printable_name,
@@ -97,7 +97,7 @@ def _named_reader(chunk: Chunk, key: str, path: str, stamp: str) -> Callable[[],
 
 
 def _read_file(path: str) -> bytes:
-    with closing(open_file(path)) as file:
+    with closing(open_source(path)) as file:
         return _checked(file.read(LARGEST_PICTURE + 1), path)
 
 
@@ -118,7 +118,7 @@ def _tar_members(path: str) -> Members:
     try:
         # Without a buffer size of its own a reader of streams asks for 10 KB at once.
         with (
-            closing(open_file(path)) as file,
+            closing(open_source(path)) as file,
             tarfile.open(fileobj=file, mode="r|*", bufsize=1 << 20) as archive,
         ):
             for member in archive:
@@ -151,7 +151,7 @@ def _parquet_cells(path: str) -> Members:
 
     name = PurePosixPath(path).name
     try:
-        with closing(open_file(path)) as file, parquet.ParquetFile(file) as table:
+        with closing(open_source(path)) as file, parquet.ParquetFile(file) as table:
             column = _picture_column(table.schema_arrow, name)
             key = next((each for each in KEY_COLUMNS if each in table.schema_arrow.names), None)
             row, columns = 0, [column, *([key] if key else [])]

@@ -127,7 +127,7 @@ def file_system(path: str) -> Any:
         raise BadRequest(f"{path} is no URL that can be read ({error}).") from error
 
 
-def open_file(path: str) -> BinaryIO:
+def open_source(path: str) -> BinaryIO:
     """Open a file or URL to read. **Raises** `OSError`, or `BadRequest` for no URL."""
     if is_url(path):
         return cast(BinaryIO, file_system(path).open(path, "rb"))
@@ -231,7 +231,7 @@ def read_list(path: str) -> list[str]:
     Bytes that are no UTF-8 stay, as file names have them. **Raises** `BadRequest` for a file that
     is no text.
     """
-    with closing(open_file(path)) as file:
+    with closing(open_source(path)) as file:
         data = file.read()
     try:
         text = (
