@@ -29,6 +29,7 @@ from zoo.artifacts.read import read_folder_manifest, stated_entry
 from zoo.common.errors import BadFile, BadRequest, first_line
 from zoo.images.pictures import ReadPicture
 from zoo.images.pixel_values import check_edges
+from zoo.images.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
     from zoo.common.runtime import Session
@@ -58,6 +59,11 @@ class FoundNetwork(FoundVariant):
         """Shapes of the outputs by name."""
         return {each.name: each.shape for each in self.variant.outputs}
 
+    @cached_property
+    def settings(self) -> Preprocessing:
+        """The preprocessing of pictures."""
+        return self.manifest.preprocessing.settings
+
     @property
     def is_free(self) -> bool:
         """Whether the network is fed pictures of different sizes."""
@@ -67,11 +73,11 @@ class FoundNetwork(FoundVariant):
         """(height, width) at which a picture of these sides is fed."""
         if self.manifest.input == "uint8":
             return sides
-        return self.manifest.size or self.manifest.preprocessing.settings.fitted(*sides)
+        return self.manifest.size or self.settings.fitted(*sides)
 
     def least(self, height: int, width: int) -> Size:
         """The sides that a picture has to be decoded at, at least."""
-        size, how = self.fitted((height, width)), self.manifest.preprocessing.settings
+        size, how = self.fitted((height, width)), self.settings
         scaled = self.taken.resized((height, width), how, size)
         return REDUCING_GAP * scaled[0], REDUCING_GAP * scaled[1]
 
@@ -86,7 +92,7 @@ class FoundNetwork(FoundVariant):
     def values(self, read: ReadPicture) -> Feeds:
         """Arrays of a picture for the session, by name, each with a batch axis of 1: `pixel_values`
         `[1, 3, H, W]`, or `image` `[1, H, W, 3]` in uint8."""
-        how = self.manifest.preprocessing.settings
+        how = self.settings
         if self.manifest.input == "uint8":
             check_edges((read.image.height, read.image.width), how)
             return {IMAGE.name: np.asarray(read.image, np.uint8)[None]}
