@@ -29,7 +29,6 @@ from benchmarks.pages import number, table, with_part
 from benchmarks.peers import MAKERS, Results, Row, arguments, cold, counted, header
 from tests.references import classifiers
 from zoo.apps.bench.measure import compute_floor, product_tasks
-from zoo.architectures.kinds import architecture_of
 from zoo.checkpoints.settings.library_configs import transformers_config
 from zoo.common import runtime
 from zoo.export.precision import derive
@@ -312,7 +311,7 @@ def ours(network: AnswerNetwork, made: Made, place: Path) -> dict[str, Row]:
         row |= max([row, *errors], key=lambda error: error["max_abs"])
     for precision in ("int8", "fp16"):
         file = place / f"zoo-{precision}.onnx"
-        source, exact = place / f"zoo-{OPSETS[-1]}.onnx", architecture_of(model.config).exact
+        source, exact = place / f"zoo-{OPSETS[-1]}.onnx", model.config.task.exact
         derive(source, file, precision, [*feeds.values()], exact=exact)
         row = rows[f"zoo, {precision}"] = beside(network, made, file, feeds, low=True)
         row |= {"ranks": True} if network.ranks else {}

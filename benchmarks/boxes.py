@@ -59,7 +59,7 @@ def in_browser(
     """What files find in onnxruntime-web, as the page says it."""
     programs = folders.node_folder(here, environments.node())
     told = {name: str(file) for name, file in files.items()}
-    asked = {"files": told, "pixel_values": encode(pixels), "size": [side, side]}
+    asked = {"files": told, "pixel_values": encode(pixels)}
     answer = folders.ask(["node", programs / "run_boxes_web.mjs"], asked)
 
     def box(each: dict) -> Box:

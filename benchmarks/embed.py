@@ -15,10 +15,15 @@ dataset, and into a new one. Both have to have the same rows.
 
 With `--network`, `zoo embed` is compared with its network alone on the same pictures: decoded and
 resized before, one picture a run, as many runs at once as there are cores, just before and after it
-in each round. The networks are `vit_digits`, on pictures of digits, and DINOv3 ViT-S/16 in int8.
+in each round. Reading and decoding are measured alone as well. On a CPU they take processor time
+from the network: no program reaches a larger share of the network's throughput than the network's
+processor time has in the sum of both, which is printed as the bound. Processor time counts only the
+work of this process, so that other programs disturb it less than they do seconds on the clock. The
+networks are `vit_digits`, on pictures of digits, and DINOv3 ViT-S/16 in int8.
 """
 
 import argparse
+import hashlib
 import itertools
 import os
 import shutil
@@ -28,13 +33,16 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import lance
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from transformers import DINOv3ViTConfig, DINOv3ViTModel
 
@@ -55,6 +63,9 @@ EXACT = 60
 
 STARTS = 3
 """Of the command, of which the fastest counts."""
+
+PIECE = 16
+"""Pictures that a thread takes at once where a part is measured alone."""
 
 SAMPLE = 96
 """Pictures that the slower ways get in a round."""
@@ -250,23 +261,53 @@ def draw_digits(folder: Path, count: int) -> list[Path]:
     return paths
 
 
-class Prepared:
-    """A network and the values of pictures that it is given, as `zoo embed` gives them to it."""
+class Parts:
+    """What `zoo embed` does with pictures, in parts that are measured alone: reading and decoding,
+    and the network on pictures that are decoded already."""
 
     def __init__(self, place: Path, variant: str, paths: list[Path]):
-        network, self.cores = find_network(str(place), variant), len(os.sched_getaffinity(0))
-        reads = (read_picture(path.read_bytes(), path.name, network.least) for path in paths)
-        self.values = [network.values(read) for read in reads]
-        self.runner = Runner(network, lane_session(network.path), self.cores)
+        self.network, self.cores = find_network(str(place), variant), len(os.sched_getaffinity(0))
+        self.paths, self.values = paths, []
+        self.runner = Runner(self.network, lane_session(self.network.path), self.cores)
+        self.prepare()
 
-    def rate(self) -> float:
-        """Pictures a second of the network alone."""
-        began = time.perf_counter()
+    def prepare(self) -> None:
+        """Read, decode and resize all pictures."""
+        self.values = list(self._on_all_cores(self._values, self.paths))
+
+    def run(self) -> None:
+        """Run the network on all pictures."""
+        for _ in self._on_all_cores(self._run, self.values):
+            pass
+
+    def _on_all_cores(self, work: Callable[[Any], Any], items: list[Any]) -> Iterator[Any]:
+        # As many at once as `zoo embed` has in a piece for a small network.
+        pieces = [items[start : start + PIECE] for start in range(0, len(items), PIECE)]
         with ThreadPoolExecutor(self.cores) as threads:
-            run = partial(self.runner.run, names=["pooler_output"])
-            for _ in threads.map(run, ([values] for values in self.values)):
-                pass
-        return len(self.values) / (time.perf_counter() - began)
+            for results in threads.map(lambda piece: [work(item) for item in piece], pieces):
+                yield from results
+
+    def _values(self, path: Path) -> NDArray[Any]:
+        data = path.read_bytes()
+        hashlib.sha256(data).hexdigest()
+        return self.network.values(read_picture(data, path.name, self.network.least))
+
+    def _run(self, values: NDArray[Any]) -> Any:
+        return self.runner.run([values], ["pooler_output"])
+
+
+class Spent(NamedTuple):
+    """Seconds on the clock, and of processors."""
+
+    wall: float
+    busy: float
+
+
+def spent(work: Callable[[], Any]) -> Spent:
+    """Time that a function takes."""
+    wall, busy = time.perf_counter(), time.process_time()
+    work()
+    return Spent(time.perf_counter() - wall, time.process_time() - busy)
 
 
 def measure_network(count: int, rounds: int, work: Path) -> None:
@@ -276,20 +317,27 @@ def measure_network(count: int, rounds: int, work: Path) -> None:
         (MODEL, "int8", draw(work / "pictures", count)),
     )
     for model, variant, paths in cases:
-        place = built(model, work, variant)
-        prepared, ratios = Prepared(place, variant, paths), []
+        place, shares = built(model, work, variant), defaultdict(list)
+        parts, scale = Parts(place, variant, paths), 1000 / len(paths)
+        embed = partial(embedded, paths, place, variant, work)
         for _ in range(rounds):
-            before = prepared.rate()
-            made = embedded(paths, place, variant, work)
-            alone = (before + prepared.rate()) / 2
-            ratios.append(made.rate / alone)
-            total = sum(made.seconds.values())
-            stages = {name: f"{seconds / total:.1%}" for name, seconds in made.seconds.items()}
-            print(f"{model}, {variant}: {made.rate:.1f}/s beside {alone:.1f}/s, {stages}")
-        share = statistics.median(ratios)
-        print(
-            f"{model}, {variant}: {share:.2f} ({min(ratios):.2f} to {max(ratios):.2f})", flush=True
-        )
+            before, full, after = spent(parts.run), spent(embed), spent(parts.run)
+            decoding = spent(parts.prepare)
+            network = Spent(*((one + other) / 2 for one, other in zip(before, after, strict=True)))
+            shares["bound"].append(network.busy / (network.busy + decoding.busy))
+            shares["of processor time"].append(network.busy / full.busy)
+            shares["of time"].append(network.wall / full.wall)
+            print(
+                f"{model}, {variant}: {scale * decoding.busy:.2f} ms of a core a picture to decode,"
+                f" {scale * network.busy:.2f} ms for the network, {scale * full.busy:.2f} ms for "
+                f"`zoo embed`; on the clock {scale * network.wall:.2f} and {scale * full.wall:.2f}",
+                flush=True,
+            )
+        for name, found in shares.items():
+            median = statistics.median(found)
+            print(
+                f"{model}, {variant}, {name}: {median:.2f} ({min(found):.2f} to {max(found):.2f})"
+            )
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ import logging
 import math
 import random
 import time
+from collections import Counter
 
 import dask
 from distributed import Scheduler, Worker, get_worker
@@ -30,7 +31,7 @@ def stub(index: int, seconds: float) -> ChunkResult:
     """Wait as long as a chunk takes on this worker."""
     slow = str(get_worker().name).startswith("slow")
     time.sleep(seconds * (4 if slow else 1))
-    return ChunkResult([], pictures=index)
+    return ChunkResult(counts=Counter(pictures=index))
 
 
 async def serve(asked: argparse.Namespace, seconds: float) -> None:
@@ -74,7 +75,7 @@ def embed(
         workers = Workers(lambda index: submit(stub, index, seconds), AHEAD, lost)
         run_chunks(iter(range(asked.shards)), workers, done.extend)
         wall = time.perf_counter() - began
-    assert sorted(result.pictures for result in done) == [*range(asked.shards)]
+    assert sorted(result.counts["pictures"] for result in done) == [*range(asked.shards)]
     perfect, hours = least(asked.shards * seconds, began, lives), wall * asked.faster / 3600
     print(f"{asked.shards} shards of {SHARD} pictures, each once, on {asked.workers} workers:")
     print(f"{wall:.1f} s, which stands for {hours:.1f} h: {wall / perfect:.2f} of the least")

@@ -85,12 +85,11 @@ def in_numpy(place: Path) -> Search:
 
 
 def in_zoo(place: Path) -> Search:
-    from zoo.apps.embed.nearest import nearest_rows
     from zoo.apps.embed.vector_table import open_vectors
 
     def search(queries: np.ndarray) -> np.ndarray:
         table = open_vectors(place / "x.lance")
-        return np.stack([nearest_rows(table, query, NEAREST).rows for query in queries])
+        return np.stack([table.nearest(query, NEAREST).rows for query in queries])
 
     return search
 
@@ -98,13 +97,12 @@ def in_zoo(place: Path) -> Search:
 def by_index(place: Path) -> Search:
     from weights.progress import Quiet
     from zoo.apps.embed.index import build_index
-    from zoo.apps.embed.nearest import nearest_rows
     from zoo.apps.embed.vector_table import open_vectors
 
     probes = build_index(open_vectors(place / "x.lance"), Quiet()).probes
     table = open_vectors(place / "x.lance")
     return lambda queries: np.stack(
-        [nearest_rows(table, query, NEAREST, probes).rows for query in queries]
+        [table.nearest(query, NEAREST, probes).rows for query in queries]
     )
 
 
@@ -160,7 +158,7 @@ def measure(way: str, place: Path) -> dict[str, Any]:
     """One way, in this process alone."""
     import lance  # noqa: F401
 
-    import zoo.apps.embed.nearest  # noqa: F401
+    import zoo.apps.embed.vector_table  # noqa: F401
 
     if way.startswith("faiss"):
         import faiss  # noqa: F401
@@ -202,7 +200,6 @@ def digits() -> None:
     """Precision of the ten nearest, of held-out digits among those that were trained on."""
     import zoo
     from tests.vector_datasets import table_of, write_dataset
-    from zoo.apps.embed.nearest import nearest_rows
     from zoo.apps.embed.vector_table import open_vectors
     from zoo.data.digits.data import split_digits
 
@@ -218,7 +215,7 @@ def digits() -> None:
         keys = [f"{label}/{row:04}.png" for row, label in enumerate(known.labels)]
         write_dataset(place, [table_of(keys, vectors.astype(np.float16))])
         table = open_vectors(place)
-        found = np.stack([nearest_rows(table, query, NEAREST).rows for query in unit(queries)])
+        found = np.stack([table.nearest(query, NEAREST).rows for query in unit(queries)])
     right = known.labels[found] == asked.labels[:, None]
     print(f"precision@{NEAREST} of {len(queries)} digits: {right.mean():.4f}")
 

@@ -35,8 +35,7 @@ OLDEST_ON_CUDA: Final = "1.25"
 """The first ONNX Runtime whose CUDA provider has the operators of `FUSED`, by its release notes."""
 
 WEB_RELEASE: Final = "1.30.0"
-"""The newest onnxruntime-web on npm. Files for the web use its kernels, and `zoo site` includes
-it."""
+"""The newest release of onnxruntime-web on npm: files for the web use its kernels."""
 
 
 def is_older(version: str, other: str) -> bool:

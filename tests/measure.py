@@ -27,17 +27,17 @@ from tests.references import Arrays, Reference
 from tests.seeded import TINY7B, leaves_of, model_of, state_of, values_of
 from tests.synthetic import digest, make_image
 from weights import bind
-from zoo.architectures.architecture import Config, as_they_are
+from zoo.architectures.architecture import Config
 from zoo.architectures.base import Network
 from zoo.architectures.builder import abstract
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.kinds import architecture_of
 from zoo.architectures.parts.output import by_name
 from zoo.export.make import convert_model
 from zoo.export.precision import derive
 from zoo.export.precisions import PRECISIONS
 from zoo.export.request import Signature
 from zoo.export.verify import moved_inputs, within_rounding
+from zoo.tasks.task import keep_outputs
 
 FAMILIES = (
     "dinov3",
@@ -131,7 +131,7 @@ def measure(name: str) -> Iterator[Row]:
         error, relative = worst(outputs(model, image), reference(config, values, image))
         against[who] = {"abs": error, "rel": relative}
     values, wanted = values_of(entry.config), outputs(model_of(entry.config), image)
-    ranks = architecture_of(entry.config).compared is not as_they_are
+    ranks = entry.config.task.compare is not keep_outputs
     images = moved_inputs({"image": image}) if ranks else ()
     moved = [outputs(model_of(entry.config), near) for (near,) in images]
     runtime = {}

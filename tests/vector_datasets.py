@@ -9,8 +9,8 @@ from lance.fragment import write_fragments
 
 from zoo.apps.embed.dataset import ChunkResult, Dataset
 from zoo.apps.embed.description import Description
-from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.artifacts.schema import StatedPreprocessing
+from zoo.images.preprocessing import Preprocessing
 
 COLUMNS = "key", "width", "height", "sha256", "vector"
 

@@ -15,8 +15,8 @@ from zoo.artifacts.session import VisionModel, load
 from zoo.checkpoints.pretrained import from_pretrained
 from zoo.common.versions import __version__
 from zoo.export.to_onnx import to_onnx
-from zoo.images.pixel_values import preprocess
 from zoo.registry.lookup import create, info, list_models
+from zoo.registry.preprocess import preprocess
 
 __all__ = [
     "VisionModel",

@@ -239,6 +239,10 @@ class Target:
         since = BFLOAT16_SINCE.get(operator, 0) if np.dtype(dtype) == jnp.bfloat16 else 0
         return max(since, SINCE.get(operator, 0)) <= opset and self.takes(operator, dtype, opset)
 
+    def newest_opset(self, operator: str, dtype: Any = np.float32) -> int:
+        """Return the newest of the target's opsets at which an operator takes a dtype."""
+        return max(opset for opset in self.opsets if self.takes(operator, dtype, opset))
+
     def allows_dtype(self, op: Op, dtype: str) -> bool:
         """Return True if an operation may have values of a dtype; few operations may have float8
         and int4."""

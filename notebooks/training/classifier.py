@@ -23,9 +23,9 @@ from weights.writers.safetensors_writer import write_safetensors
 from zoo.architectures.base import Network
 from zoo.architectures.builder import build_model
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.data.digits.data import Digits
 from zoo.images.pixel_values import channels
+from zoo.images.preprocessing import Preprocessing
 
 Images = Float[Array, "n height width"]  # grey, 0 to 1
 Rows = Int[Array, " batch"]

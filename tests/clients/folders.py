@@ -19,12 +19,11 @@ from safetensors.numpy import load_file
 from tests.clients.environments import HERE
 from tests.clients.tensors import encode
 from zoo import info
-from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.checkpoints.settings.library_configs import portable_config, transformers_processor
 from zoo.images.photograph import photograph
+from zoo.images.preprocessing import Preprocessing
 
 REPOSITORY = HERE.parent.parent
-PAGE_BOXES = REPOSITORY / "zoo" / "apps" / "site" / "assets" / "boxes.js"
 """What a page makes of outputs that say where things are."""
 
 
@@ -108,7 +107,6 @@ def node_folder(root: Path, environment: Path) -> Path:
         if not (root / "node_modules").exists():
             for program in HERE.glob("*.mjs"):
                 shutil.copyfile(program, root / program.name)
-            shutil.copyfile(PAGE_BOXES, root / "boxes.mjs")
             (root / "node_modules").symlink_to(environment / "node_modules")
     return root
 

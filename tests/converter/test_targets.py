@@ -22,7 +22,7 @@ from zoo.architectures.builder import abstract
 from zoo.common.errors import BadRequest
 from zoo.common.staging import NAME
 from zoo.export.make import convert_model
-from zoo.export.request import Options, Signature, read_request
+from zoo.export.request import Options, Signature, plan_files
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "float32", "float64")
@@ -136,11 +136,11 @@ def test_what_a_target_takes_is_said():
 
 def test_the_zoo_takes_every_target(tmp_path):
     for name in (*converter.TARGETS, "onnxruntime>=1.32", "web<1.32"):
-        request = read_request(zoo.info("vit_digits"), Options(target=name, batch=1, out=tmp_path))
+        request = plan_files(zoo.info("vit_digits"), Options(target=name, batch=1, out=tmp_path))
         assert re.fullmatch(NAME, request.targets[0].name)
     for target in ("qnn", "onnxruntime>1.x", "onnxruntime<1.2"):
         with pytest.raises(BadRequest, match=f"^target {target} is not known: .*\\.$"):
-            read_request(zoo.info("vit_digits"), Options(target=target, out=tmp_path))
+            plan_files(zoo.info("vit_digits"), Options(target=target, out=tmp_path))
 
 
 # ------------------------------------------------------------------- all that the standard defines

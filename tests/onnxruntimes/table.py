@@ -15,8 +15,8 @@ from zoo.common import runtime
 from zoo.common.golden_file import read_golden
 from zoo.export.assemble.extras import GOLDEN
 from zoo.export.assemble.folder import build_folder
-from zoo.export.assemble.plan import FolderPlan, read_variants
-from zoo.export.request import Options, read_signature
+from zoo.export.assemble.plan import plan_folder, read_variants
+from zoo.export.request import Options
 from zoo.registry.lookup import info
 
 MODELS = ("vit_digits", "depth_digits")
@@ -34,10 +34,9 @@ round at other places."""
 
 def build(folder: Path, target: str, model: str = MODELS[0]) -> dict[str, str]:
     """Every variant for a target, with what it gets and gives; returns their opsets by name."""
-    signature = read_signature(info(model), Options(size="dynamic"))
+    options = Options(size="dynamic", target=target)
     variants = read_variants(["all"], target)
-    plan = FolderPlan(model, folder / model, "auto", signature, variants, target=target)
-    build_folder(plan, Quiet())
+    build_folder(plan_folder(info(model), "auto", options, variants, folder / model), Quiet())
     manifest = read_folder_manifest(folder / model)
     golden = read_golden(folder / model / GOLDEN)
     inputs = dict(golden.fed)

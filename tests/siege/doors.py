@@ -55,6 +55,7 @@ DATASET = "digits.lance"
 GIVEN = f"{MADE} --weights {DIGITS}"
 GOLDEN = f"{FOLDER}/golden.safetensors"
 RUNTIME = "runtime"
+PACKAGES = f"--runtime {RUNTIME} --transformers {RUNTIME}"
 """What the pages run models with; a world has it where npm can fetch it."""
 
 DOORS = {
@@ -85,13 +86,13 @@ DOORS = {
     "build --out": writes(f"{BUILD} --out {{}}"),
     "embed --model": Door(f"{EMBED} --model {{}} --out new.lance", FOLDER),
     "embed --out": writes(f"{EMBED} --model {FOLDER} --out {{}}", ".lance"),
-    "site FOLDER": Door(f"site {{}} {NEW} --runtime {RUNTIME}", FOLDER),
-    "site --out": writes(f"site {FOLDER} --out {{}} --runtime {RUNTIME}"),
-    "site --runtime": Door(f"site {FOLDER} {NEW} --runtime {{}}", RUNTIME),
-    "site --tokenizers": Door(
-        f"site {TOWERS} {NEW} --runtime {RUNTIME} --tokenizers {{}}", RUNTIME
+    "site FOLDER": Door(f"site {{}} {NEW} {PACKAGES}", FOLDER),
+    "site --out": writes(f"site {FOLDER} --out {{}} {PACKAGES}"),
+    "site --runtime": Door(f"site {FOLDER} {NEW} --transformers {RUNTIME} --runtime {{}}", RUNTIME),
+    "site --transformers": Door(
+        f"site {TOWERS} {NEW} --runtime {RUNTIME} --transformers {{}}", RUNTIME
     ),
-    "site --dataset": Door(f"site {FOLDER} {NEW} --runtime {RUNTIME} --dataset {{}}", DATASET),
+    "site --dataset": Door(f"site {FOLDER} {NEW} {PACKAGES} --dataset {{}}", DATASET),
     "search DATASET": Door("search {} photo.png --json", DATASET),
     "search IMAGE": Door(f"search {DATASET} {{}} --json", "photo.png", ".png"),
     "search --model": Door(f"search {DATASET} photo.png --model {{}}", FOLDER),

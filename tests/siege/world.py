@@ -17,7 +17,7 @@ from tests.hub_server import COMMIT, Hub, serving
 from tests.killed import Order, Outcome, commands
 from tests.siege.doors import ADAPTER, FOLDER, RUNTIME, TOWERS
 from tests.siege.things import OUTSIDE
-from zoo.apps.site.browser_runtime import ONNXRUNTIME_WEB, TOKENIZERS_JS, put_package
+from zoo.apps.site.browser_runtime import ONNXRUNTIME_WEB, TRANSFORMERS_JS, write_package
 from zoo.artifacts.schema import MANIFEST
 from zoo.common.errors import ZooError
 from zoo.common.progress import Lines
@@ -77,8 +77,8 @@ def prepare(place: Path, run: Run) -> Path:
         photograph().rotate(45 * number).save(pictures / f"{number}.png")
     _write_adapter(made / ADAPTER)
     with suppress(ZooError):
-        for package in (ONNXRUNTIME_WEB, TOKENIZERS_JS):
-            put_package(package, None, place / "dist", place, Lines())
+        for package in (ONNXRUNTIME_WEB, TRANSFORMERS_JS):
+            write_package(package, None, place / "dist", place, Lines())
         (made / RUNTIME).mkdir()
         shutil.move(place / "dist", made / RUNTIME)
     for words in (*(line.split() for line in PREPARED), ["-c", OUTPUTS]):

@@ -59,16 +59,18 @@ def read_safetensors(source: FileBytes, stream: BufferedReader) -> Checkpoint:
 
 
 def read_arrays(path: Path) -> tuple[dict[str, NDArray[np.generic]], Mapping[str, Any]]:
-    """All tensors of a small file at once, in their own types: float32, bytes or int64; its
-    metadata.
+    """All tensors of a small file at once, in their own types: float32, bytes, int32 or
+    int64; its metadata.
     **Raises** `NotACheckpoint` if it is damaged, or holds other types."""
     arrays: dict[str, NDArray[np.generic]] = {}
     source = FileBytes(path)
     with sound(path, KIND):
         entries, metadata = _header(source, source.stream())
         for key, entry in entries.items():
-            if entry.dtype not in ("float32", "uint8", "int64"):
-                raise DamagedFile(f"{key[:80]!r} is {entry.dtype}, not float32, uint8 or int64")
+            if entry.dtype not in ("float32", "uint8", "int32", "int64"):
+                raise DamagedFile(
+                    f"{key[:80]!r} is {entry.dtype}, not float32, uint8, int32 or int64"
+                )
             arrays[key] = np.empty(entry.shape, stored(entry.dtype))
             source.read_into(entry.begin, arrays[key].reshape(-1).view(np.uint8).data)
     return arrays, metadata

@@ -6,13 +6,10 @@ names. A caller asks the record of a configuration (`kinds.py`) and knows no kin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from weights.initializers import Shape
 from zoo.architectures.config_fields import Shapes, with_sizes
@@ -25,8 +22,7 @@ from zoo.architectures.segmentation.segmentation_config import MaskConfig, Segme
 from zoo.architectures.swin.swin_config import SwinConfig
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.common.errors import BadRequest
-from zoo.tasks.answer import Outputs, PictureAnswer, Question, Scores, Size, classes, features
-from zoo.tasks.maps import components
+from zoo.tasks.answer import Scores
 
 if TYPE_CHECKING:
     from zoo.architectures.library_settings import Settings
@@ -45,17 +41,6 @@ Config = (
 )
 
 C = TypeVar("C", bound=Config)
-
-
-class GivenOutput(NamedTuple):
-    """An output's shape, as cards write it, and what it is, in words."""
-
-    shape: str
-    words: str
-
-
-Thumbnail = tuple[NDArray[np.uint8], str]
-"""A picture [height, width, 3], and what is on it, in words."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +78,6 @@ def no_class(config: Config) -> TransformersClass:
 def complete_from_settings(config: C, beside: CheckpointFacts) -> C:
     """Return the configuration with the fields that settings beside a checkpoint state."""
     return with_settings(config, beside.settings)
-
-
-def as_they_are(got: Outputs, wanted: Outputs) -> tuple[Outputs, Outputs]:
-    """Outputs whose order says something."""
-    return got, wanted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,24 +126,10 @@ class Architecture(Generic[C]):
     - `head`: the classifier of kinds that give features.
     - `options`: options of a library's architectures.
 
-    - `purpose`: what a network is for, in a sentence in which `{classes:,}`, `{such}` examples of
-      them, `{stride}` and that there is a vector for the `{whole}` are put.
-    - `exact`: outputs that are coordinates, which half precision computes in float32.
-    - `compared`: batches of outputs, got and wanted, as what they say, where rounding may change
-      their order: what low precisions are judged by.
-    `similarity` says what cosines of images and texts are multiplied by and what is added, of a
-    configuration and its leaves; only of kinds that compare them.
-
-    `outputs` says what files may give, of a configuration and words about the pooled vector.
-    `answer` is what outputs for one picture say of it. `thumbnail` draws what is in the outputs for
-    a batch of one, of pictures of a size, and says what that is; it gets nothing that is not
-    finite, and gives None where there is nothing to draw. `page_draws` are the outputs that the
-    page of a network draws.
     """
 
     config: type[C]
     network: Callable[[], Callable[..., Any]]
-    purpose: Callable[[C], str]
     sizes: Callable[[C, Shapes], C | None] = with_sizes
     complete: Callable[[C, CheckpointFacts], C] = complete_from_settings
     transformers: Callable[[C], TransformersClass] = no_class
@@ -171,15 +137,6 @@ class Architecture(Generic[C]):
     equimo: Template | None = None
     head: ClassifierHead[C] | None = None
     options: LibraryOptions[C] = LibraryOptions()
-    exact: tuple[str, ...] = ()
-    compared: Callable[[Outputs, Outputs], tuple[Outputs, Outputs]] = as_they_are
-    outputs: Callable[[C, str], Mapping[str, GivenOutput]]
-    answer: Callable[[C, Outputs, Question], PictureAnswer] = lambda config, outputs, question: (
-        features(outputs)
-    )
-    thumbnail: Callable[[C, Outputs, Size], Thumbnail | None] = lambda config, outputs, size: None
-    page_draws: Callable[[C], Set[str]] = lambda config: frozenset()
-    similarity: Callable[[C, Mapping[str, Any]], tuple[float, float]] | None = None
 
     @property
     def gives_features(self) -> bool:
@@ -200,57 +157,8 @@ class Architecture(Generic[C]):
         return self.head.inputs(config) if self.head else {}
 
 
-TURNS_INTO_VECTORS = (
-    "Turns a picture into vectors, one for each patch of {stride} x {stride} pixels{whole}: for "
-    "search, classification, segmentation and what else is trained on top of them."
-)
-CLASSIFIES = "Says which of {classes:,} classes a picture shows{such}."
-
-
-FeatureConfig = ViTConfig | ConvNeXtConfig | SwinConfig
-
-
-def feature_outputs(
-    config: FeatureConfig, pooler: str, rows: str, when: str = "after"
-) -> dict[str, GivenOutput]:
-    """Return the outputs of a network that gives features; `rows` says what the rows of tokens are,
-    `when` is before or after the norm."""
-    patches = f"(height / {config.stride}) * (width / {config.stride})"
-    return {
-        "last_hidden_state": GivenOutput(
-            f"[batch_size, {config.prefix_tokens} + {patches}, {config.dim}]",
-            f"a vector for each patch of {config.stride} x {config.stride} pixels, {when} the "
-            f"final norm; its rows are {rows}, by rows",
-        ),
-        "pooler_output": GivenOutput(
-            f"[batch_size, {config.width}]", f"a vector for the whole picture: {pooler}"
-        ),
-        "logits": GivenOutput(
-            f"[batch_size, {config.classes}]",
-            "a linear classifier's number for each class, larger where it is likelier; id2label in "
-            "config.json names the classes",
-        ),
-    }
-
-
-def drawn_features(
-    config: FeatureConfig, outputs: Outputs, size: Size
-) -> tuple[NDArray[np.uint8], str] | None:
-    """The principal components of patches."""
-    tokens = outputs.get("last_hidden_state")
-    rows, columns = (side // config.stride for side in size)
-    if tokens is None or tokens.ndim != 3 or not tokens.shape[1] >= rows * columns >= 3:
-        return None
-    patches = tokens[:1, -rows * columns :].reshape(1, rows, columns, -1)
-    return components(patches)[0], "Features of the photograph of a cat, as colours"
-
-
 feature_architecture = partial(
     Architecture[Any],
-    purpose=lambda config: CLASSIFIES if config.classes else TURNS_INTO_VECTORS,
-    answer=lambda config, outputs, question: classes(outputs, question.names, config.scores),
-    thumbnail=drawn_features,
-    page_draws=lambda config: {"last_hidden_state", *(("logits",) if config.classes else ())},
 )
 
 StagedConfig = TypeVar("StagedConfig", ConvNeXtConfig, SwinConfig)

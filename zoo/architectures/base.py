@@ -11,7 +11,7 @@ from jaxtyping import Array, Shaped
 
 from zoo.architectures.architecture import Config
 from zoo.architectures.parts.output import Returned
-from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.images.preprocessing import Preprocessing
 
 
 @dataclass(frozen=True)

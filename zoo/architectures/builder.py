@@ -14,7 +14,7 @@ from zoo.architectures.base import FeatureRequest, Identity, Network
 from zoo.architectures.kinds import architecture_of
 from zoo.architectures.parts.attention import RoPE
 from zoo.architectures.parts.output import Returned, by_name
-from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.images.preprocessing import Preprocessing
 
 
 def build_model(
@@ -62,7 +62,7 @@ def batched(
     default what the network gives unasked.
     """
     if not isinstance(model, Network):
-        return jax.vmap(lambda image: model(image))(*inputs)
+        return jax.vmap(lambda *arrays: model(*arrays))(*inputs)
     output = model.batched(FeatureRequest(layers, as_maps, bool(outputs)), *inputs)
     return by_name(output, layers, outputs)
 
@@ -78,13 +78,20 @@ def output_choices(config: Config, layers: Sequence[int] = ()) -> list[str]:
 
 
 def _least(config: Config) -> list[jax.ShapeDtypeStruct]:
-    """A small image, a text, or both, as a network takes them."""
+    """Shapes of the arrays for a small picture, a text, or both, as a network takes them."""
     side = 4 * config.stride
-    image = jax.ShapeDtypeStruct((1, 3, side, side), "float32")
-    if (words := config.words) is None:
-        return [image]
-    text = jax.ShapeDtypeStruct((1, words.tokens), "int32")
-    return [image if name == "pixel_values" else text for name in config.takes]
+    return [
+        jax.ShapeDtypeStruct(
+            (1, *(LEAST_TOKENS if isinstance(n, str) else n for n in shape)),
+            array.dtype.replace("int64", "int32"),
+        )
+        for each in config.inputs
+        for array, shape in zip(each.arrays, each.shapes((side, side)), strict=True)
+    ]
+
+
+LEAST_TOKENS = 8
+"""Words of a small text whose length is open."""
 
 
 def networks_in(model: object) -> list[Network]:

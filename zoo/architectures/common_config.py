@@ -1,23 +1,14 @@
 """Limits, properties and base classes that configurations share: plain data without JAX."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from zoo.architectures.config_fields import NetworkConfig, Shapes
+from zoo.architectures.inputs import TakesPictures
 
 MOST_WORDS = 1 << 21
 """What a network for texts has at most of words."""
 
-Taken = Literal["pixel_values", "input_ids", "attention_mask"]
-"""What a network may take: images that were preprocessed, texts as numbers of words, and which of
-these are no padding."""
-
 Four = tuple[int, int, int, int]
-
-TASKS = ("image-feature-extraction", "image-classification")
-"""Of a network without classes, and with."""
-
-
-PURPOSE_OF_AREAS = "Finds what is where in a picture, of {classes:,} classes{such}."
 
 
 def class_words(count: int) -> str:
@@ -25,20 +16,11 @@ def class_words(count: int) -> str:
     return f", {count} classes" if count else ""
 
 
-class Classifying(NetworkConfig):
+class Classifying(TakesPictures, NetworkConfig):
     """Facts of a network that gives rows of tokens of an image, and logits where it has classes."""
 
-    takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
-    words: ClassVar[None] = None
     attends: ClassVar[bool] = True
     settings_in: ClassVar[tuple[str, ...]] = ("vision_config", "backbone_config")
-
-    classes: int
-
-    @property
-    def task(self) -> str:
-        """Task, as hubs call it."""
-        return TASKS[self.classes > 0]
 
 
 class MultiStageConfig(Classifying):
@@ -75,7 +57,7 @@ class MultiStageConfig(Classifying):
         return f"{len(self.depths)} stages of blocks: {widths}"
 
 
-class Opaque(NetworkConfig):
+class Opaque(TakesPictures, NetworkConfig):
     """Facts of a network that gives neither rows of tokens nor what is inside."""
 
     # As the properties of `ViTConfig`.

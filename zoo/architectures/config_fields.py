@@ -270,12 +270,9 @@ class NetworkConfig(Configuration):
     `settings_in` are the names of the part of a settings file that is about such a network, where
     it has one. Without `settings_need` a settings file says nothing of it.
 
-    A network that `crops` ignores what fills no patch at the right and bottom edge; others fill
-    that up in JAX or refuse it, and their files take whole patches alone. `towers` are its parts
-    that folders have files of, by transformers.js' names.
+    `towers` are its parts that folders have files of, by transformers.js' names.
     """
 
-    crops: ClassVar[bool] = True
     towers: ClassVar[Mapping[str, str]] = {}
     settings_in: ClassVar[tuple[str, ...]] = ()
     settings_need: ClassVar[str] = ""

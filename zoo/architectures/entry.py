@@ -20,9 +20,9 @@ from weights.parameters import parameter
 from weights.sources.hub import HubFile
 from weights.sources.locate import PublishedFiles
 from zoo.architectures.architecture import Config
-from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.common.html import html_table
+from zoo.images.preprocessing import Preprocessing
 
 Task = Literal["k-NN", "linear", "classifier", "zero-shot", "depth", "areas", "boxes"]
 

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from zoo.architectures.parts.preprocessing import IMAGENET_PIXELS, Filter, Preprocessing
 from zoo.common.fields import Line, Model, Side, Three, without_controls
+from zoo.images.preprocessing import IMAGENET_PIXELS, Filter, Preprocessing
 
 NUMBER = re.compile(r"\s*[+-]?\d{1,6}\s*", re.ASCII)
 LONGEST_NAME = 200

@@ -2,6 +2,8 @@
 
 from typing import Literal, TypeAlias
 
+from zoo.architectures.inputs import Kind
+
 Layout = Literal["4d", "3d"]
 
 Target: TypeAlias = str
@@ -10,12 +12,12 @@ Target: TypeAlias = str
 
 Precision = Literal["fp32", "fp16", "bf16", "int8", "q4", "q4f16"]
 
-TOWERS = {"pixel_values": "vision", "input_ids": "text"}
+TOWERS: dict[Kind, str] = {"picture": "vision", "text": "text"}
 """How the variants of the parts of a model of two begin, by what they take."""
 
 
-def tower_variant(taken: str, variant: str) -> str:
-    """The variant that is the part of another which takes something."""
+def tower_variant(taken: Kind, variant: str) -> str:
+    """The variant that is the part of another which takes pictures, or texts."""
     return f"{TOWERS[taken]}_{variant}"
 
 

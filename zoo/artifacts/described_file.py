@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.architectures.kinds import architecture_of
 from zoo.artifacts.read import stated_entry
 from zoo.artifacts.schema import Manifest, Tensor, Variant
 from zoo.common.errors import BadFile, first_line
@@ -137,7 +136,7 @@ def given_shapes(manifest: Manifest) -> Mapping[str, Dims]:
     **Raises** `UnknownModel`.
     """
     entry = stated_entry(manifest)
-    described = architecture_of(entry.config).outputs(entry.config, entry.pooler)
+    described = entry.config.task.described(entry.pooler)
     return {name: tuple(_sides(given.shape)) for name, given in described.items()}
 
 

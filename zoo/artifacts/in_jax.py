@@ -1,4 +1,4 @@
-"""A model in JAX, asked about pictures one at a time."""
+"""A model in JAX, as a network that can be asked about pictures."""
 
 from collections.abc import Sequence
 
@@ -7,58 +7,43 @@ import jax.numpy as jnp
 import numpy as np
 from PIL.Image import Image
 
-from weights.parameters import parameter
 from zoo.architectures.base import Network
 from zoo.architectures.builder import batched
-from zoo.architectures.kinds import architecture_of
+from zoo.architectures.inputs import Feeds
+from zoo.artifacts.ask import AskedNetwork
 from zoo.common.errors import BadRequest
-from zoo.images.pixel_values import pixel_values
-from zoo.tasks.answer import InputSize, PictureAnswer, Question, in_sentences, likeliest_first
+from zoo.images.pictures import reduced_picture
+from zoo.tasks.answer import Outputs
 from zoo.texts.tokenizer import Tokenizer
 
 
-def answers_of(
-    model: Network, images: Sequence[Image], threshold: float | None = None
-) -> list[PictureAnswer]:
-    """Answers of a model of `zoo.from_pretrained` about RGB images; of things in boxes, those that
-    it is surer of than `threshold`. **Raises** `BadRequest` for a model that does not know its
-    preprocessing."""
-    if (how := model.preprocessing) is None:
-        raise BadRequest("this model does not know its preprocessing: name a model of the zoo.")
-    config = model.config
-    if config is None or config.words is not None:
-        raise BadRequest(
-            "this model takes texts: with both towers, name what may be in pictures with "
-            f"{parameter('labels')}; with one, build it, and ask the `text` of what `zoo.load` "
-            "gives."
-        )
-    run, answers = eqx.filter_jit(batched), []
-    for image in images:
-        fed = InputSize(how.fitted(image.height, image.width), how.padded)
-        pixels = pixel_values([image], how, fed.size)
-        made = run(model, jnp.asarray(pixels))
-        named = {name: np.asarray(value[0]) for name, value in made.items()}
-        question = Question(model.labels, (image.height, image.width), fed, image, threshold)
-        answers.append(architecture_of(config).answer(config, named, question))
-    return answers
+def network_in_jax(model: Network, tokenizer: Tokenizer | None = None) -> AskedNetwork:
+    """Return a model of `zoo.from_pretrained` as a network that can be asked about pictures.
 
+    **Arguments:** `tokenizer` is that of a model that takes texts; it is needed for labels.
 
-def answers_in_words(
-    model: Network, tokenizer: Tokenizer, images: Sequence[Image], labels: Sequence[str]
-) -> list[PictureAnswer]:
-    """How likely each label is about each RGB image. **Raises** `BadRequest` for a model that does
-    not compare images with texts."""
+    **Raises** `BadRequest` for a model that does not know its preprocessing.
+    """
     how, config = model.preprocessing, model.config
-    if config is None or how is None or not config.towers:
-        raise BadRequest(
-            f"{parameter('labels')} is for a model with towers for pictures and for texts, and "
-            "this is none: `zoo list '*_dual'` names them."
-        )
-    encoded = tokenizer.encoded(in_sentences(labels))
-    texts = [jnp.asarray(encoded[name], jnp.int32) for name in config.takes if name in encoded]
-    pixels = jnp.asarray(pixel_values(images, how, how.size))
-    logits = np.asarray(eqx.filter_jit(batched)(model, pixels, *texts)["logits_per_image"])
-    return [
-        PictureAnswer("classes", tuple(likeliest_first(row, labels, config.scores)))
-        for row in logits
-    ]
+    if how is None or config is None:
+        raise BadRequest("this model does not know its preprocessing: name a model of the zoo.")
+    compiled = eqx.filter_jit(batched)
+
+    def feed(images: Sequence[Image]) -> Feeds:
+        if config.pictures is None:
+            return {}
+        size = how.fitted(images[0].height, images[0].width)
+        return config.pictures.make([*map(reduced_picture, images)], how, size)
+
+    def feed_texts(texts: Sequence[str]) -> Feeds:
+        if config.texts is None or tokenizer is None:
+            raise BadRequest(f"{model.name} has no tokenizer here: give it no labels.")
+        return config.texts.make(tokenizer, texts)
+
+    def run(feeds: Feeds, names: Sequence[str]) -> Outputs:
+        arrays = (jnp.asarray(feeds[name]) for name in config.takes)
+        outputs = compiled(model, *arrays)
+        return {name: np.asarray(outputs[name]) for name in names or outputs}
+
+    kinds = frozenset(each.kind for each in config.inputs)
+    return AskedNetwork(model.name, config, model.labels, kinds, how, None, feed, feed_texts, run)

@@ -12,7 +12,6 @@ from converter.opsets import DEFAULT_TARGET
 from weights.files import digest_of, sha256
 from weights.opening import State, open_inside
 from zoo.architectures import architecture
-from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.artifacts.choices import Input, Layout, Precision, Scales, Target
 from zoo.artifacts.measured import Calibration, Speeds, StatedSimilarity, Verification
 from zoo.common.errors import BadRequest
@@ -30,6 +29,7 @@ from zoo.common.fields import (
     Three,
 )
 from zoo.common.html import html_table
+from zoo.images.preprocessing import Preprocessing
 
 LEAST_STD = 1e-6
 """Float32 holds what a pixel becomes by it."""

@@ -12,19 +12,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.artifacts.choices import TOWERS, tower_variant
+from zoo.architectures.inputs import IMAGE, Feeds, Kind, PictureInput, kinds_of
+from zoo.artifacts.choices import tower_variant
 from zoo.common.errors import BadFile, BadRequest, first_line
 from zoo.common.html import html_table
-from zoo.images.pictures import Pictures, pictures, stack
+from zoo.images.pictures import Pictures, pictures, reduced_picture, stack
 from zoo.registry.lookup import info
-from zoo.tasks.answer import TEMPLATE, in_sentences, likeliest_first
+from zoo.tasks.answer import TEMPLATE, Question, in_sentences
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from zoo.architectures.architecture import Config
     from zoo.artifacts.described_file import DescribedFile
     from zoo.artifacts.find import FoundVariant
     from zoo.artifacts.schema import Manifest, Variant
     from zoo.common.runtime import Session
-    from zoo.tasks.answer import Answer, PictureAnswer
+    from zoo.tasks.answer import Answer, Outputs, PictureAnswer
     from zoo.texts.tokenizer import Tokenizer
 
 
@@ -54,43 +58,68 @@ class VisionModel:
         }
         return html_table(self.manifest.model, facts.items())
 
-    def preprocess(self, images: Pictures) -> NDArray[np.float32] | NDArray[np.uint8]:
+    def preprocess(self, images: Pictures) -> NDArray[Any]:
         """Make what the session takes: `pixel_values [n, 3, H, W]`, or `image [n, H, W, 3]` in
         uint8.
 
         **Arguments:** one picture or several. They are resized and cropped to the model's size,
         unless the file does that itself: then they must be equally large.
 
-        **Raises** `BadRequest`.
+        **Raises** `BadRequest`, also for a network that takes several arrays of a picture: ask its
+        `feeds`.
         """
-        from zoo.images.pixel_values import check_edges, pixel_values
+        feeds = self.feeds(images)
+        if len(feeds) != 1:
+            raise BadRequest(
+                f"{self.manifest.model} takes {' and '.join(feeds)} of a picture: ask for `feeds`, "
+                "which gives all of them by name."
+            )
+        (values,) = feeds.values()
+        return values
 
-        several = pictures(images)
+    def feeds(self, images: Pictures) -> Feeds:
+        """Make all arrays that the session takes of pictures, by name. **Raises** as
+        `preprocess`."""
+        return self._feed(pictures(images))
+
+    def _feed(self, images: Sequence[Image]) -> Feeds:
+        from zoo.images.pixel_values import check_edges
+
         how = self.manifest.preprocessing.settings
         if self.manifest.input == "uint8":
-            for image in several:
+            for image in images:
                 check_edges((image.height, image.width), how)
-            return stack(several)
-        if self.manifest.size is not None:
-            return pixel_values(several, how, self.manifest.size)
-        sizes = {how.fitted(image.height, image.width) for image in several}
-        return pixel_values(several, how, sizes.pop() if len(sizes) == 1 else how.size)
+            return {IMAGE.name: stack(images)}
+        size = self.manifest.size
+        if size is None:
+            sizes = {how.fitted(image.height, image.width) for image in images}
+            size = sizes.pop() if len(sizes) == 1 else how.size
+        # Of a model of texts alone the pictures that these are compared with.
+        taken = self._config.pictures or PictureInput(stride=1)
+        return taken.make([*map(reduced_picture, images)], how, size)
 
-    def __call__(self, images: Pictures) -> dict[str, NDArray[np.generic]]:
-        """The model's outputs for these pictures, as `[n, ...]`, by name."""
-        taken = self._taken
-        return self._described.run(self._names, {taken: self.preprocess(images)})
+    @cached_property
+    def _config(self) -> Config:
+        """Configuration of the network, of which the file may be a part."""
+        from zoo.artifacts.read import stated_entry
+
+        return stated_entry(self.manifest).config
 
     @property
-    def _taken(self) -> str:
-        """Name of the only input. **Raises** `BadRequest` where there are several, or texts."""
-        taken = [each.name for each in self.session.get_inputs()]
-        if len(taken) != 1 or taken == ["input_ids"]:
+    def _kinds(self) -> set[Kind]:
+        """Kinds of things that the file takes."""
+        return kinds_of(self._config.inputs, {each.name for each in self.session.get_inputs()})
+
+    def __call__(self, images: Pictures) -> dict[str, NDArray[np.generic]]:
+        """The model's outputs for these pictures, as `[n, ...]`, by name. **Raises** `BadRequest`
+        for a file that takes texts."""
+        if self._kinds != {"picture"}:
+            taken = [each.name for each in self.session.get_inputs()]
             raise BadRequest(
                 f"{self.manifest.model} takes {' and '.join(taken) or 'nothing'}, not pictures "
                 "alone: of one that compares them with texts ask its `text`, `image` or `classify`."
             )
-        return taken[0]
+        return self._described.run(self._names, self.feeds(images))
 
     @property
     def _described(self) -> DescribedFile:
@@ -102,46 +131,60 @@ class VisionModel:
     def _names(self) -> list[str]:
         return [output.name for output in self.session.get_outputs()]
 
+    def ask(self, images: Pictures, question: Question) -> list[PictureAnswer]:
+        """Answer a question about each picture. **Raises** `BadRequest` where the network cannot
+        answer it, and as `tokenizer`."""
+        from zoo.artifacts.ask import AskedNetwork, check_logits
+        from zoo.artifacts.read import stated_entry
+
+        def run(feeds: Feeds, names: Sequence[str]) -> Outputs:
+            outputs = self._described.run_network(names or self._names, self._taken(feeds))
+            check_logits(self.path, outputs, question)
+            return outputs
+
+        network = AskedNetwork(
+            self.manifest.model,
+            self._config,
+            stated_entry(self.manifest).class_names,
+            frozenset(self._kinds),
+            self.manifest.preprocessing.settings,
+            self.manifest.size,
+            self._feed,
+            self._feed_texts,
+            run,
+        )
+        return network.answers(pictures(images), question)
+
     def answer(self, images: Pictures, threshold: float | None = None) -> list[PictureAnswer]:
         """Answer about each picture: classes, depths, its features, or things in boxes,
         of which it is surer than `threshold`."""
-        from zoo.architectures.kinds import architecture_of
-        from zoo.artifacts.read import stated_entry
-        from zoo.tasks.answer import InputSize, Question
-
-        how, entry = self.manifest.preprocessing.settings, stated_entry(self.manifest)
-        answers = []
-        for image in pictures(images):
-            feeds = {self._taken: self.preprocess([image])}
-            rows = self._described.run_network(self._names, feeds)
-            outputs = {name: output[0] for name, output in rows.items()}
-            size = image.height, image.width
-            fed = InputSize(self.manifest.size or how.fitted(*size), how.padded)
-            question = Question(entry.class_names, size, fed, image, threshold)
-            answers.append(architecture_of(entry.config).answer(entry.config, outputs, question))
-        return answers
+        return self.ask(images, Question(threshold=threshold))
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """Tokenizer that makes `input_ids` of texts. **Raises** `BadRequest` for a model of
         pictures alone, `BadFile`, or `MissingLibrary` without the library tokenizers."""
-        from zoo.artifacts.read import stated_entry
         from zoo.texts.tokenizer import read_tokenizer
 
-        words = stated_entry(self.manifest).config.words
-        if words is None or not any(each.name == "input_ids" for each in self.variant.inputs):
+        texts = self._config.texts
+        if texts is None or "text" not in self._kinds:
             raise BadRequest(f"{self.manifest.model} takes pictures alone: give it no texts.")
-        return read_tokenizer(self.path.parent.parent, words.tokens)
+        return read_tokenizer(self.path.parent.parent, texts.tokens)
 
     def text(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Vectors of texts, `[n, dim]`, at length 1: a product with those of pictures is a cosine,
         of which the manifest's `similarity` makes a logit. **Raises** as `tokenizer`."""
-        return self._vectors("input_ids", self._encoded(texts))
+        return self._vectors("text", self._feed_texts(texts))
+
+    def _feed_texts(self, texts: Sequence[str]) -> Feeds:
+        tokenizer, taken = self.tokenizer, self._config.texts
+        assert taken is not None, "what has a tokenizer takes texts"
+        return taken.make(tokenizer, texts)
 
     def image(self, images: Pictures) -> NDArray[np.float32]:
         """Vectors of pictures, `[n, dim]`, at length 1. **Raises** `BadRequest` for a model without
         texts that they could be compared with."""
-        return self._vectors("pixel_values", {"pixel_values": self.preprocess(images)})
+        return self._vectors("picture", self.feeds(images))
 
     def classify(
         self, picture: Pictures, labels: Sequence[str], template: str = TEMPLATE
@@ -158,49 +201,36 @@ class VisionModel:
         >>> zoo.load("siglip2_vitb16_224_dual").classify("cat.png", ["a cat", "a dog"])[0].label
         'a cat'
         """
-        how, taken = self.manifest.similarity, {each.name for each in self.variant.inputs}
-        if how is None or not TOWERS.keys() <= taken:
-            raise BadRequest(
-                f"{self.manifest.model} compares no pictures with texts: load one of "
-                '`zoo.list_models("*_dual")`.'
-            )
-        pixels = self.preprocess(picture)
-        if len(pixels) != 1:
-            raise BadRequest(f"got {len(pixels)} pictures to classify: give them one by one.")
-        texts = self._encoded(in_sentences(labels, template))
-        feeds = {"pixel_values": pixels, **texts}
-        logits = self._described.run_network(["logits_per_image"], feeds)["logits_per_image"]
-        if logits.shape != (1, len(labels)):
-            raise BadFile(
-                f"{self.path} gives logits_per_image {list(logits.shape)} for a picture and "
-                f"{len(labels)} labels: pull or build the folder again."
-            )
-        return likeliest_first(logits[0], labels, how.probabilities)
+        (image, *others) = pictures(picture)
+        if others:
+            raise BadRequest(f"got {1 + len(others)} pictures to classify: give them one by one.")
+        in_sentences(labels, template)
+        (answer,) = self.ask([image], Question(labels, template))
+        return list(answer.answers)
 
-    def _encoded(self, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """What the file takes of texts, by name."""
-        encoded, taken = self.tokenizer.encoded(texts), {each.name for each in self.variant.inputs}
-        return {name: value for name, value in encoded.items() if name in taken}
+    def _taken(self, feeds: Feeds) -> Feeds:
+        """Those arrays that the file takes."""
+        taken = {each.name for each in self.session.get_inputs()}
+        return {name: value for name, value in feeds.items() if name in taken}
 
-    def _vectors(self, taken: str, feeds: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
-        """What the tower that takes something makes of it, at length 1."""
+    def _vectors(self, kind: Kind, feeds: Feeds) -> NDArray[np.float32]:
+        """What the tower that takes pictures, or texts, makes of them, at length 1."""
         from zoo.tasks.answer import unit
 
-        return unit(self._tower(taken).run_network(["pooler_output"], feeds)["pooler_output"])
+        return unit(self._tower(kind).run_network(["pooler_output"], feeds)["pooler_output"])
 
-    def _tower(self, taken: str) -> DescribedFile:
+    def _tower(self, kind: Kind) -> DescribedFile:
         """The file that takes nothing else; it is opened once."""
-        inputs = {each.name for each in self.variant.inputs}
-        if taken in inputs and not inputs & (TOWERS.keys() - {taken}):
+        if self._kinds == {kind}:
             return self._described
         named = self.manifest.variants.items()
         own = next((name for name, variant in named if variant == self.variant), "")
-        if taken not in self.towers:
+        if kind not in self.towers:
             from zoo.artifacts.find import variant_in_folder
 
-            tower = variant_in_folder(self.path.parent.parent, tower_variant(taken, own))
-            self.towers[taken] = _described(tower, self.session.get_providers())
-        return self.towers[taken]
+            tower = variant_in_folder(self.path.parent.parent, tower_variant(kind, own))
+            self.towers[kind] = _described(tower, self.session.get_providers())
+        return self.towers[kind]
 
 
 def load(

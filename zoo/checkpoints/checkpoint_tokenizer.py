@@ -37,7 +37,7 @@ def find_words(
 ) -> Words | None:
     """The tokenizer beside a checkpoint, or in its repository; None for images, and where there is
     none, which is said. **Raises** `BadFile` for one that cannot be used."""
-    if isinstance(source, SeededWeights) or entry.config.words is None:
+    if isinstance(source, SeededWeights) or (texts := entry.config.texts) is None:
         return None
     path = source.checkpoint.path
     folder = path if path.is_dir() else path.parent
@@ -53,7 +53,7 @@ def find_words(
         return None
     read_words(folder)
     read_tokenizer_settings(folder)
-    return Words(folder, entry.config.words.tokens)
+    return Words(folder, texts.tokens)
 
 
 def fetched(file: HubFile, progress: Progress) -> Path:

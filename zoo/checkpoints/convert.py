@@ -173,7 +173,7 @@ def write_folder(path: Path, items: Items, entry: ModelInfo, progress: Progress)
     how = entry.preprocessing
     settings = transformers_config(entry.config, entry.class_names, key_bias, how.size)
     write_json(path / CONFIG, settings)
-    if "pixel_values" in entry.config.takes:
+    if entry.config.pictures is not None:
         write_json(path / PROCESSOR, transformers_processor(how))
     write_safetensors(path / TENSORS, items, progress)
 

@@ -19,7 +19,6 @@ from zoo.architectures.config_settings import TransformersClass, part_of
 from zoo.architectures.entry import Licence, ModelInfo, Published
 from zoo.architectures.kinds import interpolated
 from zoo.architectures.library_settings import Settings
-from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.checkpoints.candidates import prefixes_of, readings, without_needless_heads
 from zoo.checkpoints.settings.class_names import read_class_names
 from zoo.checkpoints.settings.known_settings import (
@@ -39,6 +38,7 @@ from zoo.checkpoints.source import Choice, GivenCheckpoint, SeededWeights, open_
 from zoo.checkpoints.use import tell_settings, tell_use
 from zoo.common.errors import BadRequest
 from zoo.common.fields import OWN_NAME
+from zoo.images.preprocessing import Preprocessing
 from zoo.registry.lookup import MODELS
 
 SAYING_NOTHING = ("model", "pytorch_model", "weights", "checkpoint", "state_dict", "best", "last")

@@ -1,5 +1,6 @@
 """Compute golden outputs with a reference, and compare models in JAX and ONNX files with them."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -11,6 +12,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
+from PIL.Image import Image
 
 import converter
 from weights import bind, open_checkpoint
@@ -24,6 +26,7 @@ from weights.writers.items import items_for
 from zoo.architectures.architecture import Config
 from zoo.architectures.builder import abstract, batched
 from zoo.architectures.entry import ModelInfo
+from zoo.architectures.inputs import Feeds
 from zoo.architectures.kinds import interpolated
 from zoo.checkpoints.convert import naming_to_write, write_folder
 from zoo.checkpoints.load import LoadedWeights, model_shapes, open_weights
@@ -33,13 +36,14 @@ from zoo.checkpoints.source import Choice
 from zoo.common.errors import BadFile, BadRequest, MissingLibrary, first_line
 from zoo.common.golden_file import Golden
 from zoo.common.staging import replacing
+from zoo.images.pictures import reduced_picture
 
 
 def run_transformers(
-    entry: ModelInfo, loaded: LoadedWeights, pixels: NDArray[np.float32]
+    entry: ModelInfo, loaded: LoadedWeights, fed: Feeds, size: tuple[int, int]
 ) -> dict[str, NDArray[np.float32]]:
     """`last_hidden_state` and `pooler_output` of transformers' model, with the given periods, or
-    what it answers in their place.
+    what it answers in their place, for the arrays `fed` of pictures of a size (height, width).
 
     It loads the folder that `zoo weights convert` writes. Its ConvNeXt classifiers give the last
     map without a norm, which is no output of ours and left out.
@@ -55,22 +59,22 @@ def run_transformers(
             "to compare with transformers, PyTorch and transformers are needed: "
             "run `pip install torch transformers`."
         ) from error
-    if loaded.config.takes != ("pixel_values",):
+    if loaded.config.texts is not None:
         raise BadRequest(
             f"{entry.name} takes more than images: compute its outputs with another program, and "
             f"name the .npz with {parameter('reference')}."
         )
     config, naming = loaded.config, naming_to_write(entry, "huggingface").naming
     kind = transformers_kind(config)
-    check_positions(config, pixels.shape[2:])
-    if kind.square and pixels.shape[2] != pixels.shape[3]:
+    check_positions(config, size)
+    if kind.square and size[0] != size[1]:
         raise BadRequest(
             "transformers' class for this network takes square pictures: give a square."
         )
     items = items_for(naming, loaded.weights.arrays, model_shapes(config))
     with TemporaryDirectory() as folder:
         path = Path(folder) / entry.name
-        how = entry.preprocessing.at((pixels.shape[2], pixels.shape[3]))
+        how = entry.preprocessing.at(size)
         written = replace(entry, config=config, preprocessing=how)
         write_folder(path, items, written, Quiet())
         model = getattr(transformers, kind.auto).from_pretrained(path)
@@ -80,10 +84,10 @@ def run_transformers(
             periods = torch.from_numpy(np.array(loaded.weights.arrays[place]))
             model.rope_embeddings.inv_freq = 1 / periods
     # Asked to, it takes positions for those of a square, which they need not be.
-    is_own = pixels.shape[2:] == config.native
+    is_own = size == config.native
     asked = {"interpolate_pos_encoding": True} if kind.asks and not is_own else {}
     with torch.no_grad():
-        result = model(torch.from_numpy(pixels), **asked)
+        result = model(**{name: torch.from_numpy(each) for name, each in fed.items()}, **asked)
     if kind.answers:
         return {name: result[name].numpy() for name in kind.answers}
     tokens = result.last_hidden_state
@@ -119,11 +123,19 @@ def load_known(model: str, choice: Choice, progress: Progress) -> LoadedWeights:
 
 
 def make(
-    entry: ModelInfo, loaded: LoadedWeights, values: NDArray[np.float32], reference: str
+    entry: ModelInfo, loaded: LoadedWeights, images: Sequence[Image], reference: str
 ) -> Golden:
-    """Run a reference, or take over what one computed elsewhere (`reference` is an `.npz`)."""
+    """Run a reference on RGB images, or take over what one computed elsewhere (`reference` is an
+    `.npz`)."""
+    how, taken = entry.preprocessing, entry.config.pictures
+    if taken is None:
+        raise BadRequest(
+            f"{entry.name} takes texts alone, and a golden file is of a picture: name a model of "
+            "pictures."
+        )
+    fed = taken.make([*map(reduced_picture, images)], how, how.size)
     if reference == "transformers":
-        outputs = run_transformers(entry, loaded, values)
+        outputs = run_transformers(entry, loaded, fed, how.size)
         name = f"transformers {version('transformers')}"
     elif reference.endswith(".npz"):
         outputs, name = read_outputs(Path(reference)), Path(reference).name
@@ -132,7 +144,7 @@ def make(
             f"{parameter('reference')} {reference}: write `transformers`, or name an .npz file."
         )
     digest = loaded.weights.provenance.sha256 or ""
-    return Golden(entry.name, name, digest, {"pixel_values": values}, outputs)
+    return Golden(entry.name, name, digest, fed, outputs)
 
 
 def read_outputs(path: Path) -> Arrays:

@@ -83,7 +83,7 @@ def recognised(choice: GivenCheckpoint | Checkpoint) -> tuple[ModelInfo, Checkpo
     if classes.names is None and not is_published(best.entry, checkpoint, settings):
         tell_settings(asked, published_names(best.entry, best.config, are_used=False))
         entry = replace(entry, labels=())
-    if beside.pictures is None and not published and "pixel_values" in best.config.takes:
+    if beside.pictures is None and not published and best.config.pictures is not None:
         tell_guess(asked, entry.family)
     if not best.is_variant:
         entry = entry.unlisted

@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from zoo.apps.bench.bench_options import BenchOptions
-from zoo.cli.command_options import Json, Plot, options_of
-from zoo.cli.console import print_result, progress_bar
+from zoo.cli.command_options import Plot, options_of
+from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.options import argument
+
+if TYPE_CHECKING:
+    from zoo.apps.bench.measure import Bench
 
 
 @options_of(BenchOptions)
@@ -15,8 +18,7 @@ def bench(
     options: BenchOptions,
     files: Annotated[Sequence[Path], argument("FILE", "Any .onnx files.")],
     plot: Plot = None,
-    json: Json = False,
-) -> None:
+) -> CommandResult["Bench"]:
     """Measure the speed and memory of ONNX files beside each other.
 
     The files take turns, and their matrix products alone are measured as well.
@@ -25,7 +27,7 @@ def bench(
     from zoo.apps.show.chart import draw_times
     from zoo.apps.show.save import check_plot, save_chart
     from zoo.artifacts.measured import busy_words, is_busy
-    from zoo.cli.tables.bench_table import bench_record, show_bench, timed_rows
+    from zoo.cli.tables.bench_table import bench_blocks, bench_record, timed_rows
 
     check_plot(plot)
     with progress_bar() as progress:
@@ -35,4 +37,4 @@ def bench(
         products = 1e3 * results.floor.total or None
         busy = busy_words(results.others) if is_busy(results.others) else ""
         save_chart(draw_times(title, timed_rows(results), products, busy), plot)
-    print_result(json, results, show_bench, bench_record)
+    return CommandResult(results, bench_blocks, bench_record)

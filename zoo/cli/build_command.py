@@ -1,6 +1,6 @@
 """`zoo build MODEL…`: folders with every precision of a model, as people publish them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -11,9 +11,9 @@ from converter.opsets import DEFAULT_TARGET, OLDEST_RUNTIME
 from zoo.artifacts.choices import Input, Scales
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import AskedWeights, GivenCheckpoint
-from zoo.cli.command_options import All, DryRun, Filter, Json, model_names, options_of
-from zoo.cli.console import print_result, tell_recognised
-from zoo.cli.dry_run import Wanted, foresee
+from zoo.cli.command_options import All, DryRun, Filter, model_names, options_of
+from zoo.cli.console import CommandResult, tell_recognised
+from zoo.cli.dry_run import foresee
 from zoo.common.errors import BadRequest
 from zoo.common.options import (
     FILE,
@@ -24,20 +24,19 @@ from zoo.common.options import (
     out_folder,
 )
 from zoo.export.assemble.plan import (
-    PLANNED_FILES,
     USUAL_VARIANTS,
     VARIANTS,
-    FolderPlan,
+    plan_folder,
     read_variants,
     variant_names,
-    with_towers,
 )
 from zoo.export.export_options import CALIBRATE, INPUT, KEEP_INEXACT, OUTPUTS, SCALES
-from zoo.export.request import Options, Size, check_scales, read_calibration, read_signature
+from zoo.export.request import Options, Plan, Size, check_activations, read_calibration
 from zoo.registry.lookup import select
 
 if TYPE_CHECKING:
-    from zoo.export.bulk import Outcome
+    from zoo.cli.tables import Block
+    from zoo.export.exporter import Outcome
 
 RESOURCES = "Resources"
 NAMES = "Names or aliases of models; `zoo list` shows them."
@@ -71,7 +70,6 @@ def build(
     keep_inexact: Annotated[bool, KEEP_INEXACT] = False,
     offline: Annotated[bool, OFFLINE] = False,
     dry_run: DryRun = False,
-    json: Json = False,
     size: Annotated[Size, SIZE_OF_ALL] = None,
     output: Annotated[Sequence[str], OUTPUTS] = (),
     input: Annotated[Input, INPUT] = "float32",
@@ -82,15 +80,13 @@ def build(
     memory: Annotated[
         float | None, Option("GB", MEMORY, RESOURCES, least=0.1, default=FREE_MEMORY)
     ] = None,
-) -> int:
+) -> CommandResult[Any]:
     """Build for each model a folder that others can use, with checked and described ONNX files.
 
     Files that an earlier build has finished are kept as they are.
     """
-    size = size or ("dynamic" if input == "float32" else None)
-    how = Options(size=size, outputs=output, input=input, calibrate=calibrate, scales=scales)
     target = f"{DEFAULT_TARGET}>={oldest_runtime}" if oldest_runtime else DEFAULT_TARGET
-    chosen, choice = read_variants(variant, target), asked.choice
+    variants, choice = read_variants(variant, target), asked.choice
     if isinstance(choice, GivenCheckpoint):
         choice = replace(choice, path=choice.path.absolute())
     if isinstance(choice, GivenCheckpoint) and not (models or all or filter):
@@ -105,33 +101,35 @@ def build(
                 "one by one, or keep the checkpoints where `--weights auto` finds them."
             )
         entries = [find_entry(each, choice)[0] for each in names]
-    folder = out.absolute()
-    signatures = {entry.name: read_signature(entry, how) for entry in entries}
-    has_int8 = any(VARIANTS[name].precision == "int8" for name in chosen)
-    check_scales(how, has_int8)
-    pictures = read_calibration(calibrate and calibrate.absolute(), has_int8)
-    files = {entry.name: with_towers(chosen, entry.config) for entry in entries}
-    others = (force, keep_inexact, offline, pictures, target, scales)
-    plans = [
-        FolderPlan(name, folder / name, choice, signature, files[name], *others)
-        for name, signature in signatures.items()
-    ]
+    options = Options(
+        force=force,
+        keep_inexact=keep_inexact,
+        offline=offline,
+        calibrate=calibrate and calibrate.absolute(),
+        scales=scales,
+        target=target,
+        size=size or ("dynamic" if input == "float32" else None),
+        outputs=output,
+        input=input,
+    )
+    check_activations(options, [VARIANTS[name].precision for name in variants])
+    pictures, folder = read_calibration(options), out.absolute()
+    planned = {
+        entry.name: plan_folder(entry, choice, options, variants, folder / entry.name, pictures)
+        for entry in entries
+    }
+    plans = [*planned.values()]
     if dry_run:
-        foreseen = {plan.model: partial(wanted_folders, plan) for plan in plans}
-        return foresee(foreseen, offline, json, BESIDE_FILES)
+        foreseen = {plan.model.name: partial(replace, plan) for plan in plans}
+        return foresee(foreseen, offline, BESIDE_FILES)
     outcomes = run_plans(plans, jobs, memory)
-    print_result(json, outcomes, show_builds, lambda done: [*map(build_record, plans, done)])
-    return max(outcome.code for outcome in outcomes)
+    code = max(outcome.code for outcome in outcomes)
+    return CommandResult(
+        outcomes, build_blocks, lambda done: [*map(build_record, plans, done)], code
+    )
 
 
-def wanted_folders(plan: FolderPlan) -> Wanted:
-    """The files of a build that is only talked about."""
-    chosen = [PLANNED_FILES[name] for name in plan.variants]
-    files = {plan.folder / each.path: each.precision for each in chosen}
-    return *find_entry(plan.model, plan.weights), files
-
-
-def run_plans(plans: list[FolderPlan], jobs: int, memory: float | None) -> list["Outcome"]:
+def run_plans(plans: list[Plan], jobs: int, memory: float | None) -> list["Outcome"]:
     """Build all folders, in this process or in so many processes."""
     from psutil import virtual_memory
 
@@ -149,18 +147,18 @@ def run_plans(plans: list[FolderPlan], jobs: int, memory: float | None) -> list[
             return run_builds(plans, opened, budget, shown.finished)
 
 
-def build_record(plan: FolderPlan, outcome: "Outcome") -> dict[str, Any]:
+def build_record(plan: Plan, outcome: "Outcome") -> dict[str, Any]:
     """An outcome for JSON."""
-    record = vars(outcome) | {"folder": plan.folder}
+    record = outcome.record | {"folder": plan.folder}
     manifest = next(iter(record.pop("manifests")), None)
     return record | {"not_good_enough": record.pop("failed"), "manifest": manifest}
 
 
-def show_builds(outcomes: Sequence["Outcome"]) -> None:
+def build_blocks(outcomes: Sequence["Outcome"]) -> "Iterator[Block]":
     """One line a file of every folder, then what could not be made, and why."""
     from zoo.artifacts.measured import is_busy
     from zoo.artifacts.words import build_rows, calibration_words
-    from zoo.cli.tables import counted, print_lines, print_table
+    from zoo.cli.tables import Table, about, counted
 
     rows = [
         (outcome.model, *row)
@@ -170,12 +168,12 @@ def show_builds(outcomes: Sequence["Outcome"]) -> None:
     ]
     headings = ("model", "file", ">MB", ">nodes", ">from JAX", ">speed")
     if rows:
-        print_table(headings, rows, counted(len(outcomes), "folder"))
+        yield Table(headings, rows, counted(len(outcomes), "folder"))
     for outcome in outcomes:
         variants = (each for manifest in outcome.manifests for each in manifest.variants.values())
         speeds = [each.speeds for each in outcome.manifests if each.speeds]
         busy = (each.busy_words for each in speeds if is_busy(each.others))
         ranged = (calibration_words(each.calibration) for each in variants if each.calibration)
-        print_lines(outcome.model, ranged)
+        yield from about(outcome.model, ranged)
         wrong = (f"{name} was not written: it is too far from fp32" for name in outcome.failed)
-        print_lines(outcome.model, (*busy, *wrong, outcome.error))
+        yield from about(outcome.model, (*busy, *wrong, outcome.error))

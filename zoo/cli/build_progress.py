@@ -9,45 +9,46 @@ from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
 from weights.printable import printable
 from zoo.common.progress import is_terminal, log
-from zoo.export.assemble.plan import FolderPlan
-from zoo.export.bulk import Outcome
+from zoo.export.exporter import Outcome
+from zoo.export.request import Plan
 
 
 class Log:
     """Lines for a log."""
 
     def __init__(self) -> None:
-        self.begun: set[FolderPlan] = set()
+        self.begun: set[str] = set()
 
-    def told(self, plan: FolderPlan, text: str) -> None:
-        if plan not in self.begun:
-            self.begun.add(plan)
-            log(f"{plan.model}: building")
+    def told(self, model: str, text: str) -> None:
+        if model not in self.begun:
+            self.begun.add(model)
+            log(f"{model}: building")
 
-    def finished(self, plan: FolderPlan, outcome: Outcome) -> None:
-        log(f"{plan.model}: {build_summary(outcome)}")
+    def finished(self, model: str, outcome: Outcome) -> None:
+        log(f"{model}: {build_summary(outcome)}")
 
 
 class Rows:
     """Rows of rich's progress display."""
 
-    def __init__(self, rich: Progress, plans: Sequence[FolderPlan]):
+    def __init__(self, rich: Progress, plans: Sequence[Plan]):
         self.rich = rich
+        names = [plan.model.name for plan in plans]
         self.rows = {
-            plan: rich.add_task("waiting", total=1, model=plan.model, start=False) for plan in plans
+            name: rich.add_task("waiting", total=1, model=name, start=False) for name in names
         }
 
-    def told(self, plan: FolderPlan, text: str) -> None:
-        self.rich.start_task(self.rows[plan])
-        self.rich.update(self.rows[plan], description=printable(text))
+    def told(self, model: str, text: str) -> None:
+        self.rich.start_task(self.rows[model])
+        self.rich.update(self.rows[model], description=printable(text))
 
-    def finished(self, plan: FolderPlan, outcome: Outcome) -> None:
+    def finished(self, model: str, outcome: Outcome) -> None:
         summary = printable(build_summary(outcome))
-        self.rich.update(self.rows[plan], description=summary, completed=1)
+        self.rich.update(self.rows[model], description=summary, completed=1)
 
 
 @contextmanager
-def board(plans: Sequence[FolderPlan]) -> Generator[Log | Rows]:
+def board(plans: Sequence[Plan]) -> Generator[Log | Rows]:
     """A line for each plan on a terminal; elsewhere one when a build begins and one at its end."""
     if not is_terminal(sys.stderr):
         yield Log()

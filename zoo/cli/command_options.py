@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from weights.parameters import spelled
-from zoo.cli.console import progress_bar
+from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.options import SEVERAL, Option, argument, flag, stated
 from zoo.registry.lookup import MODELS
 
@@ -64,7 +64,11 @@ DryRun = Annotated[bool, flag("Only say what would be done.")]
 Plot = Annotated[
     Path | None, Option("FILE", "Also draw what was found, as a .png, .jpg or .webp file.")
 ]
-Json = Annotated[bool, flag("Print the result as one JSON document, with nothing else on stdout.")]
+JSON = flag("Print the result as one JSON document, with nothing else on stdout.")
+Json = Annotated[bool, JSON]
+AS_JSON = Parameter("json", Parameter.KEYWORD_ONLY, default=False, annotation=Json)
+"""The parameter of every command that returns a `CommandResult`."""
+
 Revision = Annotated[
     str | None,
     Option(
@@ -82,11 +86,16 @@ def options_of(*makers: Made) -> Callable[[Made], Made]:
     """A command that has the options of functions or requests, then those of its own.
 
     It is called with what each of the makers makes of them. What nobody said is left to the
-    defaults there. A maker that takes `progress` is shown a bar.
+    defaults there. A maker that takes `progress` is shown a bar. A command without a parameter
+    `json` returns a `CommandResult` and gets that option: the result is printed, with `--json` as
+    one document, and its exit code is that of the command.
     """
 
     def derived(command: Made) -> Made:
         groups = [stated(each) for each in (*makers, command)]
+        prints = "json" not in groups[-1]
+        if prints:
+            groups[-1] |= {"json": (AS_JSON, JSON)}
         every = {name: each for group in groups for name, each in group.items()}
         # What parameters are called in messages, by their names and by those of the options.
         called = {name: option_name(name, option) for name, (_, option) in every.items()}
@@ -97,7 +106,12 @@ def options_of(*makers: Made) -> Callable[[Made], Made]:
             with spelled(spelled_so):
                 *made, own = (_read(group, values) for group in groups)
                 requests = [_made(maker, how) for maker, how in zip(makers, made, strict=True)]
-                return command(*requests, **own)
+                as_json = own.pop("json", False) if prints else False
+                result = command(*requests, **own)
+                if not prints:
+                    return result
+                assert isinstance(result, CommandResult)
+                return result.show(as_json)
 
         parameters = [_parameter(*each) for each in every.values()]
         parameters.sort(key=lambda each: each.default is not Parameter.empty)

@@ -7,11 +7,11 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import typer
 
@@ -28,6 +28,8 @@ from zoo.registry.lookup import registered_name
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+    from zoo.cli.tables import Block
 
 INTERRUPTED = 130
 
@@ -138,14 +140,27 @@ def help_alone(context: typer.Context) -> None:
         say(context.get_help())
 
 
-def print_result(
-    as_json: bool, result: T, show: Callable[[T], None], record: Callable[[T], object] = lambda x: x
-) -> None:
-    """Print what a command found: `show` prints it for people, `record` makes a document of it."""
-    if as_json:
-        print_json(record(result))
-    else:
-        show(result)
+@dataclass(frozen=True)
+class CommandResult(Generic[T]):
+    """What a command found, how it is printed, and the exit code of the command.
+
+    `blocks` are for people, `record` makes the document that `--json` prints.
+    """
+
+    value: T
+    blocks: "Callable[[T], Iterable[Block]]"
+    record: Callable[[T], object] = lambda value: value
+    code: int = 0
+
+    def show(self, as_json: bool) -> int:
+        """Print it, and return the exit code."""
+        if as_json:
+            print_json(self.record(self.value))
+        else:
+            from zoo.cli.tables import print_blocks
+
+            print_blocks(self.blocks(self.value))
+        return self.code
 
 
 def print_json(value: object) -> None:

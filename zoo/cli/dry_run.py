@@ -1,23 +1,22 @@
 """`--dry-run` of `export` and `build`: what would be written, and from which weights."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from weights import Checkpoint
 from zoo.architectures.entry import ModelInfo
-from zoo.artifacts.choices import Precision
 from zoo.checkpoints.source import Choice, GivenCheckpoint, SeededWeights
-from zoo.cli.console import print_result
+from zoo.cli.console import CommandResult
 from zoo.cli.model_argument import here, publisher
 from zoo.common.errors import WRONG_USE, BadRequest, ZooError
 from zoo.common.staging import sidecar_path
-from zoo.common.terminal import say
+from zoo.export.request import Plan
 from zoo.export.resources import LARGEST_WHOLE, written
 
-Wanted = tuple[ModelInfo, Choice, Mapping[Path, Precision]]
-"""Of which network, from which weights, to write which files."""
+if TYPE_CHECKING:
+    from zoo.cli.tables import Block
 
 
 @dataclass(frozen=True)
@@ -30,29 +29,29 @@ class ModelPlan:
     error: str | None = None
 
 
-def foresee(jobs: Mapping[str, Callable[[], Wanted]], offline: bool, json: bool, more: str) -> int:
-    """Print what would be written; the exit code. **Raises** the `ZooError` of a single model."""
+def foresee(
+    jobs: Mapping[str, Callable[[], Plan]], offline: bool, more: str
+) -> CommandResult[list[ModelPlan]]:
+    """What would be written. **Raises** the `ZooError` of a single model."""
     plans = []
     for name, read in jobs.items():
         try:
-            plans.append(_plan(*read(), offline))
+            plans.append(_foreseen(read(), offline))
         except ZooError as error:
             if len(jobs) == 1:
                 raise
             plans.append(ModelPlan(name, error=str(error)))
-    print_result(json, plans, partial(_show, beside=more))
-    return WRONG_USE if any(plan.error for plan in plans) else 0
+    code = WRONG_USE if any(plan.error for plan in plans) else 0
+    return CommandResult(plans, partial(_blocks, beside=more), code=code)
 
 
-def _plan(
-    entry: ModelInfo, choice: Choice, paths: Mapping[Path, Precision], offline: bool
-) -> ModelPlan:
+def _foreseen(plan: Plan, offline: bool) -> ModelPlan:
     files: dict[str, int] = {}
-    for path, precision in paths.items():
-        size = written(entry, precision)
+    for path, spec in zip(plan.targets, plan.files, strict=True):
+        size = written(plan.model, spec.precision)
         outside = {str(path): 0, str(sidecar_path(path)): size}
         files |= outside if size > LARGEST_WHOLE else {str(path): size}
-    return ModelPlan(entry.name, _weights(entry, choice, offline), files)
+    return ModelPlan(plan.model.name, _weights(plan.model, plan.weights, offline), files)
 
 
 def _weights(entry: ModelInfo, choice: Choice, offline: bool) -> str:
@@ -74,12 +73,12 @@ def _weights(entry: ModelInfo, choice: Choice, offline: bool) -> str:
     )
 
 
-def _show(plans: list[ModelPlan], beside: str) -> None:
-    from zoo.cli.tables import print_lines, print_table
+def _blocks(plans: list[ModelPlan], beside: str) -> "Iterator[Block]":
+    from zoo.cli.tables import Table, about
 
     files = {path: size for plan in plans for path, size in plan.files.items()}
     sizes = {**files, "total": sum(files.values())}
-    print_table(("~file", ">MB, about"), [(p, f"{size / 1e6:,.1f}") for p, size in sizes.items()])
+    yield Table(("~file", ">MB, about"), [(p, f"{size / 1e6:,.1f}") for p, size in sizes.items()])
     for plan in plans:
-        print_lines(plan.model, [plan.error or f"weights: {plan.weights}"])
-    say(f"{beside}\nnothing was written or downloaded: leave out --dry-run to do it")
+        yield from about(plan.model, [plan.error or f"weights: {plan.weights}"])
+    yield f"{beside}\nnothing was written or downloaded: leave out --dry-run to do it"

@@ -1,48 +1,49 @@
 """`zoo embed SOURCE…`: a dataset with a vector of every picture."""
 
+from collections.abc import Iterator
+
 from zoo.apps.embed.embed_call import embed
 from zoo.apps.embed.embed_request import EmbedResult
-from zoo.cli.command_options import Json, options_of
-from zoo.cli.console import print_result
+from zoo.cli.command_options import options_of
+from zoo.cli.console import CommandResult
 from zoo.common.errors import FAILED_CHECK
-from zoo.common.terminal import say
 
 ENDINGS = 5
 """Kinds of files that are named where they are passed over."""
 
 
 @options_of(embed)
-def embed_command(embedded: EmbedResult, json: Json = False) -> int:
+def embed_command(embedded: EmbedResult) -> CommandResult[EmbedResult]:
     """Make a dataset with a vector of every picture, in Lance's format.
 
     The same command completes a run that was stopped. After pictures have changed it embeds those
     that are new or changed, and no others. The row of a picture that cannot be read has the reason
     in its column `error`, and the exit code is 1.
     """
-    print_result(json, embedded, _show, lambda done: vars(done) | {"rate": done.rate})
-    return FAILED_CHECK if embedded.errors else 0
+    code = FAILED_CHECK if embedded.errors else 0
+    return CommandResult(embedded, _blocks, lambda done: vars(done) | {"rate": done.rate}, code)
 
 
-def _show(embedded: EmbedResult) -> None:
-    """How many pictures, how fast, and where the time went."""
-    say(f"{embedded.dataset}: {embedded.pictures:,} pictures")
+def _blocks(embedded: EmbedResult) -> Iterator[str]:
+    """Yield how many pictures, how fast, and where the time went."""
+    yield f"{embedded.dataset}: {embedded.pictures:,} pictures"
     if embedded.computed < embedded.pictures + embedded.errors or embedded.gone:
-        say(_changes(embedded))
+        yield _changes(embedded)
     if embedded.passed:
         endings = sorted(embedded.passed.items(), key=lambda each: -each[1])
         named = ", ".join(f"{count:,} {ending}" for ending, count in endings[:ENDINGS])
-        say(
+        yield (
             f"passed over, as no pictures by their names: {named}{', …' * (len(endings) > ENDINGS)}"
         )
     if embedded.computed:
         total = sum(embedded.seconds.values()) or 1.0
         shares = (f"{name} {seconds / total:.0%}" for name, seconds in embedded.seconds.items())
-        say(
+        yield (
             f"{embedded.computed:,} of them now: {embedded.rate:,.1f} a second, "
             f"{embedded.cores:.1f} cores busy ({', '.join(shares)})"
         )
     if embedded.errors:
-        say(f"{embedded.errors:,} could not be read: the column `error` of their rows says why")
+        yield f"{embedded.errors:,} could not be read: the column `error` of their rows says why"
 
 
 def _changes(embedded: EmbedResult) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,17 +13,19 @@ from zoo.cli.command_options import (
     All,
     DryRun,
     Filter,
-    Json,
     SpreadOpsets,
     examples,
     model_names,
     options_of,
 )
-from zoo.cli.console import print_result, progress_bar, tell_recognised, warn_nonfinite
-from zoo.cli.dry_run import Wanted, foresee
-from zoo.common.errors import FAILED_CHECK, BadRequest
-from zoo.export.request import Options, read_request
+from zoo.cli.console import CommandResult, progress_bar, tell_recognised, warn_nonfinite
+from zoo.cli.dry_run import foresee
+from zoo.common.errors import BadRequest
+from zoo.export.request import Options, plan_files
 from zoo.registry.lookup import info, select
+
+if TYPE_CHECKING:
+    from zoo.export.exporter import Outcome
 
 FIRST_WEIGHTS = {"vit_digits": "auto", "dinov3_vits16": "random"}
 """What is exported where no model was named, and with which weights: neither needs a network."""
@@ -48,8 +50,7 @@ def export(
     all: All = False,
     filter: Filter = (),
     dry_run: DryRun = False,
-    json: Json = False,
-) -> int:
+) -> CommandResult[Any]:
     """Write models as ONNX files, and check each in ONNX Runtime against JAX.
 
     A file is called MODEL-opset23.onnx, and its manifest MODEL-opset23.manifest.json.
@@ -72,46 +73,37 @@ def export(
     if len(jobs) > 1 and out is not None and out.suffix == ".onnx":
         raise BadRequest(f"--out {out} names one file for many: name a folder instead.")
     if dry_run:
-        plans = {entry.name: partial(wanted_files, entry, options) for entry, options in jobs}
-        return foresee(
-            plans, options.offline, json, "each file gets a manifest beside it, in .json"
-        )
-    if len(jobs) == 1:
-        return export_one(*jobs[0], json)
-    return export_many(jobs, json)
+        plans = {entry.name: partial(plan_files, entry, options) for entry, options in jobs}
+        return foresee(plans, options.offline, "each file gets a manifest beside it, in .json")
+    return export_one(*jobs[0]) if len(jobs) == 1 else export_many(jobs)
 
 
-def wanted_files(entry: ModelInfo, options: Options) -> Wanted:
-    """The files of an export that is only talked about."""
-    request = read_request(entry, options)
-    files = dict.fromkeys(request.targets, request.options.precision)
-    return request.model, request.weights, files
-
-
-def export_one(entry: ModelInfo, options: Options, json: bool) -> int:
-    """Export a model and show the result."""
+def export_one(entry: ModelInfo, options: Options) -> "CommandResult[Outcome]":
+    """Export a model."""
     from zoo.export import run as pipeline
 
-    request = read_request(entry, options)
+    plan = plan_files(entry, options)
     with progress_bar() as progress:
-        exports = pipeline.run_export(request, progress)
+        outcome = pipeline.run_export(plan, progress)
     # Its imports take a while, in which the checkpoint is read already.
-    from zoo.cli.tables.export_table import show_exports
+    from zoo.cli.tables.export_table import export_blocks
 
-    warn_nonfinite(exports[0].nonfinite)
-    print_result(json, exports, show_exports, lambda all: [export.manifest for export in all])
-    return 0 if all(export.published for export in exports) else FAILED_CHECK
+    warn_nonfinite(outcome.nonfinite)
+    blocks = partial(export_blocks, plan)
+    return CommandResult(outcome, blocks, lambda done: done.manifests, outcome.code)
 
 
-def export_many(jobs: Sequence[tuple[ModelInfo, Options]], json: bool) -> int:
+def export_many(jobs: Sequence[tuple[ModelInfo, Options]]) -> "CommandResult[list[Outcome]]":
     """Export one model after the other, whatever becomes of the others, and sum up."""
-    from zoo.cli.tables.export_table import show_outcomes
+    from zoo.cli.tables.export_table import outcome_blocks
     from zoo.export.bulk import run_bulk
 
     with progress_bar() as progress:
         outcomes = run_bulk(jobs, progress)
-    print_result(json, outcomes, show_outcomes)
-    return max(outcome.code for outcome in outcomes)
+    code = max(outcome.code for outcome in outcomes)
+    return CommandResult(
+        outcomes, outcome_blocks, lambda done: [each.record for each in done], code
+    )
 
 
 app = typer.Typer(add_completion=False)

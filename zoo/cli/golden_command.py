@@ -1,14 +1,13 @@
 """`zoo golden`: what another implementation computes, for `zoo verify` to compare with."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from zoo.checkpoints.source import read_weights
-from zoo.cli.command_options import Json, Model, options_of
-from zoo.cli.console import print_result, progress_bar
+from zoo.cli.command_options import Model, options_of
+from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.errors import BadRequest
 from zoo.common.options import FORCE, Option, argument, weights_from
-from zoo.common.terminal import say
 from zoo.registry.lookup import info
 
 TARGET = (
@@ -28,8 +27,7 @@ def golden_command(
     reference: Annotated[str, REFERENCE] = "transformers",
     seed: Annotated[int, Option(None, "The seed of a checkpoint.", least=0)] = 0,
     force: Annotated[bool, FORCE] = False,
-    json: Json = False,
-) -> None:
+) -> CommandResult[dict[str, Any]]:
     """Write the outputs of another implementation, which `zoo verify` compares with."""
     entry = info(model)
     from zoo.checkpoints.golden import load_known, make, make_checkpoint
@@ -52,15 +50,13 @@ def golden_command(
         from zoo.common.golden_file import write_golden
         from zoo.images.photograph import photographs
         from zoo.images.pictures import pictures
-        from zoo.images.pixel_values import pixel_values
 
-        how = entry.preprocessing
-        pixels = pixel_values(pictures(image) if image else photographs(1), how, how.size)
+        images = pictures(image) if image else photographs(1)
         with progress_bar() as progress:
             loaded = load_known(entry.name, read_weights(weights), progress)
-        made = make(entry, loaded, pixels, reference)
+        made = make(entry, loaded, images, reference)
         with replacing(target) as place:
             write_golden(place, made)
         reference = made.reference
     record = {"file": target, "model": entry.name, "reference": reference}
-    print_result(json, record, lambda _: say(f"{target} was written: {entry.name}, {reference}"))
+    return CommandResult(record, lambda _: [f"{target} was written: {entry.name}, {reference}"])

@@ -1,21 +1,23 @@
 """`zoo list` and `zoo info`: which models there are, and everything about one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from weights.sources.locate import searched
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.source import GivenCheckpoint
-from zoo.cli.command_options import Json, model_names, options_of
-from zoo.cli.console import print_result
+from zoo.cli.command_options import model_names, options_of
+from zoo.cli.console import CommandResult
 from zoo.cli.model_argument import here, publisher
 from zoo.common.errors import BadFile
 from zoo.common.options import argument
-from zoo.common.terminal import say
 from zoo.registry.lookup import MODELS, fitting, info
 from zoo.registry.model_words import position_words, preprocessing_words
+
+if TYPE_CHECKING:
+    from zoo.cli.tables import Block
 
 
 @options_of()
@@ -24,11 +26,11 @@ def list_command(
         Sequence[str],
         model_names("Names, aliases or families, or patterns such as `*vitl*`.", "PATTERN"),
     ] = (),
-    json: Json = False,
-) -> None:
+) -> CommandResult[list[ModelInfo]]:
     """List the models, with their size, their licence and where their weights come from."""
-    models = fitting(patterns)
-    print_result(json, models, show_models, lambda entries: list(map(model_record, entries)))
+    return CommandResult(
+        fitting(patterns), list_blocks, lambda entries: list(map(model_record, entries))
+    )
 
 
 MODEL = argument(
@@ -39,9 +41,9 @@ MODEL = argument(
 
 
 @options_of()
-def describe(model: Annotated[str, MODEL], json: Json = False) -> None:
+def describe(model: Annotated[str, MODEL]) -> CommandResult[ModelInfo]:
     """Describe one model: its architecture, preprocessing, weights and licence."""
-    print_result(json, described_entry(model), show_model, model_record)
+    return CommandResult(described_entry(model), model_blocks, model_record)
 
 
 def described_entry(model: str) -> ModelInfo:
@@ -89,13 +91,13 @@ def model_record(entry: ModelInfo) -> dict[str, Any]:
 COPY = "which is not the publisher's: `zoo weights download --mirror`"
 
 
-def show_models(entries: list[ModelInfo]) -> None:
+def list_blocks(entries: list[ModelInfo]) -> "Iterator[Block]":
     """One line a model."""
-    from zoo.cli.tables import print_table
+    from zoo.cli.tables import Table
 
     headings = ("model", "family", ">params", ">input", "~licence", "weights from")
-    print_table(headings, map(model_row, entries))
-    say("\nA name in the last column is an owner on the hub; `zoo info MODEL` says more.")
+    yield Table(headings, map(model_row, entries))
+    yield "\nA name in the last column is an owner on the hub; `zoo info MODEL` says more."
 
 
 def model_row(entry: ModelInfo) -> tuple[str, ...]:
@@ -113,9 +115,9 @@ def model_row(entry: ModelInfo) -> tuple[str, ...]:
     )
 
 
-def show_model(entry: ModelInfo) -> None:
+def model_blocks(entry: ModelInfo) -> "Iterator[Block]":
     """Everything about one model."""
-    from zoo.cli.tables import print_facts
+    from zoo.cli.tables import Facts
 
     (kind, place), path = publisher(entry), here(entry)
     sources = {
@@ -141,4 +143,4 @@ def show_model(entry: ModelInfo) -> None:
         "source": entry.source,
         **({"papers": ", ".join(entry.paper_pages)} if entry.papers else {}),
     }
-    print_facts(entry.name, facts)
+    yield Facts(entry.name, facts)

@@ -1,18 +1,19 @@
 """`zoo pull MODEL`: a built folder from a hub."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from zoo.cli.command_options import DryRun, Json, Model, Revision, options_of
-from zoo.cli.console import print_json, progress_bar
+from zoo.cli.command_options import DryRun, Model, Revision, options_of
+from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.options import FORCE, OFFLINE, out_folder
-from zoo.common.terminal import say
 from zoo.export.assemble.plan import variant_names
 from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
-    from zoo.artifacts.pull import Preview
+    from zoo.artifacts.pull import Preview, PullResult
+    from zoo.cli.tables import Block
 
 
 @options_of()
@@ -24,8 +25,7 @@ def pull(
     force: Annotated[bool, FORCE] = False,
     offline: Annotated[bool, OFFLINE] = False,
     dry_run: DryRun = False,
-    json: Json = False,
-) -> None:
+) -> CommandResult["Preview | PullResult"]:
     """Download ready-made ONNX files, and check every byte of them.
 
     Preprocessing, a photograph and expected outputs come along.
@@ -37,24 +37,25 @@ def pull(
     request = hub.PullSpec(name, tuple(variant or ("fp32",)), folder, revision, offline, force)
     with progress_bar() as progress:
         result = hub.preview(request, progress) if dry_run else hub.pull_folder(request, progress)
-    if json:
-        print_json({"model": name, "folder": folder} | vars(result))
-    elif isinstance(result, hub.Preview):
-        show_preview(folder, result)
-    else:
-        from zoo.cli.tables import counted
-
-        brought = f"brought {counted(result.brought, 'file')} from {result.where}"
-        say(f"{folder}: {brought}, {counted(result.kept, 'file')} kept")
-        for label, item in result.variants.items():
-            say(f"{label}: {folder / item.file}")
+    return CommandResult(
+        result,
+        partial(pull_blocks, folder),
+        lambda result: {"model": name, "folder": folder} | vars(result),
+    )
 
 
-def show_preview(folder: Path, preview: "Preview") -> None:
-    """Say what would be downloaded."""
-    from zoo.cli.tables import counted, print_table
+def pull_blocks(folder: Path, result: "Preview | PullResult") -> "Iterator[Block]":
+    """What was downloaded, or would be."""
+    from zoo.artifacts.pull import Preview
+    from zoo.cli.tables import Table, counted
 
-    sizes = [*((file.name, file.bytes) for file in preview.missing), ("total", preview.bytes)]
-    print_table(("~file", ">bytes"), [(name, f"{size:,}") for name, size in sizes])
-    say(f"{folder}: from {preview.where}; {counted(preview.kept, 'file')} kept")
-    say("nothing was downloaded: leave out --dry-run to do it")
+    if isinstance(result, Preview):
+        sizes = [*((file.name, file.bytes) for file in result.missing), ("total", result.bytes)]
+        yield Table(("~file", ">bytes"), [(name, f"{size:,}") for name, size in sizes])
+        yield f"{folder}: from {result.where}; {counted(result.kept, 'file')} kept"
+        yield "nothing was downloaded: leave out --dry-run to do it"
+        return
+    brought = f"brought {counted(result.brought, 'file')} from {result.where}"
+    yield f"{folder}: {brought}, {counted(result.kept, 'file')} kept"
+    for label, item in result.variants.items():
+        yield f"{label}: {folder / item.file}"

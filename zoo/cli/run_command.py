@@ -1,7 +1,7 @@
 """`zoo run MODEL PICTURE…`: what a model says of pictures."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, zip_longest
 from pathlib import Path
@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 
 from zoo.cli.command_options import Json, options_of
-from zoo.cli.console import print_picture, print_result
+from zoo.cli.console import CommandResult, print_picture
 from zoo.cli.model_argument import file_of, model_in_jax, named_model
 from zoo.common.errors import FAILED_CHECK, BadRequest
 from zoo.common.options import FORCE, Option, argument, out_folder, weights_from
-from zoo.common.terminal import complain, say
+from zoo.common.terminal import complain
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from zoo.tasks.answer import PictureAnswer
+    from zoo.cli.tables import Block
+    from zoo.tasks.answer import PictureAnswer, Question
 
 MODEL = named_model(", which run in ONNX Runtime")
 PICTURES = argument("[PICTURE]...", "Pictures; a photograph without any.")
@@ -43,8 +44,60 @@ class WrittenAnswer:
     """Answer about a picture, and the files that were written of it."""
 
     picture: str
-    answered: "PictureAnswer"
+    answer: "PictureAnswer"
     files: tuple[Path, ...]
+
+    def blocks(self) -> "Iterator[Block]":
+        """Yield what is printed: a table of answers, and the files."""
+        from zoo.cli.tables import Table
+
+        if self.answer.answers:
+            boxes = [f"{', '.join(f'{edge:.1f}' for edge in box)}" for box in self.answer.boxes]
+            titles = ("answer", ">score", "left, top, right, bottom")[: 3 if boxes else 2]
+            pairs = zip_longest(self.answer.answers, boxes)
+            rows = [(label, f"{score:.4f}", box)[: len(titles)] for (label, score), box in pairs]
+            yield Table(titles, rows, self.picture)
+        elif self.answer.kind == "boxes":
+            yield f"{self.picture}: nothing that the network is sure of"
+        for file in self.files:
+            yield f"{self.picture}: {file}"
+
+    def record(self) -> dict[str, object]:
+        """Return the answer for JSON."""
+        answers: list[dict[str, object]] = [each._asdict() for each in self.answer.answers]
+        for answer, box in zip(answers, self.answer.boxes, strict=False):
+            answer["box"] = box
+        files = {"files": self.files} if self.files else {}
+        return {"picture": self.picture, "answers": answers, **files}
+
+    def write(self) -> None:
+        """Write the files."""
+        from zoo.apps.show.save import save_picture
+        from zoo.common.staging import replacing
+
+        if self.answer.drawing is not None:
+            save_picture(self.answer.drawing, *self.files)
+        for file, values in zip(self.files, self.answer.features.values(), strict=False):
+            with replacing(file) as path:
+                np.save(path, values)
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """Answers about pictures, and the reasons why other pictures cannot be read."""
+
+    answers: Sequence[WrittenAnswer]
+    refused: Mapping[str, str]
+
+    def blocks(self) -> "Iterator[Block]":
+        """Yield what is printed on stdout."""
+        for answer in self.answers:
+            yield from answer.blocks()
+
+    def record(self) -> list[object]:
+        """Return all answers and errors for JSON."""
+        unread = [{"picture": picture, "error": why} for picture, why in self.refused.items()]
+        return [*(answer.record() for answer in self.answers), *unread]
 
 
 @options_of()
@@ -66,32 +119,35 @@ def run(
     """
     from zoo.common.progress import is_terminal
     from zoo.common.staging import check_free
-    from zoo.images.photograph import photograph
+    from zoo.images.photograph import STORED, photograph
+    from zoo.tasks.answer import Question
 
-    asked = [str(image) for image in images]
-    from zoo.images.photograph import STORED
-
-    readable, refused = _read(asked) if asked else ({STORED: photograph()}, {})
-    asked = [each for each in asked if each in readable] or [STORED]
-    answers = _answers(model, [readable[each] for each in asked], weights, labels, threshold)
-    answered = [
-        WrittenAnswer(picture, each, _files(each, out / stem))
-        for picture, stem, each in zip(asked, _stems(asked), answers, strict=True)
-    ]
-    for each in answered:
-        for file in each.files:
+    named = [str(image) for image in images]
+    readable, refused = _read(named) if named else ({STORED: photograph()}, {})
+    named = [name for name in named if name in readable] or [STORED]
+    question = Question(labels, threshold=threshold)
+    answers = _answers(model, weights, [readable[name] for name in named], question)
+    result = RunResult(
+        [
+            WrittenAnswer(picture, answer, _files(answer, out / stem))
+            for picture, stem, answer in zip(named, _stems(named), answers, strict=True)
+        ],
+        refused,
+    )
+    for written in result.answers:
+        for file in written.files:
             check_free(file, force)
-    for each in answered:
-        _write(each)
+    for written in result.answers:
+        written.write()
     if not json and is_terminal(sys.stdout):
-        for each in answered:
-            if each.answered.drawing is not None:
-                print_picture(each.answered.drawing)
-    unread = [{"picture": picture, "error": why} for picture, why in refused.items()]
-    print_result(json, answered, _show, lambda all: [*map(_record, all), *unread])
+        for answer in answers:
+            if answer.drawing is not None:
+                print_picture(answer.drawing)
+    code = FAILED_CHECK if refused else 0
+    CommandResult(result, RunResult.blocks, RunResult.record, code).show(json)
     for picture, why in refused.items():
         complain(f"error: {why}" if picture in why else f"error: {picture}: {why}")
-    return FAILED_CHECK if refused else 0
+    return code
 
 
 def _read(asked: Sequence[str]) -> "tuple[dict[str, Image], dict[str, str]]":
@@ -112,34 +168,22 @@ def _read(asked: Sequence[str]) -> "tuple[dict[str, Image], dict[str, str]]":
 
 
 def _answers(
-    model: str,
-    images: "Sequence[Image]",
-    weights: str | None,
-    labels: Sequence[str],
-    threshold: float | None,
+    model: str, weights: str | None, images: "Sequence[Image]", question: "Question"
 ) -> "list[PictureAnswer]":
-    """From a file or a folder in ONNX Runtime, else from a model in JAX."""
+    """Ask a file or a folder in ONNX Runtime, or else a model in JAX."""
     from zoo.artifacts.session import open_file
-    from zoo.tasks.answer import PictureAnswer
 
     if (file := file_of(model, weights)) is not None:
-        built = open_file(file)
-        if labels:
-            return [
-                PictureAnswer("classes", tuple(built.classify([each], labels))) for each in images
-            ]
-        return built.answer(images, threshold)
+        return open_file(file).ask(images, question)
     name, place = model_in_jax(model, weights)
     from zoo.checkpoints.checkpoint_tokenizer import tokenizer_of
 
-    tokenizer = tokenizer_of(name, place) if labels else None
-    from zoo.artifacts.in_jax import answers_in_words, answers_of
+    # Without a tokenizer no network answers this: it is looked for before weights are read.
+    tokenizer = tokenizer_of(name, place) if question.labels else None
+    from zoo.artifacts.in_jax import network_in_jax
     from zoo.checkpoints.pretrained import from_pretrained
 
-    network = from_pretrained(name, place)
-    if tokenizer:
-        return answers_in_words(network, tokenizer, images, labels)
-    return answers_of(network, images, threshold)
+    return network_in_jax(from_pretrained(name, place), tokenizer).answers(images, question)
 
 
 def _stems(pictures: Sequence[str]) -> list[str]:
@@ -156,44 +200,8 @@ def _stems(pictures: Sequence[str]) -> list[str]:
     return list(stems.values())
 
 
-def _files(answered: "PictureAnswer", stem: Path) -> tuple[Path, ...]:
-    """Where that goes which is no name: a drawing, or features as numpy's files."""
-    if answered.drawing is not None:
-        return (stem.with_name(f"{stem.name}-{answered.kind}.png"),)
-    return tuple(stem.with_name(f"{stem.name}-{name}.npy") for name in answered.features)
-
-
-def _write(answer: WrittenAnswer) -> None:
-    """Write the files of a picture."""
-    from zoo.apps.show.save import save_picture
-    from zoo.common.staging import replacing
-
-    if answer.answered.drawing is not None:
-        save_picture(answer.answered.drawing, *answer.files)
-    for file, values in zip(answer.files, answer.answered.features.values(), strict=False):
-        with replacing(file) as place:
-            np.save(place, values)
-
-
-def _show(pictures_told: list[WrittenAnswer]) -> None:
-    from zoo.cli.tables import print_table
-
-    for each in pictures_told:
-        if each.answered.answers:
-            boxes = [f"{', '.join(f'{edge:.1f}' for edge in box)}" for box in each.answered.boxes]
-            titles = ("answer", ">score", "left, top, right, bottom")[: 3 if boxes else 2]
-            answers = zip_longest(each.answered.answers, boxes)
-            rows = ((label, f"{score:.4f}", box)[: len(titles)] for (label, score), box in answers)
-            print_table(titles, rows, each.picture)
-        elif each.answered.kind == "boxes":
-            say(f"{each.picture}: nothing that the network is sure of")
-        for file in each.files:
-            say(f"{each.picture}: {file}")
-
-
-def _record(row: WrittenAnswer) -> dict[str, object]:
-    answers: list[dict[str, object]] = [each._asdict() for each in row.answered.answers]
-    for answer, box in zip(answers, row.answered.boxes, strict=False):
-        answer["box"] = box
-    files = {"files": row.files} if row.files else {}
-    return {"picture": row.picture, "answers": answers, **files}
+def _files(answer: "PictureAnswer", stem: Path) -> tuple[Path, ...]:
+    """Return where the drawing of an answer goes, or its features as numpy's files."""
+    if answer.drawing is not None:
+        return (stem.with_name(f"{stem.name}-{answer.kind}.png"),)
+    return tuple(stem.with_name(f"{stem.name}-{name}.npy") for name in answer.features)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from zoo.apps.embed.found_rows import ASKED, DATASET, SearchRequest
+from zoo.apps.embed.search_call import ASKED, DATASET, SearchRequest
 from zoo.cli.command_options import Json, options_of
-from zoo.cli.console import print_picture, print_result, progress_bar
+from zoo.cli.console import CommandResult, print_picture, progress_bar
 from zoo.common.errors import BadRequest
 from zoo.common.options import FILE_OUT, FORCE, Option, flag
 from zoo.common.terminal import complain
@@ -37,7 +37,7 @@ def search_command(
     out: Annotated[Path | None, FILE_OUT] = None,
     force: Annotated[bool, FORCE] = False,
     json: Json = False,
-) -> None:
+) -> int:
     """Find the pictures of a dataset that are like a picture, a text or one of themselves.
 
     Cosines of vectors tell what is alike. Up to 100,000 rows each is compared; of more, the index
@@ -56,36 +56,37 @@ def search_command(
 
     table = open_vectors(dataset, asked.vector)
     if index:
-        from zoo.cli.tables.found_table import show_index
+        from zoo.cli.tables.found_table import index_blocks
 
         with progress_bar() as progress:
             built = build_index(table, progress)
-        return print_result(json, built, show_index)
+        return CommandResult(built, index_blocks).show(json)
     drawn = _SheetOptions(table, pictures, out, force, json)
     drawn.check()
     if duplicates:
         return _duplicates(drawn, above, asked.where, asked.count)
-    _rows(drawn, asked)
+    return _rows(drawn, asked)
 
 
-def _rows(drawn: "_SheetOptions", asked: SearchRequest) -> None:
+def _rows(drawn: "_SheetOptions", asked: SearchRequest) -> int:
     """Search, and print and draw what was found."""
     from zoo.apps.embed.contact_sheet import SheetCell
     from zoo.apps.embed.search import search_table, told_index
-    from zoo.cli.tables.found_table import show_found
+    from zoo.cli.tables.found_table import found_blocks
 
     results = search_table(drawn.table, asked)
     if remark := told_index(drawn.table):
         complain(remark)
     drawn.draw([[SheetCell(each.row, each.cosine) for each in results]])
-    print_result(drawn.json, results, show_found, lambda rows: [row._asdict() for row in rows])
+    found = CommandResult(results, found_blocks, lambda rows: [row._asdict() for row in rows])
+    return found.show(drawn.json)
 
 
-def _duplicates(drawn: "_SheetOptions", above: float, where: str | None, count: int | None) -> None:
+def _duplicates(drawn: "_SheetOptions", above: float, where: str | None, count: int | None) -> int:
     """Find groups of duplicates, and print and draw them."""
     from zoo.apps.embed.contact_sheet import SheetCell
     from zoo.apps.embed.near_duplicates import find_duplicates
-    from zoo.cli.tables.found_table import show_groups
+    from zoo.cli.tables.found_table import group_blocks
 
     if not 0 < above <= 1:
         raise BadRequest(f"--above {above} is no cosine of duplicates: write one such as 0.95.")
@@ -96,7 +97,7 @@ def _duplicates(drawn: "_SheetOptions", above: float, where: str | None, count: 
     shown = groups[:count]
     drawn.draw([list(map(SheetCell, group.rows, group.cosines)) for group in shown])
     named = [_named(drawn.table, group) for group in shown]
-    print_result(drawn.json, named, lambda each: show_groups(each, len(groups)))
+    return CommandResult(named, lambda each: group_blocks(each, len(groups))).show(drawn.json)
 
 
 def _named(table: "VectorTable", group: "DuplicateGroup") -> dict[str, list[dict[str, object]]]:

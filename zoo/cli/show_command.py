@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from weights.parameters import parameter
 from zoo.cli.command_options import Json, options_of
-from zoo.cli.console import print_picture, print_result
+from zoo.cli.console import CommandResult, print_picture
 from zoo.cli.model_argument import file_of, model_in_jax, named_model
 from zoo.common.errors import BadRequest
 from zoo.common.options import FILE_OUT, FILE_SIZE, FORCE, Option, argument, weights_from
-from zoo.common.terminal import say
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -52,7 +51,7 @@ def show(
     out: Annotated[Path, FILE_OUT] = Path("features.png"),
     force: Annotated[bool, FORCE] = False,
     json: Json = False,
-) -> None:
+) -> int:
     """Draw the features of images, patch by patch, with matplotlib.
 
     The panels show principal components as colours and the cosine of all patches with one. For a
@@ -72,7 +71,8 @@ def show(
         print_picture(pictures([out])[0])
     rows, columns = features.grid
     summary = {"file": out, "images": len(images), "patches": [rows, columns]}
-    print_result(json, summary, lambda _: say(f"{out}: {rows} x {columns} patches an image"))
+    found = CommandResult(summary, lambda _: [f"{out}: {rows} x {columns} patches an image"])
+    return found.show(json)
 
 
 def _features(

@@ -1,13 +1,15 @@
 """`zoo site FOLDER…`: a catalogue with a demo, for any web server."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from zoo.cli.command_options import Json, options_of
-from zoo.cli.console import print_json, progress_bar
+from zoo.cli.command_options import options_of
+from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.options import FORCE, Option, argument, out_folder
-from zoo.common.terminal import say
+
+if TYPE_CHECKING:
+    from zoo.apps.site.write import Site
 
 FOLDERS = argument("FOLDER", "Folders of `zoo build` or `zoo pull`.")
 RUNTIME = Option(
@@ -15,9 +17,9 @@ RUNTIME = Option(
     "The package onnxruntime-web, as npm's archive or unpacked.",
     default="npm is asked for it",
 )
-TOKENIZERS = Option(
+TRANSFORMERS = Option(
     "PATH",
-    "The package @huggingface/tokenizers, for models that take texts; as --runtime.",
+    "The package @huggingface/transformers; as --runtime.",
     default="npm is asked for it",
 )
 SITE_DATASET = Option(
@@ -30,11 +32,10 @@ def site(
     folders: Annotated[Sequence[Path], FOLDERS],
     out: Annotated[Path, out_folder(True)] = Path("catalogue"),
     runtime: Annotated[Path | None, RUNTIME] = None,
-    tokenizers: Annotated[Path | None, TOKENIZERS] = None,
+    transformers: Annotated[Path | None, TRANSFORMERS] = None,
     dataset: Annotated[Path | None, SITE_DATASET] = None,
     force: Annotated[bool, FORCE] = False,
-    json: Json = False,
-) -> None:
+) -> CommandResult["Site"]:
     """Make a static site of built folders: a catalogue, a page for each model, and a demo.
 
     The demo runs on the visitor's own machine. Any web server can host the folder.
@@ -42,13 +43,16 @@ def site(
     from zoo.apps.site.write import write_site
 
     with progress_bar() as progress:
-        made = write_site(folders, out, runtime, force, progress, tokenizers, dataset)
-    if json:
-        return print_json(made)
+        made = write_site(folders, out, runtime, force, progress, transformers, dataset)
+    return CommandResult(made, _blocks)
+
+
+def _blocks(made: "Site") -> Iterator[str]:
+    """Yield what was written, and how to look at it."""
     rows = made.catalogue.rows
     models = len({row.model for row in rows})
-    say(
+    yield (
         f"{made.folder}: {len(rows)} ONNX files of {models} model{'s' * (models > 1)}, "
         f"{made.bytes / 1e6:.1f} MB; pages, styles and programs are {made.own_bytes / 1e3:.0f} kB"
     )
-    say(f"look at it: python -m http.server --directory {made.folder} --bind 127.0.0.1")
+    yield f"look at it: python -m http.server --directory {made.folder} --bind 127.0.0.1"

@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from zoo.checkpoints.source import ADAPTER_BASE, TAKE, WITHOUT_HEAD, read_weights
-from zoo.cli.command_options import Json, Plot, options_of
-from zoo.cli.console import print_result, progress_bar
+from zoo.cli.command_options import Plot, options_of
+from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.errors import FAILED_CHECK, BadFile, BadRequest
 from zoo.common.options import Option, argument, weights_from
 from zoo.common.staging import manifest_path
-from zoo.common.terminal import complain, say
+from zoo.common.terminal import complain
 
 if TYPE_CHECKING:
     from zoo.artifacts.folder_check import AuditReport, Finding
     from zoo.checkpoints.source import Choice
+    from zoo.cli.tables import Block
 
 ONNX = Option("FILE", "An exported file to compare golden numbers with.")
 
@@ -39,8 +40,7 @@ def verify(
         str, Option("NAME", "ONNX Runtime's provider, such as CUDAExecutionProvider.")
     ] = "CPUExecutionProvider",
     plot: Plot = None,
-    json: Json = False,
-) -> int:
+) -> CommandResult[Any]:
     """Check that a file or a folder is what its manifest says, and that its numbers are right.
 
     A folder is compared with the outputs that it holds. A file of `zoo export` is compared with the
@@ -55,7 +55,7 @@ def verify(
     how = {"take": take, "without_head": without_head, "base": base}
     chosen = read_weights("auto" if weights is None else weights, **how)
     if target.suffix == ".safetensors" and target.is_file():
-        return _verify_golden(target, chosen if weights else None, onnx, provider, plot, json)
+        return _verify_golden(target, chosen if weights else None, onnx, provider, plot)
     if onnx is not None:
         raise BadRequest(
             f"--onnx {onnx} is compared with golden numbers: give {target} without it, or name a "
@@ -67,7 +67,6 @@ def verify(
             f"--weights {weights} has no effect on a folder, which is compared with the golden "
             "numbers that it holds: leave it out."
         )
-    from zoo.cli.tables.export_table import show_verification
     from zoo.export.audit.checks import audit_export, audit_folder, audit_one
 
     with progress_bar() as progress:
@@ -76,12 +75,10 @@ def verify(
         else:
             check = audit_folder if target.is_dir() else audit_one
             report = check(target, provider, progress)
-    if not json and alone and (verification := report.variants[0].verification):
-        show_verification(target, verification)
     if plot is not None:
         _draw(report, plot)
-    print_result(json, report, show_audit, report_record)
-    return 0 if report.passed else FAILED_CHECK
+    blocks = partial(audit_blocks, exported=target if alone else None)
+    return CommandResult(report, blocks, report_record, 0 if report.passed else FAILED_CHECK)
 
 
 def _verify_golden(
@@ -90,12 +87,11 @@ def _verify_golden(
     onnx: Path | None,
     provider: str,
     plot: Path | None,
-    json: bool,
-) -> int:
+) -> CommandResult[list[dict[str, Any]]]:
     if plot is not None:
         raise BadRequest(f"--plot {plot} draws the errors of a file or a folder: leave it out.")
     from zoo.checkpoints.golden import JAX_ATOL, ONNX_ATOL, check_jax, check_onnx, load_known
-    from zoo.cli.tables.export_table import golden_errors, show_differences
+    from zoo.cli.tables.export_table import difference_table, golden_errors
     from zoo.common.golden_file import read_golden
 
     reference = read_golden(file)
@@ -110,11 +106,13 @@ def _verify_golden(
         raise BadRequest("name a checkpoint with --weights or a file with --onnx to compare.")
     passed = all(row["passed"] for row in rows)
     facts = {"model": reference.model, "reference": reference.reference, "passed": passed}
-    show = partial(
-        show_differences, f"{reference.model} against {reference.reference} ({file.name})"
+    title = f"{reference.model} against {reference.reference} ({file.name})"
+    return CommandResult(
+        rows,
+        lambda rows: [difference_table(title, rows)],
+        lambda rows: facts | {"comparisons": rows},
+        0 if passed else FAILED_CHECK,
     )
-    print_result(json, rows, show, lambda rows: facts | {"comparisons": rows})
-    return 0 if passed else FAILED_CHECK
 
 
 def _draw(report: "AuditReport", plot: Path) -> None:
@@ -142,18 +140,22 @@ def report_record(report: "AuditReport") -> dict[str, Any]:
     return vars(report) | {"variants": files}
 
 
-def show_audit(report: "AuditReport") -> None:
-    """Every check of the folder, then of each file; and what is not there."""
+def audit_blocks(report: "AuditReport", exported: Path | None = None) -> "Iterator[Block]":
+    """Every output of a file that was `exported` alone; every check of the folder, then of each
+    file; and what is not there."""
     from zoo.artifacts.words import passed
-    from zoo.cli.tables import print_table
+    from zoo.cli.tables import Table
+    from zoo.cli.tables.export_table import verification_table
 
+    if exported is not None and (verification := report.variants[0].verification):
+        yield verification_table(exported, verification)
     files = ((file.name, file.findings) for file in report.variants)
     places = [("folder", report.findings), *files]
     lines = [row for place, findings in places for row in check_rows(place, findings)]
     title = f"{report.model}: {passed(report.passed)} ({report.provider})"
-    print_table(("~of", "~check", "", "~found"), lines, title)
+    yield Table(("~of", "~check", "", "~found"), lines, title)
     if report.absent:
-        say(f"not there, and not checked: {', '.join(report.absent)}")
+        yield f"not there, and not checked: {', '.join(report.absent)}"
 
 
 def check_rows(place: str, findings: "Sequence[Finding]") -> Iterator[tuple[str, ...]]:

@@ -1,17 +1,23 @@
 """`zoo weights`: inspect, convert and download checkpoints."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from zoo.checkpoints.source import ADAPTER_BASE, TAKE, WITHOUT_HEAD, GivenCheckpoint
-from zoo.cli.command_options import DryRun, Json, examples, model_names, options_of
-from zoo.cli.console import help_alone, print_json, progress_bar, warn_nonfinite
+from zoo.cli.command_options import DryRun, examples, model_names, options_of
+from zoo.cli.console import CommandResult, help_alone, progress_bar, warn_nonfinite
 from zoo.common.options import FORCE, Option, argument, flag, out_folder
-from zoo.common.terminal import say
 from zoo.registry.lookup import info
+
+if TYPE_CHECKING:
+    from zoo.checkpoints.convert import ConversionResult
+    from zoo.checkpoints.download import DownloadedCheckpoint
+    from zoo.checkpoints.identify import Inspection
+    from zoo.cli.tables import Block
 
 app = typer.Typer(help="Inspect, convert and download checkpoints.")
 app.callback(invoke_without_command=True)(help_alone)
@@ -37,19 +43,27 @@ def inspect_checkpoint(
     file: Source,
     take: Annotated[str, TAKE] = "",
     base: Annotated[Path | None, ADAPTER_BASE] = None,
-    json: Json = False,
-) -> None:
+) -> CommandResult["Inspection"]:
     """Say what a checkpoint is, which models it fits and what it holds."""
     from zoo.checkpoints.identify import inspect
-    from zoo.cli.tables import print_facts
 
-    inspection = inspect(GivenCheckpoint(file, take, base=base))
+    found = inspect(GivenCheckpoint(file, take, base=base))
+    return CommandResult(found, inspection_blocks, partial(inspection_record, file))
+
+
+def inspection_record(file: Path, inspection: "Inspection") -> dict[str, Any]:
+    """What a checkpoint is, for JSON."""
+    checkpoint = inspection.checkpoint
+    shapes = {key: {"dtype": t.dtype, "shape": t.shape} for key, t in checkpoint.tensors.items()}
+    names = {"path": file, "container": checkpoint.container, "tensors": shapes}
+    return vars(inspection) | {"checkpoint": names}
+
+
+def inspection_blocks(inspection: "Inspection") -> "Iterator[Block]":
+    """What a checkpoint is, then its tensors."""
+    from zoo.cli.tables import Facts
+
     checkpoint, tensors = inspection.checkpoint, inspection.checkpoint.tensors
-    if json:
-        shapes = {key: {"dtype": t.dtype, "shape": t.shape} for key, t in tensors.items()}
-        names = {"path": file, "container": checkpoint.container, "tensors": shapes}
-        naming = inspection.naming.name
-        return print_json(vars(inspection) | {"checkpoint": names, "naming": naming})
     facts = {
         "container": checkpoint.container,
         "names": inspection.naming.title,
@@ -66,10 +80,10 @@ def inspect_checkpoint(
         "size": f"{inspection.bytes / 1e6:,.1f} MB",
         "rotary periods": inspection.periods,
     }
-    print_facts(checkpoint.path.name, facts)
+    yield Facts(checkpoint.path.name, facts)
     for key, tensor in list(tensors.items())[:MOST_TENSORS]:
         name = key if key.isprintable() else ascii(key)
-        say(f"{name}  {tensor.dtype} {list(tensor.shape)}")
+        yield f"{name}  {tensor.dtype} {list(tensor.shape)}"
 
 
 @app.command("convert", epilog=examples("zoo weights convert dinov3.pth FOLDER"))
@@ -82,26 +96,27 @@ def convert_checkpoint(
     without_head: Annotated[bool, WITHOUT_HEAD] = False,
     base: Annotated[Path | None, ADAPTER_BASE] = None,
     force: Annotated[bool, FORCE] = False,
-    json: Json = False,
-) -> None:
+) -> CommandResult["ConversionResult"]:
     """Write a checkpoint in the form that another library reads."""
     from zoo.checkpoints.convert import convert_file
 
     with progress_bar() as progress:
         asked = GivenCheckpoint(source, take, without_head, base=base)
         done = convert_file(asked, target, model, force, progress)
-    if json:
-        print_json(vars(done) | {"naming": done.naming.name})
-    else:
-        say(f"{done.target} was written: {done.model} for {done.naming.title}")
-        if done.filled:
-            say(f"the source does not hold {', '.join(done.filled)}: written as initialised")
-        if done.dropped:
-            more = f" and {len(done.dropped) - 3} more" if len(done.dropped) > 3 else ""
-            say(f"not written, for want of a place: {', '.join(done.dropped[:3])}{more}")
-        if done.rounded:
-            say(f"rounded to bfloat16, as published files have it: {', '.join(done.rounded)}")
     warn_nonfinite(done.nonfinite)
+    return CommandResult(done, conversion_blocks)
+
+
+def conversion_blocks(done: "ConversionResult") -> "Iterator[Block]":
+    """What was written, and how it differs from its source."""
+    yield f"{done.target} was written: {done.model} for {done.naming.title}"
+    if done.filled:
+        yield f"the source does not hold {', '.join(done.filled)}: written as initialised"
+    if done.dropped:
+        more = f" and {len(done.dropped) - 3} more" if len(done.dropped) > 3 else ""
+        yield f"not written, for want of a place: {', '.join(done.dropped[:3])}{more}"
+    if done.rounded:
+        yield f"rounded to bfloat16, as published files have it: {', '.join(done.rounded)}"
 
 
 @app.command("download", epilog=examples("zoo weights download dinov3_vits16 --dry-run"))
@@ -111,15 +126,17 @@ def download_checkpoints(
     out: Annotated[Path | None, out_folder("the cache")] = None,
     mirror: Annotated[bool, flag(MIRROR)] = False,
     dry_run: DryRun = False,
-    json: Json = False,
-) -> None:
+) -> CommandResult[list["DownloadedCheckpoint"]]:
     """Download the checkpoint that `--weights auto` would use."""
     from zoo.checkpoints.download import download_checkpoint
 
     with progress_bar() as progress:
         brought = [download_checkpoint(info(it), out, mirror, dry_run, progress) for it in models]
-    if json:
-        return print_json(brought)
+    return CommandResult(brought, partial(download_lines, dry_run=dry_run))
+
+
+def download_lines(brought: list["DownloadedCheckpoint"], dry_run: bool) -> "Iterator[Block]":
+    """A line for each checkpoint."""
     for item in brought:
         how = f"{'to fetch: ' if dry_run else ''}{item.bytes / 1e6:,.1f} MB from {item.source}"
-        say(f"{item.model}: {item.path} ({how if item.bytes else 'already there'})")
+        yield f"{item.model}: {item.path} ({how if item.bytes else 'already there'})"

@@ -227,7 +227,7 @@ def put(stage: Path, folder: Path, names: Sequence[str], last: str) -> None:
             (stage / name).replace(folder / name)
 
 
-def publish(stage: Path, target: Path) -> None:
+def replace_export(stage: Path, target: Path) -> None:
     """Move an export to its place: what the model needs before it, what describes it after. What
     there was goes first where its parts could be taken for one with the new ones."""
     staged_model = stage / target.name

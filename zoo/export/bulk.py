@@ -10,34 +10,10 @@ import jax
 from weights.errors import WeightsError
 from weights.progress import Progress
 from zoo.architectures.entry import ModelInfo
-from zoo.artifacts.schema import Manifest
-from zoo.common.errors import FAILED_CHECK, WRONG_USE, ZooError
-from zoo.export.request import Options, read_request
+from zoo.common.errors import ZooError
+from zoo.export.exporter import Outcome
+from zoo.export.request import Options, plan_files
 from zoo.export.run import run_export
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Outcome for one model: manifests of what there is, or why there is nothing.
-
-    Names of files or variants tell which were made, were there already, or are wrong and were not
-    put in place. This is what `--json` prints.
-    """
-
-    model: str
-    manifests: Sequence[Manifest] = ()
-    built: Sequence[str] = ()
-    already_there: Sequence[str] = ()
-    failed: Sequence[str] = ()
-    error: str | None = None
-    seconds: float = 0.0
-
-    @property
-    def code(self) -> int:
-        """The exit code of a command about this model alone."""
-        if self.error is not None:
-            return WRONG_USE
-        return FAILED_CHECK if self.failed else 0
 
 
 def attempt(model: str, work: Callable[[], Outcome]) -> Outcome:
@@ -58,13 +34,7 @@ def run_bulk(jobs: Sequence[tuple[ModelInfo, Options]], progress: Progress) -> l
 
     def export(number: int, entry: ModelInfo, options: Options) -> Outcome:
         numbered = NumberedProgress(progress, f"{number}/{len(jobs)} {entry.name}: ")
-        exports = run_export(read_request(entry, options), numbered)
-        return Outcome(
-            entry.name,
-            [each.manifest for each in exports],
-            built=[each.target.name for each in exports if each.published],
-            failed=[each.target.name for each in exports if not each.published],
-        )
+        return run_export(plan_files(entry, options), numbered)
 
     return [
         attempt(entry.name, partial(export, number, entry, options))

@@ -2,19 +2,20 @@
 
 import math
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 import converter
 from converter.model.streaming import WrittenCallback
 from converter.opsets import DEFAULT_TARGET
 from weights.progress import Progress
-from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.architectures.inputs import Feeds, PictureInput
 from zoo.artifacts.choices import Target
 from zoo.artifacts.measured import Calibration, RangedFile, Ranging
 from zoo.common.runtime import session
@@ -26,8 +27,9 @@ from zoo.export.quantise.int8 import ActivationRange, FixedColumns
 from zoo.export.quantise.products import Floats, quantise
 from zoo.export.quantise.smooth_quant import even_out
 from zoo.export.timing.rounds import Task, affordable, interleave, run_once, speeds_beside
-from zoo.images.picture_folder import PictureFolder, pixel_batches
+from zoo.images.picture_folder import PictureFolder, picture_batches
 from zoo.images.pixel_values import Size
+from zoo.images.preprocessing import Preprocessing
 
 ALIKE = 1.1
 """Files whose medians are this close are equally fast: another run may turn them round."""
@@ -82,6 +84,7 @@ class Calibrator:
     """Somebody's pictures, and how they become what a file takes: `batch` of them at once."""
 
     pictures: PictureFolder
+    taken: PictureInput
     how: Preprocessing
     size: Size
     batch: int
@@ -91,10 +94,10 @@ class Calibrator:
         kept, model = self.pictures.kept, load_typed(source)
         even_out(model)
 
-        def told() -> Iterable[Floats]:
-            for pixels in pixel_batches(kept, self.how, self.size, self.batch):
-                yield pixels
-                progress.step(len(pixels))
+        def told() -> Iterable[list[NDArray[Any]]]:
+            for feeds in self._feeds(kept):
+                yield [*feeds.values()]
+                progress.step(self.batch)
 
         if self.pictures.found > len(self.pictures.paths):
             progress.note(
@@ -104,9 +107,13 @@ class Calibrator:
         progress.stage(f"int8: ranges on {len(kept)} pictures", len(kept))
         return observe(model, told())
 
-    def held_out(self) -> Iterable[Floats]:
-        """`pixel_values` of the pictures that have no part in the ranges."""
-        return pixel_batches(self.pictures.held_out, self.how, self.size, self.batch)
+    def held_out(self) -> Iterable[Feeds]:
+        """What a file takes of the pictures that have no part in the ranges."""
+        return self._feeds(self.pictures.held_out)
+
+    def _feeds(self, paths: Sequence[Path]) -> Iterator[Feeds]:
+        for pictures in picture_batches(paths, self.batch):
+            yield self.taken.make(pictures, self.how, self.size)
 
 
 def write_best(
@@ -160,14 +167,14 @@ def compare_files(
     """How near files are to the float32 one on the pictures that were held out, and how fast."""
     first, live = session(source), {way: session(path) for way, path in files.items()}
     cosines = dict.fromkeys(files, 1.0)
-    for pixels in calibrator.held_out():
-        expected = converter.run(first, [pixels])
+    for feeds in calibrator.held_out():
+        inputs = [*feeds.values()]
+        expected = converter.run(first, inputs)
         for way, each in live.items():
-            got = converter.run(each, [pixels])
+            got = converter.run(each, inputs)
             similar = [converter.compare(got[name], expected[name]).cosine for name in expected]
             cosines[way] = float(np.min([cosines[way], *similar]))
-    pixels = next(iter(calibrator.held_out()))
-    fed = {"pixel_values": pixels}
+    fed = next(iter(calibrator.held_out()))
     tasks: dict[str, Task] = {way: run_once(each, fed) for way, each in live.items()}
     tasks["fp32"] = run_once(first, fed)
     times = interleave(tasks, affordable(tasks.values()))

@@ -1,43 +1,26 @@
 """The manifest of what was exported: what it is, where it comes from, how it was checked."""
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions, version
-from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
 
 import converter
-from converter.opsets import DEFAULT_TARGET, FUSED
 from weights import Provenance
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import architecture_of
 from zoo.artifacts import schema
-from zoo.artifacts.choices import Target
-from zoo.artifacts.schema import File, Manifest, StatedPreprocessing, Tensor, Variant
-from zoo.common.staging import sidecar_path
+from zoo.artifacts.choices import Precision, Target
+from zoo.artifacts.measured import Verification
+from zoo.artifacts.schema import Manifest, StatedPreprocessing, Tensor, Variant
 from zoo.common.versions import __version__
-from zoo.export.make import ExportedFile
-from zoo.export.request import Request, Signature
+from zoo.export.request import Signature
 from zoo.registry.lookup import MODELS
 
 BUILD_LIBRARIES = ("jax", "equinox", "numpy", "onnx-ir", "onnxruntime")
-
-
-def describe_file(
-    request: Request, file: Path, made: ExportedFile, provenance: Provenance
-) -> Manifest:
-    """The manifest of one exported file."""
-    there = (path for path in (file, sidecar_path(file)) if path.exists())
-    files = tuple(File.at(path, digest=made.digests.get(path.name)) for path in there)
-    names = [each.name for each in files]
-    variant = describe_variant(made, names, request.options.target)
-    fused = variant.precision == "fp32" and variant.opset >= FUSED
-    name = "fused" if fused else variant.precision
-    empty = describe_shared(request.model, request.signature, provenance)
-    return empty.changed(files=files, variants={name: variant}, complete=True)
 
 
 def describe_shared(entry: ModelInfo, signature: Signature, provenance: Provenance) -> Manifest:
@@ -84,16 +67,24 @@ def _classifier(entry: ModelInfo) -> dict[str, Any]:
 
 
 def describe_variant(
-    made: ExportedFile, files: Sequence[str], target: Target = DEFAULT_TARGET
+    model: ir.Model,
+    near_misses: Sequence[converter.NearMiss],
+    *,
+    files: tuple[str, ...],
+    precision: Precision,
+    target: Target,
+    verification: Verification | None,
+    minimum_runtime: str | None,
+    activations: Mapping[str, Any],
 ) -> Variant:
     """Facts of a file: what it takes, gives and consists of, and how it was checked."""
-    model, report = made.model, converter.report(made.model)
+    report = converter.report(model)
     attention = [node for node in model.graph if node.op_type == "Attention"]
     return Variant(
-        files=tuple(files),
+        files=files,
         opset=model.opset_imports[""],
         ir_version=model.ir_version,
-        precision=made.precision,
+        precision=precision,
         target=target,
         # Attention on heads side by side has to be told how many there are.
         attention_layout="3d"
@@ -106,19 +97,12 @@ def describe_variant(
         fused={name: count for name, count in sorted(report.fused.items()) if count},
         near_misses=tuple(
             schema.StatedNearMiss(pattern=miss.pattern, reason=miss.reason, count=miss.count)
-            for miss in made.near_misses
+            for miss in near_misses
         ),
-        verification=made.verification,
-        minimum_runtime=made.minimum_runtime,
-        **_activations(made),
+        verification=verification,
+        minimum_runtime=minimum_runtime,
+        **activations,
     )
-
-
-def _activations(made: ExportedFile) -> dict[str, Any]:
-    """How those of int8 are scaled."""
-    if made.calibration:
-        return {"calibration": made.calibration}
-    return {"scales": made.scales} if made.precision == "int8" else {}
 
 
 def _tensor(value: ir.Value) -> Tensor:
@@ -150,21 +134,9 @@ def _distributions(library: str) -> list[str]:
 
 def sizes(entry: ModelInfo, signature: Signature) -> str:
     """Words about what happens at which image size, for who reads the manifest."""
-    words = entry.config.words
-    if words is not None and "pixel_values" not in entry.config.takes:
-        shorter = "or fewer" if words.any_length else "a shorter one is padded"
-        return f"none: a text is {words.tokens} words, {shorter}"
     if signature.input == "uint8":
         return "any height and width: the file resizes as its preprocessing says"
-    if signature.size is not None:
-        return "fixed: ONNX Runtime refuses another height or width"
-    stride = entry.config.stride
-    if not entry.config.crops:
-        return f"any height and width that are multiples of {stride}"
-    return (
-        f"any height and width from {stride} on; multiples of {stride} are used whole, of others "
-        "the rest at the right and bottom edge is ignored"
-    )
+    return entry.config.inputs[0].size_words(signature.size)
 
 
 def weights_origin(provenance: Provenance, entry: ModelInfo) -> schema.StatedWeights:

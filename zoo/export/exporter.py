@@ -1,105 +1,103 @@
-"""Export: make the files that a request asks for, and publish them."""
+"""Export: produce the files of a plan, and publish each with a manifest beside it."""
 
-from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
-from weights import Provenance, Weights
+from weights import Provenance
 from weights.progress import Progress
-from zoo.architectures.base import Network
 from zoo.artifacts.read import to_text
-from zoo.artifacts.schema import Manifest
-from zoo.common.staging import locked_output, manifest_path, publish, write_text, writing
-from zoo.export.describe import describe_file
-from zoo.export.make import ExportedFile, Maker, making_files
-from zoo.export.request import Request, check_targets
-
-Result = TypeVar("Result")
-
-
-@contextmanager
-def prefetching(tasks: Iterable[Callable[[], Result]]) -> Generator[Callable[[], list[Result]]]:
-    """Have a thread do tasks one after the other; what this gives waits for their results.
-
-    A block that ends before that leaves out those that have not begun. What tasks hold is let go of
-    when they are done.
-    """
-    with ThreadPoolExecutor(1) as thread:
-        futures = [thread.submit(task) for task in tasks]
-        del tasks
-        try:
-            yield lambda: [future.result() for future in futures]
-        finally:
-            for future in futures:
-                future.cancel()
+from zoo.artifacts.schema import File, Manifest
+from zoo.common.errors import FAILED_CHECK, WRONG_USE
+from zoo.common.staging import (
+    locked_output,
+    manifest_path,
+    replace_export,
+    write_text,
+    writing,
+)
+from zoo.export.describe import describe_shared
+from zoo.export.make import ExportedFile, produce
+from zoo.export.request import Plan, check_targets
+from zoo.export.subject import Subject
 
 
 @dataclass(frozen=True)
-class ExportResult:
-    """One file. Where its check failed, `published` is False and nothing was left behind.
+class Outcome:
+    """Outcome for one model: manifests of the files that were made or are there, or an error.
 
-    `nonfinite` names the parameters that hold a NaN or an infinity.
+    Names of files or variants say which were published, were there already, or failed their
+    verification and were not published. `nonfinite` names the parameters that hold a NaN or an
+    infinity.
     """
 
-    target: Path
-    manifest: Manifest
-    published: bool
-    nonfinite: tuple[str, ...] = ()
+    model: str
+    manifests: Sequence[Manifest] = ()
+    built: Sequence[str] = ()
+    already_there: Sequence[str] = ()
+    failed: Sequence[str] = ()
+    error: str | None = None
+    seconds: float = 0.0
+    nonfinite: Sequence[str] = ()
+
+    @property
+    def code(self) -> int:
+        """The exit code of a command about this model alone."""
+        if self.error is not None:
+            return WRONG_USE
+        return FAILED_CHECK if self.failed else 0
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The outcome for JSON."""
+        return {name: value for name, value in vars(self).items() if name != "nonfinite"}
 
 
 def export_model(
-    request: Request,
-    model: Network,
-    weights: Weights,
-    provenance: Callable[[], Provenance],
-    progress: Progress,
-) -> list[ExportResult]:
-    """Export a model with abstract leaves, and the values of these, at each opset of a request.
+    plan: Plan, subject: Subject, provenance: Callable[[], Provenance], progress: Progress
+) -> Outcome:
+    """Produce the files of a plan from a network, and publish each with a manifest of its own.
 
     `provenance` says where the values come from, or raises what is wrong with that. It is called
-    when a file is made, and before that is put in its place.
+    when a file is verified, and before it is published.
     """
-    entry, signature = request.model, request.signature
+    manifests: dict[str, Manifest] = {}
+    published: dict[str, bool] = {}
     with ExitStack() as stack:
-        for target in sorted(request.targets):
+        for target in sorted(plan.targets):
             stack.enter_context(locked_output(target, progress))
-            # Somebody else may have made it since the request was read.
-            check_targets(target, request.options.force)
-        samples, asked = None, request.options
-        if asked.verify:
-            # ONNX Runtime is imported only where a file is verified.
-            from zoo.export.verify import runs
-
-            running = prefetching(runs(entry, model, weights.arrays, signature))
-            samples = stack.enter_context(running)
-        maker = Maker(
-            entry,
-            model,
-            weights,
-            signature,
-            samples,
-            asked.target,
-            asked.layout,
-            request.pictures,
-            asked.scales,
-        )
-        files = stack.enter_context(making_files(request.files, request.folder, maker, progress))
-        done = {spec: _put(request, file, made, provenance(), maker) for spec, file, made in files}
-        return [done[spec] for spec in request.files]
+            # Somebody else may have made it since the options were checked.
+            check_targets(target, plan.options.force)
+        production = stack.enter_context(produce(plan, subject, progress))
+        for file in production.files(plan.files):
+            name = file.spec.name
+            manifests[name] = describe_file(plan, file, provenance())
+            put = partial(_put, file, manifests[name], plan.folder / name)
+            published[name] = file.publish(plan.options.keep_inexact, put)
+    names = [file.name for file in plan.files]
+    return Outcome(
+        plan.model.name,
+        [manifests[name] for name in names],
+        built=[name for name in names if published[name]],
+        failed=[name for name in names if not published[name]],
+        nonfinite=tuple(subject.weights.arrays.nonfinite),
+    )
 
 
-def _put(
-    request: Request, file: Path, made: ExportedFile, origin: Provenance, maker: Maker
-) -> ExportResult:
-    """Put a staged file and its manifest in their places, if it may be there."""
-    target = request.folder / file.name
-    record = describe_file(request, file, made, origin)
-    stays = made.may_stay(request.options.keep_inexact)
-    if stays:
-        with writing(target):
-            write_text(manifest_path(file), to_text(record))
-            publish(file.parent, target)
-    return ExportResult(target, record, stays, tuple(maker.weights.arrays.nonfinite))
+def describe_file(plan: Plan, file: ExportedFile, provenance: Provenance) -> Manifest:
+    """The manifest of a file that is exported alone."""
+    files = tuple(
+        File.at(file.path.with_name(name), digest=file.digests.get(name))
+        for name in file.variant.files
+    )
+    empty = describe_shared(plan.model, plan.signature, provenance)
+    return empty.changed(files=files, variants={file.spec.variant: file.variant}, complete=True)
+
+
+def _put(file: ExportedFile, manifest: Manifest, target: Path) -> None:
+    with writing(target):
+        write_text(manifest_path(file.path), to_text(manifest))
+        replace_export(file.path.parent, target)

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
 import converter
 from converter.ir.names import Names
 from converter.opsets import DEFAULT_TARGET
-from weights import Weights
 from weights.progress import Progress
 from zoo.architectures.base import Network
 from zoo.architectures.builder import batched, networks_in
-from zoo.architectures.entry import ModelInfo
-from zoo.architectures.kinds import architecture_of
-from zoo.artifacts.choices import Layout, Precision, Scales, Target
+from zoo.architectures.inputs import BATCH_NAMES, ONE_BATCH
+from zoo.artifacts.choices import Layout, Target
 from zoo.artifacts.measured import Calibration, Verification
+from zoo.artifacts.schema import Variant
+from zoo.common.prefetch import prefetching
 from zoo.common.staging import Digests, sidecar_path, staged, writing
-from zoo.export.network_inputs import BATCH_NAMES, input_specs, sample_inputs
-from zoo.export.precision import derive, limit_for, runnable
-from zoo.export.request import FileSpec, Signature
+from zoo.export.describe import describe_variant
+from zoo.export.network_inputs import input_specs, sample_inputs
+from zoo.export.precision import derive
+from zoo.export.precisions import PRECISIONS
+from zoo.export.request import FileSpec, Options, Plan, Signature
+from zoo.export.subject import Subject
 from zoo.images.in_graph import front
 from zoo.images.picture_folder import PictureFolder
 
@@ -39,183 +42,219 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExportedFile:
-    """A file that was made: its graph, what nearly fused in it, and how it was checked.
+    """An ONNX file that was written to a staged folder, and verified unless the plan says not to.
 
-    `digests` are the sha256 of the file and of what lies beside it, by their names. `live` is the
-    session that the file ran in, unless that keeps a file open. `calibration` says on which
-    pictures its activations were ranged, if on any. `minimum_runtime` is the oldest version of ONNX
-    Runtime that it was run in as it is, if there is any.
+    `digests` are the sha256 of the file and its sidecar, by their names. `session` is the one that
+    the file ran in, unless that keeps a file open.
     """
 
-    model: ir.Model
-    near_misses: Sequence[converter.NearMiss]
-    precision: Precision
-    verification: Verification | None
+    spec: FileSpec
+    path: Path
+    variant: Variant
     digests: Mapping[str, str]
-    live: Session | None = None
-    calibration: Calibration | None = None
-    scales: Scales = "tensor"
-    minimum_runtime: str | None = None
+    session: Session | None = None
 
-    def may_stay(self, keep_inexact: bool) -> bool:
-        """Whether it may be put in its place: no check failed, or of a low precision that is known
-        and wanted all the same."""
-        right = self.verification is None or self.verification.passed
-        return right or (keep_inexact and self.precision != "fp32")
+    @property
+    def has_failed(self) -> bool:
+        """Whether it was verified, and is too far from JAX."""
+        return self.variant.verification is not None and not self.variant.passed
+
+    def publish(self, keep_inexact: bool, put: Callable[[], None]) -> bool:
+        """Put the file in its place, unless it failed its verification. Return whether it was put.
+
+        Nothing else calls `put`, so that there is nothing at the path of a file that failed. One of
+        low precision, which is known to be inexact, is put all the same if the caller accepts that.
+        """
+        is_accepted = keep_inexact and self.spec.precision != "fp32"
+        is_publishable = is_accepted or not self.has_failed
+        if is_publishable:
+            put()
+        return is_publishable
 
 
 @dataclass(frozen=True)
-class Maker:
-    """All that the files of one model are made from; without `samples` they are not checked.
+class Production:
+    """The files of one network in a staged folder, while they are written and verified.
 
-    Activations of int8 have these `scales`, or are ranged on `pictures`; `calibrations` are what
-    came of that, by the names of the files.
+    All have the same `signature`. Without `samples` they are not verified. `digests` and
+    `calibrations` are those of the files written so far, by their names.
     """
 
-    entry: ModelInfo
-    model: Network
-    weights: Weights
+    options: Options
+    pictures: PictureFolder | None
+    subject: Subject
     signature: Signature
-    samples: Callable[[], Sequence[Sample]] | None = None
-    target: Target = DEFAULT_TARGET
-    layout: Layout | None = None
-    pictures: PictureFolder | None = None
-    scales: Scales = "tensor"
+    samples: Callable[[], Sequence[Sample]] | None
+    stage: Path
+    progress: Progress
     digests: Digests = field(default_factory=Digests)
     calibrations: dict[str, Calibration] = field(default_factory=dict)
 
-    def at_opset(
-        self, opset: int, specs: Sequence[FileSpec], stage: Path, progress: Progress
-    ) -> converter.Export:
-        """Write the files of an opset under the names that they will have: a model knows its
-        sidecar's. The one in float32 is the last of them. Returns what they were made from."""
-        whole = next((spec.name for spec in specs if spec.precision == "fp32"), None)
-        source = stage / (whole or f"float32-opset{opset}.onnx")
-        progress.stage(f"opset {opset}: converting")
-        export = convert_model(self.model, opset, self.signature, self.layout, self.target)
-        progress.stage(f"opset {opset}: writing", self.entry.parameters * 4)
-        with writing(source), self.digests.taken() as written:
-            values, step = self.weights.arrays, lambda _, size: progress.step(size)
-            export.save(source, values=values, progress=step, written=written)
-        for spec in specs:
-            file = stage / spec.name
-            if file != source:
-                self.lower(source, file, spec.precision, progress)
-            self.take_images(file, opset, progress)
-        if whole is None:
-            source.unlink()
-            sidecar_path(source).unlink(missing_ok=True)
-        return export
+    def files(self, specs: Sequence[FileSpec]) -> Iterator[ExportedFile]:
+        """Write all files at once, and yield each when it is verified.
 
-    def lower(self, source: Path, file: Path, precision: Precision, progress: Progress) -> None:
-        """Write a float32 file in a lower precision."""
-        progress.stage(f"{precision}: writing")
-        entry, signature = self.entry, self.signature
-        how = entry.preprocessing
-        size, batch = signature.size or how.size, signature.batch or 1
-        inputs = [*sample_inputs(entry, batch, size).values()]
-        if precision == "int8" and self.pictures is not None:
-            # ONNX Runtime is imported only where something runs in it.
-            from zoo.export.calibration import Calibrator, write_best
-
-            calibrator = Calibrator(self.pictures, how, size, batch)
-            with writing(file):
-                calibrated = write_best(source, file, calibrator, inputs, self.target, progress)
-            self.calibrations[file.name] = calibrated[0]
-            self.digests.update(calibrated[1])
-            return
-        with writing(file), self.digests.taken() as written:
-            exact = architecture_of(self.entry.config).exact
-            options = (self.target, self.scales, exact)
-            derive(source, file, precision, inputs, written, *options)
-
-    def take_images(self, file: Path, opset: int, progress: Progress) -> None:
-        """Put preprocessing in front of a file that is to take images; else leave it."""
-        signature, how = self.signature, self.entry.preprocessing
-        if signature.input == "uint8":
-            progress.stage(f"{file.name}: preprocessing")
-            first = front(how, signature.size or how.size, opset, signature.batch, self.target)
-            joined = converter.join(first.model, ir.load(file), self.target)
-            with writing(file), self.digests.taken() as written:
-                converter.save(joined, file, written=written)
-
-    def untaken(self, source: converter.Export) -> tuple[str, ...]:
-        """Return what no sample takes of the branches of a network; nothing without samples."""
-        if self.samples is None:
-            return ()
-        from zoo.export.verify import untaken_sides
-
-        return untaken_sides(source, self.samples(), self.weights.arrays)
-
-    def checked(
-        self,
-        file: Path,
-        precision: Precision,
-        source: converter.Export,
-        untaken: tuple[str, ...],
-        progress: Progress,
-    ) -> ExportedFile:
-        """Compare a file with JAX; `source` is what it was made from, `untaken` goes on record."""
-        verification = live = oldest = None
-        if self.samples is not None:
-            from zoo.common.runtime import session
-            from zoo.export.other_runtimes import minimum_runtime
-            from zoo.export.verify import verify_file
-
-            progress.stage(f"{file.name}: verifying")
-            limit = limit_for(precision, self.weights.provenance.kind, self.entry.config)
-            opened = cache(partial(session, runnable(file, precision)))
-            verified = verify_file(file, self.samples(), precision, limit=limit, opened=opened)
-            verification = verified.model_copy(update={"untaken": untaken})
-            live = opened()
-            # On CPUs a file in bfloat16 is run in a form that no user has.
-            if verification.passed and precision != "bf16":
-                oldest = minimum_runtime(file, self.samples()[0], limit)
-        if precision == "bf16" or sidecar_path(file).exists():
-            live = None
-        # A file that holds just what was converted need not be read again.
-        same = precision == "fp32" and self.signature.input == "float32"
-        model = source.model if same else ir.load(file)
-        names = {file.name, sidecar_path(file).name}
-        digests = {name: self.digests[name] for name in names & self.digests.keys()}
-        near = source.report.near_misses
-        calibration = self.calibrations.get(file.name)
-        how = (calibration, self.scales, oldest)
-        return ExportedFile(model, near, precision, verification, digests, live, *how)
-
-
-@contextmanager
-def making_files(
-    specs: Sequence[FileSpec], folder: Path, maker: Maker, progress: Progress
-) -> Generator[Iterator[tuple[FileSpec, Path, ExportedFile]]]:
-    """Make files, staged in a folder while the block runs.
-
-    All are made before the first is checked, for JAX takes a while to say what is right. Each is
-    checked when it is asked for.
-    """
-    # The float32 file of an opset comes last: others are made from it before it takes images.
-    in_order = sorted(specs, key=lambda spec: (spec.opset, spec.precision == "fp32"))
-    with staged(folder) as stage:
+        All are written before the first is verified, for JAX takes a while to compute samples. They
+        come in the order of their opsets; the one in float32, from which the others of its opset
+        are made, comes last.
+        """
+        in_order = sorted(specs, key=lambda spec: (spec.opset, spec.precision == "fp32"))
         exports = {
-            opset: maker.at_opset(opset, list(files), stage, progress)
+            opset: self.write_opset(opset, list(files))
             for opset, files in groupby(in_order, attrgetter("opset"))
         }
 
         @cache  # the files of an opset have the branches of one trace
         def untaken(opset: int) -> tuple[str, ...]:
-            return maker.untaken(exports[opset])
+            return self.untaken(exports[opset])
 
-        files = ((spec, stage / spec.name) for spec in in_order)
-        yield (
-            (
-                spec,
-                file,
-                maker.checked(
-                    file, spec.precision, exports[spec.opset], untaken(spec.opset), progress
-                ),
-            )
-            for spec, file in files
+        for spec in in_order:
+            yield self.verified(spec, exports[spec.opset], untaken(spec.opset))
+
+    def write_opset(self, opset: int, specs: Sequence[FileSpec]) -> converter.Export:
+        """Write the files of an opset under the names that they will have: a model knows the name
+        of its sidecar. Return the export that they were made from."""
+        options, progress = self.options, self.progress
+        in_float32 = next((spec.name for spec in specs if spec.precision == "fp32"), None)
+        source = self.stage / (in_float32 or f"float32-opset{opset}.onnx")
+        progress.stage(f"opset {opset}: converting")
+        export = convert_model(
+            self.subject.model, opset, self.signature, options.layout, options.target
         )
+        progress.stage(f"opset {opset}: writing", self.subject.entry.parameters * 4)
+        with writing(source), self.digests.taken() as written:
+            values, step = self.subject.weights.arrays, lambda _, size: progress.step(size)
+            export.save(source, values=values, progress=step, written=written)
+        for spec in specs:
+            if self.stage / spec.name != source:
+                self.lower(source, spec)
+            if spec.input == "uint8":
+                self.add_preprocessing(spec)
+        if in_float32 is None:
+            source.unlink()
+            sidecar_path(source).unlink(missing_ok=True)
+        return export
+
+    def lower(self, source: Path, spec: FileSpec) -> None:
+        """Write a float32 file in the precision of another one."""
+        self.progress.stage(f"{spec.precision}: writing")
+        entry, options, file = self.subject.entry, self.options, self.stage / spec.name
+        how = entry.preprocessing
+        size, batch = spec.size or how.size, spec.batch or 1
+        inputs = [*sample_inputs(entry, batch, size).values()]
+        taken, is_scaled = entry.config.pictures, PRECISIONS[spec.precision].scales_activations
+        if self.pictures is not None and taken is not None and is_scaled:
+            # ONNX Runtime is imported only where something runs in it.
+            from zoo.export.calibration import Calibrator, write_best
+
+            calibrator = Calibrator(self.pictures, taken, how, size, batch)
+            target, progress = options.target, self.progress
+            with writing(file):
+                calibrated = write_best(source, file, calibrator, inputs, target, progress)
+            self.calibrations[file.name] = calibrated[0]
+            self.digests.update(calibrated[1])
+            return
+        with writing(file), self.digests.taken() as written:
+            exact = entry.config.task.exact
+            more = (options.target, options.scales, exact)
+            derive(source, file, spec.precision, inputs, written, *more)
+
+    def add_preprocessing(self, spec: FileSpec) -> None:
+        """Put preprocessing in front of the network in a file."""
+        how, file = self.subject.entry.preprocessing, self.stage / spec.name
+        self.progress.stage(f"{file.name}: preprocessing")
+        target = self.options.target
+        first = front(how, spec.size or how.size, spec.opset, spec.batch, target)
+        joined = converter.join(first.model, ir.load(file), target)
+        with writing(file), self.digests.taken() as written:
+            converter.save(joined, file, written=written)
+
+    def untaken(self, export: converter.Export) -> tuple[str, ...]:
+        """Return a sentence for each branch of a network that no sample takes; nothing without
+        samples."""
+        if self.samples is None:
+            return ()
+        from zoo.export.verify import untaken_sides
+
+        return untaken_sides(export, self.samples(), self.subject.weights.arrays)
+
+    def verified(
+        self, spec: FileSpec, export: converter.Export, untaken: tuple[str, ...]
+    ) -> ExportedFile:
+        """Compare a file with JAX, and describe it; `export` is what it was made from, and
+        `untaken` the branches that no sample takes."""
+        file, traits = self.stage / spec.name, PRECISIONS[spec.precision]
+        verification = session = oldest = None
+        if self.samples is not None:
+            self.progress.stage(f"{file.name}: verifying")
+            verification, session, oldest = self._verify(spec, self.samples())
+            verification = verification.model_copy(update={"untaken": untaken})
+        if not traits.on_cpu or sidecar_path(file).exists():
+            session = None
+        # A file that holds just what was converted need not be read again.
+        is_converted = spec.precision == "fp32" and spec.input == "float32"
+        model = export.model if is_converted else ir.load(file)
+        paths = [path for path in (file, sidecar_path(file)) if path.exists()]
+        variant = describe_variant(
+            model,
+            export.report.near_misses,
+            files=tuple(spec.beside(path.name) for path in paths),
+            precision=spec.precision,
+            target=self.options.target,
+            verification=verification,
+            minimum_runtime=oldest,
+            activations=self._activations(spec),
+        )
+        digests = {
+            path.name: self.digests[path.name] for path in paths if path.name in self.digests
+        }
+        return ExportedFile(spec, file, variant, digests, session)
+
+    def _verify(
+        self, spec: FileSpec, samples: Sequence[Sample]
+    ) -> tuple[Verification, Session, str | None]:
+        """The verification of a file, the session that it ran in, and the oldest version of ONNX
+        Runtime in which it is right, if it passed and runs as it is."""
+        from zoo.common.runtime import session
+        from zoo.export.other_runtimes import minimum_runtime
+        from zoo.export.verify import limit_for, runnable, verify_file
+
+        file, subject = self.stage / spec.name, self.subject
+        limit = limit_for(spec.precision, subject.weights.provenance.kind, subject.entry.config)
+        opened = cache(partial(session, runnable(file, spec.precision)))
+        found = verify_file(file, samples, spec.precision, limit=limit, opened=opened)
+        runs_as_it_is = found.passed and PRECISIONS[spec.precision].on_cpu
+        return found, opened(), minimum_runtime(file, samples[0], limit) if runs_as_it_is else None
+
+    def _activations(self, spec: FileSpec) -> dict[str, Any]:
+        """How activations are scaled, if they are integers."""
+        if not PRECISIONS[spec.precision].scales_activations:
+            return {}
+        calibration = self.calibrations.get(spec.name)
+        return {"calibration": calibration} if calibration else {"scales": self.options.scales}
+
+
+@contextmanager
+def produce(
+    plan: Plan, subject: Subject, progress: Progress, tower: str = ""
+) -> Generator[Production]:
+    """Give the production of the files of a network, or of one of its towers.
+
+    They are staged in the folder of the plan while the block runs. A thread computes samples in JAX
+    meanwhile, if the plan says to verify.
+    """
+    signature = next(file for file in plan.files if file.tower == tower)
+    with ExitStack() as stack:
+        samples = None
+        if plan.options.verify:
+            # ONNX Runtime is imported only where a file is verified.
+            from zoo.export.verify import runs
+
+            tasks = runs(subject.entry, subject.model, subject.weights.arrays, signature)
+            samples = stack.enter_context(prefetching(tasks))
+            del tasks
+        stage = stack.enter_context(staged(plan.folder))
+        more = (signature, samples, stage, progress)
+        yield Production(plan.options, plan.pictures, subject, *more)
 
 
 def convert_model(
@@ -249,7 +288,7 @@ def convert_model(
 def name_sides(graph: ir.Graph, stride: int) -> None:
     """Give open sides the names that others use, not those of the symbols in the trace. A map with
     several rows and columns for each of the grid's is so many times smaller than the picture."""
-    names = {batch: batch for batch in ("batch_size", *BATCH_NAMES.values())}
+    names = {batch: batch for batch in (ONE_BATCH, *BATCH_NAMES.values())}
     names |= {"h": "grid_height", "w": "grid_width"}
     for times in range(1, stride + 1):
         smaller = "" if times == stride else f"/{stride // times}"

@@ -68,7 +68,7 @@ def _is_right(file: Path, sample: Sample, limit: Limit, python: Path) -> bool:
     expected = jax.tree.leaves(sample.outputs)
     try:
         errors = [
-            compared(sample.fed, name, compare(array, np.asarray(right)))
+            compared(sample.sides, name, compare(array, np.asarray(right)))
             for (name, array), right in zip(got.items(), expected, strict=True)
         ]
     except CheckError:

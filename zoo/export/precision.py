@@ -10,26 +10,13 @@ from numpy.typing import NDArray
 import converter
 from converter.model.streaming import WrittenCallback
 from converter.opsets import DEFAULT_TARGET
-from zoo.architectures.architecture import Config
-from zoo.architectures.kinds import parts_of_network
 from zoo.artifacts.choices import Precision, Scales, Target
-from zoo.export.precisions import PRECISIONS, Integers, Limit
+from zoo.export.precisions import PRECISIONS, Integers
 from zoo.export.quantise.activations import means
 from zoo.export.quantise.int4 import Blocks
 from zoo.export.quantise.int8 import Columns, ScaledRows
 from zoo.export.quantise.products import Codec, quantise
 from zoo.export.quantise.smooth_quant import even_out
-
-OF_ANY_SIZE = Limit("max_rel", 1e-4)
-"""In float32 of a network of somebody's own, and of depths and similarities, which may have any
-size."""
-
-
-def limit_for(precision: Precision, kind: str, config: Config) -> Limit:
-    """Limit of a network's file in a precision, made from weights of a kind."""
-    of_any_size = kind == "own" or bool(parts_of_network(config))
-    return OF_ANY_SIZE if precision == "fp32" and of_any_size else PRECISIONS[precision].limit
-
 
 LARGEST_PEAK = 65504 / 8
 """Values above this in a photograph's are not computed in float16: another one may have larger."""
@@ -57,7 +44,7 @@ def derive(
     """
     how, model = PRECISIONS[precision], load_typed(source)
     codec, half = how.integers and CODECS[how.integers], how.half
-    if precision == "int8" and scales == "row":
+    if how.scales_activations and scales == "row":
         codec = ScaledRows(model)
     large = outgrown(model.clone(), inputs) if half == "float16" else []
     averages = means(model.clone(), inputs) if codec else {}
@@ -107,11 +94,3 @@ def _peak(graph: ir.Graph, value: ir.Value) -> ir.Value:
     result.name = f"{value.name}_peak"
     result.dtype, result.shape = ir.DataType.FLOAT, ir.Shape([])
     return result
-
-
-def runnable(file: Path, precision: Precision) -> Path | ir.Model:
-    """Model that ONNX Runtime's CPU provider can run for a file, with the numbers that the file
-    gives."""
-    if precision == "bf16":
-        return converter.emulate_bfloat16(ir.load(file))
-    return file

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Literal
 
+from converter.opsets import OPSETS
 from zoo.artifacts.choices import Precision
 
 if TYPE_CHECKING:
@@ -46,8 +47,10 @@ class PrecisionTraits:
 
     A folder has its `file`, which is written at an `opset`. A number takes so many `bits`.
     Matrices may be held in `integers`, of which an `operator` makes products; the rest is computed
-    in a `half` precision, or else in float32. Those that WebAssembly runs have a `rank` there, the
-    best of them 1.
+    in a `half` precision, or else in float32. With an `activation_operator` activations are
+    integers as well, and that scales them by row or in measured ranges. Files of a folder need
+    `least_opset` at least. Without `on_cpu` ONNX Runtime has no kernels for CPUs, and a file is run
+    there in an emulation. Those that WebAssembly runs have a `rank` there, the best of them 1.
     """
 
     file: str
@@ -57,7 +60,15 @@ class PrecisionTraits:
     half: Literal["float16", "bfloat16"] | None = None
     integers: Integers | None = None
     operator: str = ""
+    activation_operator: str = ""
+    least_opset: int = OPSETS[0]
+    on_cpu: bool = True
     rank: int | None = None
+
+    @property
+    def scales_activations(self) -> bool:
+        """Whether activations are integers, too."""
+        return bool(self.activation_operator)
 
 
 # Opset 18 holds nothing that a runtime of the last years does not know.
@@ -69,7 +80,13 @@ PRECISIONS: dict[Precision, PrecisionTraits] = {
     "fp16": PrecisionTraits("model_fp16", Limit("cosine", 0.9999), bits=16, half="float16", rank=4),
     # Convolutions take bfloat16 from opset 22 on.
     "bf16": PrecisionTraits(
-        "model_bf16", Limit("cosine", 0.999), bits=16, opset=23, half="bfloat16"
+        "model_bf16",
+        Limit("cosine", 0.999),
+        bits=16,
+        opset=23,
+        half="bfloat16",
+        least_opset=23,
+        on_cpu=False,
     ),
     # On a CPU what is no product counts twice as much beside products of integers: one operator
     # instead of several, and no transpositions around attention.
@@ -81,6 +98,7 @@ PRECISIONS: dict[Precision, PrecisionTraits] = {
         opset=23,
         integers="columns",
         operator="MatMulInteger",
+        activation_operator="QuantizeLinear",
     ),
     # Rounding to four bits takes 7e-3 of the square of a matrix, some fifty times. There is a scale
     # of 32 bits, or of 16, for every 32 numbers. For GPUs, some of whose runtimes have no operator

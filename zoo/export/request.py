@@ -1,14 +1,13 @@
 """What the user asks for, checked before any work starts."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from numbers import Integral
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
-from converter.opsets import DEFAULT_TARGET
+from converter.opsets import DEFAULT_TARGET, FUSED
 from weights.parameters import parameter
 from zoo.architectures.entry import ModelInfo
 from zoo.artifacts.choices import Input, Layout, Precision, Scales, Target
@@ -74,40 +73,59 @@ class Options:
     input: Annotated[Input, given.INPUT] = "float32"
 
 
-@dataclass(frozen=True)
-class FileSpec:
-    """One ONNX file: where it lies in its folder, and what it is."""
+@dataclass(frozen=True, kw_only=True)
+class FileSpec(Signature):
+    """One ONNX file of a plan: its signature, and its path in the folder of the plan.
+
+    The manifest calls it `variant`. With `tower` it holds this tower of a network alone.
+    """
 
     path: str
     opset: int
     precision: Precision = "fp32"
+    variant: str
+    tower: str = ""
 
     @property
     def name(self) -> str:
-        """Name there."""
+        """Name of the file in its own folder."""
         return PurePosixPath(self.path).name
+
+    def beside(self, name: str) -> str:
+        """Path of a file with another name in the same folder."""
+        return PurePosixPath(self.path).with_name(name).as_posix()
 
 
 @dataclass(frozen=True)
-class Request:
-    """A checked request: which files are made, in which folder. The rest is as in the options."""
+class Plan:
+    """Files of one model to be written to a folder: options that were checked, and what they mean.
+
+    It is plain data that a process elsewhere can be sent, unless `weights` is an open checkpoint.
+    """
 
     model: ModelInfo
     options: Options
     weights: Choice
-    signature: Signature
     folder: Path
     files: tuple[FileSpec, ...]
     pictures: PictureFolder | None = None
 
     @property
+    def signature(self) -> Signature:
+        """Signature of the files that hold the whole network."""
+        return next(file for file in self.files if not file.tower)
+
+    @property
     def targets(self) -> tuple[Path, ...]:
-        """The files in their places."""
+        """The paths at which the files are published."""
         return tuple(self.folder / file.path for file in self.files)
 
 
-def read_request(entry: ModelInfo, options: Options) -> Request:
-    """Check all options. **Raises** a `ZooError` for the first that makes no sense."""
+def plan_files(entry: ModelInfo, options: Options) -> Plan:
+    """Return the plan of an export: a file for each opset.
+
+    **Raises** a `ZooError` for the first option that makes no sense.
+    """
     import converter
     from zoo.checkpoints.custom import own_entry
 
@@ -122,57 +140,77 @@ def read_request(entry: ModelInfo, options: Options) -> Request:
         runtime = converter.find_target(options.target)
     except converter.SpecError as error:
         raise BadRequest(f"target {options.target} is not known: {error}.") from error
-    folder, files = read_files(entry.name, read_opsets(options, runtime), options)
-    for file in files:
-        check_targets(folder / file.path, options.force)
+    folder, names = read_paths(entry.name, read_opsets(options, runtime), options)
+    for name in names.values():
+        check_targets(folder / name, options.force)
     signature = read_signature(entry, options)
     check_target(runtime, options.precision, signature, entry)
-    has_int8 = options.precision == "int8"
-    check_scales(options, has_int8)
-    check_quantized(options, runtime, [file.opset for file in files])
-    pictures = read_calibration(options.calibrate, has_int8)
-    return Request(entry, options, weights, signature, folder, files, pictures)
+    check_activations(options, [options.precision])
+    check_scale_operator(options, runtime, max(names))
+    pictures = read_calibration(options)
+    files = tuple(
+        FileSpec(
+            **vars(signature),
+            path=name,
+            opset=opset,
+            precision=options.precision,
+            variant="fused"
+            if options.precision == "fp32" and opset >= FUSED
+            else options.precision,
+        )
+        for opset, name in names.items()
+    )
+    return Plan(entry, options, weights, folder, files, pictures)
 
 
-def check_scales(options: Options, has_int8: bool) -> None:
-    """**Raises** `BadRequest` where scales by row are for nothing, or beside measured ranges."""
+def scaling(precisions: Iterable[Precision]) -> list[Precision]:
+    """Return those of the precisions whose activations are integers."""
+    return [each for each in precisions if PRECISIONS[each].scales_activations]
+
+
+SCALING = " or ".join(scaling(PRECISIONS))
+"""The precisions that options about activations are for."""
+
+
+def check_activations(options: Options, precisions: Iterable[Precision]) -> None:
+    """**Raises** `BadRequest` where scales by row or pictures have no effect on these precisions,
+    or where both are given."""
     scales, calibrate = parameter("scales"), parameter("calibrate")
     if options.scales not in get_args(Scales):
         raise BadRequest(f"{scales} {options.scales} is not known: choose from tensor, row.")
     if options.scales == "row" and options.calibrate is not None:
-        raise BadRequest(f"{scales} row and {calibrate} are two ways for int8: leave one out.")
-    if options.scales == "row" and not has_int8:
+        raise BadRequest(f"{scales} row and {calibrate} are two ways for {SCALING}: leave one out.")
+    given = f"{scales} row" if options.scales == "row" else ""
+    if options.calibrate is not None:
+        given = f"calibrate {options.calibrate}"
+    if given and not scaling(precisions):
         raise BadRequest(
-            f"{scales} row is about int8, which is not what is asked for: ask for int8, or leave "
-            "it out."
-        )
-
-
-def check_quantized(options: Options, runtime: "Runtime", opsets: Sequence[int]) -> None:
-    """**Raises** `BadRequest` where a version that is asked for has no `QuantizeLinear`."""
-    fixed = options.scales == "row" or options.calibrate is not None
-    if fixed and max(opsets) > newest_quantized(runtime):
-        raise BadRequest(
-            f"int8 with scales of its own is not for {options.target} at opset 23, whose "
-            "QuantizeLinear came with 1.24: ask for opset 22."
-        )
-
-
-def newest_quantized(runtime: "Runtime") -> int:
-    """Newest opset of whose `QuantizeLinear` the versions that are named have a kernel."""
-    return max(o for o in runtime.opsets if runtime.takes("QuantizeLinear", "float32", o))
-
-
-def read_calibration(folder: Path | None, has_int8: bool) -> PictureFolder | None:
-    """The pictures that activations are to be ranged on. **Raises** `BadRequest`."""
-    if folder is None:
-        return None
-    if not has_int8:
-        raise BadRequest(
-            f"calibrate {folder} is about int8, which is not what is asked for: ask for int8, or "
+            f"{given} is about {SCALING}, which is not what is asked for: ask for {SCALING}, or "
             "leave it out."
         )
-    return read_picture_folder(folder)
+
+
+def check_scale_operator(options: Options, runtime: "Runtime", opset: int) -> None:
+    """**Raises** `BadRequest` where a version that is asked for cannot scale activations as the
+    options say."""
+    if opset > (newest := newest_with_scales(options, runtime)):
+        operator = PRECISIONS[options.precision].activation_operator
+        raise BadRequest(
+            f"{options.precision} with scales of its own is not for {options.target} at opset "
+            f"{opset}, of which not all its versions have {operator}: ask for opset {newest}."
+        )
+
+
+def newest_with_scales(options: Options, runtime: "Runtime") -> int:
+    """Return the newest opset of a target at which it scales activations as the options say."""
+    operator = PRECISIONS[options.precision].activation_operator
+    is_fixed = options.scales == "row" or options.calibrate is not None
+    return runtime.newest_opset(operator) if is_fixed and operator else runtime.opsets[-1]
+
+
+def read_calibration(options: Options) -> PictureFolder | None:
+    """Return the pictures on which ranges of activations are measured. **Raises** `BadRequest`."""
+    return None if options.calibrate is None else read_picture_folder(options.calibrate)
 
 
 def read_opsets(options: Options, runtime: "Runtime") -> tuple[int, ...]:
@@ -195,8 +233,7 @@ def check_target(
     if not runtime.takes(operator, "float32", runtime.opset):
         raise BadRequest(f"precision {precision} needs {operator}, which target {name} lacks.")
     instead = {
-        "size 224 instead of dynamic": signature.size is None
-        and "pixel_values" in entry.config.takes,
+        "size 224 instead of dynamic": signature.size is None and entry.config.pictures is not None,
         "batch 1, or another number": signature.batch is None,
         "input float32": signature.input == "uint8",
     }
@@ -223,7 +260,7 @@ def read_signature(entry: ModelInfo, options: Options) -> Signature:
             "which no file does: leave it out, and take `zoo.preprocess`."
         )
     sides = None
-    if size != "dynamic" and "pixel_values" in entry.config.takes:
+    if size != "dynamic" and entry.config.pictures is not None:
         sides = check_size(size or entry.preprocessing.size, entry)
     outputs = chosen_outputs(options.outputs, layers, entry)
     return Signature(sides, batch, layers, options.reshape, options.input, outputs)
@@ -231,13 +268,18 @@ def read_signature(entry: ModelInfo, options: Options) -> Signature:
 
 def check_takes(entry: ModelInfo, options: Options) -> None:
     """**Raises** `BadRequest` where an option is about images, and a model takes texts."""
-    takes = entry.config.takes
-    if "pixel_values" not in takes and options.size not in (None, "dynamic"):
+    pictures, texts = entry.config.pictures, entry.config.texts
+    if pictures is None and options.size not in (None, "dynamic"):
         raise BadRequest(f"{entry.name} takes texts, which have no size: leave it out.")
-    if "input_ids" in takes and options.input == "uint8":
+    if texts is not None and options.input == "uint8":
         raise BadRequest(f"{entry.name} takes texts: input uint8 is for models of images alone.")
-    if "input_ids" in takes and options.calibrate is not None:
+    if texts is not None and options.calibrate is not None:
         raise BadRequest(f"{entry.name} takes texts: calibrate is for models of images alone.")
+    if pictures is not None and not pictures.is_plain and options.input == "uint8":
+        raise BadRequest(
+            f"{entry.name} takes {' and '.join(pictures.names)}, which no file makes of images "
+            "itself: leave out input uint8."
+        )
 
 
 def is_whole(value: object) -> bool:
@@ -291,11 +333,9 @@ def check_size(size: tuple[int, int], entry: ModelInfo) -> tuple[int, int]:
     return size
 
 
-def read_files(
-    name: str, opsets: tuple[int, ...], options: Options
-) -> tuple[Path, tuple[FileSpec, ...]]:
-    """Into which folder to write which file for each opset."""
-    place, spec = options.out, partial(FileSpec, precision=options.precision)
+def read_paths(name: str, opsets: tuple[int, ...], options: Options) -> tuple[Path, dict[int, str]]:
+    """The folder to write to, and the name of the file of each opset."""
+    place = options.out
     if place is not None and place.suffix == ".onnx":
         if len(opsets) > 1:
             raise BadRequest(
@@ -307,13 +347,12 @@ def read_files(
                 f"{str(place)!r}: a manifest cannot hold that name. Write one of at most 150 "
                 "letters (a to z), digits, `_`, `-` and `.`, the first a letter, a digit or `_`."
             )
-        return place.parent, (spec(place.name, opsets[0]),)
+        return place.parent, {opsets[0]: place.name}
     usual = (Options.target, Options.precision)
     unusual = (re.sub(r"[^\w.]+", "-", options.target), options.precision)
     suffixes = [part for part in unusual if part not in usual]
-    return place or Path(), tuple(
-        spec(f"{'-'.join((name, f'opset{opset}', *suffixes))}.onnx", opset) for opset in opsets
-    )
+    names = {opset: "-".join((name, f"opset{opset}", *suffixes)) for opset in opsets}
+    return place or Path(), {opset: f"{stem}.onnx" for opset, stem in names.items()}
 
 
 def check_targets(target: Path, force: bool) -> None:

@@ -8,7 +8,7 @@ from zoo.architectures.entry import ModelInfo
 from zoo.artifacts.choices import Precision
 from zoo.common.errors import BadOutput
 from zoo.export.precisions import PRECISIONS
-from zoo.export.request import Request
+from zoo.export.request import Plan
 
 LARGEST_WHOLE = 2_000_000_000
 """Bytes of a file without a sidecar, and of a model that is verified as a whole."""
@@ -35,15 +35,15 @@ def written(entry: ModelInfo, precision: Precision) -> int:
     return round(entry.parameters * PRECISIONS[precision].bits / 8)
 
 
-def disk(request: Request) -> int:
+def disk(plan: Plan) -> int:
     """Bytes that the files take where they are written, with those that are there on the way."""
-    entry, precision = request.model, request.options.precision
-    joined = request.signature.input == "uint8"
+    entry, precision = plan.model, plan.options.precision
+    joined = plan.signature.input == "uint8"
     # Others are made from a file in float32, which lies beside them as long.
     source = written(entry, "fp32") if precision != "fp32" else 0
     # Of those that are calibrated, three are made to choose from.
-    others = 2 * written(entry, precision) if request.pictures else 0
-    return (len(request.files) + joined) * written(entry, precision) + source + others
+    others = 2 * written(entry, precision) if plan.pictures else 0
+    return (len(plan.files) + joined) * written(entry, precision) + source + others
 
 
 def memory(entry: ModelInfo, copies: float) -> int:
@@ -51,32 +51,32 @@ def memory(entry: ModelInfo, copies: float) -> int:
     return BASE_MEMORY + round(copies * written(entry, "fp32"))
 
 
-def check_resources(request: Request, progress: Progress) -> None:
+def check_resources(plan: Plan, progress: Progress) -> None:
     """Say so where an export needs more than there is.
 
     **Raises** `BadOutput` where that is room on the disk. Memory may be freed by the time when it
     is needed, and the system may have some more on a disk.
     """
-    folder = request.targets[0].absolute().parent
+    folder = plan.targets[0].absolute().parent
     there = next(path for path in (folder, *folder.parents) if path.is_dir())
-    needed, free = disk(request), shutil.disk_usage(there).free
+    needed, free = disk(plan), shutil.disk_usage(there).free
     if needed > free:
         raise BadOutput(
-            f"cannot write {request.targets[0]}: it takes {_gb(needed)} in {there}, where "
+            f"cannot write {plan.targets[0]}: it takes {_gb(needed)} in {there}, where "
             f"{_gb(free)} are free: make room there, or choose another place with "
             f"{parameter('out')}."
         )
     # What is only written passes through memory a tensor at a time.
-    if request.options.verify or request.options.precision != "fp32":
-        _tell_memory(request, progress)
-    if request.options.verify:
-        _tell_patches(request, progress)
+    if plan.options.verify or plan.options.precision != "fp32":
+        _tell_memory(plan, progress)
+    if plan.options.verify:
+        _tell_patches(plan, progress)
 
 
-def _tell_memory(request: Request, progress: Progress) -> None:
+def _tell_memory(plan: Plan, progress: Progress) -> None:
     from psutil import virtual_memory
 
-    entry, asked = request.model, request.options
+    entry, asked = plan.model, plan.options
     is_whole = asked.verify and written(entry, asked.precision) <= LARGEST_WHOLE
     copies = (
         WHOLE if is_whole else BLOCK_COPIES / (entry.config.num_hidden_states or entry.config.depth)
@@ -89,14 +89,14 @@ def _tell_memory(request: Request, progress: Progress) -> None:
         )
 
 
-def _tell_patches(request: Request, progress: Progress) -> None:
+def _tell_patches(plan: Plan, progress: Progress) -> None:
     """Attention compares all patches with all others."""
-    (height, width), usual = request.signature.size or (0, 0), request.model.native
+    (height, width), usual = plan.signature.size or (0, 0), plan.model.native
     times = height * width / (usual[0] * usual[1])
-    if times >= MANY_PATCHES and request.model.config.attends:
+    if times >= MANY_PATCHES and plan.model.config.attends:
         progress.note(
             f"{height} x {width} pixels are {times:,.0f} times the patches that "
-            f"{request.model.name} is for: its attention takes {times**2:,.0f} times as long."
+            f"{plan.model.name} is for: its attention takes {times**2:,.0f} times as long."
         )
 
 

@@ -64,7 +64,7 @@ def to_onnx(
     'logits'
     """
     from zoo.export.exporter import export_model
-    from zoo.export.request import Options, read_request
+    from zoo.export.request import Options, plan_files
     from zoo.export.resources import check_resources
     from zoo.export.subject import subject_of
 
@@ -96,16 +96,13 @@ def to_onnx(
         keep_inexact=keep_inexact,
         verify=verify,
     )
-    request = read_request(subject.entry, options)
+    plan = plan_files(subject.entry, options)
     with bar() as progress:
-        check_resources(request, progress)
-        weights = subject.weights
-        (exported,) = export_model(
-            request, subject.model, weights, lambda: weights.provenance, progress
-        )
-    if exported.nonfinite:
-        named = ", ".join(exported.nonfinite[:10])
+        check_resources(plan, progress)
+        outcome = export_model(plan, subject, lambda: subject.weights.provenance, progress)
+    if outcome.nonfinite:
+        named = ", ".join(outcome.nonfinite[:10])
         warnings.warn(f"there are NaN or infinite values in {named}", stacklevel=2)
-    if not exported.published:
+    if outcome.failed:
         raise NotVerified(f"{out} was not written, for it is too far from JAX.")
-    return exported.manifest
+    return outcome.manifests[0]

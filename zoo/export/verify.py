@@ -23,22 +23,23 @@ from converter.verify.sides import may_have_sides
 from converter.verify.steering import coverage_of, steered_inputs
 from converter.verify.streaming_evaluation import evaluate_streaming
 from weights import bind, leaf_shapes
-from zoo.architectures.architecture import as_they_are
+from zoo.architectures.architecture import Config
 from zoo.architectures.base import Network
 from zoo.architectures.builder import batched
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.kinds import architecture_of
+from zoo.architectures.inputs import IMAGE, PIXELS, Input, fed_sides
+from zoo.architectures.kinds import parts_of_network
 from zoo.artifacts.choices import Precision
 from zoo.artifacts.measured import Comparison, Verification
 from zoo.common import runtime
 from zoo.export.network_inputs import Inputs, input_specs, sample_inputs
-from zoo.export.precision import runnable
 from zoo.export.precisions import PRECISIONS, Limit
 from zoo.export.request import Signature
 from zoo.export.resources import LARGEST_WHOLE
 from zoo.images.photograph import STORED, photographs_of_one_size
 from zoo.images.pixel_values import pixel_values
 from zoo.tasks.answer import Outputs
+from zoo.tasks.task import keep_outputs
 
 TRIED_BATCHES = (1, 3)
 """Batch sizes tried where the batch size is open; with more sizes than these, 1 again."""
@@ -47,7 +48,7 @@ SIDES = ((1.0, 1.0), (0.5, 0.4), (1.1, 1.2), (0.6, 1.1), (1.1, 0.6))
 """Height and width tried where they are open, as multiples of the model's own: the model's, both
 smaller, both larger, and one of each."""
 
-PIXELS = f"{STORED}, preprocessed; mirrored and cropped where the batch is larger"
+PHOTOGRAPHS = f"{STORED}, preprocessed; mirrored and cropped where the batch is larger"
 TEXTS = "random words in texts of several lengths, padded"
 VERIFIED_IMAGES = f"{STORED} in 8 bits, and cropped on its side; mirrored where the batch is larger"
 
@@ -65,22 +66,34 @@ VIEWS = 2
 """How many sizes of images are tried on a file that takes any."""
 
 
+OF_ANY_SIZE = Limit("max_rel", 1e-4)
+"""In float32 of a network of somebody's own, and of depths and similarities, which may have any
+size."""
+
+
 @dataclass(frozen=True)
 class Sample:
     """Inputs of a network and its outputs in JAX; `images` where the file takes those. `compared`
     makes of a file's outputs and these what low precisions are judged by. `moved` are outputs for
-    inputs that are moved by rounding, of a network that ranks what it finds."""
+    inputs that are moved by rounding, of a network that ranks what it finds. `taken` are the
+    records of the inputs."""
 
     inputs: Inputs
     outputs: Any
     images: NDArray[np.uint8] | None = None
-    compared: Callable[[Outputs, Outputs], tuple[Outputs, Outputs]] = as_they_are
+    compared: Callable[[Outputs, Outputs], tuple[Outputs, Outputs]] = keep_outputs
     moved: tuple[Any, ...] = ()
+    taken: tuple[Input, ...] = ()
 
     @property
     def fed(self) -> Inputs:
         """Inputs that a file gets."""
-        return self.inputs if self.images is None else {"image": self.images}
+        return self.inputs if self.images is None else {IMAGE.name: self.images}
+
+    @property
+    def sides(self) -> dict[str, int]:
+        """Batch size and named sides of what a file gets."""
+        return fed_sides(self.taken, self.fed) or {"batch": len(next(iter(self.fed.values())))}
 
 
 def within_rounding(got: Outputs, wanted: Outputs, moved: Sequence[Outputs]) -> Outputs:
@@ -132,12 +145,13 @@ def runs(
         inputs, images = drawn()[step], None
         if signature.input == "uint8":
             photos = photographs_of_one_size(batch, step)
-            inputs = {"pixel_values": pixel_values(photos, entry.preprocessing, size)}
+            inputs = {PIXELS.name: pixel_values(photos, entry.preprocessing, size)}
             images = np.stack([*map(np.asarray, photos)])
         outputs = jax.block_until_ready(network()(*inputs.values()))
-        compare = architecture_of(entry.config).compared
-        near = moved_inputs(inputs) if compare is not as_they_are else ()
-        return Sample(inputs, outputs, images, compare, tuple(network()(*each) for each in near))
+        compare = entry.config.task.compare
+        near = moved_inputs(inputs) if compare is not keep_outputs else ()
+        moved = tuple(network()(*each) for each in near)
+        return Sample(inputs, outputs, images, compare, moved, entry.config.inputs)
 
     return [partial(sample, step, *shape) for step, shape in enumerate(shapes)]
 
@@ -188,7 +202,7 @@ def sample_shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int,
     no sides."""
     views = VIEWS if signature.input == "uint8" else 1
     batches = TRIED_BATCHES if signature.batch is None else (signature.batch,) * views
-    if signature.size is not None or "pixel_values" not in entry.config.takes:
+    if signature.size is not None or entry.config.pictures is None:
         return ((batch, signature.size or (0, 0)) for batch in batches)
     stride, (height, width) = entry.config.stride, entry.native
     sides = (
@@ -196,6 +210,20 @@ def sample_shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int,
         for tall, wide in SIDES
     )
     return zip(chain(batches, repeat(batches[0])), sides, strict=False)
+
+
+def limit_for(precision: Precision, kind: str, config: Config) -> Limit:
+    """Limit of a network's file in a precision, made from weights of a kind."""
+    of_any_size = kind == "own" or bool(parts_of_network(config))
+    return OF_ANY_SIZE if precision == "fp32" and of_any_size else PRECISIONS[precision].limit
+
+
+def runnable(file: Path, precision: Precision) -> Path | ir.Model:
+    """Model that ONNX Runtime's CPU provider can run for a file, with the numbers that the file
+    gives."""
+    if not PRECISIONS[precision].on_cpu:
+        return converter.emulate_bfloat16(ir.load(file))
+    return file
 
 
 def verify_file(
@@ -240,16 +268,16 @@ def _worst(tried: Sequence[Comparison], asked: Limit) -> Comparison:
 def _compared_inside(file: Path, samples: Sequence[Sample], provider: str) -> list[Comparison]:
     """The part of a file that makes `pixel_values` of images."""
     model = ir.load(file)
-    graph = ir.convenience.extract(model.graph, ["image"], ["pixel_values"])
+    graph = ir.convenience.extract(model.graph, [IMAGE.name], [PIXELS.name])
     live = runtime.session(ir.Model(graph, ir_version=model.ir_version), provider)
-    plain = [replace(sample, compared=as_they_are) for sample in samples]
+    plain = [replace(sample, compared=keep_outputs) for sample in samples]
     return [*_compared(live, plain, PRECISIONS["fp32"].limit)]
 
 
 def words(sample: Sample) -> str:
     """Words about what a network got."""
-    kinds = {"pixel_values": PIXELS, "input_ids": TEXTS}
-    return "; ".join(kinds[name] for name in sample.inputs if name in kinds)
+    kinds = {"picture": PHOTOGRAPHS, "text": TEXTS}
+    return "; ".join(kinds[each.kind] for each in sample.taken)
 
 
 def judge(
@@ -277,13 +305,13 @@ def _compared(
 ) -> Iterator[Comparison]:
     names = [output.name for output in live.get_outputs()]
     for sample in samples:
-        expected = sample.inputs if names == ["pixel_values"] else sample.outputs
+        expected = sample.inputs if names == [PIXELS.name] else sample.outputs
         errors = _errors(live, sample, expected, asked)
         numbers = [bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(expected)]
         for (output, (error, excused)), is_number in zip(errors.items(), numbers, strict=True):
             # NaN where JAX has NaN is equal, and shows nothing.
             known = error if is_number else NOT_COMPARED
-            yield compared(sample.fed, output, known, level, excused)
+            yield compared(sample.sides, output, known, level, excused)
 
 
 def _errors(
@@ -291,7 +319,7 @@ def _errors(
 ) -> Mapping[str, tuple[converter.Errors, float]]:
     """How far each output is from what is expected, and what share of it is excused."""
     fed = [*sample.fed.values()]
-    if sample.compared is as_they_are:
+    if sample.compared is keep_outputs:
         found = converter.check(live, lambda *_: expected, fed)
         return {name: (error, 0.0) for name, error in found.items()}
     arrays = {name: np.asarray(value) for name, value in expected.items()}
@@ -317,19 +345,12 @@ NOT_COMPARED = converter.Errors(math.nan, math.nan, math.nan)
 
 
 def compared(
-    fed: Inputs,
+    sides: Mapping[str, int],
     output: str,
     error: converter.Errors,
     level: Level = "all",
     excused: float = 0,
 ) -> Comparison:
-    """The record of one comparison."""
-    sizes: dict[str, int] = {}
-    if "input_ids" in fed:
-        sizes["batch"], sizes["tokens"] = fed["input_ids"].shape
-    if "pixel_values" in fed:
-        sizes["batch"], _, sizes["height"], sizes["width"] = fed["pixel_values"].shape
-    if "image" in fed:
-        sizes["batch"], sizes["height"], sizes["width"], _ = fed["image"].shape
-    record = Comparison(output=output, **sizes, **asdict(error), level=level)
+    """The record of one comparison, of what has these sides (`batch`, `height`, …)."""
+    record = Comparison(output=output, **sides, **asdict(error), level=level)
     return record.model_copy(update={"excused": excused}) if excused else record

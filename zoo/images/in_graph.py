@@ -21,8 +21,8 @@ from jaxtyping import Float32, Int64, Shaped, UInt8
 import converter
 from converter.jax_versions import enable_x64
 from converter.opsets import DEFAULT_TARGET
-from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.images.pixel_values import Size, centre, channels, resized_size
+from zoo.images.preprocessing import Preprocessing
 
 DIGITS = (8, 7, 7)
 """Binary places of Pillow's coefficients of 8-bit values, in the steps they are computed in."""

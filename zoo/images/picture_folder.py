@@ -1,4 +1,4 @@
-"""A folder of somebody's own pictures, and the batches of `pixel_values` that are made of them."""
+"""A folder of somebody's own pictures, and batches of them."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -7,10 +7,15 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from weights.files import sha256
-from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.common.errors import BadRequest
-from zoo.images.pictures import PICTURE_FORMATS, check_begins, extensions, pictures
-from zoo.images.pixel_values import Float32, Size, pixel_values
+from zoo.images.pictures import (
+    PICTURE_FORMATS,
+    ReadPicture,
+    check_begins,
+    extensions,
+    pictures,
+    reduced_picture,
+)
 
 MOST_PICTURES = 512
 """Pictures that are taken of a folder: NVIDIA's guide to TensorRT calls 500 enough for a network of
@@ -71,11 +76,9 @@ def read_picture_folder(folder: Path) -> PictureFolder:
     return PictureFolder(folder, paths, len(readable))
 
 
-def pixel_batches(
-    paths: Sequence[Path], how: Preprocessing, size: Size, batch: int
-) -> Iterator[Float32]:
-    """`pixel_values` of pictures, read when they are asked for. The last batch is filled up with
+def picture_batches(paths: Sequence[Path], batch: int) -> Iterator[list[ReadPicture]]:
+    """Yield batches of pictures, read when they are asked for. The last batch is filled up with
     pictures from the beginning."""
     full, again = -(-len(paths) // batch), cycle(paths)
     for _ in range(full):
-        yield pixel_values(pictures(list(islice(again, batch))), how, size)
+        yield [*map(reduced_picture, pictures(list(islice(again, batch))))]

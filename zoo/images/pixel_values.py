@@ -1,4 +1,4 @@
-"""From pictures to `pixel_values`, as the models were trained; `zoo.preprocess`."""
+"""From pictures to `pixel_values`, as the models were trained."""
 
 from __future__ import annotations
 
@@ -9,55 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.architectures.parts.preprocessing import CropRounding, Preprocessing
 from zoo.common.errors import BadRequest
-from zoo.images.pictures import MOST_PIXELS, Part, Pictures, ReadPicture, pictures
+from zoo.images.pictures import MOST_PIXELS, Part, ReadPicture
+from zoo.images.preprocessing import CropRounding, Preprocessing
 from zoo.images.resampling import Span, resized_float_part, resized_part
-from zoo.registry.lookup import info
 from zoo.tasks.answer import size_inside
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Float
     from PIL.Image import Image
-
-    from zoo.architectures.base import Network
 
 Float32 = NDArray[np.float32]
 Size = tuple[int, int]  # (height, width)
 Box = tuple[int, int, int, int]  # left, top, right and bottom edge
-
-
-def preprocess(
-    name_or_model: str | Network, images: Pictures, *, size: tuple[int, int] | None = None
-) -> Float[Array, "batch 3 height width"]:
-    """`pixel_values` for a model: pictures resized, cropped, rescaled and normalised.
-
-    Equals transformers' image processor of the model: to rounding where that resizes
-    floating-point values (DINOv3), exactly where it resizes 8-bit ones as Pillow does.
-
-    **Arguments:**
-
-    - `name_or_model`: a model's name or alias, or a model of `zoo.from_pretrained`.
-    - `images`: a PIL image, the path of a picture, an array `[height, width, 3]` of RGB values in
-      uint8, or a sequence of these, or an array `[batch, height, width, 3]`.
-    - `size`: (height, width) of the result, in pixels; the model's own by default.
-
-    **Returns:** float32 `[batch, 3, height, width]`, also for a single picture.
-
-    **Raises** `UnknownModel`, or `BadRequest` for something that is no picture.
-
-    >>> model = zoo.from_pretrained("dinov3_vits16")
-    >>> features = jax.vmap(model)(zoo.preprocess(model, ["cat.png", "dog.png"]))
-    """
-    import jax.numpy as jnp
-
-    model = info(name_or_model) if isinstance(name_or_model, str) else name_or_model
-    if (how := model.preprocessing) is None:
-        raise BadRequest(
-            "this model was built by hand and does not know its preprocessing: give the name of "
-            "the model whose pictures it takes."
-        )
-    return jnp.asarray(pixel_values(pictures(images), how, size or how.size))
 
 
 def pixel_values(images: Sequence[Image], how: Preprocessing, size: Size) -> Float32:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.architectures.parts.preprocessing import Filter
+from zoo.images.preprocessing import Filter
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -2,8 +2,7 @@
 
 from zoo.architectures.architecture import Config
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.kinds import architecture_of
-from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.images.preprocessing import Preprocessing
 
 
 def purpose(entry: ModelInfo) -> str:
@@ -12,7 +11,7 @@ def purpose(entry: ModelInfo) -> str:
     # A class may have several names, and one that nobody named has its number.
     names = [name.partition(",")[0] for name in entry.class_names[:3]]
     named = not "".join(names).isdecimal()
-    return entry.purpose or architecture_of(config).purpose(config).format(
+    return entry.purpose or config.task.purpose.format(
         stride=config.stride,
         classes=config.classes,
         whole=" and one for the whole" if entry.pooler else "",

@@ -99,17 +99,41 @@ class PictureAnswer:
     boxes: tuple[Corners, ...] = ()
 
 
+TEMPLATE = "This is a photo of {}."
+"""As transformers' pipeline puts labels into a sentence."""
+
+
 @dataclass(frozen=True)
 class Question:
-    """Subject of an answer: the names of the classes, the size of the picture, and what the
-    network got of it; the picture, if there may be something to draw on it, and how sure a network
-    has to be of a thing in a box, if that is told."""
+    """A question about pictures, as a user asks it.
+
+    `labels` are what may be in the pictures, in words, for networks that compare pictures with
+    texts; each is put into the `template`. `threshold` is how sure a network has to be of a thing
+    in a box, from 0 to 1; None for the usual one.
+    """
+
+    labels: Sequence[str] = ()
+    template: str = TEMPLATE
+    threshold: float | None = None
+
+    @property
+    def sentences(self) -> list[str]:
+        """A sentence for each label. **Raises** `BadRequest` for something that is no labels."""
+        return in_sentences(self.labels, self.template)
+
+
+@dataclass(frozen=True)
+class AskedPicture:
+    """A picture that a network was run on.
+
+    `names` are the names of the network's classes, `size` is the (height, width) of the picture,
+    and `fed` says what the network got of it. `image` is there if it may be drawn on.
+    """
 
     names: Sequence[str]
     size: Size
     fed: InputSize
-    picture: Image | None = None
-    threshold: float | None = None
+    image: Image | None = None
 
 
 def features(outputs: Outputs) -> PictureAnswer:
@@ -134,10 +158,6 @@ def best(scores: Float32, names: Sequence[str], count: int = BEST) -> tuple[Answ
 def unit(vectors: Float32) -> Float32:
     """Vectors at length 1, along the last axis."""
     return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True))
-
-
-TEMPLATE = "This is a photo of {}."
-"""As transformers' pipeline puts labels into a sentence."""
 
 
 def in_sentences(labels: Sequence[str], template: str = TEMPLATE) -> list[str]:

@@ -18,12 +18,12 @@ from tests import folders
 from tests.files import changes
 from weights.tensors import Provenance
 from zoo.architectures.entry import Licence
-from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.artifacts.measured import Comparison
 from zoo.artifacts.read import MOST_VALUES, near, parse, to_text
 from zoo.artifacts.schema import StatedLicence, StatedPreprocessing, StatedWeights
 from zoo.common.errors import BadFile
 from zoo.export.describe import weights_origin
+from zoo.images.preprocessing import Preprocessing
 from zoo.registry.lookup import info
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "manifest.schema.json"

@@ -76,7 +76,7 @@ def computed(folder: Path, tensors: str, given: Mapping[str, np.ndarray]) -> Arr
     if key not in COMPUTED:
         model = bind(abstract(loaded.config), loaded.weights.arrays)
         values = [jnp.asarray(given[name]) for name in loaded.config.takes]
-        compares = loaded.config.task == "zero-shot-image-classification"
+        compares = loaded.config.task.name == "zero-shot-image-classification"
         found = model(*(value[None] if compares else value for value in values))
         pairs = found._asdict().items()
         COMPUTED[key] = {name: np.asarray(v) for name, v in pairs if isinstance(v, jax.Array)}

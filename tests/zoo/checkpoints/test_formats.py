@@ -220,7 +220,7 @@ def by_transformers(name, entry, config, path, image):
 
     loaded = LoadedWeights(config, weights_of(leaves(name, "huggingface")))
     outputs = {key: value[0] for key, value in run_transformers(entry, loaded, image[None]).items()}
-    if config.task == "image-classification":
+    if config.task.name == "image-classification":
         model = AutoModelForImageClassification.from_pretrained(path).eval()
         with torch.no_grad():
             outputs["logits"] = model(torch.from_numpy(image[None])).logits[0]

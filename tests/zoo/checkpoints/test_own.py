@@ -183,7 +183,7 @@ def test_sizes_that_are_sound_make_a_network():
             wide = {DepthConfig: 3 * side, SegmenterConfig: 6}.get(type(config), config.dim)
             if isinstance(config, MaskConfig):
                 wide = config.classes + 1
-            if config.task == "object-detection":
+            if config.task.name == "object-detection":
                 wide = config.classes
             assert output[0].shape[-1] == wide
     assert sound > 15

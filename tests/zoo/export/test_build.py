@@ -22,6 +22,7 @@ from tests import folders
 from tests.folders import listed
 from tests.zoo.architectures.test_digits import accuracy
 from weights import bind, random_weights
+from weights.progress import Quiet
 from zoo import info, list_models
 from zoo.architectures.builder import abstract
 from zoo.artifacts.read import parse, to_text
@@ -31,10 +32,11 @@ from zoo.common.errors import BadOutput
 from zoo.export.assemble import schedule
 from zoo.export.assemble.extras import card, for_transformers_js, golden, golden_sample
 from zoo.export.assemble.ledger import Ledger, read_ledger
-from zoo.export.assemble.plan import FolderPlan
+from zoo.export.assemble.plan import plan_folder
 from zoo.export.describe import describe_shared
-from zoo.export.make import Maker
-from zoo.export.request import Signature
+from zoo.export.make import Production
+from zoo.export.request import Options, Signature
+from zoo.export.subject import Subject
 from zoo.export.verify import reference
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
@@ -219,17 +221,17 @@ def test_files_of_other_versions_are_not_dropped_without_a_word(built, tmp_path)
 def test_builds_stay_within_the_memory(budget, most, monkeypatch):
     """Small networks of 1.3 GB each: as many as fit, and one alone whatever the budget."""
     names = ("dinov2_vits14", "dinov2_vits14_reg", "dinov3_vits16", "tips_vits14_hr")
-    signature = Signature(None, None)
-    plans = [FolderPlan(name, Path(name), "auto", signature, ("fp32",)) for name in names]
+    options = Options(size="dynamic")
+    plans = [plan_folder(info(name), "auto", options, ("fp32",), Path(name)) for name in names]
     assert all(1e9 < schedule.memory_needed(each) < 1.35e9 for each in plans)
     running, seen = set(), []
 
     def start(each, told, options):
-        running.add(each)
+        running.add(each.model.name)
         seen.append(len(running))
         time.sleep(0.2)
-        running.discard(each)
-        return schedule.Outcome(each.model)
+        running.discard(each.model.name)
+        return schedule.Outcome(each.model.name)
 
     monkeypatch.setattr(schedule, "start", start)
     pool = schedule.Pool(lambda: ThreadPoolExecutor(4), print, lost=())
@@ -258,10 +260,12 @@ def test_golden_numbers_are_those_of_the_published_settings(size):
     model, weights = abstract(entry.config), random_weights(model_shapes(entry.config))
     signature = Signature(size, 1)
     samples = reference(entry, model, weights.arrays, signature)
-    maker = Maker(entry, model, weights, signature, lambda: samples)
+    subject = Subject(entry, model, weights, is_network=True)
+    staged = (None, Quiet())
+    production = Production(Options(), None, subject, signature, lambda: samples, *staged)
     how = describe_shared(entry, signature, weights.provenance).preprocessing.settings
     assert how.size == (size or (224, 224))
-    got = golden(maker, golden_sample(maker, how))
+    got = golden(subject, golden_sample(production, how))
     np.testing.assert_array_equal(
         got.fed["pixel_values"], pixel_values([photograph()], how, how.size)
     )

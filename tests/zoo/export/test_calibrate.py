@@ -42,7 +42,7 @@ def test_least_and_largest(name, tmp_path):
     """As in ONNX Runtime's own calibrator, batch by batch, of pictures that are not square."""
     file = write(tmp_path / "source.onnx", MODELS[name], 18)
     batches = [(1 + index) * pixels(MODELS[name]) for index in range(3)]
-    seen = observe(load_typed(file), batches)
+    seen = observe(load_typed(file), [[batch] for batch in batches])
     theirs = create_calibrator(
         file, ["MatMul"], str(tmp_path / "more.onnx"), CalibrationMethod.MinMax
     )
@@ -80,7 +80,7 @@ def fixed(source, file, batches, runtime="onnxruntime"):
     """A file with ranges that the batches gave."""
     model = load_typed(source)
     even_out(model)
-    seen = observe(model, batches)
+    seen = observe(model, [[batch] for batch in batches])
     means = {name: each.means for name, each in seen.items()}
     write_fixed(source, file, widest(seen), means, runtime=runtime)
     return file

@@ -11,7 +11,7 @@ from weights.files import sha256
 from weights.progress import Quiet
 from weights.sources.hub import HubFile
 from zoo import info
-from zoo.export.request import Options, read_request
+from zoo.export.request import Options, plan_files
 from zoo.export.run import run_export
 from zoo.registry import lookup
 
@@ -21,7 +21,7 @@ MODEL, NAME, REPOSITORY = "dinov3_vits16", "w.pth", "somebody/models"
 def assert_refused(checkpoint, out, kind, told):
     asked = Options(weights=str(checkpoint), out=out, verify=False)
     with pytest.raises(kind, match=told):
-        run_export(read_request(info(MODEL), asked), Quiet())
+        run_export(plan_files(info(MODEL), asked), Quiet())
     assert list(out.iterdir()) == []
 
 

@@ -18,9 +18,9 @@ from zoo.common import runtime
 from zoo.common.errors import BadOutput
 from zoo.export import resources
 from zoo.export.make import convert_model
-from zoo.export.precision import derive, runnable
-from zoo.export.request import Options, Signature, read_request
-from zoo.export.verify import reference, verify_file
+from zoo.export.precision import derive
+from zoo.export.request import Options, Signature, plan_files
+from zoo.export.verify import reference, runnable, verify_file
 
 ENTRY = zoo.info("dinov3_vits16")
 
@@ -69,7 +69,7 @@ def notes(tmp_path, monkeypatch):
         monkeypatch.setattr(resources.shutil, "disk_usage", lambda path: SimpleNamespace(free=room))
         found, said = SimpleNamespace(available=memory), []
         monkeypatch.setattr("psutil.virtual_memory", lambda: found)
-        request = read_request(zoo.info(name), Options(out=tmp_path / "new", **options))
+        request = plan_files(zoo.info(name), Options(out=tmp_path / "new", **options))
         resources.check_resources(request, SimpleNamespace(note=said.append))
         return "".join(said)
 

@@ -19,28 +19,27 @@ from tests.conformance import unused
 from tests.runtimes.load import needs_quantized_23
 from tests.seeded import NETWORKS, nano, native, values_of
 from tests.synthetic import make_image
-from zoo.architectures.architecture import as_they_are
 from zoo.architectures.builder import abstract
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
-from zoo.architectures.kinds import architecture_of
 from zoo.architectures.swin.swin_config import SwinConfig
 from zoo.artifacts.words import limit
 from zoo.common import runtime
 from zoo.export.make import convert_model
-from zoo.export.precision import CODECS, derive, outgrown, runnable
+from zoo.export.precision import CODECS, derive, outgrown
 from zoo.export.precisions import PRECISIONS
 from zoo.export.quantise.activations import means
 from zoo.export.quantise.products import products, quantise
 from zoo.export.quantise.smooth_quant import even_out
 from zoo.export.request import Signature
-from zoo.export.verify import Sample, verify_file
+from zoo.export.verify import Sample, runnable, verify_file
 from zoo.tasks.boxes import as_answered
+from zoo.tasks.task import keep_outputs
 
 FLOAT, HALF, BFLOAT = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16
 
 MODELS = {name: nano(config) for name, config in NETWORKS.items() if name != "vit_digits"}
 
-NUMBERS = [n for n in MODELS if architecture_of(MODELS[n]).compared is as_they_are]
+NUMBERS = [n for n in MODELS if MODELS[n].task.compare is keep_outputs]
 """What gives numbers; tests of detection try what ranks the things that it finds."""
 
 LOWER = tuple(precision for precision in PRECISIONS if precision != "fp32")

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from zoo.export.exporter import prefetching
+from zoo.common.prefetch import prefetching
 
 
 def test_results_in_order():

@@ -1,5 +1,6 @@
 """What is asked of an export, and files that appear whole or not at all."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,8 @@ import pytest
 import zoo
 from converter.targets import find_target
 from zoo.common.errors import BadOutput, BadRequest
-from zoo.common.staging import manifest_path, publish, sidecar_path, staged
-from zoo.export.request import FileSpec, Options, check_quantized, read_files, read_request
+from zoo.common.staging import manifest_path, replace_export, sidecar_path, staged
+from zoo.export.request import Options, check_scale_operator, plan_files, read_paths
 
 BAD = {
     "positive multiples of its patch size, 16": (
@@ -37,31 +38,30 @@ def test_what_cannot_be(told, options, tmp_path):
 
 
 def test_files():
-    both = Path(), (FileSpec("m-opset18.onnx", 18), FileSpec("m-opset23.onnx", 23))
-    assert read_files("m", (18, 23), Options()) == both
+    both = Path(), {18: "m-opset18.onnx", 23: "m-opset23.onnx"}
+    assert read_paths("m", (18, 23), Options()) == both
     named = {"m-opset23-int8": {"precision": "int8"}, "m-opset23-web": {"target": "web"}}
     named["m-opset23-web-fp16"] = {"target": "web", "precision": "fp16"}
     for name, options in named.items():
-        precision = options.get("precision", "fp32")
         for out, file in (("a", f"{name}.onnx"), ("a/b.onnx", "b.onnx")):
-            found = read_files("m", (23,), Options(out=Path(out), **options))
-            assert found == (Path("a"), (FileSpec(file, 23, precision),))
-    assert read_files("m", (23,), Options(out=Path(f"{'a' * 145}.onnx")))
+            found = read_paths("m", (23,), Options(out=Path(out), **options))
+            assert found == (Path("a"), {23: file})
+    assert read_paths("m", (23,), Options(out=Path(f"{'a' * 145}.onnx")))
     with pytest.raises(BadRequest, match="2 opsets"):
-        read_files("m", (18, 23), Options(out=Path("a/b.onnx")))
+        read_paths("m", (18, 23), Options(out=Path("a/b.onnx")))
 
 
 @pytest.mark.parametrize("name", [".a", "-", "a b", "a\nb", "modèle", "a\\b", "\udcff", "a" * 146])
 def test_names_that_no_manifest_can_hold(name):
     told = "a manifest cannot hold that name. Write one of at most 150"
     with pytest.raises(BadRequest, match=told) as caught:
-        read_files("m", (23,), Options(out=Path("a folder") / f"{name}.onnx"))
+        read_paths("m", (23,), Options(out=Path("a folder") / f"{name}.onnx"))
     assert str(caught.value).isprintable()
 
 
 def ask(tmp_path, **changes):
     options = {"opsets": [23, 18, 23], "weights": "random", "out": tmp_path, **changes}
-    return read_request(zoo.info("dinov3_vits16_pretrain_lvd1689m"), Options(**options))
+    return plan_files(zoo.info("dinov3_vits16_pretrain_lvd1689m"), Options(**options))
 
 
 @pytest.mark.parametrize("name", ["onnx", "manifest.json", "onnx_data"])
@@ -85,7 +85,7 @@ def test_publishing_replaces_all_and_leaves_nothing_stale(tmp_path):
     with staged(tmp_path) as stage:
         (stage / "a.onnx").write_text("new")
         (stage / "a.manifest.json").write_text("new")
-        publish(stage, target)
+        replace_export(stage, target)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.manifest.json", "a.onnx"]
     assert target.read_text() == manifest_path(target).read_text() == "new"
 
@@ -107,8 +107,9 @@ def test_a_target_says_what_it_takes(tmp_path):
 
 def test_int8_with_scales_of_its_own_for_a_version_without_their_kernel():
     """ONNX Runtime 1.23 has no `QuantizeLinear` of opset 23; that of opset 22 it has."""
-    options = Options(scales="row", target="onnxruntime==1.23.1")
+    options = Options(precision="int8", scales="row", target="onnxruntime==1.23.1")
     runtime = find_target(options.target)
-    check_quantized(options, runtime, [22])
-    with pytest.raises(BadRequest, match="ask for opset 22"):
-        check_quantized(options, runtime, [22, 23])
+    check_scale_operator(options, runtime, 22)
+    check_scale_operator(replace(options, scales="tensor"), runtime, 23)
+    with pytest.raises(BadRequest, match="have QuantizeLinear: ask for opset 22"):
+        check_scale_operator(options, runtime, 23)

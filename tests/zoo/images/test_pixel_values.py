@@ -22,7 +22,6 @@ from converter.opsets import is_older
 from converter.verify.sessions import run
 from tests.seeded import nano, values_of
 from zoo.architectures.builder import abstract
-from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.checkpoints.settings.library_configs import transformers_processor
 from zoo.common.errors import BadRequest
 from zoo.export.make import convert_model
@@ -31,6 +30,7 @@ from zoo.export.verify import reference, verify_file
 from zoo.images.in_graph import front, prepare
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import centre, check_edges, pixel_values, resized_size
+from zoo.images.preprocessing import Preprocessing
 from zoo.images.resampling import Span, resized_float_part, resized_part
 
 HOW = {name: package.info(name).preprocessing for name in package.list_models()}

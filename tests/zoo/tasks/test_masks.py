@@ -7,10 +7,9 @@ import pytest
 import torch
 from transformers.models.eomt.image_processing_pil_eomt import EomtImageProcessorPil
 
-from zoo.architectures.kinds import architecture_of
 from zoo.registry.lookup import info
 from zoo.tasks import maps
-from zoo.tasks.answer import InputSize, Question
+from zoo.tasks.answer import AskedPicture, InputSize, Question
 
 SIDE, QUERIES, CLASSES = 64, 12, 5
 PROCESSOR = EomtImageProcessorPil(size={"shortest_edge": SIDE, "longest_edge": SIDE}, do_pad=True)
@@ -74,15 +73,15 @@ def test_nothing_is_there():
 def test_what_is_said_of_a_picture():
     names = ("a", "b", "c", "d", "e")
     masks = info("eomt_dinov3_coco_panoptic_small_640").config
-    question = Question(names, (90, 50), InputSize((SIDE, SIDE), True))
-    told = architecture_of(masks).answer(masks, outputs(0), question)
+    asked = AskedPicture(names, (90, 50), InputSize((SIDE, SIDE), True))
+    told = masks.task.answer(outputs(0), asked, Question())
     scores = [each.score for each in told.answers]
     assert told.kind == "areas" and told.drawing.size == (50, 90) and len(scores) >= 2
     assert scores == sorted(scores, reverse=True) and {*names} >= {n for n, _ in told.answers}
     logits = np.random.default_rng(2).normal(0, 1, (5, 3, 4)).astype(np.float32)
     patches = info("dinov2_vits14_ade20k_linear").config
-    question = Question(names, (42, 56), InputSize((42, 56), False))
-    told = architecture_of(patches).answer(patches, {"logits": logits}, question)
+    asked = AskedPicture(names, (42, 56), InputSize((42, 56), False))
+    told = patches.task.answer({"logits": logits}, asked, Question())
     grown = torch.nn.functional.interpolate(
         torch.from_numpy(logits)[None], (42, 56), mode="bilinear"
     )

@@ -11,7 +11,9 @@ import onnx_ir as ir
 from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.apps.bench.bench_options import BenchOptions
-from zoo.artifacts.read import near
+from zoo.architectures.inputs import Feeds
+from zoo.artifacts.read import near, stated_entry
+from zoo.artifacts.schema import Manifest
 from zoo.checkpoints.settings.library_configs import transformers_config, transformers_kind
 from zoo.common import runtime
 from zoo.common.errors import BadFile, BadRequest, MissingLibrary, first_line
@@ -177,15 +179,26 @@ def measure_files(files: Sequence[Path], options: BenchOptions, progress: Progre
     return Bench(options, contenders, compute_floor(products, times), busy_cores)
 
 
+def _sample(manifest: Manifest, batch: int, size: tuple[int, int]) -> Feeds | None:
+    """Return the arrays of photographs for a network that takes more of a picture than
+    `pixel_values`, which may not be any numbers; None for others."""
+    pictures = stated_entry(manifest).config.pictures
+    if pictures is None or pictures.is_plain:
+        return None
+    return pictures.sample(batch, manifest.preprocessing.settings, manifest.size or size)
+
+
 def _open(file: Path, options: BenchOptions) -> tuple[list[Spec], Task]:
     """Return the inputs of a file, and a task that runs it, after one successful run."""
     if not file.is_file():
         raise BadFile(f"{file} is no file: name .onnx files.")
     manifest = near(file)
-    usual = [manifest.preprocessing.size] if manifest else []
+    usual = manifest.preprocessing.size if manifest else (224, 224)
+    sample = _sample(manifest, options.batch or 1, options.size or usual) if manifest else None
     try:
         live = resting_session(file, options.threads)
-        specs = settle_inputs(file, live.get_inputs(), options.batch, options.size, *usual)
+        declared = live.get_inputs()
+        specs = settle_inputs(file, declared, options.batch, options.size, usual, sample)
         task = run_once(live, draw_inputs(specs))
         task()
     except runtime.ERRORS as error:

@@ -2,187 +2,168 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
-from collections import Counter, defaultdict
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from itertools import islice
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from zoo.apps.embed.dataset import IDENTITY, quoted
 from zoo.apps.embed.description import StatedSource
-from zoo.apps.embed.items import Chunk, picture_key
-from zoo.apps.embed.sources import StampedName, file_system, list_names, source_root
+from zoo.apps.embed.items import Chunk
+from zoo.apps.embed.sources import NO_TEXT, file_stamp, list_names, picture_key
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from lance import LanceDataset
 
-IDENTITY = ["source", "key"]
-"""Columns that identify a picture."""
-
 ROWS_AT_ONCE = 8192
+"""Pictures that are compared or listed together."""
 
-
-def _hash(*texts: str) -> int:
-    digest = blake2b("\0".join(texts).encode("utf-8", "surrogateescape"), digest_size=8)
-    return int.from_bytes(digest.digest(), "little")
-
-
-class KnownRows:
-    """Stamps of the rows of a dataset, as hashes: 17 bytes a row.
-
-    Two pictures are only confused if both the hash of their identity and that of their stamp are
-    equal, 128 bits together.
-    """
-
-    def __init__(self, table: LanceDataset, sources: Sequence[StatedSource]):
-        self.folders = {source.path for source in sources if not source.is_archive}
-        self.archives = defaultdict[str, Counter[str]](Counter)
-        identities, stamps = list[int](), list[int]()
-        for source, key, stamp, _ in _rows(table):
-            if source in self.folders:
-                identities.append(_hash(source, key))
-                stamps.append(_hash(stamp))
-            else:
-                self.archives[source][stamp] += 1
-        order = np.argsort(np.array(identities, np.uint64), kind="stable")
-        self.identities = np.array(identities, np.uint64)[order]
-        self.stamps = np.array(stamps, np.uint64)[order]
-        self.is_listed = np.zeros(len(order), np.bool_)
-
-    def _index(self, source: str, key: str) -> int | None:
-        identity = np.uint64(_hash(source, key))
-        index = int(np.searchsorted(self.identities, identity))
-        found = index < len(self.identities) and self.identities[index] == identity
-        return index if found else None
-
-    def compare(self, source: str, key: str, stamp: str) -> bool | None:
-        """Return whether a picture has the stamp of its row; None if it has no row.
-
-        Its row is not missing from the sources.
-        """
-        index = self._index(source, key)
-        if index is None:
-            return None
-        self.is_listed[index] = True
-        return bool(self.stamps[index] == np.uint64(_hash(stamp)))
-
-    def has_missing(self, archives: dict[str, str]) -> bool:
-        """Return whether rows may be of pictures that are not in the sources any more.
-
-        **Arguments:** `archives` are the stamps of the archives among the sources.
-        """
-        stale = ({*stamps} != {archives.get(path)} for path, stamps in self.archives.items())
-        return not self.is_listed.all() or any(stale)
-
-    def missing(
-        self, table: LanceDataset, archives: dict[str, str]
-    ) -> Iterator[tuple[str, str, bool]]:
-        """Yield source and key of rows whose pictures are missing, and whether they are errors.
-
-        Rows of an archive that this run has read have its new stamp.
-        """
-        for source, key, stamp, error in _rows(table):
-            if source in self.folders:
-                index = self._index(source, key)
-                is_missing = index is not None and not self.is_listed[index]
-            else:
-                is_missing = archives.get(source) != stamp
-            if is_missing:
-                yield source, key, error is not None
-
-
-def _rows(table: LanceDataset) -> Iterator[tuple[str, str, str, str | None]]:
-    columns = [*IDENTITY, "stamp", "error"]
-    for batch in table.to_batches(columns=columns, batch_size=ROWS_AT_ONCE):
-        yield from zip(*(batch[name].to_pylist() for name in columns), strict=True)
-
-
-def identity_table(pictures: Sequence[tuple[str, str]]) -> pa.Table:
-    """Return sources and keys as a table."""
-    import pyarrow as pa
-
-    sources, keys = zip(*pictures, strict=True)
-    return pa.table({"source": pa.array(sources, pa.string()), "key": pa.array(keys, pa.string())})
+DELETED_AT_ONCE = 1000
+"""Pictures that one condition names."""
 
 
 @dataclass
-class Changes:
-    """Pictures that a run has to embed, as chunks in a temporary file.
+class PictureTable:
+    """Identities and stamps of pictures, in Arrow's memory.
 
-    `pictures` counts those of folders and lists, `new` those without a row, `passed` files that
-    are no pictures by their suffix, and `archives` are the stamps of all archives.
+    The columns are `source` (an index into `paths`), `unit` (the key of a picture, or the stamp of
+    the archive that it is in), `stamp`, and `readable` (the number of rows without an error).
     """
 
-    file: IO[str]
-    chunks: int = 0
-    pictures: int = 0
-    new: int = 0
-    has_archives: bool = False
-    passed: Counter[str] = field(default_factory=Counter)
-    archives: dict[str, str] = field(default_factory=dict)
+    paths: list[str]
+    batches: list[pa.Table] = field(default_factory=list)
 
-    def write(self, chunk: Chunk) -> None:
-        """Append a chunk."""
-        fields = vars(chunk) | {"source": chunk.source.model_dump()}
-        self.file.write(json.dumps(fields) + "\n")
-        self.chunks += 1
+    def add(self, sources: pa.Array, units: pa.Array, stamps: pa.Array, readable: pa.Array) -> None:
+        """Add pictures; those of one archive become one row.
 
-    def read(self) -> Iterator[Chunk]:
-        """Yield the chunks."""
-        self.file.seek(0)
-        for line in self.file:
-            fields = json.loads(line)
-            names = tuple((name, stamp) for name, stamp in fields["names"])
-            source = StatedSource.model_validate(fields["source"])
-            yield Chunk(source, fields["root"], names, fields["has_rows"])
+        **Arguments:** `sources` are paths.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        self.paths += [path for path in pc.unique(sources).to_pylist() if path not in self.paths]
+        columns = {"source": pc.index_in(sources, pa.array(self.paths)), "unit": units}
+        table = pa.table(columns | {"stamp": stamps, "readable": readable})
+        grouped = table.group_by(["source", "unit", "stamp"], use_threads=False)
+        self.batches.append(grouped.aggregate([("readable", "sum")]))
+
+    @property
+    def table(self) -> pa.Table:
+        """All pictures."""
+        import pyarrow as pa
+
+        columns = [("source", pa.int32()), ("unit", pa.string()), ("stamp", pa.string())]
+        empty = pa.schema([*columns, ("readable_sum", pa.uint64())]).empty_table()
+        return pa.concat_tables([empty, *self.batches], promote_options="permissive")
+
+    def absent_from(self, other: PictureTable, *columns: str) -> pa.Table:
+        """Return the pictures that differ from all of another table in these columns."""
+        import pyarrow.compute as pc
+
+        return self.table.filter(pc.invert(pc.is_in(self._texts(columns), other._texts(columns))))
+
+    def _texts(self, columns: Sequence[str]) -> Any:
+        """Return the values of columns as one text for each picture."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        values = [pc.cast(self.table[name], pa.string()) for name in columns]
+        return pc.binary_join_element_wise(*values, "\0")
 
 
-@contextmanager
-def find_changes(
-    sources: Sequence[StatedSource], known: KnownRows, size: int
-) -> Generator[Changes]:
-    """List the sources and yield what is new or changed, in chunks of at most `size` pictures."""
-    with tempfile.TemporaryFile("w+", encoding="ascii") as file:
-        changes = Changes(file)
-        for source in sources:
-            _list_changes(source, known, size, changes)
-        yield changes
+def known_pictures(table: LanceDataset, sources: Sequence[StatedSource]) -> PictureTable:
+    """Return the pictures that have rows in a dataset."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    known = PictureTable([source.path for source in sources])
+    folders = [source.path for source in sources if not source.is_archive]
+    names = [*IDENTITY, "stamp", "error"]
+    for batch in table.to_batches(columns=names, batch_size=ROWS_AT_ONCE):
+        source, key, stamp, error = (batch[name] for name in names)
+        is_single = pc.is_in(source, pa.array(folders, pa.string()))
+        units = pc.if_else(is_single, key, stamp)
+        known.add(source, units, stamp, pc.cast(pc.is_null(error), pa.uint64()))
+    return known
 
 
-def _list_changes(source: StatedSource, known: KnownRows, size: int, changes: Changes) -> None:
+def listed_pictures(sources: Sequence[StatedSource], passed: Counter[str]) -> PictureTable:
+    """Return the pictures of the sources; files that are none are counted in `passed`."""
+    import pyarrow as pa
+
+    listed = PictureTable([source.path for source in sources])
+    for source in sources:
+        pictures = _stamped_keys(source, passed)
+        while piece := list(islice(pictures, ROWS_AT_ONCE)):
+            units, stamps = (pa.array(column) for column in zip(*piece, strict=True))
+            paths = pa.array([source.path] * len(piece))
+            listed.add(paths, units, stamps, pa.array([1] * len(piece), pa.uint64()))
+    return listed
+
+
+def _stamped_keys(source: StatedSource, passed: Counter[str]) -> Iterator[tuple[str, str]]:
     if source.is_archive:
-        _compare_archive(source, known, changes)
+        stamp = file_stamp(source.path)
+        yield stamp, stamp
         return
-    root, names = source_root(source), list_names(source, changes.passed)
-    changed = _changed_names(source, names, known, changes)
-    while piece := list(islice(changed, size)):
-        changes.pictures += len(piece)
-        stamped = tuple(name for name, _ in piece)
-        changes.write(Chunk(source, root, stamped, any(has_row for _, has_row in piece)))
+    for name, stamp in list_names(source, passed):
+        key = picture_key(source, name)
+        yield key, stamp if key == source.prefix + name else NO_TEXT
 
 
-def _compare_archive(source: StatedSource, known: KnownRows, changes: Changes) -> None:
-    stamp = file_system(source.path).stamp(source.path)
-    changes.archives[source.path] = stamp
-    rows = known.archives.get(source.path)
-    if rows is None or not rows[stamp]:
-        changes.new += rows is None
-        changes.has_archives = True
-        changes.write(Chunk(source, "", ((source.path, stamp),), rows is not None))
+class Changes:
+    """Pictures of the sources, and those of them that a run has to embed."""
 
+    def __init__(self, table: LanceDataset, sources: Sequence[StatedSource], size: int):
+        self.sources, self.size, self.passed = sources, size, Counter[str]()
+        self.known = known_pictures(table, sources)
+        self.listed = listed_pictures(sources, self.passed)
+        self.changed = self.listed.absent_from(self.known, "source", "unit", "stamp")
+        self.has_new = len(self.listed.absent_from(self.known, "source", "unit")) > 0
+        self.has_missing = len(self.known.absent_from(self.listed, "source", "unit")) > 0
 
-def _changed_names(
-    source: StatedSource, names: Iterator[StampedName], known: KnownRows, changes: Changes
-) -> Iterator[tuple[StampedName, bool]]:
-    """Yield the pictures that are new or changed, and whether they have a row."""
-    for name, stamp in names:
-        same = known.compare(source.path, picture_key(source, name), stamp)
-        changes.new += same is None
-        if not same:
-            yield (name, stamp), same is not None
+    @property
+    def chunk_count(self) -> int:
+        """The number of chunks."""
+        counts = self.changed["source"].value_counts().field("counts").to_pylist()
+        return sum(-(-count // self.size) for count in counts)
+
+    @property
+    def picture_count(self) -> int | None:
+        """The number of pictures of these chunks; None if there are archives among them."""
+        changed = (self.sources[number] for number in self.changed["source"].unique().to_pylist())
+        return None if any(source.is_archive for source in changed) else len(self.changed)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield what has to be embedded, in chunks of at most `size` pictures."""
+        import pyarrow.compute as pc
+
+        known = {*self.known.table["source"].unique().to_pylist()}
+        for number, source in enumerate(self.sources):
+            pictures = self.changed.filter(pc.equal(self.changed["source"], number))
+            for start in range(0, len(pictures), self.size):
+                rows = pictures.slice(start, self.size).to_pylist()
+                keys = ((row["unit"].removeprefix(source.prefix), row["stamp"]) for row in rows)
+                names = ((source.path, rows[0]["stamp"]),) if source.is_archive else tuple(keys)
+                yield Chunk(source, names, has_rows=number in known)
+
+    def missing(self, table: LanceDataset) -> tuple[int, list[str]]:
+        """Return the number of rows whose pictures are missing from the sources, without those of
+        errors, and conditions in SQL that together select all of them.
+
+        **Arguments:** `table` is the dataset after all changed pictures were embedded.
+        """
+        known = known_pictures(table, self.sources)
+        rows = known.absent_from(self.listed, "source", "unit", "stamp")
+        folders = {source.path for source in self.sources if not source.is_archive}
+        conditions = list[str]()
+        for start in range(0, len(rows), DELETED_AT_ONCE):
+            by_source = dict[str, list[str]]()
+            for row in rows.slice(start, DELETED_AT_ONCE).to_pylist():
+                by_source.setdefault(known.paths[row["source"]], []).append(quoted(row["unit"]))
+            for path, units in by_source.items():
+                column = "key" if path in folders else "stamp"
+                conditions.append(f"source = {quoted(path)} and {column} in ({', '.join(units)})")
+        return sum(rows["readable_sum"].to_pylist()), conditions

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from weights.parameters import parameter
 from weights.printable import printable
@@ -53,22 +53,20 @@ def contact_sheet(
     thumbnails. **Raises** `BadRequest` where there are neither.
     """
     check_pictures(table, root)
-    lines = list(_lines(rows))
-    across = max((len(line) for line in lines), default=1)
-    size = (across * (CELL_SIDE + GAP) + GAP, len(lines) * (CELL_SIDE + TEXT_HEIGHT + GAP) + GAP)
-    sheet = Image.new("RGB", size, PAPER)
-    letters = font(LETTER_HEIGHT)
-    for place, line in enumerate(lines):
-        columns = (KEY,) if root is not None else (KEY, THUMBNAIL)
-        taken = table.take([cell.row for cell in line], columns)
+    lines, across, down = list(_lines(rows)), CELL_SIDE + GAP, CELL_SIDE + TEXT_HEIGHT + GAP
+    columns = max((len(line) for line in lines), default=1)
+    sheet = Image.new("RGB", (columns * across + GAP, len(lines) * down + GAP), PAPER)
+    pen, letters = ImageDraw.Draw(sheet), font(LETTER_HEIGHT)
+    for number, line in enumerate(lines):
+        names = (KEY,) if root is not None else (KEY, THUMBNAIL)
+        taken = table.take([cell.row for cell in line], names)
         for column, (cell, values) in enumerate(zip(line, taken, strict=True)):
-            left, top = (
-                GAP + column * (CELL_SIDE + GAP),
-                GAP + place * (CELL_SIDE + TEXT_HEIGHT + GAP),
-            )
-            picture = _picture_of(values.get(THUMBNAIL), str(values[KEY]), root)
-            named = (_shortened(str(values[KEY]), letters), cell)
-            _draw(sheet, picture, (left, top), named, letters)
+            left, top = GAP + column * across, GAP + number * down
+            key = str(values[KEY])
+            sheet.paste(_square(values.get(THUMBNAIL), key, root), (left, top))
+            pen.text((left, top + CELL_SIDE), _shortened(key, letters), INK, letters)
+            below = top + CELL_SIDE + TEXT_HEIGHT // 2
+            pen.text((left, below), f"{cell.number:.4f}", INK, letters)
     return sheet
 
 
@@ -86,7 +84,7 @@ def check_pictures(table: VectorTable, root: Path | None) -> None:
 
 
 def _lines(rows: Sequence[Sequence[SheetCell]]) -> Iterator[Sequence[SheetCell]]:
-    """Rows that are broken where they are too long, up to the most that a sheet has."""
+    """Yield rows that are broken where they are too long, up to the most that a sheet has."""
     left = MOST_CELLS
     for row in rows:
         for start in range(0, min(len(row), left), PER_LINE):
@@ -94,42 +92,25 @@ def _lines(rows: Sequence[Sequence[SheetCell]]) -> Iterator[Sequence[SheetCell]]
         left -= min(len(row), left)
 
 
-def _picture_of(thumbnail: bytes | None, key: str, root: Path | None) -> Image.Image | None:
-    """None for a picture that is not there or cannot be read."""
+def _square(thumbnail: bytes | None, key: str, root: Path | None) -> Image.Image:
+    """Return a picture in the middle of a square; a grey square if it cannot be read."""
+    side = (CELL_SIDE, CELL_SIDE)
     try:
         if root is None:
-            return read_picture(thumbnail or b"", key).image
-        if ".." in Path(key).parts or Path(key).is_absolute():
-            return None  # of another folder than the one that was named
-        return pictures(root / key)[0]
+            picture = read_picture(thumbnail or b"", key).image
+        elif ".." in Path(key).parts or Path(key).is_absolute():
+            return Image.new("RGB", side, ABSENT)  # of another folder than the one that was named
+        else:
+            picture = pictures(root / key)[0]
     except (BadRequest, OSError, ValueError):
-        return None
-
-
-def _draw(
-    sheet: Image.Image,
-    picture: Image.Image | None,
-    corner: tuple[int, int],
-    named: tuple[str, SheetCell],
-    letters: ImageFont.FreeTypeFont,
-) -> None:
-    left, top = corner
-    pen = ImageDraw.Draw(sheet)
-    if picture is None:
-        pen.rectangle((left, top, left + CELL_SIDE - 1, top + CELL_SIDE - 1), fill=ABSENT)
-    else:
-        scale = CELL_SIDE / max(picture.size)
-        width, height = (max(1, round(side * scale)) for side in picture.size)
-        way = Image.Resampling.NEAREST if scale > 4 else Image.Resampling.BICUBIC
-        place = (left + (CELL_SIDE - width) // 2, top + (CELL_SIDE - height) // 2)
-        sheet.paste(picture.resize((width, height), way), place)
-    key, cell = named
-    pen.text((left, top + CELL_SIDE), key, INK, letters)
-    pen.text((left, top + CELL_SIDE + TEXT_HEIGHT // 2), f"{cell.number:.4f}", INK, letters)
+        return Image.new("RGB", side, ABSENT)
+    is_tiny = 4 * max(picture.size) < CELL_SIDE
+    method = Image.Resampling.NEAREST if is_tiny else Image.Resampling.BICUBIC
+    return ImageOps.pad(picture, side, method, PAPER)
 
 
 def _shortened(key: str, letters: ImageFont.FreeTypeFont) -> str:
-    """The end of a key, as much as there is room for.
+    """Return the end of a key, as much as there is room for.
 
     A letter and its accent become one, which macOS keeps apart in the names of files.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weights.parameters import parameter
-from zoo.apps.embed.changes import IDENTITY, identity_table
 from zoo.apps.embed.description import METADATA_KEY, Description, read_description
 from zoo.apps.embed.sources import need_library
 from zoo.common.errors import BadFile, BadOutput, BadRequest, first_line
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from lance import LanceDataset
     from lance.fragment import FragmentMetadata
+
+IDENTITY = ["source", "key"]
+"""Columns that identify a picture."""
 
 SUFFIX = ".lance"
 
@@ -42,22 +45,20 @@ KEPT_TIME = timedelta(days=1)
 """Age of versions that are removed during a run: a worker may still read a younger one."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class ChunkResult:
     """Fragments that a worker wrote for a chunk, and its counts.
 
     `replaced` are the identities of older rows of the same pictures. Fragments of `updated` exist,
-    and got values in the column with the numbers `fields`.
+    and got values in the column with the numbers `fields`. `counts` are pictures, and those that
+    were computed, added or computed again; `seconds` are processor seconds of threads by stage.
     """
 
-    fragments: Sequence[FragmentMetadata]
-    replaced: Sequence[tuple[str, str]] = ()
+    fragments: list[FragmentMetadata] = field(default_factory=list)
+    replaced: list[tuple[str, str]] = field(default_factory=list)
     updated: Sequence[FragmentMetadata] = ()
     fields: Sequence[int] = ()
-    pictures: int = 0
-    computed: int = 0
-    added: int = 0
-    again: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -193,15 +194,17 @@ class Dataset:
 
     def _deletion(self, pictures: Sequence[tuple[str, str]]) -> Any:
         """Return the operation, not yet committed, that deletes the rows of pictures."""
+        import pyarrow as pa
+
+        columns = [pa.array(column, pa.string()) for column in zip(*pictures, strict=True)]
         deletion = self.table.merge_insert(IDENTITY).when_matched_delete()
-        transaction, _ = deletion.execute_uncommitted(identity_table(pictures))
+        transaction, _ = deletion.execute_uncommitted(pa.table(columns, names=IDENTITY))
         return transaction.operation
 
-    def delete(self, pictures: Sequence[tuple[str, str]]) -> None:
-        """Delete the rows of pictures."""
-        if pictures:
-            with lance_writing(self.path):
-                self._apply(self._deletion(pictures))
+    def delete(self, condition: str) -> None:
+        """Delete the rows of which a condition in SQL is true."""
+        with lance_writing(self.path):
+            self.table.delete(condition)
 
     def describe(self, description: Description) -> None:
         """Replace the description."""
@@ -230,3 +233,8 @@ class Dataset:
         """Return the number of rows of which a condition is true."""
         with readable(self.path):
             return int(self.table.count_rows(condition))
+
+
+def quoted(text: str) -> str:
+    """Return a text as a literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"

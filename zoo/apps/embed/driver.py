@@ -6,18 +6,18 @@ import re
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from functools import partial
 
 from weights.parameters import parameter
 from weights.progress import Progress
-from zoo.apps.embed.changes import Changes, KnownRows, find_changes
+from zoo.apps.embed.changes import Changes
+from zoo.apps.embed.chunks import Recipe, Task
 from zoo.apps.embed.dataset import ChunkResult, Dataset, check_path
 from zoo.apps.embed.description import Description, StatedNetwork, StatedSource
 from zoo.apps.embed.embed_request import VECTOR, EmbedRequest, EmbedResult
-from zoo.apps.embed.embedding import Recipe, Task
 from zoo.apps.embed.network import find_network
 from zoo.apps.embed.row_columns import RowColumns
 from zoo.apps.embed.sources import state_sources
@@ -27,14 +27,11 @@ from zoo.common.errors import BadFile, BadOutput
 from zoo.common.progress import is_terminal
 from zoo.common.staging import locked_output
 
-VARIABLE_FIELDS = {"place", "appended"}
+VARIABLE_FIELDS = {"place", "appended", "sources"}
 """Fields of a description that two runs on one dataset may differ in."""
 
 APPENDED_FIELDS = "dtype", "draft", "batch", "sources"
 """Fields that a run that appends a model shares with the run that made the dataset."""
-
-DELETED_AT_ONCE = 10_000
-"""Rows that one commit deletes."""
 
 LOG_SECONDS, TERMINAL_SECONDS = 10.0, 0.5
 """Time between two lines of progress in a log, and on a terminal."""
@@ -67,38 +64,20 @@ def make_dataset(
         _check_same(dataset, description)
         dataset.check_columns(columns.column)
         progress.stage("looking for pictures")
-        known = KnownRows(dataset.table, dataset.description.sources)
-        with find_changes(description.sources, known, request.shard) as changes:
-            check = _check_updatable if columns.column == VECTOR else _check_appendable
-            check(dataset, known, changes, request)
-            if columns.column != VECTOR:
-                dataset.add_column(columns.vector_field())
-            dataset.describe(description)
-            statistics = Statistics(dataset, changes, columns.column, scheduler is None, progress)
-            path, digest = str(network.place), network.digest
-            recipe = Recipe(path, digest, request, description.sources, columns.column)
-            _run(recipe, statistics, threads, scheduler)
-            gone = _settle_missing(dataset, known, changes, request.prune)
+        changes = Changes(dataset.table, description.sources, request.shard)
+        _check_changes(dataset, changes, request)
+        dataset.add_column(columns.vector_field())
+        dataset.describe(description)
+        path, digest = str(network.place), network.digest
+        recipe = Recipe(path, digest, request, description.sources, columns.column)
+        run = Run(dataset, changes, columns.column, progress)
+        run.work(recipe, threads, scheduler)
+        gone, conditions = changes.missing(dataset.table)
+        for condition in conditions:
+            # Rows of errors are deleted in any case.
+            dataset.delete(condition if request.prune else f"{condition} and error is not null")
         dataset.clean()
-        return statistics.result(gone, request.prune, began)
-
-
-def _run(
-    recipe: Recipe, statistics: Statistics, threads: int | None, scheduler: str | None
-) -> None:
-    """Have the tasks of a run done, and their results committed."""
-    if not statistics.tasks:
-        return
-    if scheduler is None:
-        opened = local_workers(recipe, threads, statistics.count)
-    else:
-        opened = cluster_workers(scheduler, recipe)
-    with opened as workers:
-        try:
-            run_chunks(statistics.read_tasks(), workers, statistics.settle)
-        except KeyboardInterrupt:
-            statistics.progress.note(statistics.interruption())
-            raise
+        return run.result(gone, request.prune, time.perf_counter() - began)
 
 
 def describe_dataset(
@@ -107,7 +86,7 @@ def describe_dataset(
     """Return the description of a dataset that a request asks for."""
     network = columns.found
     manifest = network.manifest
-    towers = any(name.startswith(tower_variant("input_ids", "")) for name in manifest.variants)
+    towers = any(name.startswith(tower_variant("text", "")) for name in manifest.variants)
     return Description(
         model=manifest.model,
         variant=network.name,
@@ -158,8 +137,8 @@ def append_network(
 def _check_same(dataset: Dataset, description: Description) -> None:
     """**Raises** `BadOutput` if a dataset has other pictures or another model."""
     earlier = dataset.description
-    fields = description.model_dump(exclude=VARIABLE_FIELDS | {"sources"})
-    before = earlier.model_dump(exclude=VARIABLE_FIELDS | {"sources"})
+    fields = description.model_dump(exclude=VARIABLE_FIELDS)
+    before = earlier.model_dump(exclude=VARIABLE_FIELDS)
     different = [name for name in fields if fields[name] != before[name]]
     if not _have_same_sources(earlier, description):
         different.append("sources")
@@ -188,13 +167,17 @@ def _have_same_sources(earlier: Description, description: Description) -> bool:
     return bool(folders[0] or archives[0] & archives[1])
 
 
-def _check_updatable(
-    dataset: Dataset, known: KnownRows, changes: Changes, request: EmbedRequest
-) -> None:
-    """**Raises** `BadOutput` if rows would change that have vectors of a second model."""
+def _check_changes(dataset: Dataset, changes: Changes, request: EmbedRequest) -> None:
+    """**Raises** `BadOutput` if rows and pictures differ, and two models would not have the same
+    rows any more."""
     appended = dataset.description.appended
-    prunes = request.prune and known.has_missing(changes.archives)
-    if appended and (changes.chunks or prunes):
+    if request.append_model and (changes.has_new or changes.has_missing):
+        raise BadOutput(
+            f"the sources of {dataset.path} have other pictures now than its rows: bring these up "
+            f"to date first, without {parameter('append_model')} and with {parameter('prune')}."
+        )
+    prunes = request.prune and changes.has_missing
+    if appended and not request.append_model and (len(changes.changed) or prunes):
         columns = ", ".join(network.column for network in appended)
         raise BadOutput(
             f"{dataset.path} was made of other pictures than there are now, and has {columns} of "
@@ -202,64 +185,61 @@ def _check_updatable(
         )
 
 
-def _check_appendable(
-    dataset: Dataset, known: KnownRows, changes: Changes, request: EmbedRequest
-) -> None:
-    """**Raises** `BadOutput` if rows and pictures are not the same, but for changed bytes."""
-    if changes.new or known.has_missing(changes.archives):
-        raise BadOutput(
-            f"the sources of {dataset.path} have other pictures now than its rows: bring these up "
-            f"to date first, without {parameter('append_model')} and with {parameter('prune')}."
-        )
+class Run:
+    """Tasks of a run, its counts and its progress."""
 
-
-def _settle_missing(dataset: Dataset, known: KnownRows, changes: Changes, prune: bool) -> int:
-    """Count the rows whose pictures are missing, and delete them if they are not to be kept.
-
-    Rows of errors are deleted in any case.
-    """
-    if not known.has_missing(changes.archives):
-        return 0
-    count, deleted = 0, list[tuple[str, str]]()
-    for source, key, is_error in known.missing(dataset.table, changes.archives):
-        count += not is_error
-        if prune or is_error:
-            deleted.append((source, key))
-    pictures = iter(deleted)
-    while piece := list(islice(pictures, DELETED_AT_ONCE)):
-        dataset.delete(piece)
-    return count
-
-
-class Statistics:
-    """Tasks of a run and their counts; reports the progress."""
-
-    def __init__(
-        self, dataset: Dataset, changes: Changes, column: str, is_local: bool, progress: Progress
-    ):
+    def __init__(self, dataset: Dataset, changes: Changes, column: str, progress: Progress):
         self.dataset, self.changes, self.progress = dataset, changes, progress
-        self.column, self.is_local = column, is_local
-        self.pictures: int | None = changes.pictures
-        self.tasks, self.fragments = changes.chunks, list[int]()
-        if changes.has_archives:
-            self.pictures = None
-        if column != VECTOR:
-            self.pictures = dataset.count(f"error is null and {column} is null")
-            fragments = dataset.table.get_fragments() if self.pictures else []
-            self.fragments = [fragment.fragment_id for fragment in fragments]
-            self.tasks = len(self.fragments)
-        self.shown = self.shown_computed = 0
-        self.computed = self.added = self.again = self.tasks_done = 0
-        self.seconds = Counter[str]()
+        self.pending = "error is null" + f" and {column} is null" * (column != VECTOR)
+        self.is_update = column == VECTOR
+        self.pictures, self.task_count = changes.picture_count, changes.chunk_count
+        if not self.is_update:
+            self.pictures = dataset.count(self.pending)
+            self.task_count = len(dataset.table.get_fragments()) if self.pictures else 0
+        self.counts, self.seconds = Counter[str](), defaultdict[str, float](float)
+        self.tasks_done = 0
+        self.shown, self.shown_computed, self.lock = 0, 0, threading.Lock()
         self.pause = TERMINAL_SECONDS if is_terminal(sys.stderr) else LOG_SECONDS
-        self.lock, self.process_time = threading.Lock(), time.process_time()
         self.began = self.reported = time.monotonic()
 
-    def read_tasks(self) -> Iterator[Task]:
+    def tasks(self) -> Iterator[Task]:
         """Yield the chunks, or the fragments to which a model is appended."""
-        return self.changes.read() if self.column == VECTOR else iter(self.fragments)
+        if self.is_update:
+            yield from self.changes.chunks()
+        else:
+            yield from [fragment.fragment_id for fragment in self.dataset.table.get_fragments()]
 
-    def count(self, pictures: int, computed: int) -> None:
+    def work(self, recipe: Recipe, threads: int | None, scheduler: str | None) -> None:
+        """Have the tasks done, and their results committed."""
+        if not self.task_count:
+            return
+        if scheduler is None:
+            opened = local_workers(recipe, threads, self.show)
+        else:
+            opened = cluster_workers(scheduler, recipe)
+        with opened as workers:
+            try:
+                run_chunks(self.tasks(), workers, partial(self.settle, scheduler is not None))
+            except KeyboardInterrupt:
+                self.progress.note(
+                    f"{self.dataset.path} is not finished: {self.tasks_done:,} of "
+                    f"{self.task_count:,} chunks are done, and stay. The same command goes on from "
+                    "there."
+                )
+                raise
+
+    def settle(self, shows: bool, results: Sequence[ChunkResult]) -> None:
+        """Commit the results of tasks and count them."""
+        self.dataset.commit(results)
+        for result in results:
+            self.tasks_done += 1
+            self.counts.update(result.counts)
+            for stage, seconds in result.seconds.items():
+                self.seconds[stage] += seconds
+            if shows:
+                self.show(result.counts["pictures"], result.counts["computed"])
+
+    def show(self, pictures: int, computed: int) -> None:
         """Count pictures in the progress, of which some were embedded."""
         with self.lock:
             self.shown += pictures
@@ -270,63 +250,38 @@ class Statistics:
             self.reported = now
         self.progress.stage(self._text(now - self.began))
 
-    def settle(self, results: Sequence[ChunkResult]) -> None:
-        """Commit the results of tasks and count them."""
-        self.dataset.commit(results)
-        for result in results:
-            self.tasks_done += 1
-            self.computed += result.computed
-            self.added += result.added
-            self.again += result.again
-            self.seconds.update(result.seconds)
-            if not self.is_local:
-                self.count(result.pictures, result.computed)
-
-    def interruption(self) -> str:
-        """Return a sentence for a run that is interrupted."""
-        return (
-            f"{self.dataset.path} is not finished: {self.tasks_done:,} of {self.tasks:,} chunks "
-            "are done, and stay. The same command goes on from there."
-        )
-
-    def result(self, gone: int, pruned: bool, began: float) -> EmbedResult:
-        """Return the result of the run, in which rows of `gone` pictures were found."""
-        wall = time.perf_counter() - began
-        busy = time.process_time() - self.process_time if self.is_local else self.seconds.total()
-        pictures, errors = (self.dataset.count(f"error is {null} null") for null in ("", "not"))
-        if self.column != VECTOR:
-            errors += self.dataset.count(f"error is null and {self.column} is null")
-        return EmbedResult(
-            self.dataset.path,
-            pictures,
-            errors,
-            self.computed,
-            kept=pictures - self.added - self.again - (0 if pruned else gone),
-            added=self.added,
-            again=self.again,
-            gone=gone,
-            pruned=pruned,
-            passed=dict(self.changes.passed),
-            wall=wall,
-            cores=busy / wall,
-            seconds=dict(self.seconds),
-        )
-
     def _text(self, seconds: float) -> str:
         """Return the state of the run: pictures, rate, and the time that is left."""
-        rate = self.shown_computed / seconds
-        text = f"{self.shown:,}"
-        if self.pictures is not None:
-            text += f" of {self.pictures:,}"
-        text += " pictures"
-        if rate:
+        of_all = "" if self.pictures is None else f" of {self.pictures:,}"
+        text = f"{self.shown:,}{of_all} pictures"
+        if rate := self.shown_computed / seconds:
             text += f", {rate:,.1f} a second"
         if rate and self.pictures is not None:
             return f"{text}, {_duration((self.pictures - self.shown) / rate)} left"
         if self.tasks_done:
-            left = (self.tasks - self.tasks_done) * seconds / self.tasks_done
+            left = (self.task_count - self.tasks_done) * seconds / self.tasks_done
             return f"{text}, {_duration(left)} left"
         return text
+
+    def result(self, gone: int, pruned: bool, wall: float) -> EmbedResult:
+        """Return the result of the run, in which rows of `gone` pictures were found."""
+        count, counts = self.dataset.count, self.counts
+        pictures, errors = count("error is null"), count("error is not null")
+        return EmbedResult(
+            self.dataset.path,
+            pictures,
+            errors + (0 if self.is_update else count(self.pending)),
+            counts["computed"],
+            kept=pictures - counts["added"] - counts["again"] - (0 if pruned else gone),
+            added=counts["added"],
+            again=counts["again"],
+            gone=gone,
+            pruned=pruned,
+            passed=dict(self.changes.passed),
+            wall=wall,
+            cores=sum(self.seconds.values()) / wall,
+            seconds=dict(self.seconds),
+        )
 
 
 def _duration(seconds: float) -> str:

@@ -13,9 +13,6 @@ Extra = Literal["patches", "logits", "best", "thumbnail"]
 VECTOR = "vector"
 """Column of the vectors of the model that the dataset was made with."""
 
-ROWS = 256
-"""Rows that are converted to Arrow's format together."""
-
 SHARD = 1024
 """Pictures of a chunk, which is computed again when a process is killed."""
 

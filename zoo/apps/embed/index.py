@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
 from weights.progress import Progress
-from zoo.apps.embed.nearest import nearest_rows
 from zoo.apps.embed.vector_table import Rows, VectorTable, open_vectors
 from zoo.common.errors import BadFile, BadRequest, first_line
 
@@ -64,10 +61,10 @@ class IndexFacts:
 
 def read_index(table: VectorTable) -> IndexFacts | None:
     """Return the facts of a dataset's index; None if it has none. **Raises** `BadFile`."""
-    if not _described(table):
+    if not _size(table):
         return None
     try:
-        return IndexFacts(**json.loads(_noted(table)[_record(table)]))
+        return IndexFacts(**json.loads(table.source.config()[f"{RECORD}.{table.column}"]))
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise BadFile(
             f"{table.path} has an index that `zoo search --index` did not make: run that."
@@ -79,21 +76,14 @@ def unindexed_rows(table: VectorTable) -> int:
     return int(table.source.stats.index_stats(_name(table))["num_unindexed_rows"])
 
 
-def _described(table: VectorTable) -> list[Any]:
-    return [each for each in table.source.describe_indices() if each.name == _name(table)]
+def _size(table: VectorTable) -> int:
+    """Return the bytes of the index; 0 if there is none."""
+    indices = (each for each in table.source.describe_indices() if each.name == _name(table))
+    return sum(each.total_size_bytes or 0 for each in indices)
 
 
 def _name(table: VectorTable) -> str:
     return f"{table.column}_idx"
-
-
-def _record(table: VectorTable) -> str:
-    return f"{RECORD}.{table.column}"
-
-
-def _noted(table: VectorTable) -> Mapping[str, str]:
-    noted: Mapping[str, str] = table.source.config()
-    return noted
 
 
 def build_index(table: VectorTable, progress: Progress) -> IndexFacts:
@@ -123,7 +113,7 @@ def build_index(table: VectorTable, progress: Progress) -> IndexFacts:
     seconds = time.perf_counter() - began
     indexed = open_vectors(table.path, table.column)
     facts = _measure(indexed, partitions, seconds, progress)
-    indexed.source.update_config({_record(indexed): json.dumps(asdict(facts))})
+    indexed.source.update_config({f"{RECORD}.{table.column}": json.dumps(asdict(facts))})
     return facts
 
 
@@ -139,9 +129,8 @@ def _measure(table: VectorTable, partitions: int, seconds: float, progress: Prog
         recall = float(np.mean(shares))
         if recall >= WANTED:
             break
-    size = sum(int(each.total_size_bytes) for each in _described(table))
     facts = (table.count, partitions, probes, len(sample), recall, exact_ms, indexed_ms)
-    return IndexFacts(KIND, *facts, size, seconds)
+    return IndexFacts(KIND, *facts, _size(table), seconds)
 
 
 def _neighbours(
@@ -149,7 +138,7 @@ def _neighbours(
 ) -> tuple[list[set[int]], float]:
     """Return the nearest rows of each row of a sample, without itself, and milliseconds a query."""
     vectors, began = table.vectors(sample), time.perf_counter()
-    found = [nearest_rows(table, query, MEASURED_NEAREST + 1, probes).rows for query in vectors]
+    found = [table.nearest(query, MEASURED_NEAREST + 1, probes).rows for query in vectors]
     milliseconds = 1000 * (time.perf_counter() - began) / len(sample)
     pairs = zip(found, sample.tolist(), strict=True)
     return [{*rows.tolist()} - {own} for rows, own in pairs], milliseconds

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.apps.embed.description import StatedSource
 from zoo.apps.embed.sources import (
+    NO_TEXT,
     UNREADABLE,
-    FileSystem,
     StampedName,
-    file_system,
+    open_source,
+    picture_key,
     picture_path,
     printable_name,
+    source_root,
 )
 from zoo.common.errors import BadFile, BadRequest, first_line
 from zoo.images.pictures import may_be_picture, why_unread
@@ -46,13 +48,12 @@ KEY_COLUMNS, IMAGE_COLUMNS = (
 @dataclass(frozen=True)
 class Chunk:
     """Pictures that one worker embeds and whose rows one commit adds: some of a folder or list
-    (`names` with stamps, below `root`), or all of an archive (`names` holds its own stamp)."""
+    (`names` with stamps), or all of an archive (`names` holds its own stamp). `has_rows` tells
+    whether the dataset may have rows of these pictures already."""
 
     source: StatedSource
-    root: str
     names: tuple[StampedName, ...]
-    has_rows: bool
-    """Whether the dataset may have rows of these pictures already."""
+    has_rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,46 +68,36 @@ class Item:
     read: Callable[[], bytes]
 
 
-def picture_key(source: StatedSource, name: str) -> str:
-    """Return the key of a picture of a folder or list."""
-    return printable_name(source.prefix + name)
-
-
 def chunk_items(chunk: Chunk) -> Iterator[Item]:
     """Yield the pictures of a chunk in order; those that cannot be read raise when read."""
-    system = file_system(chunk.source.path)
     if not chunk.source.is_archive:
-        yield from _named_items(chunk, system)
+        root = source_root(chunk.source)
+        for name, stamp in chunk.names:
+            key = picture_key(chunk.source, name)
+            yield Item(key, stamp, _named_reader(chunk, key, picture_path(root, name), stamp))
         return
     ((_, stamp),) = chunk.names
     members = _tar_members if chunk.source.kind == "tar" else _parquet_cells
     counts = Counter[str]()
-    for key, read in members(chunk.source.path, system):
-        counts[key] += 1
+    for name, read in members(chunk.source.path):
+        counts[name] += 1
+        key = printable_name(name)
+        if key != name:
+            read = _failing(f"{key} {NO_TEXT[len(UNREADABLE) :]}")
         # An archive may hold several pictures of one name, of which each has a row.
-        unique = key if counts[key] == 1 else f"{key}#{counts[key]}"
-        yield _item(unique, stamp, read)
+        yield Item(key if counts[name] == 1 else f"{key}#{counts[name]}", stamp, read)
 
 
-def _named_items(chunk: Chunk, system: FileSystem) -> Iterator[Item]:
-    for name, stamp in chunk.names:
-        key, path = chunk.source.prefix + name, picture_path(chunk.root, name)
-        read: Callable[[], bytes] = partial(_read_file, system, path)
-        if stamp.startswith(UNREADABLE):
-            read = _failing(f"{printable_name(key)} {stamp[len(UNREADABLE) :]}")
-        elif chunk.source.kind == "folder" and (reason := why_unread(printable_name(key))):
-            read = _failing(reason)
-        yield _item(key, stamp, read)
+def _named_reader(chunk: Chunk, key: str, path: str, stamp: str) -> Callable[[], bytes]:
+    if stamp.startswith(UNREADABLE):
+        return _failing(f"{key} {stamp[len(UNREADABLE) :]}")
+    if chunk.source.kind == "folder" and (reason := why_unread(key)):
+        return _failing(reason)
+    return partial(_read_file, path)
 
 
-def _item(key: str, stamp: str, read: Callable[[], bytes]) -> Item:
-    if (shown := printable_name(key)) != key:
-        read = _failing(f"the name {shown} is no UTF-8, as keys are: give the picture another.")
-    return Item(shown, stamp, read)
-
-
-def _read_file(system: FileSystem, path: str) -> bytes:
-    with closing(system.open(path)) as file:
+def _read_file(path: str) -> bytes:
+    with closing(open_source(path)) as file:
         return _checked(file.read(LARGEST_PICTURE + 1), path)
 
 
@@ -121,13 +112,13 @@ def _checked(data: bytes, path: str) -> bytes:
 Members = Iterator[tuple[str, Callable[[], bytes]]]
 
 
-def _tar_members(path: str, system: FileSystem) -> Members:
+def _tar_members(path: str) -> Members:
     """Yield the pictures in a tar file, read from its beginning to its end."""
     name = PurePosixPath(path).name
     try:
         # Without a buffer size of its own a reader of streams asks for 10 KB at once.
         with (
-            closing(system.open(path)) as file,
+            closing(open_source(path)) as file,
             tarfile.open(fileobj=file, mode="r|*", bufsize=1 << 20) as archive,
         ):
             for member in archive:
@@ -153,14 +144,14 @@ def _member_reader(
     return partial(_checked, data, member.name)
 
 
-def _parquet_cells(path: str, system: FileSystem) -> Members:
+def _parquet_cells(path: str) -> Members:
     """Yield the pictures in a column of a Parquet file."""
     import pyarrow as pa
     from pyarrow import parquet
 
     name = PurePosixPath(path).name
     try:
-        with closing(system.open(path)) as file, parquet.ParquetFile(file) as table:
+        with closing(open_source(path)) as file, parquet.ParquetFile(file) as table:
             column = _picture_column(table.schema_arrow, name)
             key = next((each for each in KEY_COLUMNS if each in table.schema_arrow.names), None)
             row, columns = 0, [column, *([key] if key else [])]

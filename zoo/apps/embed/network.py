@@ -10,12 +10,13 @@ import hashlib
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from zoo.architectures.inputs import IMAGE, Feeds, PictureInput, kinds_of
 from zoo.artifacts.choices import tower_variant
 from zoo.artifacts.described_file import DescribedFile
 from zoo.artifacts.find import (
@@ -24,11 +25,11 @@ from zoo.artifacts.find import (
     variant_in_file,
     variant_in_folder,
 )
-from zoo.artifacts.read import read_folder_manifest
+from zoo.artifacts.read import read_folder_manifest, stated_entry
 from zoo.common.errors import BadFile, BadRequest, first_line
 from zoo.images.pictures import ReadPicture
-from zoo.images.pixel_values import check_edges, drafted_values, resized_size
-from zoo.tasks.answer import size_inside
+from zoo.images.pixel_values import check_edges
+from zoo.images.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
     from zoo.common.runtime import Session
@@ -58,6 +59,11 @@ class FoundNetwork(FoundVariant):
         """Shapes of the outputs by name."""
         return {each.name: each.shape for each in self.variant.outputs}
 
+    @cached_property
+    def settings(self) -> Preprocessing:
+        """The preprocessing of pictures."""
+        return self.manifest.preprocessing.settings
+
     @property
     def is_free(self) -> bool:
         """Whether the network is fed pictures of different sizes."""
@@ -67,24 +73,30 @@ class FoundNetwork(FoundVariant):
         """(height, width) at which a picture of these sides is fed."""
         if self.manifest.input == "uint8":
             return sides
-        return self.manifest.size or self.manifest.preprocessing.settings.fitted(*sides)
+        return self.manifest.size or self.settings.fitted(*sides)
 
     def least(self, height: int, width: int) -> Size:
         """The sides that a picture has to be decoded at, at least."""
-        size, how = self.fitted((height, width)), self.manifest.preprocessing.settings
-        if how.padded:
-            scaled = size_inside((height, width), size)
-        else:
-            scaled = resized_size((height, width), how, size)
+        size, how = self.fitted((height, width)), self.settings
+        scaled = self.taken.resized((height, width), how, size)
         return REDUCING_GAP * scaled[0], REDUCING_GAP * scaled[1]
 
-    def values(self, read: ReadPicture) -> NDArray[Any]:
-        """Values of a picture for the session: `[3, H, W]`, or `[H, W, 3]` in uint8."""
-        how = self.manifest.preprocessing.settings
+    @cached_property
+    def taken(self) -> PictureInput:
+        """The input for pictures of the network. **Raises** `BadRequest` for one of texts."""
+        pictures = stated_entry(self.manifest).config.pictures
+        if pictures is None:
+            raise BadRequest(f"{self.path} takes texts: embed pictures with another.")
+        return pictures
+
+    def values(self, read: ReadPicture) -> Feeds:
+        """Arrays of a picture for the session, by name, each with a batch axis of 1: `pixel_values`
+        `[1, 3, H, W]`, or `image` `[1, H, W, 3]` in uint8."""
+        how = self.settings
         if self.manifest.input == "uint8":
             check_edges((read.image.height, read.image.width), how)
-            return np.asarray(read.image, np.uint8)
-        return drafted_values(read, how, self.fitted(read.sides))
+            return {IMAGE.name: np.asarray(read.image, np.uint8)[None]}
+        return self.taken.make([read], how, self.fitted(read.sides))
 
 
 def find_network(model: str, precision: str, offline: bool = False) -> FoundNetwork:
@@ -93,10 +105,12 @@ def find_network(model: str, precision: str, offline: bool = False) -> FoundNetw
     if model.endswith(".onnx"):
         return _checked(variant_in_file(Path(model).absolute()))
     place = find_folder(model, precision, offline=offline).absolute()
-    taken = [each.name for each in read_folder_manifest(place).one(precision).inputs]
+    manifest = read_folder_manifest(place)
+    taken = {each.name for each in manifest.one(precision).inputs}
     # Of a network that compares pictures with texts the tower for pictures.
-    tower = tower_variant("pixel_values", precision)
-    variant = variant_in_folder(place, tower if "input_ids" in taken else precision)
+    takes_texts = "text" in kinds_of(stated_entry(manifest).config.inputs, taken)
+    tower = tower_variant("picture", precision)
+    variant = variant_in_folder(place, tower if takes_texts else precision)
     return _checked(replace(variant, name=precision))
 
 
@@ -104,7 +118,7 @@ def _checked(variant: FoundVariant) -> FoundNetwork:
     """**Raises** `BadRequest` for a network that gives no vectors of pictures."""
     network = FoundNetwork(**vars(variant))
     taken = [each.name for each in network.variant.inputs]
-    if taken not in (["pixel_values"], ["image"]):
+    if kinds_of(stated_entry(network.manifest).config.inputs, taken) != {"picture"}:
         raise BadRequest(
             f"{network.path} takes {' and '.join(taken)}: embed pictures with another."
         )
@@ -130,10 +144,9 @@ class Runner:
         self.described = DescribedFile(network.path, network.manifest, network.variant, session)
         self.free = threading.Semaphore(lanes)
 
-    def run(self, values: Sequence[NDArray[Any]], names: Sequence[str]) -> Mapping[str, Any]:
-        """Outputs of these names for pictures that are equally large."""
-        (taken,) = (each.name for each in self.found.variant.inputs)
-        feeds = {taken: np.stack(values)}
+    def run(self, values: Sequence[Feeds], names: Sequence[str]) -> Mapping[str, Any]:
+        """Outputs of these names for pictures whose arrays are equally large."""
+        feeds = {name: np.concatenate([each[name] for each in values]) for name in values[0]}
         with self.free:
             return self.described.run_rows(names, feeds, self.described.stated_shapes())
 

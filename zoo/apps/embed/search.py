@@ -5,26 +5,25 @@ from __future__ import annotations
 import numpy as np
 
 from weights.parameters import parameter
-from zoo.apps.embed.found_rows import COUNT, MOST_ROWS, FoundRow, SearchRequest
 from zoo.apps.embed.index import INDEXED_ROWS, read_index, unindexed_rows
-from zoo.apps.embed.nearest import nearest_rows
 from zoo.apps.embed.query_vectors import picture_vector, text_vector
+from zoo.apps.embed.search_call import COUNT, MOST_ROWS, FoundRow, SearchRequest
 from zoo.apps.embed.vector_table import KEY, VectorTable
 from zoo.common.errors import BadRequest
 from zoo.images.pixel_values import Float32
 
 
-def search_table(table: VectorTable, asked: SearchRequest) -> list[FoundRow]:
+def search_table(table: VectorTable, request: SearchRequest) -> list[FoundRow]:
     """Return the rows of an open dataset that are most like a picture, a text or a row."""
-    if sum(each is not None for each in (asked.picture, asked.text, asked.key)) != 1:
+    if sum(each is not None for each in (request.picture, request.text, request.key)) != 1:
         raise BadRequest("give one thing to search for: a picture, a text or a key.")
-    count = COUNT if asked.count is None else asked.count
+    count = COUNT if request.count is None else request.count
     if not 0 < count <= MOST_ROWS:
         raise BadRequest(f"got the count {count}: ask for 1 to {MOST_ROWS:,} rows.")
-    own = None if asked.key is None else table.row_of(asked.key)
-    query, limit = _query(table, asked, own), count + (own is not None)
+    own = None if request.key is None else table.row_of(request.key)
+    query, limit = _query(table, request, own), count + (own is not None)
     index = read_index(table) if table.count > INDEXED_ROWS else None
-    near = nearest_rows(table, query, limit, index.probes if index else None, asked.where)
+    near = table.nearest(query, limit, index.probes if index else None, request.where)
     pairs = zip(near.rows.tolist(), near.cosines.tolist(), strict=True)
     kept = [(row, cosine) for row, cosine in pairs if row != own][:count]
     values = table.take([row for row, _ in kept], (KEY, "width", "height"))
@@ -34,16 +33,16 @@ def search_table(table: VectorTable, asked: SearchRequest) -> list[FoundRow]:
     ]
 
 
-def _query(table: VectorTable, asked: SearchRequest, own: int | None) -> Float32:
+def _query(table: VectorTable, request: SearchRequest, own: int | None) -> Float32:
     """Return the vector `[dim]` of the picture, text or row that is searched for."""
     if own is not None:
         vector: Float32 = table.vectors([own])[0]
         return vector
-    if asked.text is not None:
-        vectors = text_vector(table, asked.text, asked.model)
+    if request.text is not None:
+        vectors = text_vector(table, request.text, request.model)
     else:
-        assert asked.picture is not None
-        vectors = picture_vector(table, asked.picture, asked.model)
+        assert request.picture is not None
+        vectors = picture_vector(table, request.picture, request.model)
     if vectors.shape != (1, table.dim):
         raise BadRequest(
             f"the model gives vectors of {vectors.shape[-1]} numbers, and those of {table.path} "

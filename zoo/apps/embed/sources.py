@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from importlib.util import find_spec
-from itertools import chain
 from typing import Any, BinaryIO, cast
 
 from weights.opening import open_regular
@@ -28,6 +27,8 @@ UNREADABLE = "!"
 """First character of a stamp that stands for an entry that cannot be read; the reason follows."""
 
 LINKED = UNREADABLE + "is a link to a folder, which is not followed: name that folder as a source."
+
+NO_TEXT = UNREADABLE + "is no UTF-8, as keys are: give the picture another name."
 
 TIMES = "mtime", "LastModified", "last_modified", "updated", "ETag", "etag", "created"
 """Names of the modification time, or its substitute, in file systems of fsspec."""
@@ -74,17 +75,17 @@ def _resolve(text: str) -> Iterator[StatedSource]:
     """Yield the sources that one name or pattern stands for. **Raises** `BadRequest`."""
     if printable_name(text) != text:
         raise BadRequest(f"the name {printable_name(text)} is no UTF-8: give it another.")
-    system = file_system(text)
-    path = text if system.is_remote else os.path.abspath(text)
-    if system.is_folder(path):
+    path = text if is_url(text) else os.path.abspath(text)
+    system = file_system(path)
+    if system.isdir(path):
         yield StatedSource(kind="folder", path=path)
         return
-    if not re.search(r"[*?\[]", path) or system.is_file(path):
-        if not system.is_file(path):
-            raise BadRequest(f"{text} is not there: name a folder, a list, tar files or Parquet.")
+    if system.exists(path):
         yield _file_source(path)
         return
-    matches = system.matches(path)
+    if not re.search(r"[*?\[]", path):
+        raise BadRequest(f"{text} is not there: name a folder, a list, tar files or Parquet.")
+    matches = find_matches(path)
     if not matches:
         raise BadRequest(f"{text} matches nothing: name what is there.")
     files = [match for match in matches if name_ending(match) in (*ARCHIVES, LIST)]
@@ -110,89 +111,48 @@ def expand_braces(text: str) -> list[str]:
     return [name for item in inner for name in expand_braces(before + item + after)]
 
 
-class FileSystem:
-    """Files of this machine."""
-
-    is_remote = False
-
-    def is_folder(self, path: str) -> bool:
-        """Return whether the path is a folder."""
-        return os.path.isdir(path)
-
-    def is_file(self, path: str) -> bool:
-        """Return whether the path exists and is no folder."""
-        return os.path.exists(path) and not os.path.isdir(path)
-
-    def matches(self, pattern: str) -> list[str]:
-        """Return the paths that match a pattern, sorted."""
-        return sorted(glob.iglob(pattern, recursive=True))
-
-    def stamp(self, path: str) -> str:
-        """Return size and time of a file; empty if it does not exist."""
-        try:
-            return _local_stamp(os.stat(path))
-        except OSError:
-            return ""
-
-    def files_below(self, folder: str) -> Iterator[StampedName]:
-        """Yield the files below a folder, in the order of their paths."""
-        return _walk(folder, "")
-
-    def open(self, path: str) -> BinaryIO:
-        """Open a file to read. **Raises** `OSError`."""
-        return open_regular(path)
+def is_url(path: str) -> bool:
+    """Return whether a path is a URL, which fsspec reads."""
+    return "://" in path
 
 
-class RemoteFiles(FileSystem):
-    """Files behind a URL, as fsspec reads them."""
-
-    is_remote = True
-
-    def __init__(self, url: str):
-        import fsspec
-
-        try:
-            self.system, _ = fsspec.url_to_fs(url)
-        except (ValueError, ImportError) as error:
-            raise BadRequest(f"{url} is no URL that can be read ({error}).") from error
-
-    def is_folder(self, path: str) -> bool:
-        return bool(self.system.isdir(path))
-
-    def is_file(self, path: str) -> bool:
-        return bool(self.system.isfile(path))
-
-    def matches(self, pattern: str) -> list[str]:
-        return sorted(map(self.system.unstrip_protocol, self.system.glob(pattern)))
-
-    def stamp(self, path: str) -> str:
-        try:
-            return _remote_stamp(self.system.info(path))
-        except OSError:
-            return ""
-
-    def files_below(self, folder: str) -> Iterator[StampedName]:
-        root = self.system.unstrip_protocol(folder).rstrip("/") + "/"
-        files = self.system.find(folder, detail=True)
-        stamps = {self.system.unstrip_protocol(name): _remote_stamp(files[name]) for name in files}
-        for url in sorted(stamps):
-            yield url.removeprefix(root), stamps[url]
-
-    def open(self, path: str) -> BinaryIO:
-        return cast(BinaryIO, self.system.open(path, "rb"))
-
-
-def file_system(path: str) -> FileSystem:
-    """Return the file system of a path or URL. **Raises** `BadRequest` or `MissingLibrary`."""
-    if "://" not in path:
-        return FileSystem()
+def file_system(path: str) -> Any:
+    """Return fsspec's file system of a path or URL. **Raises** `BadRequest` or `MissingLibrary`."""
     need_library("fsspec")
-    return RemoteFiles(path)
+    import fsspec
+
+    try:
+        return fsspec.url_to_fs(path)[0]
+    except (ValueError, ImportError) as error:
+        raise BadRequest(f"{path} is no URL that can be read ({error}).") from error
 
 
-def _local_stamp(status: os.stat_result) -> str:
+def open_source(path: str) -> BinaryIO:
+    """Open a file or URL to read. **Raises** `OSError`, or `BadRequest` for no URL."""
+    if is_url(path):
+        return cast(BinaryIO, file_system(path).open(path, "rb"))
+    return open_regular(path)
+
+
+def find_matches(pattern: str) -> list[str]:
+    """Return the paths or URLs that match a pattern, sorted."""
+    if is_url(pattern):
+        system = file_system(pattern)
+        return sorted(map(system.unstrip_protocol, system.glob(pattern)))
+    return sorted(glob.iglob(pattern, recursive=True))
+
+
+def file_stamp(path: str) -> str:
+    """Return size, time and mode of a file; empty if it does not exist."""
+    try:
+        if is_url(path):
+            return _remote_stamp(file_system(path).info(path))
+        status = os.stat(path)
+    except OSError:
+        return ""
     # A file that could not be read for want of permission can be read with another mode.
-    return f"{status.st_size}-{status.st_mtime_ns}-{status.st_mode:o}"
+    stamp = f"{status.st_size}-{status.st_mtime_ns}-{status.st_mode:o}"
+    return LINKED if stat.S_ISDIR(status.st_mode) else stamp
 
 
 def _remote_stamp(info: Mapping[str, Any]) -> str:
@@ -200,39 +160,33 @@ def _remote_stamp(info: Mapping[str, Any]) -> str:
     return f"{info.get('size', '')}-{next(times, '')}"
 
 
-def _walk(folder: str, prefix: str) -> Iterator[StampedName]:
-    try:
-        with os.scandir(os.path.join(folder, prefix)) as entries:
-            # A folder sorts as its name with a slash does, so that paths are sorted.
-            names = sorted(
-                entry.name + "/" * entry.is_dir(follow_symlinks=False)
-                for entry in entries
-                if not entry.name.startswith(".")
-            )
-    except OSError as error:
-        yield prefix.rstrip("/"), f"{UNREADABLE}cannot be opened ({error.strerror})."
+def _files_below(folder: str) -> Iterator[StampedName]:
+    """Yield the files below a folder, without hidden ones if it is on this machine."""
+    if is_url(folder):
+        system = file_system(folder)
+        root = system.unstrip_protocol(folder).rstrip("/") + "/"
+        for path, info in system.find(folder, detail=True).items():
+            yield system.unstrip_protocol(path).removeprefix(root), _remote_stamp(info)
         return
-    for name in names:
-        if name.endswith("/"):
-            yield from _walk(folder, prefix + name)
-        else:
-            yield prefix + name, _entry_stamp(os.path.join(folder, prefix + name))
-
-
-def _entry_stamp(path: str) -> str:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return ""
-    return LINKED if stat.S_ISDIR(status.st_mode) else _local_stamp(status)
+    unreadable = list[OSError]()
+    for root, folders, names in os.walk(folder, onerror=unreadable.append):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        links = (name for name in folders if os.path.islink(os.path.join(root, name)))
+        for name in (*names, *links):
+            if not name.startswith("."):
+                path = os.path.join(root, name)
+                yield os.path.relpath(path, folder), file_stamp(path)
+    for error in unreadable:
+        name = os.path.relpath(error.filename, folder)
+        yield name, f"{UNREADABLE}cannot be opened ({error.strerror})."
 
 
 def source_root(source: StatedSource) -> str:
     """Return the folder that the names of a source's pictures are below."""
     if source.kind == "folder":
         return source.path
-    is_pattern = source.kind == "list" and not file_system(source.path).is_file(source.path)
-    start = re.split(r"[*?\[]", source.path)[0] if is_pattern else source.path
+    is_file = file_system(source.path).exists(source.path)
+    start = source.path if is_file else re.split(r"[*?\[]", source.path)[0]
     return start.rpartition("/")[0]
 
 
@@ -241,19 +195,26 @@ def list_names(source: StatedSource, passed: Counter[str]) -> Iterator[StampedNa
 
     Names that are no pictures are counted in `passed`, by their suffix.
     """
-    system, root = file_system(source.path), source_root(source)
     if source.kind == "folder":
-        return _pictures(system.files_below(source.path), passed)
-    if not system.is_file(source.path):
+        yield from _pictures(_files_below(source.path), passed)
+        return
+    root, system = source_root(source), file_system(source.path)
+    if not system.exists(source.path):
+        paths = (path for path in find_matches(source.path) if not system.isdir(path))
         files = (
-            (path.removeprefix(f"{root}/"), system.stamp(path))
-            for path in dict.fromkeys(system.matches(source.path))
-            if name_ending(path) not in (*ARCHIVES, LIST) and system.is_file(path)
+            (path.removeprefix(f"{root}/"), file_stamp(path))
+            for path in dict.fromkeys(paths)
+            if name_ending(path) not in (*ARCHIVES, LIST)
         )
-        return _pictures(files, passed)
-    if name_ending(source.path) == LIST:
-        return _listed_names(system, source.path)
-    return iter([(source.path.rpartition("/")[2], system.stamp(source.path))])
+        yield from _pictures(files, passed)
+    elif name_ending(source.path) != LIST:
+        yield source.path.rpartition("/")[2], file_stamp(source.path)
+    else:
+        names = (line.strip() for line in read_list(source.path))
+        for name in dict.fromkeys(name for name in names if name):
+            path = picture_path(root, name)
+            # A request for the state of each URL would take as long as reading it.
+            yield name, "" if is_url(path) else file_stamp(path)
 
 
 def _pictures(files: Iterator[StampedName], passed: Counter[str]) -> Iterator[StampedName]:
@@ -264,49 +225,40 @@ def _pictures(files: Iterator[StampedName], passed: Counter[str]) -> Iterator[St
             passed[printable_name(name_ending(name))] += 1
 
 
-def _listed_names(system: FileSystem, path: str) -> Iterator[StampedName]:
-    """Yield the names of a list, each once."""
-    folder, visited = path.rpartition("/")[0], set[str]()
-    with closing(system.open(path)) as file:
-        for line in list_lines(file, path):
-            if (name := line.strip()) and name not in visited:
-                visited.add(name)
-                # A request for the state of each URL would take as long as reading it.
-                remote = system.is_remote or "://" in name
-                yield name, "" if remote else system.stamp(picture_path(folder, name))
+def read_list(path: str) -> list[str]:
+    """Return the lines of a list in UTF-8, or in UTF-16 with its byte order mark.
 
-
-def list_lines(file: BinaryIO, path: str) -> Iterator[str]:
-    """Yield the lines of a list: bytes that are file names, or UTF-16 with its byte order mark.
-
-    A byte order mark is no part of the first line. **Raises** `BadRequest` for a file that is no
-    text.
+    Bytes that are no UTF-8 stay, as file names have them. **Raises** `BadRequest` for a file that
+    is no text.
     """
-    for line in _decoded_lines(file.readline(), file, path):
-        if "\0" in line:
-            raise BadRequest(
-                f"{path} is no list of pictures, one name a line (it holds bytes of zero): give a "
-                "text file in UTF-8."
-            )
-        yield line
-
-
-def _decoded_lines(first: bytes, file: BinaryIO, path: str) -> Iterator[str]:
-    if not first.startswith(UTF_16):
-        yield from map(os.fsdecode, chain([first.removeprefix(codecs.BOM_UTF8)], file))
-        return
+    with closing(open_source(path)) as file:
+        data = file.read()
     try:
-        text = (first + file.read()).decode("utf-16")
+        text = (
+            data.decode("utf-16")
+            if data.startswith(UTF_16)
+            else data.decode("utf-8-sig", "surrogateescape")
+        )
     except UnicodeError as error:
         raise BadRequest(
             f"{path} begins as UTF-16 and is none: save the list as UTF-8, one name a line."
         ) from error
-    yield from text.split("\n")
+    if "\0" in text:
+        raise BadRequest(
+            f"{path} is no list of pictures, one name a line (it holds bytes of zero): give a "
+            "text file in UTF-8."
+        )
+    return text.split("\n")
 
 
 def picture_path(folder: str, name: str) -> str:
     """Return the path of a picture of a list or folder; a list may name absolute paths and URLs."""
-    return name if name.startswith("/") or "://" in name else f"{folder}/{name}"
+    return name if name.startswith("/") or is_url(name) else f"{folder}/{name}"
+
+
+def picture_key(source: StatedSource, name: str) -> str:
+    """Return the key of a picture of a folder or list."""
+    return printable_name(source.prefix + name)
 
 
 def printable_name(name: str) -> str:

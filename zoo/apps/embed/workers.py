@@ -16,8 +16,8 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from weights.parameters import parameter
+from zoo.apps.embed.chunks import ChunkWorker, Recipe, Task
 from zoo.apps.embed.dataset import ChunkResult
-from zoo.apps.embed.embedding import ChunkWorker, Recipe, Task
 from zoo.apps.embed.network import FoundNetwork, Runner, find_network, lane_session
 from zoo.common.errors import BadFile, BadOutput, BadRequest
 

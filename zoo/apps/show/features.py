@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.architectures.inputs import PIXELS
 from zoo.artifacts.described_file import DescribedFile
 from zoo.artifacts.read import stated_entry
 from zoo.common import runtime
 from zoo.common.errors import BadFile, BadRequest, first_line
 from zoo.images.pixel_values import Float32, Size, pixel_values
+from zoo.images.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -77,6 +78,11 @@ def compute_model_features(
         raise BadRequest(f"{model.name} gives no features that could be drawn, but answers.")
     if model.preprocessing is None:
         raise BadRequest("this model does not know its preprocessing: name a model of the zoo.")
+    if model.config is not None and not model.config.takes_pixels_alone:
+        raise BadRequest(
+            f"{model.name} takes pictures in another form than `pixel_values`, of which features "
+            "are no map: name another model."
+        )
     how = model.preprocessing
     values = pixel_values(images, how, size or legible_size(how.size, model.stride))
     names = ("last_hidden_state", "class_attention")
@@ -100,8 +106,11 @@ def compute_file_features(file: Path, images: Sequence[Image], size: Size | None
         raise BadFile(f"{file} has no manifest that says how to preprocess: keep it beside it.")
     if manifest.input != "float32":
         raise BadRequest(f"{file} takes {manifest.input} images: name a file that takes float32.")
-    if stated_entry(manifest).config.takes != ("pixel_values",):
-        raise BadRequest(f"{file} may take texts: name a file that takes pictures alone.")
+    if not stated_entry(manifest).config.takes_pixels_alone:
+        raise BadRequest(
+            f"{file} may take texts, or pictures in another form than `pixel_values`: name a file "
+            "that takes these alone."
+        )
     how = manifest.preprocessing.settings
     stride = stated_entry(manifest).config.stride
     try:
@@ -113,7 +122,7 @@ def compute_file_features(file: Path, images: Sequence[Image], size: Size | None
     described = DescribedFile(file, manifest, variant, live)
     values = pixel_values(images, how, size or manifest.size or legible_size(how.size, stride))
     name = "last_hidden_state"  # the features that are drawn
-    tokens = described.run_network([name], {"pixel_values": values})[name]
+    tokens = described.run_network([name], {PIXELS.name: values})[name]
     note = "" if manifest.weights.seed is None else random_note(manifest.weights.seed)
     return _features(values, tokens.astype(np.float32), how, stride, None, note)
 

@@ -1,4 +1,4 @@
-"""What the pages run models with: files of packages of npm, each the very one of its digest."""
+"""Libraries that run models in a page: files of npm packages, recognised by their digests."""
 
 import shutil
 import tarfile
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
-from converter.opsets import WEB_RELEASE
 from weights.files import sha256
 from weights.opening import read_at_most
 from weights.parameters import parameter
@@ -16,14 +15,13 @@ from weights.progress import Progress
 from zoo.common.errors import BadFile, MissingLibrary, first_line
 from zoo.common.processes import run_program
 
-LARGEST_RUNTIME = 256 << 20
+LARGEST_PACKAGE = 256 << 20
 """Bytes of the archive, and of a file in it."""
 
 
 @dataclass(frozen=True)
 class NpmPackage:
-    """A package, the option that names it where npm is not to be asked, and the digests of the
-    files that are taken from its `dist`."""
+    """A package, the option that names a copy of it, and the digests of files of its `dist`."""
 
     name: str
     version: str
@@ -31,79 +29,70 @@ class NpmPackage:
     files: Mapping[str, str]
 
     @property
-    def asked(self) -> str:
-        """Name that npm has for it."""
-        return f"{self.name}@{self.version}"
-
-    @property
-    def archive(self) -> str:
-        """How npm calls the file that it downloads."""
-        return f"{self.name.removeprefix('@').replace('/', '-')}-{self.version}.tgz"
-
-    @property
     def advice(self) -> str:
-        """How to do without npm here."""
+        """How to get the package where npm cannot be asked."""
         name = parameter(self.option)
-        return f"get it with `npm pack {self.asked}` and name the archive with {name}"
+        return f"get it with `npm pack {self.name}@{self.version}` and name the archive with {name}"
 
+
+TRANSFORMERS_JS = NpmPackage(
+    "@huggingface/transformers",
+    "4.3.1",
+    "transformers",
+    {"transformers.min.js": "8d6716d9086f57c30a4bf367dba61b887593573c770c454465e8019b2703e743"},
+)
+"""Preprocesses pictures and texts, and makes answers of outputs."""
 
 ONNXRUNTIME_WEB = NpmPackage(
     "onnxruntime-web",
-    WEB_RELEASE,
+    "1.31.0-dev.20260914-8d85527a0",
     "runtime",
     {
-        "ort.wasm.bundle.min.mjs": (
-            "11e64bd8ffe11bd1a2a2f0d6275fdfbbba7262f0b76b99b53d228a8a22ef3d90"
+        "ort-wasm-simd-threaded.mjs": (
+            "c57ca56328877353a575e51bbca6f18450027d6c9bf2307a2cb2c41363b4de9f"
         ),
         "ort-wasm-simd-threaded.wasm": (
-            "3398c10d07d229bd91b364548e130e0e51a8e5704b88c7c083ebbeb78842dee2"
+            "06ba057753da3847e4c24f02d91ab133455b0817c69a44993a9a53a2146df9e3"
         ),
     },
 )
-"""Runs models."""
-
-TOKENIZERS_JS = NpmPackage(
-    "@huggingface/tokenizers",
-    "0.2.0",
-    "tokenizers",
-    {"tokenizers.min.mjs": "258e46332101335ce8d95aed7745b19ac3b46d37f3e159a89cf894c2ea9b1d3a"},
-)
-"""Makes numbers of texts, for models that take them."""
+"""Runs files. This is the version that the release of transformers.js above asks for; its build
+without WebGPU has half the size."""
 
 
-def put_package(
-    package: NpmPackage, folder: Path | None, place: Path, workshop: Path, progress: Progress
+def write_package(
+    package: NpmPackage, copy: Path | None, target: Path, cache: Path, progress: Progress
 ) -> None:
-    """Put the files of a package into a folder, which is made.
+    """Write the files of a package to a folder, which is created.
 
-    **Arguments:** `given` is the package, unpacked or as npm's archive; where it is None, npm is
-    asked for it, and downloads to `workshop`.
+    **Arguments:** `copy` is the package, unpacked or as npm's archive. If it is None, npm downloads
+    the archive to `cache`.
 
-    **Raises** `BadFile` if it is not this version, `MissingLibrary` without npm.
+    **Raises** `BadFile` if it is another version, `MissingLibrary` without npm.
     """
-    place.mkdir(exist_ok=True)
+    target.mkdir(exist_ok=True)
     with suppress(FileNotFoundError):
-        _take(package, folder or _ask_npm(package, workshop, progress), place)
+        _copy_files(package, copy or _download(package, cache, progress), target)
     for name, digest in package.files.items():
-        if not (place / name).is_file() or sha256(place / name) != digest:
+        if not (target / name).is_file() or sha256(target / name) != digest:
             raise BadFile(
-                f"{folder or 'what npm gave'} is not {package.name} {package.version} ({name} is "
+                f"{copy or 'what npm gave'} is not {package.name} {package.version} ({name} is "
                 f"missing or another one): {package.advice}."
             )
 
 
-def _take(package: NpmPackage, source: Path, place: Path) -> None:
+def _copy_files(package: NpmPackage, source: Path, target: Path) -> None:
     """Copy the files from a folder, or out of an archive."""
     if source.is_dir():
         for name in package.files:
-            (place / name).write_bytes(read_at_most(source / "dist" / name, LARGEST_RUNTIME))
+            (target / name).write_bytes(read_at_most(source / "dist" / name, LARGEST_PACKAGE))
         return
     try:
-        archived = BytesIO(read_at_most(source, LARGEST_RUNTIME))
+        archived = BytesIO(read_at_most(source, LARGEST_PACKAGE))
         with tarfile.open(fileobj=archived) as archive:
             for name in package.files:
                 if member := archive.extractfile(f"package/dist/{name}"):
-                    (place / name).write_bytes(member.read(LARGEST_RUNTIME))
+                    (target / name).write_bytes(member.read(LARGEST_PACKAGE))
     except (tarfile.TarError, KeyError, EOFError) as error:
         trouble = first_line(error)
         raise BadFile(
@@ -111,8 +100,8 @@ def _take(package: NpmPackage, source: Path, place: Path) -> None:
         ) from error
 
 
-def _ask_npm(package: NpmPackage, workshop: Path, progress: Progress) -> Path:
-    """The archive as npm downloads it, or has it in its own cache."""
+def _download(package: NpmPackage, folder: Path, progress: Progress) -> Path:
+    """Return the archive that npm downloads to a folder, or has in its cache."""
     npm = shutil.which("npm")
     if npm is None:
         raise MissingLibrary(
@@ -121,12 +110,13 @@ def _ask_npm(package: NpmPackage, workshop: Path, progress: Progress) -> Path:
         )
     progress.stage(f"fetching {package.name} with npm")
     command = [npm, "pack", "--loglevel=error", "--ignore-scripts", "--prefer-offline"]
-    where = ("--pack-destination", str(workshop.absolute()))
-    done = run_program([*command, *where, package.asked], workshop)
-    archive = workshop / package.archive
+    target = ("--pack-destination", str(folder.absolute()))
+    done = run_program([*command, *target, f"{package.name}@{package.version}"], folder)
+    name = package.name.removeprefix("@").replace("/", "-")
+    archive = folder / f"{name}-{package.version}.tgz"
     if done.returncode or not archive.is_file():
-        # A code and what it means come first, advice and the place of a log last.
-        said = [line.removeprefix("npm error ") for line in done.stderr.splitlines()[:2]]
-        trouble = "; ".join(said) or "no word"
+        # A code and what it means come first, advice and the path of a log last.
+        lines = [line.removeprefix("npm error ") for line in done.stderr.splitlines()[:2]]
+        trouble = "; ".join(lines) or "no word"
         raise BadFile(f"npm could not fetch {package.name} ({trouble}): {package.advice}.")
     return archive

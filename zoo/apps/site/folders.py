@@ -108,7 +108,7 @@ def _read(folder: Path, progress: Progress) -> BuiltFolder:
     if odd:
         raise BadFile(f"{folder} lists {odd[0]}, which no build makes: {AGAIN}.")
     entry = stated_entry(manifest)
-    if "pixel_values" not in entry.config.takes:
+    if entry.config.pictures is None:
         raise BadRequest(
             f"{folder} takes texts alone, and the pages of a site ask about pictures: leave it out."
         )

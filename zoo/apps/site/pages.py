@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,11 +14,11 @@ from zoo.apps.site.folders import BuiltFolder
 from zoo.apps.site.searchable import Searchable, search_facts
 from zoo.apps.site.structure import structure
 from zoo.architectures.entry import MEASURED_TASKS
-from zoo.architectures.kinds import architecture_of
 from zoo.artifacts.measured import Speeds
 from zoo.artifacts.words import NOT_TRAINED, base_model, limit, origin
 from zoo.common.versions import __version__
 from zoo.export.assemble.extras import PHOTOGRAPH, card
+from zoo.images.preprocessing import Preprocessing
 from zoo.registry.model_words import preprocessing_words, purpose
 
 ASSETS, MODELS, RUNTIME, THUMBS = "assets", "models", "runtime", "thumbnails"
@@ -25,6 +26,9 @@ ASSETS, MODELS, RUNTIME, THUMBS = "assets", "models", "runtime", "thumbnails"
 
 RUN_HERE = ("fp32", "fused", "int8")
 """Variants that browsers compute well; the first two are equally precise, so one is enough."""
+
+DTYPES = {"fp32": ("fp32", ""), "int8": ("q8", "_quantized")}
+"""Precisions as transformers.js calls them, and what it appends to the name of a file."""
 
 CODE_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -77,7 +81,6 @@ def pages(
     environment.globals["runtime_mb"] = f"{runtime_bytes / 1e6:.1f}"
     environment.globals |= {"cells": cells, "columns": CATALOGUE_COLUMNS, "version": __version__}
     environment.globals |= {"thumbs": THUMBS, "drawn": drawn}
-    environment.globals["has_tokenizers"] = any(built.has_tokenizer for built in models)
     index = environment.get_template("index.html.jinja").render(
         groups=[facts(built, table) for built in models],
         found=table,
@@ -94,7 +97,9 @@ def pages(
         shown = facts(built, table)
         made[f"{built.entry.name}.html"] = template.render(shown, structures=parts)
     if searched is not None:
-        shown = search_facts(searched, demo(searched.built))
+        names = filter(None, (searched.pictures, searched.texts))
+        towers = {name: loading(searched.built, name) for name in names}
+        shown = search_facts(searched, demo(searched.built) | {"files": towers})
         page = environment.get_template("search.html.jinja")
         made["search.html"] = page.render(searched=searched, facts=shown)
     return {"index.html": index, **made}
@@ -144,7 +149,7 @@ def facts(built: BuiltFolder, table: Catalogue) -> Mapping[str, Any]:
         "code": dict(CODE_BLOCK.findall(card(manifest))),
         "folder": f"{MODELS}/{built.entry.name}",
         "demo": demo(built),
-        "described": architecture_of(entry.config).outputs(entry.config, entry.pooler),
+        "described": entry.config.task.described(entry.pooler),
     }
 
 
@@ -153,34 +158,54 @@ def demo(built: BuiltFolder) -> dict[str, Any]:
     manifest, config = built.manifest, built.entry.config
     how = manifest.preprocessing
     outputs = {output.name for variant in built.variants.values() for output in variant.outputs}
-    needed = architecture_of(config).page_draws(config)
+    needed = config.task.page_draws
     drawn = bool(needed) and needed <= outputs
     # Texts need a tokenizer.
-    is_fed = built.has_tokenizer or "input_ids" not in config.takes
+    is_fed = built.has_tokenizer or config.texts is None
+    is_fed = is_fed and config.pictures is not None and config.pictures.is_plain
     whole = built.variants.items() if drawn and is_fed else ()
-    small = {name: v.file for name, v in whole if len(v.files) == 1}
-    chosen = {name: small[name] for name in RUN_HERE if name in small}
-    if "fp32" in chosen:
-        chosen.pop("fused", None)
+    small = {name for name, variant in whole if len(variant.files) == 1}
+    chosen = [name for name in RUN_HERE if name in small]
+    if "fp32" in chosen and "fused" in chosen:
+        chosen.remove("fused")
     return {
         "folder": f"{MODELS}/{built.entry.name}",
-        "files": {
-            name: {"file": file, "bytes": manifest.listed[file].bytes}
-            for name, file in chosen.items()
-        },
+        "files": {name: loading(built, name) for name in chosen},
         "input": manifest.input,
         "size": manifest.size or how.size,
         "sizes": offered_sizes(built),
         # Whoever looks at features wants to see patches; what answers was trained at its own size.
         "first_size": int(
-            config.task == "image-feature-extraction" and len(offered_sizes(built)) > 1
+            config.task.name == "image-feature-extraction" and len(offered_sizes(built)) > 1
         ),
-        "preprocessing": json.loads(how.model_dump_json()),
+        "fit": fit(how.settings),
         "stride": config.stride,
         "classes": config.classes,
-        "takes": config.takes,
-        "probabilities": manifest.similarity and manifest.similarity.probabilities,
         "photograph": PHOTOGRAPH,
+    }
+
+
+def loading(built: BuiltFolder, name: str) -> dict[str, Any]:
+    """Return the options with which transformers.js loads a variant, and its bytes."""
+    variant = built.variants[name]
+    dtype, ending = DTYPES[variant.precision]
+    options = {"dtype": dtype, "model_file_name": Path(variant.file).stem.removesuffix(ending)}
+    return {"options": options, "bytes": built.manifest.listed[variant.file].bytes}
+
+
+def fit(how: Preprocessing) -> dict[str, Any]:
+    """Return how a page draws a picture at the network's size.
+
+    `aspect` is "stretched", "covering" or "inside"; `margin` is how many times as high and as wide
+    as the network's input the picture is before it is cropped. Half of an odd margin is rounded to
+    an `even` number, or else down.
+    """
+    edges = how.size if how.resize is None else how.covering(how.size, how.resize)
+    kept = "stretched" if how.resize is None or how.is_stretched else "covering"
+    return {
+        "aspect": "inside" if how.padded else kept,
+        "margin": [edge / side for edge, side in zip(edges, how.size, strict=True)],
+        "even": how.crop_rounding == "half_even",
     }
 
 
@@ -194,7 +219,7 @@ def offered_sizes(built: BuiltFolder) -> list[tuple[int, int]]:
     manifest, config = built.manifest, built.entry.config
     own = manifest.size or manifest.preprocessing.size
     is_open = manifest.size is None and manifest.input == "float32" and own[0] == own[1] >= 224
-    if not is_open or "input_ids" in config.takes:
+    if not is_open or config.texts is not None:
         return [own]
     larger = (side // config.stride * config.stride for side in LARGER)
     return [own, *((side, side) for side in larger if side > own[0])]

@@ -11,6 +11,7 @@ import numpy as np
 from weights.progress import Progress
 from zoo.apps.embed.vector_table import KEY, THUMBNAIL, Rows, VectorTable, open_vectors
 from zoo.apps.site.folders import BuiltFolder
+from zoo.architectures.inputs import Kind, kinds_of
 from zoo.artifacts.choices import tower_variant
 from zoo.artifacts.read import to_text
 from zoo.common.errors import BadRequest
@@ -47,30 +48,29 @@ class Searchable:
     @property
     def pictures(self) -> str | None:
         """The variant that makes vectors of a visitor's pictures, if a browser runs one well."""
-        return self._tower("pixel_values", "", tower_variant("pixel_values", ""))
+        return self._tower("picture", "", tower_variant("picture", ""))
 
     @property
     def texts(self) -> str | None:
         """The variant that makes vectors of texts, if there is one and a tokenizer."""
-        return (
-            self._tower("input_ids", tower_variant("input_ids", ""))
-            if self.built.has_tokenizer
-            else None
-        )
+        return self._tower("text", tower_variant("text", "")) if self.built.has_tokenizer else None
 
-    def _tower(self, taken: str, *prefixes: str) -> str | None:
+    def _tower(self, taken: Kind, *prefixes: str) -> str | None:
         names = (prefix + name for name in (self.table.about.variant, *RUN) for prefix in prefixes)
         return next((name for name in names if _runs(self.built, name, taken)), None)
 
 
-def _runs(built: BuiltFolder, name: str, taken: str) -> bool:
-    """Whether there is a file that takes this and no other kind, and gives vectors."""
+def _runs(built: BuiltFolder, name: str, taken: Kind) -> bool:
+    """Whether there is a file that takes this and no other kind, and gives vectors. Browsers make
+    `pixel_values` of pictures."""
     if (variant := built.variants.get(name)) is None:
         return False
-    inputs = {each.name for each in variant.inputs} - {"attention_mask"}
+    config, names = built.entry.config, {each.name for each in variant.inputs}
+    known = names <= {*config.takes} and (config.pictures is None or config.pictures.is_plain)
     outputs = {each.name for each in variant.outputs}
     whole = variant.precision in ("fp32", "int8") and len(variant.files) == 1
-    return whole and inputs == {taken} and "pooler_output" in outputs
+    fits = known and kinds_of(config.inputs, names) == {taken}
+    return whole and fits and "pooler_output" in outputs
 
 
 def read_searchable(dataset: Path, models: Sequence[BuiltFolder]) -> Searchable:
@@ -126,12 +126,7 @@ def _write_thumbnail(data: bytes | None, place: Path, row: int) -> bool:
 
 def search_facts(searched: Searchable, model: dict[str, Any]) -> dict[str, Any]:
     """Facts for the programs of the page; `model` is what those of the model's page do."""
-    files = {}
-    for name in filter(None, (searched.pictures, searched.texts)):
-        file = searched.built.variants[name].file
-        files[name] = {"file": file, "bytes": searched.built.manifest.listed[file].bytes}
     return model | {
-        "files": files,
         "size": searched.table.about.size or model["size"],
         "search": {
             "name": searched.name,

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from zoo.apps.site.folders import BuiltFolder
-from zoo.architectures.kinds import architecture_of
+from zoo.architectures.inputs import IMAGE, PIXELS
 from zoo.artifacts.described_file import given_shapes, shapes_fit
 from zoo.common.errors import BadFile
 from zoo.common.golden_file import read_golden
 from zoo.export.assemble.extras import GOLDEN
+from zoo.images.photograph import photograph
 
 LONGEST = 112
 """Pixels of a side, at most: what has fewer is enlarged by the page."""
@@ -54,16 +55,20 @@ def write_thumbnail(thumbnail: Thumbnail, place: Path) -> None:
 
 def _seen(built: BuiltFolder, fed: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
     """The photograph as the network gets it: [height, width, 3]."""
-    pictures = fed.get("image", fed.get("pixel_values", np.zeros(0)))
-    if 0 in pictures.shape or pictures.shape[-1 if "image" in fed else 1] != 3:
+    pictures = built.entry.config.pictures
+    taken = IMAGE if IMAGE.name in fed else PIXELS
+    found = fed.get(taken.name, np.zeros(0))
+    if taken is PIXELS and pictures is not None and not pictures.is_plain:
+        return np.asarray(photograph(), np.uint8)
+    if 0 in found.shape or found.shape[-1 if taken is IMAGE else 1] != 3:
         raise BadFile(
             f"{built.folder / GOLDEN} holds no picture of three channels: pull or build the folder "
             "again."
         )
-    if "image" in fed:
-        return np.asarray(fed["image"][0], np.uint8)
+    if taken is IMAGE:
+        return np.asarray(found[0], np.uint8)
     how = built.manifest.preprocessing
-    values = fed["pixel_values"][0].transpose(1, 2, 0) * np.array(how.std) + np.array(how.mean)
+    values = found[0].transpose(1, 2, 0) * np.array(how.std) + np.array(how.mean)
     return np.asarray(np.nan_to_num(255 * values).clip(0, 255).round(), np.uint8)
 
 
@@ -79,6 +84,4 @@ def _drawn(
         for name, each in outputs.items()
         if each.size and np.isfinite(each).all() and shapes_fit(each.shape, stated.get(name, ()))
     }
-    drawn: tuple[NDArray[np.uint8], str] | None
-    drawn = architecture_of(config).thumbnail(config, sound, (size[0], size[1]))
-    return drawn
+    return config.task.draw(sound, (size[0], size[1]))

@@ -13,7 +13,7 @@ from weights.files import PIECE
 from weights.opening import as_utf8, open_inside, read_at_most
 from weights.parameters import parameter
 from weights.progress import Progress
-from zoo.apps.site.browser_runtime import ONNXRUNTIME_WEB, TOKENIZERS_JS, put_package
+from zoo.apps.site.browser_runtime import ONNXRUNTIME_WEB, TRANSFORMERS_JS, write_package
 from zoo.apps.site.catalogue import FORMAT, Catalogue, catalogue
 from zoo.apps.site.folders import BuiltFolder, read_all
 from zoo.apps.site.pages import ASSETS, MODELS, RUNTIME, THUMBS, pages
@@ -53,13 +53,14 @@ def write_site(
     runtime: Path | None,
     force: bool,
     progress: Progress,
-    tokenizers: Path | None = None,
+    transformers: Path | None = None,
     dataset: Path | None = None,
 ) -> Site:
     """Write the site of some folders, or leave `out` as it was. **Raises** a `ZooError`.
 
-    **Arguments:** `runtime` and `tokenizers` are the packages, where npm is not to be asked;
-    `dataset` is one of vectors that a model of the folders made, which has a page of its own.
+    **Arguments:** `runtime` and `transformers` are copies of the packages onnxruntime-web and
+    @huggingface/transformers, which npm is asked for if they are None. `dataset` is one of vectors
+    that a model of the folders made, which has a page of its own.
     """
     refuse_strangers(out, force)
     models = read_all(folders, progress)
@@ -68,9 +69,8 @@ def write_site(
         put_back(out)
         new = stage / "new"
         new.mkdir()
-        put_package(ONNXRUNTIME_WEB, runtime, new / RUNTIME, stage, progress)
-        if any(built.has_tokenizer for built in models):
-            put_package(TOKENIZERS_JS, tokenizers, new / RUNTIME, stage, progress)
+        write_package(TRANSFORMERS_JS, transformers, new / RUNTIME, stage, progress)
+        write_package(ONNXRUNTIME_WEB, runtime, new / RUNTIME, stage, progress)
         table = catalogue(models, progress)
         own = write_own(new, models, table, searched)
         if searched is not None:
@@ -143,9 +143,8 @@ def write_own(
         write_text(site / name, text)
     with as_file(files("zoo.apps.site") / ASSETS) as assets:
         shutil.copytree(assets, site / ASSETS)
-    if any(built.has_tokenizer for built in models):
-        with as_file(files("zoo") / "data" / "licences" / "apache-2.0.txt") as licence:
-            shutil.copyfile(licence, site / ASSETS / "tokenizers.txt")
+    with as_file(files("zoo") / "data" / "licences" / "apache-2.0.txt") as licence:
+        shutil.copyfile(licence, site / ASSETS / "transformers.txt")
     own = [*site.glob("*.html"), *(site / ASSETS).iterdir(), *(site / THUMBS).iterdir()]
     return sum(path.stat().st_size for path in own)
 

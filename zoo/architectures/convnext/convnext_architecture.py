@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from zoo.architectures.architecture import (
     CheckpointFacts,
-    feature_outputs,
     staged_architecture,
 )
 from zoo.architectures.config_fields import Shapes, with_sizes
@@ -107,5 +105,4 @@ CONVNEXT = staged_architecture(
     transformers=_class,
     classes=(DINOV3_CONVNEXT, FEATURES, FEATURES_V2, CLASSIFIER, CLASSIFIER_V2),
     equimo=EQUIMO_SETTINGS,
-    outputs=partial(feature_outputs, rows="the mean, then the pixels of the last map"),
 )

@@ -8,6 +8,8 @@ from zoo.architectures.common_config import Four, MultiStageConfig, class_words,
 from zoo.architectures.config_fields import DEEPEST, config_class, detail, size
 from zoo.architectures.parts.layer_options import OF_EQUIMO, OF_SETTINGS, Activation
 from zoo.tasks.answer import Scores
+from zoo.tasks.feature_task import feature_task
+from zoo.tasks.task import Task
 
 
 @config_class
@@ -34,6 +36,11 @@ class ConvNeXtConfig(MultiStageConfig):
     prefix_tokens: ClassVar[int] = 1
     stride: ClassVar[int] = 32
     native: ClassVar[None] = None
+
+    @property
+    def task(self) -> Task:
+        """Features, or classes."""
+        return feature_task(self, "the mean, then the pixels of the last map")
 
     @property
     def is_consistent(self) -> bool:

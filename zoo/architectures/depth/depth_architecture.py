@@ -7,8 +7,6 @@ from typing import Any
 from zoo.architectures.architecture import (
     Architecture,
     CheckpointFacts,
-    GivenOutput,
-    Thumbnail,
     no_class,
 )
 from zoo.architectures.config_fields import Shapes, with_sizes
@@ -20,8 +18,6 @@ from zoo.architectures.config_settings import (
 )
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.vit.vit_settings import DINOV2_SETTINGS
-from zoo.tasks.answer import Outputs, PictureAnswer, Question, Size, features
-from zoo.tasks.maps import depth_map, draw_depth, ramp
 
 
 def _network() -> Callable[..., Any]:
@@ -81,44 +77,11 @@ DEPTH_ANYTHING = TransformersClass(
 )
 
 
-def _purpose(config: DepthConfig) -> str:
-    near, unit = "near", "without a unit"
-    if config.max_depth:
-        near, unit = "far away", f"in metres up to {config.max_depth:g}"
-    return f"Says how {near} everything in a picture is, pixel by pixel, {unit}."
-
-
-def _answer(config: DepthConfig, outputs: Outputs, question: Question) -> PictureAnswer:
-    if "predicted_depth" not in outputs:
-        return features(outputs)
-    depth = depth_map(outputs["predicted_depth"], question.size)
-    return PictureAnswer("depth", drawing=draw_depth(depth), values=depth)
-
-
-def _thumbnail(config: DepthConfig, outputs: Outputs, size: Size) -> Thumbnail | None:
-    if (depth := outputs.get("predicted_depth")) is None:
-        return None
-    return ramp(depth[0]), "How near everything in the photograph of a cat is"
-
-
-def _outputs(config: DepthConfig, pooler: str) -> dict[str, GivenOutput]:
-    unit = "larger the nearer it is, without a unit"
-    if config.max_depth:
-        unit = f"in metres, at most {config.max_depth:g}"
-    words = f"how far away every pixel is, {unit}"
-    return {"predicted_depth": GivenOutput("[batch_size, height, width]", words)}
-
-
 DEPTH = Architecture(
     config=DepthConfig,
     network=_network,
-    purpose=_purpose,
     sizes=_sizes,
     complete=_complete,
     transformers=lambda config: DEPTH_ANYTHING if config.backbone.positions else no_class(config),
     classes=(DEPTH_ANYTHING,),
-    outputs=_outputs,
-    answer=_answer,
-    thumbnail=_thumbnail,
-    page_draws=lambda config: {"predicted_depth"},
 )

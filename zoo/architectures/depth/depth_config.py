@@ -15,6 +15,8 @@ from zoo.architectures.config_fields import (
     write_only,
 )
 from zoo.architectures.vit.vit_config import OnBackbone
+from zoo.tasks.depth_task import depth_task
+from zoo.tasks.task import Task
 
 
 def _four(stated: Any) -> tuple[int, ...] | None:
@@ -43,7 +45,11 @@ class DepthConfig(OnBackbone):
     )
 
     classes: ClassVar[int] = 0
-    task: ClassVar[str] = "depth-estimation"
+
+    @property
+    def task(self) -> Task:
+        """Depths of pixels."""
+        return depth_task(self.max_depth)
 
     @property
     def is_consistent(self) -> bool:

@@ -3,12 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from zoo.architectures.architecture import Architecture
 from zoo.architectures.config_settings import Template, TransformersClass, write_settings
-from zoo.architectures.detection.detection_architecture import (
-    box_outputs,
-    finds_boxes,
-    read_blocks,
-)
+from zoo.architectures.detection.detection_architecture import read_blocks
 from zoo.architectures.detection.detection_config import LEVELS, DeimConfig
 from zoo.architectures.vit.vit_settings import DINOV3_SETTINGS
 
@@ -96,10 +93,9 @@ DEIMV2 = TransformersClass(
     ),
 )
 
-DEIM = finds_boxes(
+DEIM = Architecture(
     config=DeimConfig,
     network=_network,
     transformers=lambda config: DEIMV2,
     classes=(DEIMV2,),
-    outputs=lambda config, pooler: box_outputs(config.queries, config.classes),
 )

@@ -1,14 +1,12 @@
-"""Record of RF-DETR, and the outputs and answers of all detectors."""
+"""Record of RF-DETR: what the zoo asks of this kind of network."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from zoo.architectures.architecture import (
     Architecture,
     CheckpointFacts,
-    GivenOutput,
 )
 from zoo.architectures.config_fields import Shapes, with_sizes
 from zoo.architectures.config_settings import (
@@ -22,61 +20,6 @@ from zoo.architectures.detection.detection_config import (
     DetectionConfig,
 )
 from zoo.architectures.vit.vit_settings import DINOV2_SETTINGS
-from zoo.tasks.answer import Answer, Outputs, PictureAnswer, Question, features
-from zoo.tasks.boxes import (
-    THRESHOLD,
-    as_answered,
-    draw_boxes,
-    instance_areas,
-    post_process_object_detection,
-)
-
-BOX_OUTPUTS = frozenset({"logits", "pred_boxes"})
-"""The outputs that say where things are."""
-
-PURPOSE_OF_BOXES = "Finds things in a picture, each in a box, of {classes:,} classes{such}."
-
-
-def box_answer(outputs: Outputs, question: Question) -> PictureAnswer:
-    """Things in boxes; the features of a file without these."""
-    if not outputs.keys() >= BOX_OUTPUTS:
-        return features(outputs)
-    least = THRESHOLD if question.threshold is None else question.threshold
-    boxes = post_process_object_detection(outputs, question.size, question.fed, least)
-    answers = tuple(Answer(question.names[box.label_id], box.score) for box in boxes)
-    areas = instance_areas(outputs, boxes, question.size, question.fed)
-    picture = question.picture
-    drawing = None if picture is None else draw_boxes(picture, boxes, question.names, areas)
-    return PictureAnswer(
-        "boxes", answers, drawing, areas, boxes=tuple(box.corners for box in boxes)
-    )
-
-
-def box_outputs(queries: int, classes: int) -> dict[str, GivenOutput]:
-    """Shapes of the outputs of so many queries and classes."""
-    return {
-        "logits": GivenOutput(
-            f"[batch_size, {queries}, {classes}]",
-            f"of each of {queries} things that there may be how much it is of each class, before "
-            "a sigmoid; id2label in config.json names the classes",
-        ),
-        "pred_boxes": GivenOutput(
-            f"[batch_size, {queries}, 4]",
-            "where it is: centre (x, y), width and height, as shares of the picture's sides; "
-            "zoo.tasks.boxes makes boxes in pixels of both",
-        ),
-    }
-
-
-finds_boxes = partial(
-    Architecture[Any],
-    purpose=lambda config: PURPOSE_OF_BOXES,
-    exact=("pred_boxes",),
-    compared=as_answered,
-    answer=lambda config, outputs, question: box_answer(outputs, question),
-    page_draws=lambda config: BOX_OUTPUTS,
-)
-"""Makes the record of networks that find things, each in a box."""
 
 
 def _network() -> Callable[..., Any]:
@@ -181,23 +124,11 @@ RF_DETR_MASKS = replace(
 )
 
 
-def _outputs(config: DetectionConfig, pooler: str) -> dict[str, GivenOutput]:
-    queries, instances = config.queries, config.instances
-    outputs = box_outputs(queries, config.classes)
-    if instances is not None:
-        sides = f"height / {instances.stride}, width / {instances.stride}"
-        outputs["pred_masks"] = GivenOutput(
-            f"[batch_size, {queries}, {sides}]", "how much every pixel is of it, before a sigmoid"
-        )
-    return outputs
-
-
-DETECTION = finds_boxes(
+DETECTION = Architecture(
     config=DetectionConfig,
     network=_network,
     sizes=_sizes,
     complete=_complete,
     transformers=lambda config: RF_DETR_MASKS if config.instances else RF_DETR,
     classes=(RF_DETR, RF_DETR_MASKS),
-    outputs=_outputs,
 )

@@ -21,6 +21,8 @@ from zoo.architectures.config_fields import (
 )
 from zoo.architectures.vit.vit_config import OnBackbone
 from zoo.tasks.answer import Scores
+from zoo.tasks.box_task import box_task
+from zoo.tasks.task import Task
 
 CLASS_HEAD, WEIGHTS = "class_head.weight", "blocks.0.cross.weights.weight"
 """Leaves of RF-DETR: the classifier of queries, and what weighs the points of all heads."""
@@ -123,7 +125,12 @@ class DetectionConfig(OnBackbone):
 
     crops: ClassVar[bool] = False
     scores: ClassVar[Scores] = "sigmoid"
-    task: ClassVar[str] = "object-detection"
+
+    @property
+    def task(self) -> Task:
+        """Things in boxes, with their pixels if there are `instances`."""
+        stride = self.instances.stride if self.instances else None
+        return box_task(self.queries, self.classes, stride)
 
     @property
     def windowed_blocks(self) -> tuple[int, ...]:
@@ -258,7 +265,11 @@ class DeimConfig(OnBackbone):
 
     crops: ClassVar[bool] = False
     scores: ClassVar[Scores] = "sigmoid"
-    task: ClassVar[str] = "object-detection"
+
+    @property
+    def task(self) -> Task:
+        """Things in boxes."""
+        return box_task(self.queries, self.classes)
 
     @property
     def stride(self) -> int:

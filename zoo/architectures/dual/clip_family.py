@@ -18,7 +18,7 @@ from zoo.architectures.dual.dual_config import DualConfig, TextConfig
 from zoo.architectures.entry import Licence, ModelInfo, Publisher, same_network
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import Activation, LearnedPositions
-from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.images.preprocessing import Preprocessing
 
 IN_OPENAI = "https://github.com/openai/CLIP/blob/main"
 LISTED = "https://github.com/mlfoundations/open_clip/blob/main/docs/PRETRAINED.md"

@@ -1,14 +1,12 @@
 """Records of transformers for texts and of dual encoders: what the zoo asks of these kinds."""
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from zoo.architectures.architecture import (
     Architecture,
     CheckpointFacts,
-    GivenOutput,
 )
 from zoo.architectures.common_config import THREE_CHANNELS
 from zoo.architectures.config_settings import (
@@ -91,24 +89,9 @@ def _text_class(config: TextConfig) -> TransformersClass:
     return {"mean": TIPS_TEXT, "end": CLIP_TEXT, "last": SIGLIP_TEXT}[config.pool]
 
 
-TEXT_PURPOSE = "Turns a sentence into a vector, to be compared with those of pictures."
-
-
-def _text_outputs(config: TextConfig, pooler: str) -> dict[str, GivenOutput]:
-    tokens = "sequence_length" if config.any_length else config.tokens
-    rows, vector = f"[batch_size, {tokens}, {config.dim}]", f"[batch_size, {config.width}]"
-    return {
-        "last_hidden_state": GivenOutput(rows, "a vector for each word, after the final norm"),
-        "pooler_output": GivenOutput(vector, f"a vector for the whole text: {pooler}"),
-        "text_embeds": GivenOutput(vector, "the same vector once more"),
-    }
-
-
 TEXT = Architecture(
     config=TextConfig,
     network=_text_network,
-    outputs=_text_outputs,
-    purpose=lambda config: TEXT_PURPOSE,
     complete=_complete,
     transformers=_text_class,
     classes=(SIGLIP_TEXT, TIPS_TEXT, CLIP_TEXT, CLIP_BARE_TEXT),
@@ -154,34 +137,9 @@ def _dual_class(config: DualConfig) -> TransformersClass:
     return {"mean": TIPS_DUAL, "end": CLIP_DUAL, "last": SIGLIP_DUAL}[config.words.pool]
 
 
-def _similarity(config: DualConfig, leaves: Mapping[str, Any]) -> tuple[float, float]:
-    if config.temperature:
-        scale = 1 / float(leaves["temperature"])
-    else:
-        scale = math.exp(leaves["logit_scale"][0])
-    return scale, float(leaves["logit_bias"][0]) if config.bias else 0.0
-
-
-DUAL_PURPOSE = "Says which of some sentences are about a picture, whatever the sentences are."
-
-
-def _dual_outputs(config: DualConfig, pooler: str) -> dict[str, GivenOutput]:
-    fit = "for each picture and each sentence how well they fit"
-    unit = "the vectors, at length 1"
-    return {
-        "logits_per_image": GivenOutput("[image_batch_size, text_batch_size]", fit),
-        "text_embeds": GivenOutput(f"[text_batch_size, {config.dim}]", unit),
-        "image_embeds": GivenOutput(f"[image_batch_size, {config.dim}]", unit),
-    }
-
-
 DUAL = Architecture(
     config=DualConfig,
     network=_dual_network,
-    outputs=_dual_outputs,
-    purpose=lambda config: DUAL_PURPOSE,
-    similarity=_similarity,
     transformers=_dual_class,
     classes=(SIGLIP_DUAL, TIPS_DUAL, CLIP_DUAL),
-    page_draws=lambda config: {"logits_per_image"},
 )

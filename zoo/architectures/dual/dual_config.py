@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from zoo.architectures.common_config import MOST_WORDS, Opaque, Taken
+from zoo.architectures.common_config import MOST_WORDS, Opaque
 from zoo.architectures.config_fields import (
     DEEPEST,
     Shapes,
@@ -16,10 +17,13 @@ from zoo.architectures.config_fields import (
     setting,
     size,
 )
+from zoo.architectures.inputs import PictureInput, TextInput
 from zoo.architectures.parts.layer_options import OF_SETTINGS, Activation
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.architectures.vit.vit_sizes import ask_for_heads
 from zoo.tasks.answer import Scores
+from zoo.tasks.similarity_tasks import similarity_task, text_task
+from zoo.tasks.task import Task
 
 TextPool = Literal["last", "greatest", "mean", "end"]
 """What stands for a text: its last token, that of its greatest number, the mean, or its end."""
@@ -85,9 +89,14 @@ class TextConfig(Opaque):
     # As the properties of `ViTConfig`: a text has no sides.
     classes: ClassVar[int] = 0
     scores: ClassVar[Scores] = "softmax"
-    task: ClassVar[str] = "feature-extraction"
     stride: ClassVar[int] = 1
     native: ClassVar[None] = None
+
+    @property
+    def task(self) -> Task:
+        """Vectors of texts."""
+        tokens = "sequence_length" if self.any_length else self.tokens
+        return text_task(tokens, self.dim, self.width)
 
     @property
     def words(self) -> TextConfig:
@@ -95,9 +104,14 @@ class TextConfig(Opaque):
         return self
 
     @property
-    def takes(self) -> tuple[Taken, ...]:
-        """Inputs of the network."""
-        return ("input_ids", "attention_mask") if self.masked else ("input_ids",)
+    def pictures(self) -> None:
+        """None: there is no input for pictures."""
+        return None
+
+    @property
+    def texts(self) -> TextInput:
+        """The input for texts."""
+        return TextInput(self.vocabulary, self.tokens, self.any_length, self.masked)
 
     @property
     def any_length(self) -> bool:
@@ -139,12 +153,29 @@ class DualConfig(Opaque):
 
     towers: ClassVar[Mapping[str, str]] = {"text": "words", "vision": "vision"}
     classes: ClassVar[int] = 0
-    task: ClassVar[str] = "zero-shot-image-classification"
 
     @property
-    def takes(self) -> tuple[Taken, ...]:
-        """Inputs of the network."""
-        return ("pixel_values", *self.words.takes)
+    def task(self) -> Task:
+        """Similarities of pictures and texts."""
+        return similarity_task(self.dim, self.scores, self.similarity)
+
+    def similarity(self, leaves: Mapping[str, Any]) -> tuple[float, float]:
+        """Return the factor and the summand that make a logit of a cosine, from the leaves."""
+        if self.temperature:
+            scale = 1 / float(leaves["temperature"])
+        else:
+            scale = math.exp(leaves["logit_scale"][0])
+        return scale, float(leaves["logit_bias"][0]) if self.bias else 0.0
+
+    @property
+    def pictures(self) -> PictureInput | None:
+        """The input for pictures."""
+        return self.vision.pictures
+
+    @property
+    def texts(self) -> TextInput:
+        """The input for texts."""
+        return self.words.texts
 
     @property
     def scores(self) -> Literal["sigmoid", "softmax"]:

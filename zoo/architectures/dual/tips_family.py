@@ -27,8 +27,8 @@ from zoo.architectures.entry import (
 )
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions
-from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.architectures.vit.vit_config import ViTConfig
+from zoo.images.preprocessing import Preprocessing
 
 SOURCE = "google-deepmind/tips"
 DEEPMIND = Publisher(

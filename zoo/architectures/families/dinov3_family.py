@@ -28,8 +28,8 @@ from zoo.architectures.entry import (
     same_network,
 )
 from zoo.architectures.families import shared
-from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.architectures.vit.vit_config import HeadBlocks, ViTConfig
+from zoo.images.preprocessing import Preprocessing
 
 # DINOv3 vision transformers and ConvNeXts (Siméoni et al., 2025, arXiv:2508.10104).
 #

@@ -8,8 +8,8 @@ from weights.containers.safetensors import TENSORS
 from weights.sources.hub import HubFile
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.entry import Licence
-from zoo.architectures.parts.preprocessing import CENTRED_PIXELS, IMAGENET_PIXELS, Preprocessing
 from zoo.architectures.vit.vit_config import ViTConfig
+from zoo.images.preprocessing import CENTRED_PIXELS, IMAGENET_PIXELS, Preprocessing
 
 Dimensions = tuple[int, int, int, int]  # dim, depth, heads and hidden of a vision transformer
 TINY = (192, 12, 3, 768)

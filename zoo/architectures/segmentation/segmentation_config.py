@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from zoo.architectures.common_config import class_words
 from zoo.architectures.config_fields import Shapes, config_class, detail, length, size
 from zoo.architectures.vit.vit_config import OnBackbone
+from zoo.tasks.area_tasks import class_map_task, mask_task
+from zoo.tasks.task import Task
 
 HIDING = "attn_mask_probs"
 """The leaf that says in which blocks masks hide patches, above zero."""
@@ -37,7 +39,10 @@ class MaskConfig(OnBackbone):
     upscalings: int = size("upscale.{}.norm.weight", default=2, hf="num_upscale_blocks", least=0)
     masked: tuple[bool, ...] = detail(default=(), values=_masked)
 
-    task: ClassVar[str] = "image-segmentation"
+    @property
+    def task(self) -> Task:
+        """Areas of queries."""
+        return mask_task(self.queries, self.classes, self.mask_stride)
 
     @property
     def mask_stride(self) -> int:
@@ -72,7 +77,10 @@ class SegmenterConfig(OnBackbone):
     layers: int = size(_layers)
     classes: int = size("head.weight")
 
-    task: ClassVar[str] = "image-segmentation"
+    @property
+    def task(self) -> Task:
+        """Areas of classes."""
+        return class_map_task(self.classes, self.stride)
 
     @property
     def is_consistent(self) -> bool:

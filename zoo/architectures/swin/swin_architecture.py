@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from zoo.architectures.architecture import (
     CheckpointFacts,
-    Thumbnail,
-    drawn_features,
-    feature_outputs,
     staged_architecture,
 )
 from zoo.architectures.config_fields import MOST
@@ -22,7 +18,6 @@ from zoo.architectures.config_settings import (
     with_settings,
 )
 from zoo.architectures.swin.swin_config import SwinConfig, Two
-from zoo.tasks.answer import Outputs, Size
 
 if TYPE_CHECKING:
     from zoo.architectures.library_settings import Settings
@@ -75,20 +70,10 @@ FEATURES = TransformersClass("Swinv2Model", "swinv2", SETTINGS)
 CLASSIFIER = TransformersClass("Swinv2ForImageClassification", "swinv2", SETTINGS)
 
 
-def _drawn(config: SwinConfig, outputs: Outputs, size: Size) -> Thumbnail | None:
-    """Of a picture whose sides were filled up to whole rows."""
-    stride = config.stride
-    return drawn_features(
-        config, outputs, (-(-size[0] // stride) * stride, -(-size[1] // stride) * stride)
-    )
-
-
 SWIN = staged_architecture(
     config=SwinConfig,
     network=_network,
     complete=_complete,
     transformers=lambda config: CLASSIFIER if config.classes else FEATURES,
     classes=(FEATURES, CLASSIFIER),
-    outputs=partial(feature_outputs, rows="the pixels of the last map"),
-    thumbnail=_drawn,
 )

@@ -21,6 +21,8 @@ from zoo.architectures.config_fields import (
 )
 from zoo.architectures.parts.layer_options import OF_SETTINGS, Activation
 from zoo.tasks.answer import Scores
+from zoo.tasks.feature_task import feature_task
+from zoo.tasks.task import Task
 
 Two = tuple[int, int]
 
@@ -95,6 +97,11 @@ class SwinConfig(MultiStageConfig):
     # As those of `ViTConfig`: all rows are of pixels of the last map.
     prefix_tokens: ClassVar[int] = 0
     crops: ClassVar[bool] = False
+
+    @property
+    def task(self) -> Task:
+        """Features, or classes."""
+        return feature_task(self, "the pixels of the last map", fills=True)
 
     @property
     def is_consistent(self) -> bool:

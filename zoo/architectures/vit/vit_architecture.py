@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 from zoo.architectures.architecture import (
     CheckpointFacts,
     ClassifierHead,
-    GivenOutput,
     LibraryOptions,
     feature_architecture,
-    feature_outputs,
 )
 from zoo.architectures.config_settings import part_of, with_settings
 from zoo.architectures.parts.layer_options import LearnedPositions, RopePeriods
@@ -120,28 +118,6 @@ def _as_built(config: ViTConfig, network: VisionTransformer) -> ViTConfig:
     )
 
 
-def _outputs(config: ViTConfig, pooler: str) -> dict[str, GivenOutput]:
-    placed = config.cls_token and config.positions is not None and config.positions.registers
-    registers = "the distillation token" if placed else f"{config.registers} registers"
-    first = (config.cls_token * "the class token, then ") + (
-        f"{registers}, then " if config.registers else ""
-    )
-    patches = f"(height / {config.stride}) * (width / {config.stride})"
-    when = "before" if config.pooled_norm else "after"
-    return {
-        **feature_outputs(config, pooler, f"{first}the patches", when),
-        "image_embeds": GivenOutput(f"[batch_size, {config.width}]", "the same vector once more"),
-        "attentions": GivenOutput(
-            f"[batch_size, {config.heads}, tokens, tokens]",
-            "how much each token attends to each in the last block",
-        ),
-        "class_attention": GivenOutput(
-            f"[batch_size, {config.heads}, {patches}]",
-            "how much of that the class token gives to each patch, by rows",
-        ),
-    }
-
-
 VIT = feature_architecture(
     config=ViTConfig,
     network=_network,
@@ -153,5 +129,4 @@ VIT = feature_architecture(
     transformers=vit_class,
     classes=VIT_CLASSES,
     equimo=EQUIMO_SETTINGS,
-    outputs=_outputs,
 )

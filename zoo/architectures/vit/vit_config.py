@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Literal
 
-from zoo.architectures.common_config import Classifying, Opaque, Taken, class_words, count_classes
+from zoo.architectures.common_config import Classifying, Opaque, class_words, count_classes
 from zoo.architectures.config_fields import (
     DEEPEST,
     Configuration,
@@ -25,6 +25,8 @@ from zoo.architectures.parts.layer_options import (
 )
 from zoo.architectures.vit import vit_sizes
 from zoo.tasks.answer import Scores
+from zoo.tasks.feature_task import feature_task
+from zoo.tasks.task import GivenOutput, Task
 
 
 @config_class
@@ -123,6 +125,29 @@ class ViTConfig(Classifying):
     scores: Scores = detail(default="softmax")
 
     @property
+    def task(self) -> Task:
+        """Features, or classes."""
+        distils = self.cls_token and self.positions is not None and self.positions.registers
+        registers = "the distillation token" if distils else f"{self.registers} registers"
+        first = (self.cls_token * "the class token, then ") + (
+            f"{registers}, then " if self.registers else ""
+        )
+        patches = f"(height / {self.stride}) * (width / {self.stride})"
+        more = {
+            "image_embeds": GivenOutput(f"[batch_size, {self.width}]", "the same vector once more"),
+            "attentions": GivenOutput(
+                f"[batch_size, {self.heads}, tokens, tokens]",
+                "how much each token attends to each in the last block",
+            ),
+            "class_attention": GivenOutput(
+                f"[batch_size, {self.heads}, {patches}]",
+                "how much of that the class token gives to each patch, by rows",
+            ),
+        }
+        when = "before" if self.pooled_norm else "after"
+        return feature_task(self, f"{first}the patches", when, more=more)
+
+    @property
     def is_consistent(self) -> bool:
         """Whether heads share the channels, and what is pooled, rotated and classified is there."""
         heads = self.dim % self.heads == 0
@@ -194,9 +219,6 @@ class OnBackbone(Opaque):
     backbone: ViTConfig
 
     settings_need: ClassVar[str] = "backbone_config"
-
-    takes: ClassVar[tuple[Taken, ...]] = ("pixel_values",)
-    words: ClassVar[None] = None
     scores: ClassVar[Scores] = "softmax"
 
     @property

@@ -9,8 +9,8 @@ from zoo.architectures.architecture import Config
 from zoo.architectures.common_config import THREE_CHANNELS
 from zoo.architectures.config_settings import EQUIMO, TransformersClass, write_settings
 from zoo.architectures.kinds import architecture_of, features_below
-from zoo.architectures.parts.preprocessing import Filter, Preprocessing
 from zoo.common.errors import BadRequest
+from zoo.images.preprocessing import Filter, Preprocessing
 
 PROBLEMS = {"sigmoid": "multi_label_classification", "none": "regression"}
 """transformers' words for what makes answers of logits, where that is no softmax."""
@@ -26,7 +26,7 @@ def transformers_config(
     """
     kind = transformers_kind(config)
     named = {"architectures": [kind.name], "model_type": kind.model_type, "dtype": "float32"}
-    network = (THREE_CHANNELS if config.takes == ("pixel_values",) else {}) | kind.settings(config)
+    network = (THREE_CHANNELS if config.texts is None else {}) | kind.settings(config)
     settings = {kind.nested: network} if kind.nested else network
     settings = named | settings | labels(config.classes, names)
     if (problem := PROBLEMS.get(config.scores)) is not None:

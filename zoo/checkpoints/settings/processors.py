@@ -11,15 +11,15 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, Strict, model_validator
 
-from zoo.architectures.parts.preprocessing import (
+from zoo.checkpoints.settings.library_configs import RESAMPLE
+from zoo.common.fields import Line, Model, Side, Three
+from zoo.images.preprocessing import (
     CENTRED_PIXELS,
     IMAGENET_PIXELS,
     OPENAI_PIXELS,
     CropRounding,
     Preprocessing,
 )
-from zoo.checkpoints.settings.library_configs import RESAMPLE
-from zoo.common.fields import Line, Model, Side, Three
 
 FILTER_NAMES = {number: name for name, number in RESAMPLE.items()}
 

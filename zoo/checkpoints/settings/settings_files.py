@@ -21,9 +21,9 @@ from weights.opening import as_utf8, read_at_most
 from weights.tensors import LazyTensor
 from zoo.architectures.kinds import MODEL_TYPES
 from zoo.architectures.library_settings import Settings
-from zoo.architectures.parts.preprocessing import Preprocessing
 from zoo.checkpoints.settings.processors import Processor, WholeProcessor
 from zoo.common.fields import Model, first_fault
+from zoo.images.preprocessing import Preprocessing
 
 CONFIG = "config.json"
 PROCESSOR = "preprocessor_config.json"

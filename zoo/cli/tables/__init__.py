@@ -4,17 +4,56 @@ import itertools
 import os
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from weights.printable import printable
 from zoo.common.terminal import say
 
 UNBOUNDED = 10_000
 """Columns of a pipe."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table without lines. `>` marks a column of numbers, `~` one of texts that wrap."""
+
+    headings: Sequence[str]
+    rows: Iterable[Iterable[object]]
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of one thing, by the names of the facts."""
+
+    title: str
+    facts: Mapping[str, str]
+
+
+Block: TypeAlias = str | Table | Facts
+"""A part of what a command prints for people: a text of one or more lines, a table, or facts."""
+
+
+def print_blocks(blocks: Iterable[Block]) -> None:
+    """Print blocks one after the other, each as soon as it comes."""
+    for block in blocks:
+        if isinstance(block, Table):
+            print_table(block.headings, block.rows, block.title)
+        elif isinstance(block, Facts):
+            print_facts(block.title, block.facts)
+        else:
+            say(block)
+
+
+def about(model: str, lines: Iterable[str | None]) -> Iterator[str]:
+    """What there is to say of a model: a text for each line that is not empty."""
+    return (f"{model}: {line}" for line in lines if line)
 
 
 def console() -> Console:
@@ -55,8 +94,8 @@ def _least(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> int:
     return sum(widths) + 2 * (len(widths) - 1)
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> RichTable:
+    made = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for heading in headings:
         made.add_column(
             heading.lstrip(">~"),
@@ -67,12 +106,6 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     for row in rows:
         made.add_row(*row)
     return made
-
-
-def print_lines(model: str, lines: Iterable[str | None]) -> None:
-    """Print what there is to say of a model."""
-    for line in filter(None, lines):
-        say(f"{model}: {line}")
 
 
 def counted(number: int, noun: str) -> str:

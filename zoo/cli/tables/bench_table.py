@@ -1,15 +1,15 @@
 """Tables and JSON of a benchmark. Ratios come first: they vary least between machines."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from zoo.apps.bench.measure import Bench, Contender
 from zoo.apps.show.chart import TimedRow
 from zoo.artifacts.measured import busy_words, is_busy
-from zoo.cli.tables import print_table
+from zoo.cli.tables import Block, Table
 from zoo.common.runtime import VERSION
-from zoo.common.terminal import say
 from zoo.export.timing.rounds import machine
 
 
@@ -58,7 +58,9 @@ def contender_record(bench: Bench, each: Contender) -> dict[str, Any]:
     """Return one row for JSON. A ratio is None if the first file has no products."""
     return {
         "name": each.name,
-        "inputs": each.inputs,
+        "inputs": [
+            {"name": spec.name, "dtype": spec.dtype, "shape": spec.shape} for spec in each.inputs
+        ],
         "p50_to_first": each.percentile(50) / bench.contenders[0].percentile(50),
         "fastest_to_products": each.fastest / bench.floor.total if bench.floor.total else None,
         "p50_ms": 1e3 * each.percentile(50),
@@ -71,8 +73,8 @@ def contender_record(bench: Bench, each: Contender) -> dict[str, Any]:
     }
 
 
-def show_bench(bench: Bench) -> None:
-    """Print a row for each file, then the products, the input, the machine and its load."""
+def bench_blocks(bench: Bench) -> Iterator[Block]:
+    """Yield a row for each file, then the products, the input, the machine and its load."""
     rows = []
     for each in bench.contenders:
         record = contender_record(bench, each)
@@ -80,21 +82,21 @@ def show_bench(bench: Bench) -> None:
         rows.append(
             (short_name(each, bench), *("" if n is None else shown(n) for n, shown in cells))
         )
-    print_table(("~file", *(heading for heading, _ in BENCH_COLUMNS.values())), rows)
+    yield Table(("~file", *(heading for heading, _ in BENCH_COLUMNS.values())), rows)
     products, total = bench.floor.products, bench.floor.total
     if total:
-        say(
+        yield (
             f"products of the first file: {products.counts.total()} of {len(products.counts)} "
             f"shapes, {products.flops / 1e9:.3g} GFLOP, alone in float32 {1e3 * total:.3g} ms "
             f"({products.flops / total / 1e9:.0f} GFLOP/s)"
         )
     if products.uncounted:
         more = ", ".join(f"{count} {op}" for op, count in products.uncounted.items())
-        say(f"not counted among the products: {more}")
+        yield f"not counted among the products: {more}"
     shapes = {"; ".join(map(str, each.inputs)) for each in bench.contenders}
     measured = f"{bench.options.rounds} rounds, threads: {bench.options.threads}; {VERSION}"
-    say(f"input {' or '.join(sorted(shapes))}; {measured}")
-    say(f"{machine()}; {busy_words(bench.others)}")
+    yield f"input {' or '.join(sorted(shapes))}; {measured}"
+    yield f"{machine()}; {busy_words(bench.others)}"
 
 
 def short_name(each: Contender, bench: Bench) -> str:

@@ -1,7 +1,7 @@
 """Print what an export wrote, and how far files differ from JAX or from golden outputs."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +17,32 @@ from zoo.artifacts.words import (
     worst_of,
     worst_words,
 )
-from zoo.cli.tables import counted, print_lines, print_table
-from zoo.common.terminal import say
-from zoo.export.bulk import Outcome
-from zoo.export.exporter import ExportResult
+from zoo.cli.tables import Block, Table, about, counted
+from zoo.export.exporter import Outcome
+from zoo.export.request import Plan
 
 
-def show_exports(exports: Sequence[ExportResult]) -> None:
-    """Show what was written and how far it is from JAX; then what could not be fused, and why."""
+def export_blocks(plan: Plan, outcome: Outcome) -> Iterator[Block]:
+    """What was written and how far it is from JAX; then what could not be fused, and why."""
+    manifests = outcome.manifests
     rows = [
-        (*_numbers(manifest), "\n".join(_fused(manifest.only)), verdict(manifest.only))
-        for manifest in (export.manifest for export in exports)
+        (*_numbers(each), "\n".join(_fused(each.only)), verdict(each.only)) for each in manifests
     ]
     headings = (">opset", ">MB", ">nodes", "fused", "~difference from JAX")
-    print_table(headings, rows, exports[0].manifest.model)
-    for export in exports:
-        say(f"{export.target} was {fate(export)}")
-        if calibration := export.manifest.only.calibration:
-            say(calibration_words(calibration))
-    say(f"weights: {origin(exports[0].manifest.weights)}")
-    missed = (miss for export in exports for miss in export.manifest.only.near_misses)
-    for line in dict.fromkeys(f"not fused: {miss}" for miss in missed):
-        say(line)
-    checks = (export.manifest.only.verification for export in exports)
+    yield Table(headings, rows, manifests[0].model)
+    for target, manifest in zip(plan.targets, manifests, strict=True):
+        yield f"{target} was {fate(manifest.only, target.name in outcome.built)}"
+        if calibration := manifest.only.calibration:
+            yield calibration_words(calibration)
+    yield f"weights: {origin(manifests[0].weights)}"
+    missed = (miss for manifest in manifests for miss in manifest.only.near_misses)
+    yield from dict.fromkeys(f"not fused: {miss}" for miss in missed)
+    checks = (manifest.only.verification for manifest in manifests)
     untaken = (sentence for check in checks if check for sentence in check.untaken)
-    for line in dict.fromkeys(f"not verified: {sentence}" for sentence in untaken):
-        say(line)
+    yield from dict.fromkeys(f"not verified: {sentence}" for sentence in untaken)
 
 
-def show_outcomes(outcomes: Sequence[Outcome]) -> None:
+def outcome_blocks(outcomes: Sequence[Outcome]) -> Iterator[Block]:
     """One line a file of many exports, then what is in them, and what could not be made."""
     headings = ("model", ">opset", ">MB", ">nodes", ">fused", ">from JAX", ">s")
     rows = []
@@ -56,14 +53,14 @@ def show_outcomes(outcomes: Sequence[Outcome]) -> None:
         ]
         for row in made or [("", "", "", "", "failed")]:
             rows.append((outcome.model, *row, f"{outcome.seconds:.0f}"))
-    print_table(headings, rows, counted(len(outcomes), "model"))
+    yield Table(headings, rows, counted(len(outcomes), "model"))
     for outcome in outcomes:
         for manifest in outcome.manifests[:1]:
             fused = f"fused: {', '.join(_fused(manifest.only)) or 'nothing'}"
-            print_lines(outcome.model, (fused, f"weights: {origin(manifest.weights)}"))
+            yield from about(outcome.model, (fused, f"weights: {origin(manifest.weights)}"))
     for outcome in outcomes:
         wrong = (f"{name} was not written: it is wrong" for name in outcome.failed)
-        print_lines(outcome.model, (*wrong, outcome.error))
+        yield from about(outcome.model, (*wrong, outcome.error))
 
 
 def _fused(variant: Variant) -> list[str]:
@@ -76,11 +73,11 @@ def _numbers(manifest: Manifest) -> tuple[object, ...]:
     return variant.opset, megabytes(manifest, variant), variant.nodes
 
 
-def fate(export: ExportResult) -> str:
-    """Fate of a file."""
-    if export.published:
+def fate(variant: Variant, is_published: bool) -> str:
+    """Say whether a file was written, and if not, why."""
+    if is_published:
         return "written"
-    if export.manifest.only.precision == "fp32":
+    if variant.precision == "fp32":
         return "not written: it is wrong"
     return "not written: it is too far from fp32 (--keep-inexact keeps it)"
 
@@ -102,7 +99,7 @@ def verdict(variant: Variant) -> str:
     return "\n".join([*lines, f"{passed(verification.passed)} ({limit(verification)}){tried}"])
 
 
-def show_verification(file: Path, verification: Verification) -> None:
+def verification_table(file: Path, verification: Verification) -> Table:
     """Every output at every batch size."""
     rows = []
     for comparison in verification.comparisons:
@@ -118,7 +115,7 @@ def show_verification(file: Path, verification: Verification) -> None:
     headings = ("~output", ">batch", ">size", ">max abs", ">max rel", ">cosine")
     asked = f"{limit(verification)}, {tried_levels(verification)}"
     title = f"{file.name}: {passed(verification.passed)} ({asked})"
-    print_table(headings, rows, title)
+    return Table(headings, rows, title)
 
 
 def golden_errors(where: str, errors: Mapping[str, float], limit: float) -> list[dict[str, Any]]:
@@ -131,11 +128,11 @@ def golden_errors(where: str, errors: Mapping[str, float], limit: float) -> list
     ]
 
 
-def show_differences(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Show the same as a table."""
+def difference_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """The same as a table."""
     shown = []
     for row in rows:
         error = "NaN" if row["max_abs"] is None else f"{row['max_abs']:.1e}"
         verdict = "ok" if row["passed"] else "FAILED"
         shown.append((row["where"], row["output"], error, f"{row['limit']:.0e}", verdict))
-    print_table(("where", "~output", ">max abs", ">limit", ""), shown, title)
+    return Table(("where", "~output", ">max abs", ">limit", ""), shown, title)

@@ -12,9 +12,9 @@ import numpy as np
 
 import converter
 from converter.opsets import OLDEST_ON_CUDA
+from zoo.architectures.architecture import Config
 from zoo.architectures.entry import UNSTATED
-from zoo.architectures.kinds import architecture_of
-from zoo.architectures.parts.preprocessing import Preprocessing
+from zoo.architectures.inputs import PictureInput, batch_name
 from zoo.artifacts.read import stated_entry
 from zoo.artifacts.schema import Manifest
 from zoo.artifacts.words import NOT_TRAINED, base_model, build_rows, doubt, markdown
@@ -23,11 +23,13 @@ from zoo.checkpoints.settings.library_configs import portable_config, transforme
 from zoo.checkpoints.settings.settings_files import CONFIG, PROCESSOR
 from zoo.common.golden_file import Golden, write_golden
 from zoo.export.assemble.plan import PLANNED_FILES
-from zoo.export.make import Maker
+from zoo.export.make import Production
 from zoo.export.network_inputs import Inputs, sample_inputs
 from zoo.export.precisions import PRECISIONS
+from zoo.export.subject import Subject
 from zoo.export.verify import Sample, reference
 from zoo.images.photograph import STORED
+from zoo.images.preprocessing import Preprocessing
 from zoo.registry.model_words import preprocessing_words, purpose
 
 PHOTOGRAPH = "photograph.png"
@@ -47,16 +49,16 @@ HUB_LICENCES = {
 """Licences that hubs have a word for."""
 
 
-def write_extras(stage: Path, maker: Maker, sample: Sample, manifest: Manifest) -> None:
+def write_extras(stage: Path, subject: Subject, sample: Sample, manifest: Manifest) -> None:
     """Write them to `stage`, with the numbers of a golden sample."""
-    entry, how = maker.entry, manifest.preprocessing.settings
+    entry, how = subject.entry, manifest.preprocessing.settings
     settings = portable_config(entry.config, entry.class_names, entry.family, how.size)
     outside = [name for name, variant in manifest.variants.items() if len(variant.files) > 1]
     if js_config := for_transformers_js(manifest.variants, outside):
         settings |= {"transformers.js_config": js_config}
     write_json(stage / CONFIG, settings)
     write_json(stage / PROCESSOR, transformers_processor(how))
-    write_golden(stage / GOLDEN, golden(maker, sample))
+    write_golden(stage / GOLDEN, golden(subject, sample))
     copies = {PHOTOGRAPH: STORED}
     if entry.licence.text:
         copies[LICENCE] = f"licences/{entry.licence.text}"
@@ -82,29 +84,45 @@ IN_BROWSERS = sorted(RANKS, key=RANKS.__getitem__)
 """What WebAssembly runs, the best of them first; so transformers.js calls them, too."""
 
 
-def golden(maker: Maker, sample: Sample) -> Golden:
+def golden(subject: Subject, sample: Sample) -> Golden:
     """The photograph as the network gets it from a client, and what it makes of it in JAX."""
     outputs = {name: np.asarray(value) for name, value in sample.outputs.items()}
-    digest = maker.weights.provenance.sha256 or ""
+    digest = subject.weights.provenance.sha256 or ""
     made_by = f"jax {jax.__version__}"
-    return Golden(maker.entry.name, made_by, digest, sample.fed, outputs)
+    return Golden(subject.entry.name, made_by, digest, sample.fed, outputs)
 
 
-def golden_sample(maker: Maker, how: Preprocessing) -> Sample:
+def golden_sample(production: Production, how: Preprocessing) -> Sample:
     """The first sample, unless its pixels are not those that the published settings lead to."""
-    assert maker.samples is not None
-    first = maker.samples()[0]
-    sample = sample_inputs(replace(maker.entry, preprocessing=how), 1, how.size)
-    if first.images is not None or _same_images(first.inputs, sample):
+    assert production.samples is not None
+    first, subject = production.samples()[0], production.subject
+    entry = replace(subject.entry, preprocessing=how)
+    sample, pictures = sample_inputs(entry, 1, how.size), entry.config.pictures
+    if first.images is not None or _same_pictures(pictures, first.inputs, sample):
         return first
     # DINOv2's positions are those of 518 x 518 pixels, its processor makes 224 x 224.
-    entry = replace(maker.entry, preprocessing=how)
-    signature = replace(maker.signature, size=how.size, batch=1)
-    return reference(entry, maker.model, maker.weights.arrays, signature)[0]
+    signature = replace(production.signature, size=how.size, batch=1)
+    return reference(entry, subject.model, subject.weights.arrays, signature)[0]
 
 
-def _same_images(one: Inputs, other: Inputs) -> bool:
-    return "pixel_values" not in one or np.array_equal(one["pixel_values"], other["pixel_values"])
+def _same_pictures(pictures: PictureInput | None, one: Inputs, other: Inputs) -> bool:
+    """Return whether what a network gets of pictures is the same, whatever texts it gets."""
+    names = pictures.names if pictures is not None else ()
+    return all(np.array_equal(one[name], other[name]) for name in names)
+
+
+def picture_arrays(config: Config) -> str:
+    """Return words about the arrays that files of a network take of a picture."""
+    pictures = config.pictures
+    if pictures is None:
+        return ""
+    batch = batch_name(config.inputs, pictures.kind)
+    shapes = (", ".join(map(str, (batch, *array.shape))) for array in pictures.arrays)
+    listed = (
+        f"`{array.name}`: {array.dtype} `[{shape}]`"
+        for array, shape in zip(pictures.arrays, shapes, strict=True)
+    )
+    return f"{'; '.join(listed)}."
 
 
 def card(manifest: Manifest) -> str:
@@ -117,11 +135,12 @@ def card(manifest: Manifest) -> str:
         **{**dict(manifest), "outputs": outputs},
         hub_licence=HUB_LICENCES.get(manifest.licence.text),
         config=entry.config,
+        arrays=picture_arrays(entry.config),
         base_model=base_model(manifest, entry),
         purpose=purpose(entry),
         papers=entry.paper_pages if manifest.licence.name != UNSTATED else (),
         is_stated=manifest.licence.name != UNSTATED,
-        described=architecture_of(entry.config).outputs(entry.config, entry.pooler),
+        described=entry.config.task.described(entry.pooler),
         pooler=entry.pooler,
         examples=entry.examples,
         drawn=entry.is_drawn,

@@ -1,9 +1,9 @@
 """Build one folder, file by file. Files that an earlier build verified are kept."""
 
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from weights import LazyArrays, Weights
@@ -11,10 +11,10 @@ from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.architectures.builder import abstract
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.kinds import architecture_of, parts_of_network
+from zoo.architectures.kinds import parts_of_network
 from zoo.artifacts.choices import Scales
 from zoo.artifacts.measured import Speeds, StatedSimilarity
-from zoo.artifacts.schema import MANIFEST, Variant
+from zoo.artifacts.schema import MANIFEST, Manifest, Variant
 from zoo.checkpoints.checkpoint_tokenizer import Words, find_words
 from zoo.checkpoints.convert import write_json
 from zoo.checkpoints.load import LoadedWeights, read_for_model
@@ -26,20 +26,20 @@ from zoo.common.runtime import Session
 from zoo.common.staging import (
     locked_output,
     refuse_links,
-    sidecar_path,
     staged,
     write_text,
     writing,
 )
 from zoo.export.assemble.extras import EXTRAS, card, golden_sample, write_extras
 from zoo.export.assemble.ledger import Ledger
-from zoo.export.assemble.plan import PLANNED_FILES, TOWER_FILES, VARIANTS, FolderPlan
-from zoo.export.bulk import Outcome
-from zoo.export.describe import describe_shared, describe_variant
-from zoo.export.exporter import prefetching
-from zoo.export.make import ExportedFile, Maker, making_files
+from zoo.export.assemble.plan import PLANNED_FILES, VARIANTS
+from zoo.export.describe import describe_shared
+from zoo.export.exporter import Outcome
+from zoo.export.make import ExportedFile, Production, produce
 from zoo.export.network_inputs import Inputs
-from zoo.export.request import FileSpec, Signature
+from zoo.export.precisions import PRECISIONS
+from zoo.export.request import FileSpec, Plan
+from zoo.export.subject import Subject
 from zoo.export.timing.rounds import (
     affordable,
     interleave,
@@ -48,16 +48,15 @@ from zoo.export.timing.rounds import (
     speeds_beside,
     watch_others,
 )
-from zoo.export.verify import runs
 from zoo.texts.tokenizer import SETTINGS, WORDS, read_tokenizer_settings, read_words
 
 
 def similarity(loaded: LoadedWeights) -> StatedSimilarity | None:
     """Similarity of a network with two towers; None for others."""
-    how = architecture_of(loaded.config).similarity
+    how = loaded.config.task.similarity
     if how is None:
         return None
-    scale, bias = how(loaded.config, loaded.weights.arrays)
+    scale, bias = how(loaded.weights.arrays)
     alone = loaded.config.scores == "sigmoid"
     return StatedSimilarity(scale=scale, bias=bias, probabilities="sigmoid" if alone else "softmax")
 
@@ -72,23 +71,14 @@ def write_words(stage: Path, words: Words) -> tuple[str, ...]:
     return WORDS, SETTINGS
 
 
-@dataclass(frozen=True)
-class Part:
-    """A network, its weights, and the variants that are of it."""
-
-    entry: ModelInfo
-    loaded: LoadedWeights
-    files: dict[str, FileSpec]
-
-
-def parts_of(entry: ModelInfo, loaded: LoadedWeights) -> Iterator[Part]:
-    """The towers, if there are any, and then the whole."""
+def parts_of(entry: ModelInfo, loaded: LoadedWeights) -> Iterator[tuple[str, Subject]]:
+    """The towers of a network with their names, if there are any, and then the whole without."""
     parts = parts_of_network(loaded.config)
     for tower, field in loaded.config.towers.items():
-        files = {name: spec for name, spec in TOWER_FILES.items() if name.startswith(tower)}
-        part = LoadedWeights(parts[field], inner(loaded.weights, f"{field}."))
-        yield Part(replace(entry, config=parts[field]), part, files)
-    yield Part(entry, loaded, VARIANTS)
+        model, weights = abstract(parts[field]), inner(loaded.weights, f"{field}.")
+        own_entry = replace(entry, config=parts[field])
+        yield tower, Subject(own_entry, model, weights, is_network=True)
+    yield "", Subject(entry, abstract(loaded.config), loaded.weights, is_network=True)
 
 
 def inner(weights: Weights, path: str) -> Weights:
@@ -110,7 +100,7 @@ def speeds(
     """
     tasks = {}
     for name, path in files.items():
-        if VARIANTS[name].precision != "bf16":
+        if PRECISIONS[VARIANTS[name].precision].on_cpu:
             live = sessions.get(name) or runtime.session(path)
             tasks[name] = run_once(live, fed)
     rounds = affordable(tasks.values())
@@ -130,87 +120,74 @@ def speeds(
 CARD = "README.md"
 
 
-def build_folder(plan: FolderPlan, progress: Progress) -> Outcome:
+def build_folder(plan: Plan, progress: Progress) -> Outcome:
     """Build a folder, or what is missing of it.
 
     **Raises** a `ZooError` or a `WeightsError`; what is finished by then stays.
     """
+    options = plan.options
     with locked_output(plan.folder, progress):
         refuse_links(plan.folder, [spec.path for spec in PLANNED_FILES.values()])
-        if not plan.force:
+        if not options.force:
             _refuse_others(plan.folder)
-        entry, choice = find_entry(plan.model, plan.weights)
-        with opened(choice, entry, progress, plan.offline) as source:
+        entry, choice = find_entry(plan.model.name, plan.weights)
+        with opened(choice, entry, progress, options.offline) as source:
             loaded = read_for_model(source, entry)
         empty = describe_shared(entry, plan.signature, loaded.weights.provenance)
         empty = empty.changed(similarity=similarity(loaded))
-        ledger = Ledger(plan.folder, empty, plan.variants, plan.force)
-        digest = plan.pictures.digest if plan.pictures else None
-        there = [
-            name
-            for name in plan.variants
-            if name in ledger.content.variants
-            and is_ranged_on(ledger.content.variants[name], digest, plan.scales)
-            and ledger.content.variants[name].target == plan.target
-        ]
-        if there == list(plan.variants) and ledger.content.complete:
-            return Outcome(plan.model, [ledger.content], already_there=there)
+        ledger = Ledger(plan.folder, empty, [spec.variant for spec in plan.files], options.force)
+        missing = missing_files(plan, ledger.content)
+        there = [spec.variant for spec in plan.files if spec not in missing]
+        if not missing and ledger.content.complete:
+            return Outcome(entry.name, [ledger.content], already_there=there)
         ledger.write(complete=False)
-        words = find_words(source, entry, plan.offline, progress)
-        right: dict[str, bool] = {}
-        *towers, whole = parts_of(entry, loaded)
-        for tower in towers:
-            with making(tower, plan, there, progress) as (_, files):
-                right |= {n: _put_variant(plan, ledger, n, file, made) for n, file, made in files}
-        with making(whole, plan, there, progress) as (maker, files):
-            sessions: dict[str, Session] = {}
-            for name, file, made in files:
-                right[name] = _put_variant(plan, ledger, name, file, made)
-                if right[name] and made.live:
-                    sessions[name] = made.live
-            ledger.drop_strangers()
-            finish(maker, ledger, sessions, words, all(right.values()), progress)
-        built = [name for name in right if right[name]]
-        failed = [name for name in right if not right[name]]
-        return Outcome(plan.model, [ledger.content], built, there, failed)
+        words = find_words(source, entry, options.offline, progress)
+        published: dict[str, bool] = {}
+        sessions: dict[str, Session] = {}
+        for tower, subject in parts_of(entry, loaded):
+            specs = [spec for spec in missing if spec.tower == tower]
+            with produce(plan, subject, progress, tower) as production:
+                for file in production.files(specs):
+                    put = partial(_put_variant, ledger, file)
+                    name = file.spec.variant
+                    published[name] = file.publish(options.keep_inexact, put)
+                    if published[name] and file.session and not tower:
+                        sessions[name] = file.session
+                if not tower:
+                    ledger.drop_strangers()
+                    is_complete = all(published.values())
+                    finish(production, ledger, sessions, words, is_complete, progress)
+        return Outcome(
+            entry.name,
+            [ledger.content],
+            [name for name, is_published in published.items() if is_published],
+            there,
+            [name for name, is_published in published.items() if not is_published],
+        )
+
+
+def missing_files(plan: Plan, content: Manifest) -> list[FileSpec]:
+    """The files of a plan that an earlier build did not publish, or with other options."""
+    digest = plan.pictures.digest if plan.pictures else None
+
+    def is_there(variant: Variant) -> bool:
+        is_same = is_ranged_on(variant, digest, plan.options.scales)
+        return is_same and variant.target == plan.options.target
+
+    variants = content.variants
+    return [
+        spec
+        for spec in plan.files
+        if spec.variant not in variants or not is_there(variants[spec.variant])
+    ]
 
 
 def is_ranged_on(variant: Variant, digest: str | None, scales: Scales) -> bool:
-    """Whether its activations were ranged on the pictures of this digest, or scaled so, if it is in
-    int8."""
+    """Whether its activations were ranged on the pictures of this digest, or scaled so, if they are
+    integers."""
     pictures = variant.calibration.sha256 if variant.calibration else None
     same = pictures == digest and (variant.scales or "tensor") == scales
-    return variant.precision != "int8" or same
-
-
-@contextmanager
-def making(
-    part: Part, plan: FolderPlan, there: Sequence[str], progress: Progress
-) -> Generator[tuple[Maker, Iterator[tuple[str, Path, ExportedFile]]]]:
-    """Maker of the files of a part, and those that are missing, while the block runs."""
-    model, weights = abstract(part.loaded.config), part.loaded.weights
-    signature = signature_of(part, plan)
-    specs = plan.specs(part.files)
-    missing = {spec: name for name, spec in specs.items() if name not in there}
-    with prefetching(runs(part.entry, model, weights.arrays, signature)) as samples:
-        maker = Maker(
-            part.entry,
-            model,
-            weights,
-            signature,
-            samples,
-            plan.target,
-            pictures=plan.pictures,
-            scales=plan.scales,
-        )
-        with making_files([*missing], plan.folder, maker, progress) as files:
-            yield maker, ((missing[spec], file, made) for spec, file, made in files)
-
-
-def signature_of(part: Part, plan: FolderPlan) -> Signature:
-    """Signature of the files of a part: texts have no size."""
-    has_sides = "pixel_values" in part.loaded.config.takes
-    return plan.signature if has_sides else replace(plan.signature, size=None)
+    return same or not PRECISIONS[variant.precision].scales_activations
 
 
 def _refuse_others(folder: Path) -> None:
@@ -224,24 +201,16 @@ def _refuse_others(folder: Path) -> None:
         )
 
 
-def _put_variant(
-    plan: FolderPlan, ledger: Ledger, name: str, file: Path, made: ExportedFile
-) -> bool:
-    """Publish a variant if it may stay; whether it does."""
-    if not made.may_stay(plan.keep_inexact):
-        return False
-    folder = Path(PLANNED_FILES[name].path).parent
-    # The sidecar first: a model without its tensors would be a wrong file.
-    paths = [path for path in (sidecar_path(file), file) if path.exists()]
-    names = [(folder / path.name).as_posix() for path in paths]
-    variants = {**ledger.content.variants, name: describe_variant(made, names, plan.target)}
+def _put_variant(ledger: Ledger, file: ExportedFile) -> None:
+    variants = {**ledger.content.variants, file.spec.variant: file.variant}
     in_order = {name: variants[name] for name in PLANNED_FILES if name in variants}
-    ledger.publish(file.parent, names, made.digests, variants=in_order)
-    return True
+    # The sidecar first: a model without its tensors would be a wrong file.
+    names = file.variant.files[::-1]
+    ledger.publish(file.path.parent, names, file.digests, variants=in_order)
 
 
 def finish(
-    maker: Maker,
+    production: Production,
     ledger: Ledger,
     sessions: Mapping[str, Session],
     words: Words | None,
@@ -249,14 +218,14 @@ def finish(
     progress: Progress,
 ) -> None:
     """Write anew what belongs to all variants; `sessions` are those that they just ran in."""
-    sample = golden_sample(maker, ledger.content.preprocessing.settings)
+    sample = golden_sample(production, ledger.content.preprocessing.settings)
     progress.stage("measuring speed")
     variants = ledger.content.variants
     files = {name: ledger.folder / VARIANTS[name].path for name in VARIANTS if name in variants}
     measured = speeds(files, sample.fed, sessions)
     progress.stage("writing what goes along")
     with staged(ledger.folder) as stage, writing(ledger.folder):
-        write_extras(stage, maker, sample, ledger.content)
+        write_extras(stage, production.subject, sample, ledger.content)
         more = write_words(stage, words) if words else ()
         extras = [name for name in EXTRAS if (stage / name).exists()]
         ledger.publish(stage, [*extras, *more], {}, speeds=measured)

@@ -1,73 +1,53 @@
-"""What a folder is built from, where, and which files are to be in it."""
+"""The variants that a folder may hold, and the plan of a folder."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from converter.opsets import DEFAULT_TARGET, FUSED, OPSETS
 from weights.parameters import parameter
 from zoo.architectures.architecture import Config
-from zoo.architectures.kinds import TOWER_NAMES
-from zoo.artifacts.choices import Scales, Target
+from zoo.architectures.entry import ModelInfo
+from zoo.architectures.kinds import TOWER_NAMES, parts_of_network
+from zoo.artifacts.choices import Target
 from zoo.checkpoints.source import Choice
 from zoo.common.errors import BadRequest
 from zoo.common.options import SEVERAL, Option
 from zoo.export.precisions import PRECISIONS
-from zoo.export.request import FileSpec, Signature, newest_quantized
+from zoo.export.request import FileSpec, Options, Plan, newest_with_scales, read_signature
 from zoo.images.picture_folder import PictureFolder
 
 
-@dataclass(frozen=True)
-class FolderPlan:
-    """One folder to build: plain data that a worker elsewhere can be sent.
-
-    With `force` earlier files are replaced; with `keep_inexact` files of low precision are kept
-    that are not as near to float32 as is asked of them. Activations of int8 have these `scales`, or
-    are ranged on `pictures`. The files are for the runtime `target`.
-    """
-
-    model: str
-    folder: Path
-    weights: Choice
-    signature: Signature
-    variants: tuple[str, ...]
-    force: bool = False
-    keep_inexact: bool = False
-    offline: bool = False
-    pictures: PictureFolder | None = None
-    target: Target = DEFAULT_TARGET
-    scales: Scales = "tensor"
-
-    def specs(self, files: Mapping[str, FileSpec]) -> dict[str, FileSpec]:
-        """Files that are to be made, at opsets that the target has."""
-        return {
-            name: replace(spec, opset=min(spec.opset, self._newest(spec)))
-            for name, spec in files.items()
-            if name in self.variants
-        }
-
-    def _newest(self, spec: FileSpec) -> int:
-        has_scales = spec.precision == "int8" and (self.scales == "row" or self.pictures)
-        if has_scales and self.target != DEFAULT_TARGET:
-            import converter
-
-            return newest_quantized(converter.find_target(self.target))
-        return newest_opset(self.target)
-
-
-def _variants() -> Iterator[tuple[str, FileSpec]]:
+def _variants() -> Iterator[FileSpec]:
     for precision, traits in PRECISIONS.items():
-        yield precision, FileSpec(f"onnx/{traits.file}.onnx", traits.opset, precision)
+        row = FileSpec(
+            size=None,
+            batch=None,
+            path=f"onnx/{traits.file}.onnx",
+            opset=traits.opset,
+            precision=precision,
+            variant=precision,
+        )
+        yield row
         if precision == "fp32":
-            yield "fused", FileSpec("onnx/model_fused.onnx", FUSED)
+            yield replace(row, path="onnx/model_fused.onnx", opset=FUSED, variant="fused")
 
 
-VARIANTS = dict(_variants())
+VARIANTS = {row.variant: row for row in _variants()}
+
+LEAST_OPSETS = {name: PRECISIONS[row.precision].least_opset for name, row in VARIANTS.items()}
+LEAST_OPSETS["fused"] = FUSED
+"""The oldest opset at which there is each variant."""
 
 TOWER_FILES = {
-    f"{tower}_{name}": replace(spec, path=spec.path.replace("/model", f"/{tower}_model"))
+    f"{tower}_{name}": replace(
+        row,
+        path=row.path.replace("/model", f"/{tower}_model"),
+        variant=f"{tower}_{name}",
+        tower=tower,
+    )
     for tower in TOWER_NAMES
-    for name, spec in VARIANTS.items()
+    for name, row in VARIANTS.items()
 }
 """The same of each part of a model of two: transformers.js asks for files of these names."""
 
@@ -108,25 +88,61 @@ def read_variants(names: Sequence[str], target: Target = DEFAULT_TARGET) -> tupl
     **Raises** `BadRequest`.
     """
     newest = newest_opset(target)
-    new = [name for name in ("fused", "bf16") if VARIANTS[name].opset > newest]
-    if late := [name for name in new if name in names]:
+    late = [name for name, least in LEAST_OPSETS.items() if least > newest]
+    if asked := [name for name in late if name in names]:
         raise BadRequest(
-            f"{parameter('variant')} {late[0]} needs opset {VARIANTS[late[0]].opset}, and {target} "
+            f"{parameter('variant')} {asked[0]} needs opset {LEAST_OPSETS[asked[0]]}, and {target} "
             f"has {newest} at most: leave it out."
         )
     if "all" in names:
-        return tuple(name for name in VARIANTS if name not in new)
+        return tuple(name for name in VARIANTS if name not in late)
     for name in names:
         if name not in VARIANTS:
             raise BadRequest(
                 f"{parameter('variant')} {name} is not known: choose from {', '.join(VARIANTS)}, "
                 "all."
             )
-    return tuple(name for name in VARIANTS if name in (names or USUAL_VARIANTS) and name not in new)
+    return tuple(
+        name for name in VARIANTS if name in (names or USUAL_VARIANTS) and name not in late
+    )
 
 
-def with_towers(names: tuple[str, ...], config: Config) -> tuple[str, ...]:
+def with_towers(names: Sequence[str], config: Config) -> tuple[str, ...]:
     """The variants of a folder, with those of the towers of a network that has two."""
     if not config.towers:
-        return names
+        return tuple(names)
     return tuple(name for name in PLANNED_FILES if name in names or name.partition("_")[2] in names)
+
+
+def plan_folder(
+    entry: ModelInfo,
+    choice: Choice,
+    options: Options,
+    variants: Sequence[str],
+    folder: Path,
+    pictures: PictureFolder | None = None,
+) -> Plan:
+    """Return the plan of a folder with these variants, at opsets that the target has.
+
+    **Raises** a `ZooError` for an option that makes no sense for the model.
+    """
+    signature = vars(read_signature(entry, options))
+    towers = entry.config.towers
+    parts = parts_of_network(entry.config) if towers else {}
+    files = []
+    for row in (PLANNED_FILES[name] for name in with_towers(variants, entry.config)):
+        config = parts[towers[row.tower]] if row.tower else entry.config
+        # Texts have no size.
+        size = signature["size"] if config.pictures is not None else None
+        opset = min(row.opset, _newest(row, options))
+        files.append(replace(row, **{**signature, "size": size}, opset=opset))
+    return Plan(entry, options, choice, folder, tuple(files), pictures)
+
+
+def _newest(row: FileSpec, options: Options) -> int:
+    if options.target == DEFAULT_TARGET:
+        return OPSETS[-1]
+    import converter
+
+    target = converter.find_target(options.target)
+    return newest_with_scales(replace(options, precision=row.precision), target)

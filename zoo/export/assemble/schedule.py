@@ -12,41 +12,41 @@ from typing import Any
 
 from weights.parameters import parameter, spelled, spellings
 from weights.progress import Quiet
-from zoo.checkpoints.pretrained import find_entry
 from zoo.common.processes import fresh, run_tasks, workers
 from zoo.common.staging import stop
 from zoo.export.assemble.folder import build_folder
-from zoo.export.assemble.plan import FolderPlan
-from zoo.export.bulk import Outcome, attempt
+from zoo.export.bulk import attempt
+from zoo.export.exporter import Outcome
+from zoo.export.request import Plan
 from zoo.export.resources import FOLDER_COPIES, memory
 
 BUILD_TRIES = 3
 """How often a build is started whose process dies."""
 
-ReportProgress = Callable[[FolderPlan, str], None]
-"""Is told of every plan what is going on."""
+ReportProgress = Callable[[str, str], None]
+"""Is told the name of a model, and what is going on there."""
 
 
 class PlanProgress(Quiet):
     """Progress of one plan, as words."""
 
-    def __init__(self, plan: FolderPlan, tell: ReportProgress):
-        self.plan, self.told = plan, tell
+    def __init__(self, plan: Plan, tell: ReportProgress):
+        self.model, self.told = plan.model.name, tell
 
     def stage(self, text: str, total: int | None = None) -> None:
-        self.told(self.plan, text)
+        self.told(self.model, text)
 
 
-def start(plan: FolderPlan, tell: ReportProgress, options: Mapping[str, str]) -> Outcome:
+def start(plan: Plan, tell: ReportProgress, options: Mapping[str, str]) -> Outcome:
     """Build a folder; what is wrong with the request is part of the outcome, in which parameters
     are called as these options."""
     with spelled(options):
-        return attempt(plan.model, partial(build_folder, plan, PlanProgress(plan, tell)))
+        return attempt(plan.model.name, partial(build_folder, plan, PlanProgress(plan, tell)))
 
 
-def memory_needed(plan: FolderPlan) -> int:
+def memory_needed(plan: Plan) -> int:
     """Bytes of memory that a build needs at most, about."""
-    return memory(find_entry(plan.model, plan.weights)[0], FOLDER_COPIES)
+    return memory(plan.model, FOLDER_COPIES)
 
 
 @dataclass(frozen=True)
@@ -59,33 +59,35 @@ class Pool:
 
 
 def run_builds(
-    plans: Sequence[FolderPlan],
+    plans: Sequence[Plan],
     pool: Pool,
     budget: float,
-    finished: Callable[[FolderPlan, Outcome], None],
+    finished: Callable[[str, Outcome], None],
 ) -> list[Outcome]:
     """Build all folders, as many at once as there are workers and bytes of memory for.
 
     What is larger than the budget is built alone. A build whose worker dies is started again.
     """
-    outcomes: dict[FolderPlan, Outcome] = {}
+    outcomes: dict[str, Outcome] = {}
+    named = {plan.model.name: plan for plan in plans}
     error = (
         f"the process that built it died {BUILD_TRIES} times, perhaps for want of memory: lower "
         f"{parameter('jobs')}."
     )
 
-    def submit(executor: Executor, plan: FolderPlan) -> Future[Outcome]:
-        return executor.submit(start, plan, pool.told, spellings())
+    def submit(executor: Executor, model: str) -> Future[Outcome]:
+        return executor.submit(start, named[model], pool.told, spellings())
 
-    def fits(plan: FolderPlan, running: Collection[FolderPlan]) -> bool:
-        return not running or sum(map(memory_needed, (plan, *running))) <= budget
+    def fits(model: str, running: Collection[str]) -> bool:
+        needed = (memory_needed(named[each]) for each in (model, *running))
+        return not running or sum(needed) <= budget
 
-    def settle(plan: FolderPlan, outcome: Outcome | None) -> None:
-        outcomes[plan] = outcome or Outcome(plan.model, error=error)
-        finished(plan, outcomes[plan])
+    def settle(model: str, outcome: Outcome | None) -> None:
+        outcomes[model] = outcome or Outcome(model, error=error)
+        finished(model, outcomes[model])
 
-    run_tasks(plans, pool.open, submit, fits, settle, pool.lost, BUILD_TRIES)
-    return [outcomes[plan] for plan in plans]
+    run_tasks([*named], pool.open, submit, fits, settle, pool.lost, BUILD_TRIES)
+    return [outcomes[model] for model in named]
 
 
 class InProcessExecutor(Executor):
@@ -111,11 +113,11 @@ def process_pool(jobs: int, tell: ReportProgress) -> Generator[Pool]:
         listener.join()
 
 
-def _send(queue: Queue[tuple[FolderPlan, str] | None], plan: FolderPlan, text: str) -> None:
-    queue.put((plan, text))
+def _send(queue: Queue[tuple[str, str] | None], model: str, text: str) -> None:
+    queue.put((model, text))
 
 
-def _listen(queue: Queue[tuple[FolderPlan, str] | None], tell: ReportProgress) -> None:
+def _listen(queue: Queue[tuple[str, str] | None], tell: ReportProgress) -> None:
     while (item := queue.get()) is not None:
         tell(*item)
 

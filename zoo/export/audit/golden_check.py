@@ -1,6 +1,6 @@
 """The golden numbers of a folder: one input, and what the network makes of it in JAX."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 import converter
+from zoo.architectures.inputs import Input, Kind, fed_sides, kinds_of
 from zoo.artifacts.folder_check import Finding, NumbersCheck, Residuals, residuals
 from zoo.artifacts.measured import Verification
 from zoo.artifacts.read import stated_entry
@@ -18,16 +19,11 @@ from zoo.common import runtime
 from zoo.common.errors import BadFile, first_line
 from zoo.common.golden_file import Golden, read_golden
 from zoo.export.assemble.extras import GOLDEN
-from zoo.export.precision import runnable
 from zoo.export.precisions import PRECISIONS
-from zoo.export.verify import compared, judge
+from zoo.export.verify import compared, judge, runnable
 from zoo.tasks.answer import unit
 
-TOWER_OUTPUTS = {
-    frozenset(("pixel_values",)): "image_embeds",
-    frozenset(("input_ids",)): "text_embeds",
-    frozenset(("input_ids", "attention_mask")): "text_embeds",
-}
+TOWER_OUTPUTS: dict[Kind, str] = {"picture": "image_embeds", "text": "text_embeds"}
 """What the vectors of a tower are called in a model of two, by what it takes."""
 
 Compare: TypeAlias = Callable[[runtime.Session, Variant], NumbersCheck]
@@ -77,17 +73,18 @@ def rerun(
     golden: Golden, manifest: Manifest, live: runtime.Session, variant: Variant
 ) -> NumbersCheck:
     """The golden input through a session, and how far from the golden outputs that is."""
-    taken = {each.name for each in live.get_inputs()}
+    taken, config = {each.name for each in live.get_inputs()}, stated_entry(manifest).config
     if taken < golden.fed.keys():
-        return _tower(golden, frozenset(taken), live, variant)
+        return _tower(golden, taken, config.inputs, live, variant)
     names = [output.name for output in live.get_outputs()]
     lost = sorted(set(names) ^ golden.outputs.keys())
     if lost:
         return NumbersCheck(Finding("golden", False, f"only one side has {', '.join(lost)}"))
     try:
         got = dict(zip(names, live.run(names, golden.fed), strict=True))
+        sides = fed_sides(config.inputs, golden.fed)
         comparisons = [
-            compared(golden.fed, name, converter.compare(np.asarray(got[name]), expected))
+            compared(sides, name, converter.compare(np.asarray(got[name]), expected))
             for name, expected in golden.outputs.items()
         ]
     except runtime.ERRORS as error:
@@ -95,17 +92,22 @@ def rerun(
     judged = finding("golden", judge(GOLDEN, PRECISIONS[variant.precision].limit, comparisons))
 
     def by_patch() -> Residuals:
-        stride, (height, width) = stated_entry(manifest).config.stride, manifest.preprocessing.size
+        stride, (height, width) = config.stride, manifest.preprocessing.size
         return residuals((height // stride, width // stride), got, golden.outputs)
 
-    return NumbersCheck(*judged, by_patch if "input_ids" not in golden.fed else None)
+    return NumbersCheck(*judged, by_patch if config.takes_pixels_alone else None)
 
 
 def _tower(
-    golden: Golden, taken: frozenset[str], live: runtime.Session, variant: Variant
+    golden: Golden,
+    taken: set[str],
+    inputs: Sequence[Input],
+    live: runtime.Session,
+    variant: Variant,
 ) -> NumbersCheck:
     """One of two towers, whose vectors have other lengths than those of both."""
-    name, fed = TOWER_OUTPUTS.get(taken, ""), {each: golden.fed[each] for each in sorted(taken)}
+    fed, kinds = {each: golden.fed[each] for each in sorted(taken)}, kinds_of(inputs, taken)
+    name = TOWER_OUTPUTS[kinds.pop()] if len(kinds) == 1 else ""
     if name not in golden.outputs:
         return NumbersCheck(Finding("golden", False, f"there are no vectors of {', '.join(fed)}"))
     try:
@@ -114,7 +116,7 @@ def _tower(
         return NumbersCheck(Finding("golden", False, first_line(error)))
     unit_vectors = unit(np.asarray(vectors))
     errors = converter.compare(unit_vectors, golden.outputs[name])
-    record = compared(fed, "pooler_output", errors)
+    record = compared(fed_sides(inputs, fed), "pooler_output", errors)
     return NumbersCheck(
         *finding("golden", judge(GOLDEN, PRECISIONS[variant.precision].limit, [record]))
     )

@@ -10,6 +10,7 @@ from weights.progress import Progress
 from weights.sources.locate import find_named, locate
 from zoo.architectures.builder import abstract, output_choices
 from zoo.architectures.entry import ModelInfo
+from zoo.architectures.inputs import fed_sides
 from zoo.artifacts.folder_check import Finding, NumbersCheck, Residuals, residuals
 from zoo.artifacts.read import stated_entry
 from zoo.artifacts.schema import Manifest, Variant
@@ -20,9 +21,8 @@ from zoo.checkpoints.source import Choice, GivenCheckpoint, SeededWeights, chose
 from zoo.common import runtime
 from zoo.common.errors import BadFile, first_line
 from zoo.export.audit.golden_check import Compare, finding
-from zoo.export.precision import limit_for
 from zoo.export.request import Signature
-from zoo.export.verify import Sample, reference, verify_file
+from zoo.export.verify import Sample, limit_for, reference, verify_file
 
 
 def compare_with_jax(
@@ -59,7 +59,7 @@ def compare_with_jax(
         except runtime.ERRORS as error:
             return NumbersCheck(Finding("JAX", False, first_line(error)))
         by_patch = partial(first_residuals, live, samples[0], entry)
-        return NumbersCheck(*judged, by_patch if entry.config.takes == ("pixel_values",) else None)
+        return NumbersCheck(*judged, by_patch if entry.config.takes_pixels_alone else None)
 
     return compare
 
@@ -69,8 +69,8 @@ def first_residuals(live: runtime.Session, sample: Sample, entry: ModelInfo) -> 
     expected = {name: np.asarray(value) for name, value in sample.outputs.items()}
     got = dict(zip(expected, live.run([*expected], sample.fed), strict=True))
     stride = entry.config.stride
-    height, width = sample.inputs["pixel_values"].shape[2:]
-    return residuals((height // stride, width // stride), got, expected)
+    sides = fed_sides(sample.taken, sample.inputs)  # of the network, not of images in 8 bits
+    return residuals((sides["height"] // stride, sides["width"] // stride), got, expected)
 
 
 def skip(passed: bool, detail: str) -> Compare:

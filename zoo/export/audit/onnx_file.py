@@ -17,7 +17,8 @@ from zoo.artifacts.folder_check import Finding
 from zoo.artifacts.schema import Tensor
 from zoo.common import runtime
 from zoo.common.errors import first_line
-from zoo.export.precision import runnable
+from zoo.export.precisions import PRECISIONS
+from zoo.export.verify import runnable
 
 MOST_NODES = 1_000_000
 """More than any network has, once functions are expanded."""
@@ -101,7 +102,8 @@ def open_model(
         live = runtime.session(runnable(file, precision), provider)
     except (*runtime.ERRORS, *UNREADABLE) as error:
         return Finding("loads", False, first_line(error)), None
-    remark = ", bfloat16 emulated" if precision == "bf16" else ""
+    traits = PRECISIONS[precision]
+    remark = "" if traits.on_cpu else f", {traits.half} emulated"
     return Finding("loads", True, f"{provider}{remark}"), live
 
 

@@ -65,8 +65,10 @@ class ActivationStatistics:
     means: Floats
 
 
-def observe(model: ir.Model, batches: Iterable[Floats]) -> dict[str, ActivationStatistics]:
-    """Ranges by the names of the matrices; `model` is in float32.
+def observe(
+    model: ir.Model, batches: Iterable[Sequence[NDArray[Any]]]
+) -> dict[str, ActivationStatistics]:
+    """Ranges by the names of the matrices, over batches of all inputs; `model` is in float32.
 
     **Raises** `BadRequest` where an activation is no finite number.
     """
@@ -82,7 +84,9 @@ def observe(model: ir.Model, batches: Iterable[Floats]) -> dict[str, ActivationS
     return {matrix: ranges[left] for matrix, left in readers.items()}
 
 
-def _extremes(model: ir.Model, batches: Iterable[Floats]) -> dict[str, ActivationStatistics]:
+def _extremes(
+    model: ir.Model, batches: Iterable[Sequence[NDArray[Any]]]
+) -> dict[str, ActivationStatistics]:
     """By the activation's name; the model is used up."""
     graph = model.graph
     widths = {each.left: each.shape[0] for each in products(graph)}
@@ -93,7 +97,7 @@ def _extremes(model: ir.Model, batches: Iterable[Floats]) -> dict[str, Activatio
         value for each, mean in zip(ends, means, strict=True) for value in (*each, mean)
     )
     live = session(model)
-    runs = [[*converter.run(live, [pixels]).values()] for pixels in batches]
+    runs = [[*converter.run(live, inputs).values()] for inputs in batches]
     ranges = {}
     for index, value in enumerate(widths):
         low, high, mean = ([run[3 * index + part] for run in runs] for part in range(3))

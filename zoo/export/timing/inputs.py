@@ -1,18 +1,21 @@
 """Random inputs by a file's own signature, with the dimensions settled that it leaves open."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weights.parameters import parameter
+from zoo.architectures.inputs import Feeds, TextInput
 from zoo.common.errors import BadFile, BadRequest
 from zoo.common.runtime import NodeArg
-from zoo.images.pixel_values import Size
+
+Size = tuple[int, int]  # (height, width)
 
 FLOAT_NAMES = {"float": "float32", "double": "float64", "float16": "float16"}
+TEXT_NAMES = TextInput(vocabulary=2, tokens=1, masked=True).names
 OPEN_WORDS = 77
 """Of a text whose length is open, as CLIP's are."""
 WHOLE_NUMBERS = {"int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "bool"}
@@ -20,11 +23,12 @@ WHOLE_NUMBERS = {"int64", "int32", "int16", "int8", "uint64", "uint32", "uint16"
 
 @dataclass(frozen=True)
 class Spec:
-    """An input whose dimensions are all numbers."""
+    """An input whose dimensions are all numbers. `values` are there if not all numbers will do."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
+    values: NDArray[Any] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.name} {self.dtype} {'x'.join(map(str, self.shape))}"
@@ -36,6 +40,7 @@ def settle_inputs(
     batch: int | None = None,
     size: Size | None = None,
     usual: Size = (224, 224),
+    sample: Feeds | None = None,
 ) -> list[Spec]:
     """Return the inputs of a file with a number for each dimension.
 
@@ -43,11 +48,18 @@ def settle_inputs(
     floats, and the second and third of bytes. The second dimension of a text counts its tokens.
 
     **Arguments:** `batch` and `size` (height, width) replace open dimensions; without them the
-    batch is 1 and the size is `usual`. **Raises** `BadRequest` if the file has another batch or
+    batch is 1 and the size is `usual`. A `sample` of what a network takes replaces drawn values and
+    their shapes. **Raises** `BadRequest` if the file has another batch or
     size, or leaves another dimension open.
     """
     requested = batch, *(size or (None, None))
-    return [Spec(it.name, _dtype(file, it), _shape(file, it, requested, usual)) for it in inputs]
+    given = sample or {}
+    return [
+        Spec(it.name, given[it.name].dtype.name, given[it.name].shape, given[it.name])
+        if it.name in given
+        else Spec(it.name, _dtype(file, it), _shape(file, it, requested, usual))
+        for it in inputs
+    ]
 
 
 def _dtype(file: object, declared: NodeArg) -> str:
@@ -66,7 +78,7 @@ def _shape(
     """Return the shape of an input for a requested batch, height and width."""
     # By axis: the requested size, and the default size.
     sizes: dict[int, tuple[int | None, int]] = {0: (requested[0], 1)}
-    if declared.name in ("input_ids", "attention_mask"):
+    if declared.name in TEXT_NAMES:
         sizes[1] = (None, OPEN_WORDS)
     if len(declared.shape) == 4:
         first = 1 if "uint8" in declared.type else 2
@@ -94,7 +106,9 @@ def draw_inputs(specs: Sequence[Spec]) -> dict[str, NDArray[Any]]:
     rng = np.random.default_rng(0)
     drawn: dict[str, NDArray[Any]] = {}
     for spec in specs:
-        if spec.dtype in FLOAT_NAMES.values():
+        if spec.values is not None:
+            drawn[spec.name] = spec.values
+        elif spec.dtype in FLOAT_NAMES.values():
             drawn[spec.name] = rng.standard_normal(spec.shape, np.float32).astype(spec.dtype)
         else:
             top = 256 if spec.dtype == "uint8" else 2

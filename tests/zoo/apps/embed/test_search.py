@@ -21,16 +21,15 @@ from tests.vector_datasets import table_of, write_dataset
 from tests.zoo.apps.embed.conftest import stub_folder
 from weights.progress import Quiet
 from zoo.apps.embed import index as vector_index
-from zoo.apps.embed import near_duplicates, vector_table
 from zoo.apps.embed import search as search_rows
+from zoo.apps.embed import vector_table
 from zoo.apps.embed.contact_sheet import CELL_SIDE, GAP, TEXT_HEIGHT, SheetCell, contact_sheet
 from zoo.apps.embed.dataset import ChunkResult, Dataset
-from zoo.apps.embed.found_rows import SearchRequest
 from zoo.apps.embed.index import build_index, read_index
 from zoo.apps.embed.near_duplicates import find_duplicates
-from zoo.apps.embed.nearest import Nearest
-from zoo.apps.embed.search import nearest_rows, search_table
-from zoo.apps.embed.vector_table import open_vectors
+from zoo.apps.embed.search import search_table
+from zoo.apps.embed.search_call import SearchRequest
+from zoo.apps.embed.vector_table import Nearest, VectorTable, open_vectors
 from zoo.common.errors import BadRequest
 from zoo.images.photograph import photograph
 
@@ -40,10 +39,8 @@ NOISE = 2e-6
 
 @pytest.fixture(autouse=True)
 def blocks(monkeypatch):
-    """Several blocks, held blocks and tiles of some hundred rows."""
-    for module in (vector_table, near_duplicates):
-        monkeypatch.setattr(module, "ROWS_AT_ONCE", 70)
-    monkeypatch.setattr(near_duplicates, "TILE", 33)
+    """Several blocks."""
+    monkeypatch.setattr(vector_table, "ROWS_AT_ONCE", 70)
 
 
 def drawn(rows=500, dim=24, spread=0.3, seed=0):
@@ -76,7 +73,7 @@ def cosines(one, other):
 
 def nearest_of(table, queries, *arguments, **options):
     """Nearest rows of several queries."""
-    found = [nearest_rows(table, query, *arguments, **options) for query in queries]
+    found = [table.nearest(query, *arguments, **options) for query in queries]
     return Nearest(*map(np.stack, zip(*found, strict=True)))
 
 
@@ -108,7 +105,7 @@ def test_every_row_is_compared(tmp_path):
     with pytest.raises(
         BadRequest, match="condition of SQL on the columns key, width, height, sha256, such as"
     ):
-        nearest_rows(table, unit[0], 3, where="wide > 3")
+        table.nearest(unit[0], 3, where="wide > 3")
 
 
 def test_an_index_finds_what_an_exact_search_finds(tmp_path, monkeypatch):
@@ -129,10 +126,10 @@ def test_an_index_finds_what_an_exact_search_finds(tmp_path, monkeypatch):
         assert np.mean(shares) >= 0.9 and told.recall >= 0.9
         exact = np.take_along_axis(cosines(queries, vectors), found.rows, 1)
         np.testing.assert_allclose(found.cosines, exact, rtol=0, atol=NOISE)
-    probed = Mock(side_effect=nearest_rows)
-    monkeypatch.setattr(search_rows, "nearest_rows", probed)
+    probed = Mock(return_value=indexed.nearest(unit[0], 11))
+    monkeypatch.setattr(VectorTable, "nearest", probed)
     assert len(search_table(indexed, SearchRequest(key="7.png"))) == 10
-    assert probed.call_args.args[3] == told.probes
+    assert probed.call_args.args[2] == told.probes
     assert "which finds" in search_rows.told_index(indexed)
 
 
@@ -320,12 +317,12 @@ def test_an_index_stays_when_rows_change(tmp_path, monkeypatch):
     facts = read_index(opened)
     for number, key in ((7, "7.png"), (8, "new.png")):
         (query,) = vector_table.unit_rows(-vectors[[number]].astype(np.float32))
-        near = nearest_rows(opened, query, 1, facts.probes)
+        near = opened.nearest(query, 1, facts.probes)
         assert abs(near.cosines[0] - 1) < NOISE
         assert opened.take(near.rows, ["key"]) == [{"key": key}]
-    old = nearest_rows(opened, -query, 600, facts.probes)
+    old = opened.nearest(-query, 600, facts.probes)
     assert len(set(old.rows.tolist())) == len(old.rows) and opened.row_of("7.png") > 598
     Dataset.create(tmp_path / "x.lance", table.schema, changed.description)
     emptied = open_vectors(tmp_path / "x.lance")
     assert read_index(emptied) is None and emptied.count == 0
-    assert nearest_rows(emptied, query, 3).rows.tolist() == []
+    assert emptied.nearest(query, 3).rows.tolist() == []

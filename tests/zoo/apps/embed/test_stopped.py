@@ -18,6 +18,8 @@ from tests.command import Command
 from tests.killed import STOPPED, Order
 from tests.zoo.apps.embed.conftest import jpegs, stub_folder
 from tests.zoo.apps.embed.test_changed import content, used_files
+from zoo.apps.embed.workers import cluster_workers
+from zoo.common.errors import BadRequest
 
 OUT = "x.lance"
 COMMAND = ["embed", "pictures", "--model", "model", "--out", OUT, "--shard", "5"]
@@ -165,6 +167,13 @@ def cluster(begin):
 
 
 @pytest.mark.full
+def test_a_scheduler_that_does_not_answer():
+    workers = cluster_workers("tcp://127.0.0.1:1", recipe=None)
+    with pytest.raises(BadRequest, match="does not answer"), workers:
+        pass
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("count", [10])
 def test_a_driver_is_killed_between_a_write_and_its_commit(count, begin, run, undisturbed, cluster):
     command = [*COMMAND, "--scheduler", cluster.address]
@@ -268,7 +277,7 @@ def test_a_full_disk(begin, run, undisturbed):
 
 @pytest.mark.full
 def test_a_hundred_thousand_small_pictures(begin, run):
-    """Take little more memory than a thousand do."""
+    """Take less than a kilobyte each."""
     taken, (one,) = [], jpegs(1).values()
     for count in (1_000, 100_000):
         folder = begin()
@@ -276,7 +285,7 @@ def test_a_hundred_thousand_small_pictures(begin, run):
         done = run(Order(str(folder), ["embed", "many", *COMMAND[2:6]]))
         assert done.status == 0 and lance.dataset(folder / OUT).count_rows() == count
         taken.append(done.megabytes)
-    assert taken[1] < taken[0] + 50, taken
+    assert taken[1] < taken[0] + 100, taken
 
 
 @pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=pytest.mark.full)])

@@ -1,21 +1,25 @@
 """Built folders, npm's package, a site of them that is served, and a browser."""
 
+import base64
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from tests.browser import served
 from zoo.apps.embed.embed_call import embed
-from zoo.apps.site.browser_runtime import ONNXRUNTIME_WEB, TOKENIZERS_JS, put_package
+from zoo.apps.site.browser_runtime import ONNXRUNTIME_WEB, TRANSFORMERS_JS, write_package
 from zoo.apps.site.write import write_site
 from zoo.cli.app import app
 from zoo.cli.console import call
 from zoo.common.errors import ZooError
 from zoo.common.progress import Lines
 from zoo.data.digits.data import load_digits
+from zoo.images.pixel_values import pixel_values
 
 PICTURES = "vit_tiny_patch16_224"
 """A backbone and a classifier that is quickly built."""
@@ -23,11 +27,13 @@ PICTURES = "vit_tiny_patch16_224"
 WORDS = "siglip_digits_dual"
 """Both towers."""
 
+BOXES = "boxes_digits"
+"""Its int8 is too far from JAX to be built."""
+
 
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory):
-    """Built folders of `vit_digits`, trained, of a classifier of photographs, random, of
-    `depth_digits`, and of `siglip_digits_dual`."""
+    """Built folders of the trained models of digits, and of a random classifier of photographs."""
     place = tmp_path_factory.getbasetemp()
     # The workers of a run share them: who comes second finds them built.
     place = (place.parent if "PYTEST_XDIST_WORKER" in os.environ else place) / "built"
@@ -35,17 +41,19 @@ def folders(tmp_path_factory):
     assert call(app, ["build", "vit_digits", *wanted]) == 0
     assert call(app, ["build", "depth_digits", *wanted]) == 0
     assert call(app, ["build", WORDS, *wanted]) == 0
+    assert call(app, ["build", BOXES, "--variant", "fp32", *wanted[2:]]) == 0
     assert call(app, ["build", PICTURES, "--weights", "random", *wanted]) == 0
-    return [place / "vit_digits", place / PICTURES, place / "depth_digits", place / WORDS]
+    names = ("vit_digits", PICTURES, "depth_digits", WORDS, BOXES)
+    return [place / name for name in names]
 
 
 @pytest.fixture(scope="session")
 def runtime(tmp_path_factory):
-    """onnxruntime-web and the library of tokenizers, unpacked."""
+    """onnxruntime-web and transformers.js, unpacked."""
     place = tmp_path_factory.mktemp("package")
     try:
-        for package in (ONNXRUNTIME_WEB, TOKENIZERS_JS):
-            put_package(package, None, place / "dist", place, Lines())
+        for package in (ONNXRUNTIME_WEB, TRANSFORMERS_JS):
+            write_package(package, None, place / "dist", place, Lines())
     except ZooError as error:
         pytest.skip(f"npm gives no {package.name} here: {error}")
     return place
@@ -140,3 +148,38 @@ def visit(request, chromium, address, shots):
     context.close()
     assert wrong == [] and stored == []
     assert asked and [url for url in asked if not url.startswith((address, "blob:"))] == []
+
+
+def said(page, text):
+    page.locator("#status", has_text=text).wait_for(timeout=60_000)
+
+
+def nothing_is_in_the_way(page):
+    """Of people who see, hear or move otherwise, as far as axe-core can tell."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+
+
+def canvas_of(place):
+    """What a canvas shows, as a picture."""
+    address = place.evaluate("canvas => canvas.toDataURL()")
+    return Image.open(BytesIO(base64.b64decode(address.partition(",")[2]))).convert("RGB")
+
+
+def pixels(page, caption):
+    """What a map shows: [rows, columns, 3]."""
+    return np.asarray(canvas_of(page.locator(f"canvas[aria-label='{caption}']")))
+
+
+def seen(page, how):
+    """`pixel_values` of the picture as the page has resized and cropped it."""
+    image = Image.fromarray(pixels(page, "What the model sees"))
+    return pixel_values([image], replace(how, resize=None, padded=False), image.size[::-1])
+
+
+def in_page(page, module, call, *arguments):
+    """What a function of the site's own modules gives."""
+    program = f"async (given) => {{ const m = await import('/assets/{module}'); return {call}; }}"
+    return page.evaluate(program, arguments)

@@ -1,8 +1,6 @@
 """The site in a real browser: what it computes, what it shows, and for whom."""
 
-import base64
 import math
-from io import BytesIO
 
 import numpy as np
 import onnxruntime
@@ -12,12 +10,21 @@ from PIL import Image
 from zoo.apps.show.feature_figure import likeness
 from zoo.artifacts.session import load
 from zoo.data.digits.data import load_digits
-from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
 from zoo.registry.lookup import MODELS
 from zoo.tasks.maps import components, ramp
 
-from .conftest import PICTURES, WORDS
+from .conftest import (
+    BOXES,
+    PICTURES,
+    WORDS,
+    canvas_of,
+    in_page,
+    nothing_is_in_the_way,
+    pixels,
+    said,
+    seen,
+)
 
 pytestmark = pytest.mark.full
 
@@ -49,10 +56,6 @@ def draw(page, strokes, left, top, size):
         for place in places:
             page.mouse.move(*place)
         page.mouse.up()
-
-
-def said(page, text):
-    page.locator("#status", has_text=text).wait_for(timeout=60_000)
 
 
 @BOTH
@@ -105,10 +108,9 @@ def test_sentences_are_as_likely_as_in_python(visit, made):
     page = visit.open(f"{WORDS}.html")
     built = load(str(made.folder / "models" / WORDS))
 
-    def compare(texts, picture=None):
+    def compare(texts):
         page.wait_for_function(ANSWERED, arg=list(texts), timeout=60_000)
-        given = picture or canvas_of(page.locator("#seen"))
-        answers = built.classify(given, texts, template="{}")
+        answers = built.classify(canvas_of(page.locator("#seen")), texts, template="{}")
         wanted = {answer.label: answer.score for answer in answers}
         shares = page.locator("#bars .share").evaluate_all("all => all.map(({ title }) => +title)")
         np.testing.assert_allclose(shares, [wanted[text] for text in texts], rtol=0, atol=1e-5)
@@ -125,51 +127,13 @@ def test_sentences_are_as_likely_as_in_python(visit, made):
     page.get_by_role("button", name="Clear").click()
     said(page, "are fetched with the first picture")
     page.get_by_role("button", name="photograph").click()
-    compare(OTHERS, photograph())
-
-
-def canvas_of(place):
-    address = place.evaluate("canvas => canvas.toDataURL()")
-    return Image.open(BytesIO(base64.b64decode(address.partition(",")[2]))).convert("RGB")
-
-
-def in_page(page, module, call, *arguments):
-    """What a function of the site's own modules gives."""
-    program = f"async (given) => {{ const m = await import('/assets/{module}'); return {call}; }}"
-    return page.evaluate(program, arguments)
-
-
-def encoded(array):
-    return base64.b64encode(np.ascontiguousarray(array)).decode()
-
-
-PREPARE = """(() => {
-    const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.codePointAt(0));
-    const [rgb, [height, width], how, size, wanted] = given;
-    const ours = m.pixelValues(bytes(rgb), height, width, how, size);
-    const theirs = new Float32Array(bytes(wanted).buffer);
-    if (ours.length !== theirs.length) return null;
-    return ours.reduce((most, value, at) => Math.max(most, Math.abs(value - theirs[at])), 0);
-})()"""
-
-
-def test_preprocessing_is_that_of_the_zoo(visit):
-    """To the bit, for every way in which a model of the zoo is preprocessed."""
-    page = visit.open()
-    random = np.random.default_rng(0)
-    for how in {entry.preprocessing for entry in MODELS.values()}:
-        for shape in ((61, 90), (200, 40), (30, 171), (28, 42), (1, 7)):
-            image = random.integers(0, 256, (*shape, 3), np.uint8)
-            for size in ((28, 42), (14, 14)):
-                wanted = pixel_values([Image.fromarray(image)], how, size)
-                arguments = encoded(image), shape, vars(how), size, encoded(wanted)
-                assert in_page(page, "preprocess.js", PREPARE, *arguments) == 0, (how, shape)
+    compare(OTHERS)
 
 
 COLOURS = """(() => {
     const rows = given[0].map((row) => Float64Array.from(row));
     const table = m.scores(rows, m.principal(rows));
-    return m.colours(table, m.limits(table));
+    return m.colours(table, table);
 })()"""
 
 
@@ -184,11 +148,6 @@ def test_components_are_those_of_the_command_line(visit, count, dim):
     assert found.shape == wanted.shape and abs(found - wanted).max() <= 1
 
 
-def larger():
-    """The photograph at 448 pixels."""
-    return pixel_values([photograph()], MODELS[PICTURES].preprocessing, (448, 448))
-
-
 DROP = """async (address) => {
     const bytes = await (await fetch(address)).blob();
     const dataTransfer = new DataTransfer();
@@ -199,12 +158,7 @@ DROP = """async (address) => {
 }"""
 
 
-def pixels(page, caption):
-    """What a map shows: [rows, columns, 3]."""
-    return np.asarray(canvas_of(page.locator(f"canvas[aria-label='{caption}']")))
-
-
-DISTURBED = "times => import('./assets/times.js').then(({ disturbed }) => times.map(disturbed))"
+DISTURBED = "times => import('./assets/pictures.js').then((m) => times.map(m.isDisturbed))"
 
 
 @pytest.mark.parametrize("visit", [(390, "dark")], indirect=True, ids=str)
@@ -215,7 +169,7 @@ def test_a_photograph_is_dropped(visit, made):
     # The same file elsewhere, on the same pixels.
     how = MODELS[PICTURES].preprocessing
     session = onnxruntime.InferenceSession(made.folder / f"models/{PICTURES}/onnx/model.onnx")
-    feed = {"pixel_values": pixel_values([photograph()], how, how.size)}
+    feed = {"pixel_values": seen(page, how)}
     tokens, logits = session.run(["last_hidden_state", "logits"], feed)
     wanted = components(tokens[:, -196:].reshape(1, 14, 14, -1))[0]
     shown = pixels(page, "fp32: principal components").astype(int)
@@ -248,7 +202,7 @@ def test_a_photograph_is_dropped(visit, made):
     page.get_by_label("Pixels").select_option("1")
     canvas = page.locator("canvas[aria-label='fp32: principal components']")
     canvas.and_(page.locator("[width='28']")).wait_for(timeout=60_000)
-    (tokens, _) = session.run(["last_hidden_state", "logits"], {"pixel_values": larger()})
+    (tokens, _) = session.run(["last_hidden_state", "logits"], {"pixel_values": seen(page, how)})
     patches = tokens[:, -784:].reshape(1, 28, 28, -1)
     shown = pixels(page, "fp32: principal components").astype(int)
     assert abs(shown - components(patches)[0]).max() <= 1
@@ -264,20 +218,12 @@ def test_depths_of_a_photograph(visit, made):
     said(page, "Done.")
     session = onnxruntime.InferenceSession(made.folder / "models/depth_digits/onnx/model.onnx")
     how = MODELS["depth_digits"].preprocessing
-    (depth,) = session.run(None, {"pixel_values": pixel_values([photograph()], how, how.size)})
+    (depth,) = session.run(None, {"pixel_values": seen(page, how)})
     shown = pixels(page, "fp32: depth").astype(int)
     # Python has 256 shades, half of one of which is more than a step of a band.
     assert depth.max() > 0.1 and abs(shown - ramp(depth[0])).max() <= 2
     assert page.locator("#patch").inner_text().startswith("Chosen: row 3, column 3. Depth there: ")
     nothing_is_in_the_way(page)
-
-
-def nothing_is_in_the_way(page):
-    """Of people who see, hear or move otherwise, as far as axe-core can tell."""
-    from axe_playwright_python.sync_playwright import Axe
-
-    found = Axe().run(page)
-    assert found.violations_count == 0, found.generate_report()
 
 
 def test_what_is_no_picture_is_said(visit):
@@ -304,17 +250,17 @@ def shown_models(page):
     return groups.locator("th a").all_inner_texts()
 
 
-BY_NAME = sorted([PICTURES, WORDS, "depth_digits", "vit_digits"])
+BY_NAME = sorted([PICTURES, WORDS, BOXES, "depth_digits", "vit_digits"])
 
 
 @BOTH
 def test_the_table_is_sorted_and_filtered(visit):
     """What was chosen is in the address, and where nothing fits there is a way out."""
     page = visit.open("index.html?family=nobody&length=1&sort=--bytes")
-    assert shown_models(page) == BY_NAME and len(column(page, "variant")) == 12
+    assert shown_models(page) == BY_NAME and len(column(page, "variant")) == 13
     # By the smallest file of each; WORDS has a tower of 0.1 MB.
     page.get_by_label("Sort by").select_option("bytes")
-    by_size = [WORDS, "vit_digits", "depth_digits", PICTURES]
+    by_size = [WORDS, "vit_digits", "depth_digits", BOXES, PICTURES]
     assert shown_models(page) == by_size
     page.get_by_label("Precision").select_option("int8")
     page.get_by_label("Search").fill("digits")
@@ -327,7 +273,7 @@ def test_the_table_is_sorted_and_filtered(visit):
     wanted = ["depth_digits", WORDS, "vit_digits"] if order == "-bytes" else by_size[:3]
     for _ in range(2):
         assert shown_models(page) == wanted
-        assert page.get_by_role("status").inner_text() == "3 of 4 models, 5 of 12 files"
+        assert page.get_by_role("status").inner_text() == "3 of 5 models, 5 of 13 files"
         assert page.url.endswith(f"?text=digits&precision=int8&sort={order}")
         page.reload()
     assert page.get_by_label("Search").input_value() == "digits"
@@ -345,7 +291,7 @@ def test_the_table_is_sorted_and_filtered(visit):
 )
 def test_pages_are_for_everybody(visit):
     """axe-core finds nothing, and no page is wider than the screen."""
-    for name in ("index", "vit_digits", PICTURES, "depth_digits", WORDS, "search"):
+    for name in ("index", "vit_digits", PICTURES, "depth_digits", BOXES, WORDS, "search"):
         page = visit.open(f"{name}.html")
         for summary in page.locator("summary").all():
             summary.click()
@@ -407,16 +353,3 @@ def near_order(keys, near):
     cosines = [near[int(key[:2])] for key in keys]
     left_out = set(range(len(near))) - {int(key[:2]) for key in keys}
     return all(np.diff(cosines) < 2e-3) and max(near[[*left_out]]) < cosines[-1] + 2e-3
-
-
-HALVES = """m.halves(Uint8Array.from(atob(given[0]), (letter) => letter.codePointAt(0)).buffer)"""
-
-
-def test_halves_are_numpy_s(visit):
-    """All 65,536 of them."""
-    every = np.arange(1 << 16, dtype=np.uint16)
-    page = visit.open()
-    program = f"Array.from(new Uint32Array({HALVES}.buffer))"
-    found = np.array(in_page(page, "nearest.js", program, encoded(every)), np.uint32)
-    wanted = every.view(np.float16).astype(np.float32)
-    np.testing.assert_array_equal(found.view(np.float32), wanted)

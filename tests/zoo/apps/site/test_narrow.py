@@ -22,7 +22,7 @@ def page(tmp_path, chromium):
         name="holidays", table=table, bytes=9, built=SimpleNamespace(entry=entry)
     )
     templates = Environment(loader=PackageLoader("zoo.apps.site"), autoescape=True)
-    templates.globals |= {"version": "0", "has_tokenizers": False, "runtime_mb": "1"}
+    templates.globals |= {"version": "0", "runtime_mb": "1"}
     text = templates.get_template("search.html.jinja").render(
         searched=searched, facts={"files": {}, "search": search}
     )

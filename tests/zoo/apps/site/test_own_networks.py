@@ -18,10 +18,11 @@ from zoo.cli.app import app
 from zoo.cli.console import call
 from zoo.common.progress import Lines
 from zoo.images.photograph import photograph
-from zoo.images.pixel_values import pixel_values, size_inside
+from zoo.images.pixel_values import size_inside
 from zoo.tasks import maps
 
-from .test_browser import ANSWERED, nothing_is_in_the_way, pixels, said
+from .conftest import canvas_of, nothing_is_in_the_way, pixels, said, seen
+from .test_browser import ANSWERED
 
 pytestmark = pytest.mark.full
 
@@ -64,12 +65,12 @@ def asked(visit, folder):
     return page
 
 
-def outputs(folder):
-    """What ONNX Runtime gives for the photograph, the preprocessing, and the size of the input."""
+def outputs(page, folder):
+    """What ONNX Runtime gives for the picture as the page shows it, and the size of the input."""
     manifest = read_folder_manifest(folder)
     how = manifest.preprocessing.settings
     session = onnxruntime.InferenceSession(folder / "onnx" / "model.onnx")
-    feed = {"pixel_values": pixel_values([photograph()], how, manifest.size or how.size)}
+    feed = {"pixel_values": seen(page, how)}
     names = [output.name for output in session.get_outputs()]
     found = zip(names, session.run(names, feed), strict=True)
     return {name: value[0] for name, value in found}, manifest.size or how.size
@@ -85,7 +86,8 @@ def test_sentences_that_exclude_each_other(visit, built):
         field.fill(text)
     page.get_by_role("button", name="photograph").click()
     page.wait_for_function(ANSWERED, arg=texts, timeout=60_000)
-    found = load(str(built["tipsv2_dual"])).classify(photograph(), texts, template="{}")
+    picture = canvas_of(page.locator("#seen"))
+    found = load(str(built["tipsv2_dual"])).classify(picture, texts, template="{}")
     wanted = {answer.label: answer.score for answer in found}
     shares = page.locator("#bars .share").evaluate_all("all => all.map(({ title }) => +title)")
     np.testing.assert_allclose(shares, [wanted[text] for text in texts], rtol=0, atol=1e-5)
@@ -102,7 +104,7 @@ def legend(page):
 
 def test_areas_of_queries_are_those_of_python(visit, built):
     page = asked(visit, built["eomt"])
-    found, size = outputs(built["eomt"])
+    found, size = outputs(page, built["eomt"])
     shown = size_inside((photograph().height, photograph().width), size)
     want = maps.post_process_panoptic_segmentation(maps.QueryMasks(found, shown, size))
     assert len(want.segments_info) >= 2 and shown[0] < size[0]
@@ -120,7 +122,7 @@ def test_areas_of_queries_are_those_of_python(visit, built):
 
 def test_areas_of_patches_are_those_of_python(visit, built):
     page = asked(visit, built["dinov2_segmentation"])
-    found, size = outputs(built["dinov2_segmentation"])
+    found, size = outputs(page, built["dinov2_segmentation"])
     want = maps.class_map(found["logits"], size)
     drawn, told = pixels(page, "fp32: areas"), list(legend(page))
     assert len(told) >= 2

@@ -14,6 +14,12 @@ export function make(tag, properties = {}, ...children) {
   return element;
 }
 
+function fill(canvas, pixels) {
+  const picture = new ImageData(canvas.width, canvas.height);
+  pixels.forEach((pixel, place) => picture.data.set([...pixel, 255], 4 * place));
+  canvas.getContext("2d").putImageData(picture, 0, 0);
+}
+
 export class Maps {
   /** `chosen(row, column)` hears which patch was chosen. */
   constructor(place, chosen) {
@@ -38,23 +44,21 @@ export class Maps {
     this.place.replaceChildren(...[...this.panels.values()].map(({ figure }) => figure));
   }
 
+  /** What draws on a panel. */
+  pen(name) {
+    return this.panels.get(name).canvas.getContext("2d");
+  }
+
   /** Fill a panel with colours [red, green, blue], by rows. */
   paint(name, pixels) {
-    const { canvas } = this.panels.get(name);
-    const picture = new ImageData(canvas.width, canvas.height);
-    pixels.forEach((pixel, place) => picture.data.set([...pixel, 255], 4 * place));
-    canvas.getContext("2d").putImageData(picture, 0, 0);
+    fill(this.panels.get(name).canvas, pixels);
   }
 
   /** Say which numbers a panel's colours go from and to. */
   scale(name, between) {
     const bar = make("canvas", { width: SHADES, height: 1 });
     bar.setAttribute("aria-hidden", "true");
-    const picture = new ImageData(SHADES, 1);
-    const shades = Array.from({ length: SHADES }, (_, place) => place);
-    ramp(shades, [0, SHADES - 1]).forEach((shade, place) =>
-      picture.data.set([...shade, 255], 4 * place));
-    bar.getContext("2d").putImageData(picture, 0, 0);
+    fill(bar, ramp(Array(SHADES).keys(), [0, SHADES - 1]));
     const [low, high] = between.map((limit) => make("span", {}, limit.toPrecision(2)));
     const { scale } = this.panels.get(name);
     scale.replaceChildren(low, bar, high);

@@ -1,62 +1,104 @@
-// The model of the page: what it takes, and a worker that runs its files.
+// The page's model in transformers.js. All files come from this site, when they are first needed.
 
-import { pixelValues } from "./preprocess.js";
+export const byId = (id) => document.getElementById(id);
+export const say = (text) => { byId("status").textContent = text; };
+export const model = JSON.parse(byId("model").textContent);
 
-export const model = JSON.parse(document.getElementById("model").textContent);
+const networks = new Map(); // promises, by variant
+let library = null; // a promise
+let preparing = null; // a promise of the image processor
 
-let worker = null;
-let last = 0;
-const waiting = new Map();
-
-function call(name, given, told = () => {}) {
-  if (worker === null) {
-    worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
-    worker.onmessage = ({ data }) => {
-      const { told, resolve, reject } = waiting.get(data.id);
-      if (!data.done) return told(data.bytes);
-      waiting.delete(data.id);
-      return data.error === undefined ? resolve(data.value) : reject(new Error(data.error));
-    };
-    worker.onerror = () => {
-      for (const { reject } of waiting.values()) reject(new Error("the runtime cannot be loaded"));
-      waiting.clear();
-      worker = null;
-    };
-  }
-  const id = (last += 1);
-  return new Promise((resolve, reject) => {
-    waiting.set(id, { told, resolve, reject });
-    worker.postMessage({ id, call: name, given });
+async function configured() {
+  const found = await import("../runtime/transformers.min.js");
+  const address = (path) => new URL(path, document.baseURI).href;
+  Object.assign(found.env, {
+    allowLocalModels: true, allowRemoteModels: false, localModelPath: ".",
+    useBrowserCache: false, useWasmCache: false, logLevel: found.LogLevel.ERROR,
   });
+  const [mjs, wasm] = ["mjs", "wasm"].map((kind) =>
+    address(`runtime/ort-wasm-simd-threaded.${kind}`));
+  // Networks run in a worker, so that the page stays alive meanwhile.
+  Object.assign(found.env.backends.onnx.wasm, { proxy: true, wasmPaths: { mjs, wasm } });
+  return found;
 }
 
-/** Have a file ready to run; `told` hears how many of its bytes have come. */
-export function open(name, told) {
-  const { file, bytes } = model.files[name];
-  const address = new URL(`${model.folder}/${file}`, document.baseURI).href;
-  return call("open", { name, address, size: bytes }, told);
+/** transformers.js, set to this site. */
+export function transformers() {
+  library ??= configured();
+  return library;
 }
 
-/**
- * Outputs by name, each `{dims, data}`, and how many milliseconds the run took. `feed` is what
- * `prepare` gives, or a list in the order of the file's inputs where it takes more.
- */
-export function run(name, feed) {
-  return call("run", { name, feed });
-}
-
-/** What the files take, of RGB values [height, width, 3]. */
-export function prepare(rgb, height, width) {
-  if (model.input === "uint8") {
-    return { type: "uint8", data: Uint8Array.from(rgb), dims: [1, height, width, 3] };
+/** Load a variant; `told` hears how many of its bytes have come. */
+export function open(name, told = () => {}) {
+  if (!networks.has(name)) {
+    const progress_callback = ({ status, loaded }) => { if (status === "progress") told(loaded); };
+    const options = { ...model.files[name].options, progress_callback };
+    const network = transformers().then(({ AutoModel }) =>
+      AutoModel.from_pretrained(model.folder, options));
+    network.catch(() => networks.delete(name));
+    networks.set(name, network);
   }
-  const data = pixelValues(rgb, height, width, model.preprocessing, model.size);
-  return { type: "float32", data, dims: [1, 3, ...model.size] };
+  return networks.get(name);
 }
 
-export function softmax(values) {
-  const most = Math.max(...values);
-  const powers = Array.from(values, (value) => Math.exp(value - most));
-  const sum = powers.reduce((one, other) => one + other);
-  return powers.map((each) => each / sum);
+/** The folder's image processor. It rescales and normalises pictures, which have the network's size
+ * before. */
+export async function processor() {
+  preparing ??= transformers().then(({ AutoImageProcessor }) =>
+    AutoImageProcessor.from_pretrained(model.folder));
+  const off = { do_resize: false, do_center_crop: false, do_pad: false };
+  return Object.assign(await preparing, off);
+}
+
+/** Run a variant on a picture: its outputs, its configuration, and the milliseconds it took. */
+export async function run(name, { seen, full }) {
+  const network = await open(name);
+  const { RawImage } = await transformers();
+  const feed = model.input === "uint8"
+    ? { image: RawImage.fromCanvas(full()).rgb().toTensor("HWC").unsqueeze(0) }
+    : await (await processor())(RawImage.fromCanvas(seen));
+  const began = performance.now();
+  const outputs = await network(feed);
+  return { name, outputs, config: network.config, ms: performance.now() - began };
+}
+
+/** What a pipeline of the library makes of a network's outputs. */
+export async function answer(pipeline, { outputs, config }, { seen }, ...options) {
+  const { [pipeline]: Pipeline, RawImage } = await transformers();
+  const network = Object.assign(async () => outputs, { config });
+  const ask = new Pipeline({ model: network, processor: await processor() });
+  return ask(RawImage.fromCanvas(seen), ...options);
+}
+
+/** The folder's tokenizer, of lists of texts. It pads, for a file may take no other length. The
+ * library's truncation cuts off the mark that ends every text, which is put back. */
+export async function tokenizer() {
+  const { AutoTokenizer } = await transformers();
+  const found = await AutoTokenizer.from_pretrained(model.folder);
+  const end = found.encode("").at(-1);
+  return (texts) => {
+    const encoded = found(texts, { padding: "max_length", truncation: true });
+    const { data, dims: [, length] } = encoded.input_ids;
+    texts.forEach((text, row) => {
+      const ids = found.encode(text);
+      if (ids.length > length && ids.at(-1) === end) data[(row + 1) * length - 1] = BigInt(end);
+    });
+    return encoded;
+  };
+}
+
+/** A function that acts once more where it was called meanwhile. `act` hears by a function whether
+ * its answer is still wanted; an error is shown. */
+export function latest(act) {
+  let [busy, stale] = [false, false];
+  return async () => {
+    stale = true;
+    if (busy) return;
+    busy = true;
+    while (stale) {
+      stale = false;
+      await act(() => !stale).catch((error) => say(`It does not work: ${error.message}.`));
+    }
+    busy = false;
+  };
 }

@@ -1,16 +1,11 @@
 // Search a dataset: what is like a picture that is given, or like one of the dataset's own.
 
-import { listenForPictures } from "./chooser.js";
-import { decode } from "./decode.js";
 import { make } from "./maps.js";
-import { model, open, prepare, run } from "./model.js";
-import { cosines, halves, ranked, unit } from "./nearest.js";
-import { encoded } from "./tokens.js";
+import { byId, model, open, run, say, tokenizer } from "./model.js";
+import { listenForPictures, read } from "./picture.js";
 
 const SHOWN = 24;
 
-const byId = (id) => document.getElementById(id);
-const say = (text) => { byId("status").textContent = text; };
 const { search } = model;
 
 let rows = null; // {keys, thumbnails}
@@ -28,7 +23,8 @@ async function fetched(address) {
 }
 
 function allVectors() {
-  vectors ??= fetched(search.vectors).then((found) => found.arrayBuffer()).then(halves);
+  vectors ??= fetched(search.vectors).then((found) => found.arrayBuffer())
+    .then((bytes) => Float32Array.from(new Float16Array(bytes)));
   vectors.catch(() => { vectors = null; });
   return vectors;
 }
@@ -60,6 +56,13 @@ function show() {
   say(`${about}${words ? `${kept.length} of ${order.length} rows.` : `${order.length} rows.`}`);
 }
 
+/** The cosine of a vector with each of many, which have length 1 and lie behind each other. */
+function cosines(vector, many) {
+  const length = Math.hypot(...vector) || 1;
+  return Float32Array.from({ length: many.length / vector.length }, (_, row) =>
+    vector.reduce((sum, value, i) => sum + value * many[row * vector.length + i], 0) / length);
+}
+
 /** Rank all rows by what a function promises for a vector; a later question has the word. */
 async function ask(words, promised) {
   const mine = (turn += 1);
@@ -68,7 +71,7 @@ async function ask(words, promised) {
     const many = await allVectors();
     if (mine !== turn) return;
     scores = cosines(vector, many);
-    order = ranked(scores);
+    order = rows.keys.map((_, row) => row).sort((one, other) => scores[other] - scores[one]);
     about = words;
     shown = SHOWN;
     show();
@@ -85,28 +88,32 @@ function moreLike(row) {
     (await allVectors()).subarray(row * dim, (row + 1) * dim));
 }
 
-async function vector(file, feed) {
+/** Load a file before it is run. */
+async function loaded(file) {
   say("Fetching the model …");
   const bar = byId("progress");
   Object.assign(bar, { max: model.files[file].bytes, value: 0, hidden: false });
-  await open(file, (bytes) => { bar.value = bytes; });
+  const network = await open(file, (bytes) => { bar.value = bytes; });
   bar.hidden = true;
-  const { outputs } = await run(file, feed);
-  return unit(outputs.pooler_output.data);
+  return network;
 }
 
-async function pictureVector(chosen) {
-  say("Reading the picture …");
-  const { rgb, height, width } = await decode(chosen);
-  return vector(search.pictures, prepare(rgb, height, width));
-}
+const give = (chosen) => ask("Like your picture: ", async () => {
+  const picture = await read(chosen);
+  await loaded(search.pictures);
+  return (await run(search.pictures, picture)).outputs.pooler_output.data;
+});
 
-const give = (chosen) => ask("Like your picture: ", () => pictureVector(chosen));
+async function textVector(text) {
+  const network = await loaded(search.texts);
+  const words = await tokenizer();
+  return (await network(words([text]))).pooler_output.data;
+}
 
 function inWords(event) {
   event.preventDefault();
   const text = byId("text").value.trim();
-  if (text) ask(`“${text}”: `, async () => vector(search.texts, await encoded([text])));
+  if (text) ask(`“${text}”: `, () => textVector(text));
 }
 
 byId("demo").hidden = false;

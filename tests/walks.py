@@ -1,0 +1,158 @@
+"""Count how often a request is handed from file to file of `zoo` and `weights`.
+
+    python -m tests.walks export
+    python -m tests.walks embed --list
+
+A step is a pair of files: a function of the first one is the first to call a function of the other.
+A loop counts once, and so do several functions of the same file. Not counted is what is called
+below a hidden function: of the converter, of the modules that hold networks, and of a module that
+is imported. Functions of other libraries are transparent: their callbacks are called by whoever
+called them. A return is a step to a file that was visited before. Threads that
+start meanwhile belong to the walk; a thread begins without a caller.
+"""
+
+import argparse
+import sys
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import CodeType, FrameType
+from typing import Any
+
+from zoo.cli.app import app
+from zoo.cli.console import call
+from zoo.images.photograph import photograph
+
+ROOT = Path(__file__).parents[1]
+OWN = ("zoo/", "weights/")
+HIDDEN = ("converter/", "zoo/architectures/")
+DESCRIBED = ("architecture.py", "entry.py", "kinds.py")
+"""Modules of `zoo/architectures` that hold no network."""
+
+
+@dataclass
+class Walk:
+    """Steps of a request: pairs of a file and another that it calls, in their order."""
+
+    steps: dict[tuple[str, str], None] = field(default_factory=dict)
+    called: set[CodeType] = field(default_factory=set)
+    first: str = ""
+
+    @property
+    def files(self) -> set[str]:
+        """The files that were visited."""
+        return {self.first, *(file for _, file in self.steps)}
+
+    @property
+    def returns(self) -> int:
+        """Steps to files that were visited before."""
+        return len(self.steps) - len(self.files) + 1
+
+    def thread(self) -> Callable[[FrameType, str, Any], None]:
+        """Return a function that follows the calls of one thread, for `sys.setprofile`."""
+        callers: list[str | None] = []  # by frame; None below a hidden function
+
+        def follow(frame: FrameType, event: str, argument: Any) -> None:
+            if event == "call":
+                callers.append(self._enter(frame.f_code, callers[-1] if callers else ""))
+            elif event == "return" and callers:
+                callers.pop()
+
+        return follow
+
+    def _enter(self, code: CodeType, caller: str | None) -> str | None:
+        """Note a call, and return the file whose function is counted as the innermost one."""
+        if caller is None or code.co_name == "<module>":
+            return None
+        file = own_file(code)
+        if file == "":
+            return caller
+        if file is not None:
+            self.first = self.first or file
+            if caller and file != caller and code not in self.called:
+                self.steps[caller, file] = None
+            self.called.add(code)
+        return file
+
+
+def own_file(code: CodeType) -> str | None:
+    """Return the path of a function's file; None if it is hidden, empty if of another library."""
+    path = Path(code.co_filename)
+    if not path.is_relative_to(ROOT):
+        return ""
+    name = path.relative_to(ROOT).as_posix()
+    if name.startswith(HIDDEN) and path.name not in DESCRIBED:
+        return None
+    return name if name.startswith(OWN) else ""
+
+
+@contextmanager
+def walking() -> Generator[Walk]:
+    """Record the walk of this thread and of those that start while the block runs."""
+    walk = Walk()
+
+    def begin(frame: FrameType, event: str, argument: Any) -> None:
+        follow = walk.thread()
+        sys.setprofile(follow)
+        follow(frame, event, argument)
+
+    threading.setprofile(begin)
+    sys.setprofile(walk.thread())
+    try:
+        yield walk
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+def export(folder: Path) -> Callable[[], int]:
+    """An export of a small network from a file."""
+    file = str(ROOT / "zoo" / "data" / "vit_digits.safetensors")
+    options = ["export", "vit_digits", "--weights", file, "--out", str(folder), "--force"]
+    return lambda: call(app, options, "zoo")
+
+
+def embed(folder: Path) -> Callable[[], int]:
+    """An embedding of one picture, with a small network in a file."""
+    network, pictures = folder / "vit_digits.onnx", folder / "pictures"
+    pictures.mkdir()
+    photograph().save(pictures / "one.png")
+    assert call(app, ["export", "vit_digits", "--out", str(network)], "zoo") == 0
+    options = ["embed", str(pictures), "--model", str(network)]
+    options += ["--out", str(folder / "vectors.lance")]
+
+    def run() -> int:
+        return call(app, options, "zoo")
+
+    return run
+
+
+REQUESTS = {"export": export, "embed": embed}
+
+
+def main() -> None:
+    """Print the numbers of a request, and with `--list` each step."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("request", choices=REQUESTS)
+    parser.add_argument("--list", action="store_true")
+    options = parser.parse_args()
+    with TemporaryDirectory() as scratch:
+        run = REQUESTS[options.request](Path(scratch))
+        with walking() as walk:
+            code = run()
+    assert code == 0, code
+    if options.list:
+        for caller, file in walk.steps:
+            sys.stdout.write(f"{caller} -> {file}\n")
+    folders = {Path(file).parent for file in walk.files}
+    sys.stdout.write(
+        f"{len(walk.steps)} steps between {len(walk.files)} files of {len(folders)} packages, "
+        f"{walk.returns} returns\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
