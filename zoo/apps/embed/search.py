@@ -7,7 +7,7 @@ import numpy as np
 from weights.parameters import parameter
 from zoo.apps.embed.index import INDEXED_ROWS, read_index, unindexed_rows
 from zoo.apps.embed.query_vectors import picture_vector, text_vector
-from zoo.apps.embed.search_call import COUNT, MOST_ROWS, FoundRow, SearchRequest
+from zoo.apps.embed.search_request import COUNT, MOST_ROWS, FoundRow, SearchRequest
 from zoo.apps.embed.vector_table import KEY, VectorTable
 from zoo.common.errors import BadRequest
 from zoo.images.pixel_values import Float32
