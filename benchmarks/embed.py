@@ -42,13 +42,13 @@ from typing import Any, NamedTuple
 import lance
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from PIL import Image
 from transformers import DINOv3ViTConfig, DINOv3ViTModel
 
 import zoo
 from zoo.apps.embed.embed_request import EmbedResult
 from zoo.apps.embed.network import Runner, find_network, lane_session
+from zoo.architectures.inputs import Feeds
 from zoo.cli.app import app
 from zoo.cli.console import call
 from zoo.common.runtime import RESTING, open_session
@@ -287,12 +287,12 @@ class Parts:
             for results in threads.map(lambda piece: [work(item) for item in piece], pieces):
                 yield from results
 
-    def _values(self, path: Path) -> NDArray[Any]:
+    def _values(self, path: Path) -> Feeds:
         data = path.read_bytes()
         hashlib.sha256(data).hexdigest()
         return self.network.values(read_picture(data, path.name, self.network.least))
 
-    def _run(self, values: NDArray[Any]) -> Any:
+    def _run(self, values: Feeds) -> Any:
         return self.runner.run([values], ["pooler_output"])
 
 
