@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from weights.errors import MappingError
 from zoo.architectures.config_fields import (
@@ -18,7 +18,9 @@ from zoo.architectures.config_fields import (
     with_fields,
     with_parts,
 )
-from zoo.architectures.library_settings import Settings
+
+if TYPE_CHECKING:
+    from zoo.architectures.library_settings import Settings
 
 C = TypeVar("C", bound=Configuration)
 N = TypeVar("N", bound=NetworkConfig)
@@ -34,7 +36,7 @@ by their names, and functions that return several."""
 def part_of(config: NetworkConfig, settings: Settings) -> Settings:
     """Return the part of a settings file that is about a network of this kind."""
     parts = (settings.stated(name) for name in config.settings_in)
-    return next((part for part in parts if isinstance(part, Settings)), settings)
+    return next((part for part in parts if isinstance(part, type(settings))), settings)
 
 
 def with_settings(config: N, settings: Settings | None) -> N:

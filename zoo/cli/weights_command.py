@@ -56,7 +56,7 @@ def inspection_record(file: Path, inspection: "Inspection") -> dict[str, Any]:
     checkpoint = inspection.checkpoint
     shapes = {key: {"dtype": t.dtype, "shape": t.shape} for key, t in checkpoint.tensors.items()}
     names = {"path": file, "container": checkpoint.container, "tensors": shapes}
-    return vars(inspection) | {"checkpoint": names}
+    return vars(inspection) | {"checkpoint": names, "naming": inspection.naming.name}
 
 
 def inspection_blocks(inspection: "Inspection") -> "Iterator[Block]":
@@ -104,7 +104,12 @@ def convert_checkpoint(
         asked = GivenCheckpoint(source, take, without_head, base=base)
         done = convert_file(asked, target, model, force, progress)
     warn_nonfinite(done.nonfinite)
-    return CommandResult(done, conversion_blocks)
+    return CommandResult(done, conversion_blocks, conversion_record)
+
+
+def conversion_record(done: "ConversionResult") -> dict[str, Any]:
+    """What was written, for JSON."""
+    return vars(done) | {"naming": done.naming.name}
 
 
 def conversion_blocks(done: "ConversionResult") -> "Iterator[Block]":

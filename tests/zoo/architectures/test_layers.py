@@ -120,7 +120,11 @@ def test_aligned_corners_are_those_of_torch(before, size):
     want = torch.nn.functional.interpolate(theirs, size, mode="bilinear", align_corners=True)
     want.backward(torch.from_numpy(slope)[None])
     got, pull = jax.vjp(lambda x: resize_aligned(x, size), jnp.asarray(x))
-    np.testing.assert_allclose(got, want[0].detach(), rtol=0, atol=ATOL)
+    # A position is rounded to float32, and moves the result by that times the steepest edge.
+    steepest = max(float(np.abs(np.diff(x, axis=i)).max(initial=0)) for i in (1, 2))
+    np.testing.assert_allclose(
+        got, want[0].detach(), rtol=0, atol=ATOL + max(before) * 2**-24 * steepest
+    )
     assert theirs.grad is not None
     atol = ATOL * max(1, float(theirs.grad.abs().max()))
     np.testing.assert_allclose(pull(jnp.asarray(slope))[0], theirs.grad[0], rtol=0, atol=atol)

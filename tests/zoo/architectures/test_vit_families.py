@@ -156,7 +156,9 @@ def test_convnext_agrees_with_timm():
 )
 def test_agrees_with_transformers(name, factors):
     others = {"eupe": dinov3, "tips": tips, "digits": digits}
-    config = nano(zoo.info(name).config_for("huggingface"))
+    entry = zoo.info(name)
+    in_transformers = (r.config for r in entry.published if r.naming.name == "huggingface")
+    config = nano(next(in_transformers, entry.config))
     family = convnext if "convnext" in name else (TRANSFORMERS | others)[zoo.info(name).family]
     size = [int(config.stride * n) for n in factors] if factors else native(config)
     image = make_image(3, *size)
