@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weights.progress import Progress
-from zoo.apps.embed.vector_table import KEY, THUMBNAIL, Rows, VectorTable, open_vectors
+from zoo.apps.embed.vector_table import KEY, THUMBNAIL, VectorTable, open_vectors
 from zoo.apps.site.folders import BuiltFolder
 from zoo.architectures.inputs import Kind, kinds_of
 from zoo.artifacts.choices import tower_variant
@@ -95,19 +95,23 @@ def read_searchable(dataset: Path, models: Sequence[BuiltFolder]) -> Searchable:
 
 
 def write_searchable(searched: Searchable, site: Path, progress: Progress) -> None:
-    """Write vectors at length 1 in float16, keys, and thumbnails as pictures of their own."""
+    """Write vectors at length 1 in float16, keys, and thumbnails as pictures of their own.
+
+    Rows are sorted by their keys, since a dataset has them in any order.
+    """
     progress.stage(f"writing {searched.table.count:,} rows of {searched.name}")
     place = site / SEARCH
     (place / THUMBNAILS).mkdir(parents=True)
-    columns, keys, shown, valid = (KEY, THUMBNAIL), list[str](), list[bool](), list[Rows]()
-    with (place / VECTORS_FILE).open("wb") as file:
-        for block in searched.table.blocks():
-            valid.append(block.rows)
-            file.write(block.vectors.astype("<f2").tobytes())
-    for rows in np.array_split(np.concatenate(valid), -(-searched.table.count // 256)):
-        for values in searched.table.take(rows, columns):
-            shown.append(_write_thumbnail(values.get(THUMBNAIL), place, len(keys)))
-            keys.append(values[KEY])
+    blocks = [(block.rows, block.vectors.astype("<f2")) for block in searched.table.blocks()]
+    rows, vectors = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
+    keys = [values[KEY] for values in searched.table.take(rows, (KEY,))]
+    order = np.array(sorted(range(len(keys)), key=keys.__getitem__))
+    (place / VECTORS_FILE).write_bytes(vectors[order].tobytes())
+    shown: list[bool] = []
+    for part in np.array_split(rows[order], -(-len(rows) // 256)):
+        for values in searched.table.take(part, (KEY, THUMBNAIL)):
+            shown.append(_write_thumbnail(values.get(THUMBNAIL), place, len(shown)))
+    keys = [keys[index] for index in order]
     write_text(place / KEYS, to_text({"keys": keys, "thumbnails": shown}))
 
 
