@@ -219,7 +219,9 @@ def by_transformers(name, entry, config, path, image):
     from transformers import AutoModelForImageClassification
 
     loaded = LoadedWeights(config, weights_of(leaves(name, "huggingface")))
-    outputs = {key: value[0] for key, value in run_transformers(entry, loaded, image[None]).items()}
+    fed = {"pixel_values": image[None]}
+    found = run_transformers(entry, loaded, fed, image.shape[1:])
+    outputs = {key: value[0] for key, value in found.items()}
     if config.task.name == "image-classification":
         model = AutoModelForImageClassification.from_pretrained(path).eval()
         with torch.no_grad():
@@ -455,7 +457,8 @@ def test_positions_that_transformers_interpolates_in_another_way(name):
     entry, config = small(name), small(name).config_for("huggingface")
     image = np.zeros((1, 3, 5 * config.patch_size, 5 * config.patch_size), np.float32)
     with pytest.raises(BadRequest, match="interpolates these positions by another rule"):
-        run_transformers(entry, LoadedWeights(config, weights_of(values_of(config))), image)
+        loaded = LoadedWeights(config, weights_of(values_of(config)))
+        run_transformers(entry, loaded, {"pixel_values": image}, image.shape[2:])
 
 
 @pytest.mark.parametrize("channels", [32, 24])

@@ -45,8 +45,8 @@ CLASSES = {made.name: made for kind in ARCHITECTURES for made in kind.classes}
 def wanted():
     """A network of each class, and what the zoo asks of its settings, by the class's name."""
     found = {}
-    entries = MODELS.values()
-    for config in {each for entry in entries for each in (entry.config, *entry.published.values())}:
+    rows = (row for entry in MODELS.values() for row in entry.published)
+    for config in {entry.config for entry in MODELS.values()} | {row.config for row in rows}:
         try:
             made = transformers_kind(config)
         except BadRequest:

@@ -22,7 +22,7 @@ from zoo.apps.embed.network import Runner, find_network, lane_session
 from zoo.architectures import kinds
 from zoo.architectures.architecture import Architecture
 from zoo.architectures.base import UNKNOWN, Identity, Network
-from zoo.architectures.entry import Licence, ModelInfo
+from zoo.architectures.entry import Licence, ModelInfo, Publisher
 from zoo.architectures.inputs import Feeds, InputArray, PictureInput, Size
 from zoo.architectures.parts.output import Output
 from zoo.architectures.vit.vit_config import ViTConfig
@@ -161,11 +161,10 @@ ENTRY = ModelInfo(
     name=NAME,
     family=NAME,
     config=ToyConfig(),
-    namings=(),
+    published=(),
     preprocessing=Preprocessing((0.5,) * 3, (0.5,) * 3, size=NATIVE),
-    licence=Licence("of a test", "", "", ""),
+    publisher=Publisher(source="this test", licence=Licence("of a test", "", "", "")),
     parameters=437,
-    source="this test",
     pooler="the mean",
     labels=tuple("abcde"),
 )
