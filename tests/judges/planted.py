@@ -129,7 +129,7 @@ def planted(name: str, program: Case, each: int = 1) -> Iterator[Planted]:
 
 
 def _results(live: ort.InferenceSession, case: OutputComparison) -> list[Output]:
-    return list(case.compared(run(live, case.judge.inputs)))
+    return list(case.compare_run(run(live, case.judge.inputs)))
 
 
 def _is_blamed(results: Iterable[Output]) -> bool:
@@ -164,7 +164,7 @@ def _in_graph(
                 results = _results(live, case)
                 found = found or _is_blamed(results)
                 pairs = enumerate(zip(results, unchanged, strict=True))
-                seen = seen or any(_differs(case, i, a.got, b.got) for i, (a, b) in pairs)
+                seen = seen or any(_differs(case, i, a.actual, b.actual) for i, (a, b) in pairs)
             yield f"{kind} as {SWAPS[kind]}", seen or found, found
         except (*ERRORS, ConverterError):
             pass  # such a file does not run
@@ -188,7 +188,7 @@ def _differs(case: OutputComparison, index: int, wrong: Numbers, right: Numbers)
     if right.dtype.kind in "biu":
         return not np.array_equal(wrong, right)
     a, b = wrong.astype(np.float64), right.astype(np.float64)
-    truths, size = case.judge._truth, abs(b)
+    truths, size = case.judge._float64_outputs, abs(b)
     truth = (case.judge.run(1) if truths is None else truths)[index].astype(np.float64)
     if case.expected[index].dtype.kind == "c":  # a part rounds as the larger one does
         size = np.broadcast_to(size.max(-1, keepdims=True), size.shape)
