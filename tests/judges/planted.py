@@ -13,9 +13,8 @@ import onnxruntime as ort
 import converter
 from converter.errors import ConverterError
 from converter.ir.complex_pairs import packed
-from converter.verify.checking import Case as OutputComparison
-from converter.verify.checking import OutputComparison as Output
-from converter.verify.checking import draw_cases
+from converter.verify.checking import Case as JudgedCase
+from converter.verify.checking import OutputComparison, draw_cases
 from converter.verify.sessions import run
 from tests.conformance import Case, inputs
 from zoo.common.runtime import ERRORS
@@ -128,15 +127,15 @@ def planted(name: str, program: Case, each: int = 1) -> Iterator[Planted]:
             yield Planted(name, kind, seen, found)
 
 
-def _results(live: ort.InferenceSession, case: OutputComparison) -> list[Output]:
+def _results(live: ort.InferenceSession, case: JudgedCase) -> list[OutputComparison]:
     return list(case.compare_run(run(live, case.judge.inputs)))
 
 
-def _is_blamed(results: Iterable[Output]) -> bool:
+def _is_blamed(results: Iterable[OutputComparison]) -> bool:
     return any((each.judgement.wrong | each.judgement.open).any() for each in results)
 
 
-def _in_outputs(case: OutputComparison) -> Iterator[tuple[str, bool, bool]]:
+def _in_outputs(case: JudgedCase) -> Iterator[tuple[str, bool, bool]]:
     for index, leaf in enumerate(case.expected):
         right = np.asarray(packed(leaf))
         for kind, fault in OUTPUT_FAULTS.items():
@@ -148,7 +147,10 @@ def _in_outputs(case: OutputComparison) -> Iterator[tuple[str, bool, bool]]:
 
 
 def _in_graph(
-    export: converter.Export, cases: list[OutputComparison], right: list[list[Output]], each: int
+    export: converter.Export,
+    cases: list[JudgedCase],
+    right: list[list[OutputComparison]],
+    each: int,
 ) -> Iterator[tuple[str, bool, bool]]:
     done: dict[str, int] = {}
     for node in list(export.model.graph.all_nodes()):
@@ -183,7 +185,7 @@ def _ending(live: ort.InferenceSession) -> ort.InferenceSession:
     return live
 
 
-def _differs(case: OutputComparison, index: int, wrong: Numbers, right: Numbers) -> bool:
+def _differs(case: JudgedCase, index: int, wrong: Numbers, right: Numbers) -> bool:
     """Whether a fault is larger than what JAX is off itself, wherever it is largest."""
     if right.dtype.kind in "biu":
         return not np.array_equal(wrong, right)

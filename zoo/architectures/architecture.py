@@ -125,7 +125,6 @@ class Architecture(Generic[C]):
     - `equimo`: Equimo's settings, where it has such networks.
     - `head`: the classifier of kinds that give features.
     - `options`: options of a library's architectures.
-
     """
 
     config: type[C]
@@ -157,10 +156,6 @@ class Architecture(Generic[C]):
         return self.head.inputs(config) if self.head else {}
 
 
-feature_architecture = partial(
-    Architecture[Any],
-)
-
 StagedConfig = TypeVar("StagedConfig", ConvNeXtConfig, SwinConfig)
 
 
@@ -174,7 +169,7 @@ def _as_built(config: StagedConfig, network: Any) -> StagedConfig:
 
 
 staged_architecture = partial(
-    feature_architecture,
+    Architecture[Any],
     head=ClassifierHead(
         with_classes=staged_with_head,
         as_built=_as_built,

@@ -137,10 +137,6 @@ def write_settings(
     return settings
 
 
-def _constant(value: object, config: Configuration) -> object:
-    return value(config) if callable(value) else value
-
-
 def written_values(config: Configuration, library: str) -> dict[str, Any]:
     """Return what is written of the fields of a configuration, by their names in a library."""
     found: dict[str, Any] = {}

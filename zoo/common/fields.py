@@ -11,7 +11,6 @@ from typing import Annotated
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -38,12 +37,6 @@ Name = Annotated[str, Field(max_length=200, pattern=NAME)]
 Digest = Annotated[str, Field(pattern=DIGEST)]
 Label = Annotated[str, Field(max_length=40, pattern=LABEL)]
 Line = Annotated[str, Field(max_length=200, pattern=LINE)]
-Escaped = Annotated[
-    str,
-    BeforeValidator(lambda text: without_controls(text) if isinstance(text, str) else text),
-    Field(max_length=200),
-]
-"""A line of somebody who may have tabs and line feeds in it, which come in as `\\t` and `\\n`."""
 Text = Annotated[str, Field(max_length=2000, pattern=LINE)]
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
 Side = Annotated[int, Field(ge=1, le=1 << 16)]

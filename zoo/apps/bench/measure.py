@@ -23,9 +23,6 @@ from zoo.export.timing.rounds import Task, interleave, resting_session, run_once
 from zoo.export.timing.timed_products import Products, TimedProduct, timed_products
 from zoo.registry.lookup import info
 
-FLOOR_OPSET = 18
-IR_VERSION = 8
-
 Key: TypeAlias = int | TimedProduct
 """Key of a timed task: the index of a file, or a product."""
 

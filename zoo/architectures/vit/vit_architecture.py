@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zoo.architectures.architecture import (
+    Architecture,
     CheckpointFacts,
     ClassifierHead,
     LibraryOptions,
-    feature_architecture,
 )
 from zoo.architectures.config_settings import part_of, with_settings
 from zoo.architectures.parts.layer_options import LearnedPositions, RopePeriods
@@ -118,7 +118,7 @@ def _as_built(config: ViTConfig, network: VisionTransformer) -> ViTConfig:
     )
 
 
-VIT = feature_architecture(
+VIT = Architecture(
     config=ViTConfig,
     network=_network,
     complete=_complete,
