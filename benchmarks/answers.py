@@ -32,8 +32,8 @@ from zoo.apps.bench.measure import compute_floor, product_tasks
 from zoo.checkpoints.settings.library_configs import transformers_config
 from zoo.common import runtime
 from zoo.export.precision import derive
-from zoo.export.timing.inputs import settle_inputs
 from zoo.export.timing.rounds import interleave, resting_session, run_once
+from zoo.export.timing.timed_inputs import settle_inputs
 from zoo.export.timing.timed_products import timed_products
 from zoo.export.verify import moved_inputs, within_rounding
 from zoo.images.photograph import photographs

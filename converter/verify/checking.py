@@ -80,9 +80,9 @@ def check(
     """
     cases, coverage = draw_cases(model, fn, inputs, seed, accept_open)
     verdict = Verdict(coverage.tried, coverage.untaken())
-    for level, ort_session in sessions(model):
+    for level, live_session in sessions(model):
         for case in (*cases, cases[0]):
-            actual = run_sample(ort_session, case.judge.inputs, case.judge.name)
+            actual = run_sample(live_session, case.judge.inputs, case.judge.name)
             with _translate_evaluation_errors(case.judge.name, case.judge.inputs):
                 _record_comparisons(case.compare_run(actual), case, level, verdict)
     if not verdict.passed:

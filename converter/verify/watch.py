@@ -98,11 +98,11 @@ class Watch:
 
     def file(self, model: Any) -> None:
         """Check the written model at every optimization level of ONNX Runtime."""
-        for level, ort_session in sessions(model):
+        for level, live_session in sessions(model):
             step = "file" if level == "disabled" else "optimised file"
             for judge in self._judges:
                 _check_unchanged(
-                    judge, step, [*run_sample(ort_session, judge.inputs, judge.name).values()]
+                    judge, step, [*run_sample(live_session, judge.inputs, judge.name).values()]
                 )
 
 

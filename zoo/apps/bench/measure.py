@@ -18,8 +18,8 @@ from zoo.checkpoints.settings.library_configs import transformers_config, transf
 from zoo.common import runtime
 from zoo.common.errors import BadFile, BadRequest, MissingLibrary, first_line
 from zoo.export.timing.footprint import Footprint, footprint
-from zoo.export.timing.inputs import Spec, draw_inputs, settle_inputs
 from zoo.export.timing.rounds import Task, interleave, resting_session, run_once, watch_others
+from zoo.export.timing.timed_inputs import Spec, draw_inputs, settle_inputs
 from zoo.export.timing.timed_products import Products, TimedProduct, timed_products
 from zoo.registry.lookup import info
 

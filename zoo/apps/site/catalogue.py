@@ -12,8 +12,8 @@ from zoo.artifacts.measured import is_busy, worst
 from zoo.artifacts.schema import Manifest, Variant
 from zoo.common.runtime import VERSION
 from zoo.export.timing.footprint import footprint
-from zoo.export.timing.inputs import OPEN_WORDS, Spec
 from zoo.export.timing.rounds import machine
+from zoo.export.timing.timed_inputs import OPEN_WORDS, Spec
 from zoo.export.timing.timed_products import timed_products
 
 FORMAT = "jax-onnx-zoo site"

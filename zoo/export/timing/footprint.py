@@ -13,8 +13,8 @@ import psutil
 from weights.parameters import parameter
 from zoo.common.errors import BadFile
 from zoo.common.processes import fresh, workers
-from zoo.export.timing.inputs import Spec, draw_inputs
 from zoo.export.timing.rounds import resting_session
+from zoo.export.timing.timed_inputs import Spec, draw_inputs
 
 MEASURED_RUNS = 3
 STATUS = Path("/proc/self/status")

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from weights.initializers import Shape
-from zoo.export.timing.inputs import Spec
+from zoo.export.timing.timed_inputs import Spec
 
 SPATIAL = ("auto_pad", "dilations", "group", "pads", "strides")
 """Attributes of a convolution that say what it computes."""

@@ -22,8 +22,8 @@ from zoo.common.errors import ZooError
 from zoo.export.make import convert_model
 from zoo.export.request import Signature
 from zoo.export.timing.footprint import footprint
-from zoo.export.timing.inputs import Spec, draw_inputs, settle_inputs
 from zoo.export.timing.rounds import interleave, watch_others
+from zoo.export.timing.timed_inputs import Spec, draw_inputs, settle_inputs
 from zoo.export.timing.timed_products import Products, TimedProduct, timed_products
 
 PIXELS = [Spec("pixel_values", "float32", (2, 3, 160, 224))]
