@@ -41,6 +41,21 @@ class Preprocessing:
     padded: bool = False
     crop_rounding: CropRounding = "floor"
 
+    @property
+    def words(self) -> str:
+        """The way from a photograph to `pixel_values`, in words."""
+        height, width = self.size
+        to = f"{height} x {width}"
+        if isinstance(self.resize, tuple):
+            to = f"{self.resize[0]} x {self.resize[1]}, {to} cropped from the centre"
+        elif self.resize is not None:
+            to = f"a shorter edge of {self.resize}, {to} cropped from the centre"
+        elif self.padded:
+            to = f"what fits into {to}, with black at the right and bottom edge"
+        depth = "" if self.rescale_first else ", in 8 bits"
+        resized = f"resized to {to} ({self.resample}, antialiased{depth})"
+        return f"RGB / 255, {resized}, mean {self.mean}, std {self.std}"
+
     def fitted(self, height: int, width: int) -> tuple[int, int]:
         """(height, width) that an image of these sides is resized to where the sides are free.
 

@@ -22,7 +22,7 @@ from converter.opsets import is_older
 from converter.verify.sessions import run
 from tests.seeded import nano, values_of
 from zoo.architectures.builder import abstract
-from zoo.checkpoints.settings.library_configs import transformers_processor
+from zoo.checkpoints.settings.processors import transformers_processor
 from zoo.common.errors import BadRequest
 from zoo.export.make import convert_model
 from zoo.export.request import Signature

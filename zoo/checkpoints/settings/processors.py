@@ -1,4 +1,5 @@
-"""transformers' image processors (5.23): what each does where its file does not say.
+"""transformers' image processors (5.23): read, with what each does where its file does not say, and
+written.
 
 Files may come from a stranger: every value that is used is checked here.
 """
@@ -11,15 +12,18 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, Strict, model_validator
 
-from zoo.checkpoints.settings.library_configs import RESAMPLE
 from zoo.common.fields import Line, Model, Side, Three
 from zoo.images.preprocessing import (
     CENTRED_PIXELS,
     IMAGENET_PIXELS,
     OPENAI_PIXELS,
     CropRounding,
+    Filter,
     Preprocessing,
 )
+
+RESAMPLE: Mapping[Filter, int] = {"bilinear": 2, "bicubic": 3}
+"""What Pillow calls the filters."""
 
 FILTER_NAMES = {number: name for name, number in RESAMPLE.items()}
 
@@ -327,3 +331,37 @@ def _three(value: Statistic, usual: float) -> Three:
         return value
     each = usual if value is None else value
     return each, each, each
+
+
+def transformers_processor(how: Preprocessing) -> dict[str, Any]:
+    """`preprocessor_config.json` of the image processor that works as `how` says."""
+    size: dict[str, Any] = {"height": how.size[0], "width": how.size[1]}
+    settings: dict[str, Any] = {
+        "do_resize": True,
+        "size": size,
+        "resample": RESAMPLE[how.resample],
+        "do_rescale": True,
+        "rescale_factor": how.rescale,
+        "do_normalize": True,
+        "image_mean": list(how.mean),
+        "image_std": list(how.std),
+    }
+    if how.rescale_first:
+        return {"image_processor_type": "DINOv3ViTImageProcessorFast"} | settings
+    if how.padded:
+        edge = max(how.size)
+        square = {"size": {"shortest_edge": edge, "longest_edge": edge}, "do_pad": True}
+        return {"image_processor_type": "EomtImageProcessor"} | settings | square
+    if how.multiple is not None:
+        free = {"keep_aspect_ratio": True, "ensure_multiple_of": how.multiple}
+        return {"image_processor_type": "DPTImageProcessor"} | settings | free
+    if how.resize is None:
+        return {"image_processor_type": "SiglipImageProcessor"} | settings
+    cropped: dict[str, Any] = {"do_center_crop": True, "crop_size": size}
+    if how.crop_rounding != "floor":
+        cropped["crop_rounding"] = how.crop_rounding
+    if isinstance(how.resize, tuple):
+        stretched = {"size": {"height": how.resize[0], "width": how.resize[1]}}
+        return {"image_processor_type": "DeiTImageProcessor"} | settings | cropped | stretched
+    shorter = {"size": {"shortest_edge": how.resize}}
+    return {"image_processor_type": "BitImageProcessor"} | settings | cropped | shorter
