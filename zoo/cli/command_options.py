@@ -14,7 +14,7 @@ from typer.core import TyperCommand
 
 from weights.parameters import spelled
 from zoo.cli.console import CommandResult, progress_bar
-from zoo.common.options import SEVERAL, Option, argument, flag, stated
+from zoo.common.options import SEVERAL, Option, argument, flag, option_parameters
 from zoo.registry.lookup import MODELS
 
 MANY = "Many models"
@@ -92,7 +92,7 @@ def options_of(*makers: Made) -> Callable[[Made], Made]:
     """
 
     def derived(command: Made) -> Made:
-        groups = [stated(each) for each in (*makers, command)]
+        groups = [option_parameters(each) for each in (*makers, command)]
         prints = "json" not in groups[-1]
         if prints:
             groups[-1] |= {"json": (AS_JSON, JSON)}

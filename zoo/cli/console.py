@@ -23,7 +23,7 @@ from zoo.checkpoints.source import Choice, GivenCheckpoint
 from zoo.common.errors import WRONG_USE, ZooError
 from zoo.common.progress import Lines, bar
 from zoo.common.staging import INTERRUPTION, stop
-from zoo.common.terminal import complain, leave_closed, say, say_json, survive
+from zoo.common.terminal import complain, leave_closed, make_streams_tolerant, say, say_json
 from zoo.registry.lookup import registered_name
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 def progress_bar() -> AbstractContextManager[Progress]:
     """A progress bar on stderr, or a line a stage where that is no terminal."""
-    return bar(elsewhere=Lines())
+    return bar(fallback=Lines())
 
 
 def tell_recognised(asked: GivenCheckpoint) -> tuple[ModelInfo, Choice]:
@@ -60,7 +60,7 @@ def run_command_line(app: typer.Typer, name: str | None = None) -> None:
     # A trace is a million objects, all of which stay: looking through them again and again for
     # some that do not takes a fifth of a conversion.
     gc.set_threshold(100_000, 50, 100)
-    survive()
+    make_streams_tolerant()
     sys.exit(call(app, sys.argv[1:], name))
 
 

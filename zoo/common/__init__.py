@@ -1,1 +1,2 @@
-"""Helpers of all packages: errors, options, progress, processes, files and the terminal."""
+"""Helpers for all packages of the zoo: errors, options, progress, processes, files and the
+terminal."""

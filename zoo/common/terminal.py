@@ -1,6 +1,7 @@
-"""Texts for people and programs that read what is printed.
+"""Print text for people and programs.
 
-Much of them comes from files and servers: it is shown, and not obeyed by a terminal.
+Much of the text comes from files and servers. Control characters in it are escaped, so that a
+terminal does not execute them.
 """
 
 import json
@@ -15,27 +16,31 @@ from weights.printable import printable, with_escapes
 
 
 def say(text: str = "", file: TextIO | None = None, end: str = "\n") -> None:
-    """Print a text on stdout, or elsewhere, as it can be shown."""
+    """Print a text on stdout, or on `file`, with control characters escaped."""
     print(printable(text), file=file or sys.stdout, end=end, flush=True)
 
 
 def complain(text: str) -> None:
-    """Print a text on stderr, as it can be shown."""
+    """Print a text on stderr, with control characters escaped."""
     say(text, sys.stderr)
 
 
 def say_json(value: object, default: Callable[[object], object]) -> None:
-    """Print one document, in which the same is escaped as JSON escapes it."""
+    """Print one JSON document on stdout.
+
+    Characters that `say` would escape are escaped as in JSON.
+    """
     text = json.dumps(value, indent=2, ensure_ascii=False, default=default)
     print(with_escapes(text, lambda character: json.dumps(character)[1:-1]), flush=True)
 
 
-def survive() -> None:
-    """Have stdout and stderr take what their encoding lacks, also where they were closed."""
-    sys.stdout, sys.stderr = _surviving(sys.stdout), _surviving(sys.stderr)
+def make_streams_tolerant() -> None:
+    """Let stdout and stderr accept characters that their encoding lacks, and writes after they were
+    closed."""
+    sys.stdout, sys.stderr = _tolerant_stream(sys.stdout), _tolerant_stream(sys.stderr)
 
 
-def _surviving(stream: TextIO | None) -> TextIO:
+def _tolerant_stream(stream: TextIO | None) -> TextIO:
     if stream is None:  # closed before this process began
         return Path(os.devnull).open("w", encoding="utf-8")
     if isinstance(stream, TextIOWrapper):
@@ -44,6 +49,7 @@ def _surviving(stream: TextIO | None) -> TextIO:
 
 
 def leave_closed(stream: TextIO) -> None:
-    """Write nothing more to a stream that nobody reads, not even what is left of it at the end."""
-    with Path(os.devnull).open("w", encoding="utf-8") as nothing:
-        os.dup2(nothing.fileno(), stream.fileno())
+    """Redirect a stream that nobody reads to nowhere, so that flushing it when the process exits
+    cannot fail."""
+    with Path(os.devnull).open("w", encoding="utf-8") as null_device:
+        os.dup2(null_device.fileno(), stream.fileno())
