@@ -91,7 +91,7 @@ def test_a_disk_that_is_full(arguments):
     with open("/dev/full", "w") as full:
         done = zoo(*arguments, out=full)
     assert done.returncode == 2
-    assert done.stderr.startswith("error: stdout takes nothing more")
+    assert done.stderr.startswith("error: stdout cannot be written")
 
 
 def test_closed_from_the_start():

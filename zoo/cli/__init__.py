@@ -1,4 +1,5 @@
-"""The command line: one file a command. It may use everything, and nothing else uses it."""
+"""The command line, with one file for each command. It may import every other package; none imports
+it."""
 
 from zoo.cli.app import main
 

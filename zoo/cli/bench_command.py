@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from zoo.apps.bench.bench_options import BenchOptions
-from zoo.cli.command_options import Plot, options_of
+from zoo.cli.command_options import Plot, derive_options
 from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.options import argument
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from zoo.apps.bench.measure import Bench
 
 
-@options_of(BenchOptions)
+@derive_options(BenchOptions)
 def bench(
     options: BenchOptions,
     files: Annotated[Sequence[Path], argument("FILE", "Any .onnx files.")],

@@ -11,8 +11,8 @@ from converter.opsets import DEFAULT_TARGET, OLDEST_RUNTIME
 from zoo.artifacts.choices import Input, Scales
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import AskedWeights, GivenCheckpoint
-from zoo.cli.command_options import All, DryRun, Filter, model_names, options_of
-from zoo.cli.console import CommandResult, tell_recognised
+from zoo.cli.command_options import All, DryRun, Filter, model_names, derive_options
+from zoo.cli.console import CommandResult, identify_checkpoint
 from zoo.cli.dry_run import foresee
 from zoo.common.errors import BadRequest
 from zoo.common.options import (
@@ -58,7 +58,7 @@ SHARE = 0.8
 """Of the memory that is free, what builds may take together unless told otherwise."""
 
 
-@options_of(AskedWeights)
+@derive_options(AskedWeights)
 def build(
     asked: AskedWeights,
     models: Annotated[Sequence[str], model_names(NAMES)] = (),
@@ -90,7 +90,7 @@ def build(
     if isinstance(choice, GivenCheckpoint):
         choice = replace(choice, path=choice.path.absolute())
     if isinstance(choice, GivenCheckpoint) and not (models or all or filter):
-        entries = [tell_recognised(choice)[0]]
+        entries = [identify_checkpoint(choice)[0]]
         # Whoever reads it once more finds it by the name that it has now.
         choice = replace(choice, name=entries[0].name)
     else:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from zoo.apps.embed.embed_call import embed
 from zoo.apps.embed.embed_request import EmbedResult
-from zoo.cli.command_options import options_of
+from zoo.cli.command_options import derive_options
 from zoo.cli.console import CommandResult
 from zoo.common.errors import FAILED_CHECK
 
@@ -12,7 +12,7 @@ ENDINGS = 5
 """Kinds of files that are named where they are passed over."""
 
 
-@options_of(embed)
+@derive_options(embed)
 def embed_command(embedded: EmbedResult) -> CommandResult[EmbedResult]:
     """Make a dataset with a vector of every picture, in Lance's format.
 

@@ -13,12 +13,12 @@ from zoo.cli.command_options import (
     All,
     DryRun,
     Filter,
-    SpreadOpsets,
+    OpsetCommand,
     examples,
     model_names,
-    options_of,
+    derive_options,
 )
-from zoo.cli.console import CommandResult, progress_bar, tell_recognised, warn_nonfinite
+from zoo.cli.console import CommandResult, progress_bar, identify_checkpoint, warn_nonfinite
 from zoo.cli.dry_run import foresee
 from zoo.common.errors import BadRequest
 from zoo.export.request import Options, plan_files
@@ -42,7 +42,7 @@ MODELS = (
 )
 
 
-@options_of(AskedWeights, Options)
+@derive_options(AskedWeights, Options)
 def export(
     asked: AskedWeights,
     options: Options,
@@ -61,7 +61,7 @@ def export(
     if models or all or filter:
         jobs = [(info(each), options) for each in select(models, all, filter)]
     elif isinstance(chosen, GivenCheckpoint):
-        entry, opened = tell_recognised(chosen)
+        entry, opened = identify_checkpoint(chosen)
         jobs = [(entry, replace(options, weights=opened))]
     elif weights != "auto":
         raise BadRequest(
@@ -109,4 +109,4 @@ def export_many(jobs: Sequence[tuple[ModelInfo, Options]]) -> "CommandResult[lis
 app = typer.Typer(add_completion=False)
 """`python -m zoo.export`, which is this command alone; shells complete only `zoo`."""
 
-app.command(cls=SpreadOpsets, epilog=EXAMPLES)(export)
+app.command(cls=OpsetCommand, epilog=EXAMPLES)(export)

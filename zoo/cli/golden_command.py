@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from zoo.checkpoints.source import read_weights
-from zoo.cli.command_options import Model, options_of
+from zoo.cli.command_options import Model, derive_options
 from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.errors import BadRequest
 from zoo.common.options import FORCE, Option, argument, weights_from
@@ -18,7 +18,7 @@ PICTURE = Option("FILE", "A picture to run on.", default="this package's photogr
 REFERENCE = Option("transformers|FILE", "What computes the outputs, or an .npz that holds them.")
 
 
-@options_of()
+@derive_options()
 def golden_command(
     model: Model,
     target: Target,

@@ -8,7 +8,7 @@ from typing import Literal
 from weights.sources.locate import hub_files, places
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.source import GivenCheckpoint
-from zoo.cli.console import tell_recognised
+from zoo.cli.console import identify_checkpoint
 from zoo.common.errors import BadRequest
 from zoo.common.options import Option, argument
 from zoo.registry.lookup import registered_name
@@ -41,7 +41,7 @@ def file_of(model: str, weights: str | None) -> Path | None:
 def model_in_jax(model: str, weights: str | None) -> tuple[str, str]:
     """The name of a model and its weights, which may be a checkpoint that is named instead."""
     if weights is None and Path(model).exists():
-        return registered_name(tell_recognised(GivenCheckpoint(Path(model)))[0]), model
+        return registered_name(identify_checkpoint(GivenCheckpoint(Path(model)))[0]), model
     return model, weights or "auto"
 
 

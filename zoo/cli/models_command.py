@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from weights.sources.locate import searched
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.source import GivenCheckpoint
-from zoo.cli.command_options import model_names, options_of
+from zoo.cli.command_options import model_names, derive_options
 from zoo.cli.console import CommandResult
 from zoo.cli.model_argument import here, publisher
 from zoo.common.errors import BadFile
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from zoo.cli.tables import Block
 
 
-@options_of()
+@derive_options()
 def list_command(
     patterns: Annotated[
         Sequence[str],
@@ -40,7 +40,7 @@ MODEL = argument(
 )
 
 
-@options_of()
+@derive_options()
 def describe(model: Annotated[str, MODEL]) -> CommandResult[ModelInfo]:
     """Describe one model: its architecture, preprocessing, weights and licence."""
     return CommandResult(described_entry(model), model_blocks, model_record)

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from zoo.cli.command_options import DryRun, Model, Revision, options_of
+from zoo.cli.command_options import DryRun, Model, Revision, derive_options
 from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.options import FORCE, OFFLINE, out_folder
 from zoo.export.assemble.plan import variant_names
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zoo.cli.tables import Block
 
 
-@options_of()
+@derive_options()
 def pull(
     model: Model,
     variant: Annotated[Sequence[str], variant_names("fp32, which most runtimes run")] = (),

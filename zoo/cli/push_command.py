@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from zoo.cli.command_options import DryRun, Revision, options_of
+from zoo.cli.command_options import DryRun, Revision, derive_options
 from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.options import Option, argument, flag
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from zoo.cli.tables import Block
 
 
-@options_of()
+@derive_options()
 def push(
     folder: Annotated[Path, argument("DIR", "A folder that was built.")],
     repo: Annotated[str, Option("OWNER/NAME", "The repository on the hub.")],

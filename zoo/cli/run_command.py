@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from zoo.cli.command_options import Json, options_of
+from zoo.cli.command_options import Json, derive_options
 from zoo.cli.console import CommandResult, print_picture
 from zoo.cli.model_argument import file_of, model_in_jax, named_model
 from zoo.common.errors import FAILED_CHECK, BadRequest
@@ -100,7 +100,7 @@ class RunResult:
         return [*(answer.record() for answer in self.answers), *unread]
 
 
-@options_of()
+@derive_options()
 def run(
     model: Annotated[str, MODEL],
     images: Annotated[Sequence[Path], PICTURES] = (),

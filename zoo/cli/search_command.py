@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from zoo.apps.embed.search_request import ASKED, DATASET, SearchRequest
-from zoo.cli.command_options import Json, options_of
+from zoo.cli.command_options import Json, derive_options
 from zoo.cli.console import CommandResult, print_picture, progress_bar
 from zoo.common.errors import BadRequest
 from zoo.common.options import FILE_OUT, FORCE, Option, flag
@@ -26,7 +26,7 @@ PICTURES = Option(
 )
 
 
-@options_of(SearchRequest)
+@derive_options(SearchRequest)
 def search_command(
     asked: SearchRequest,
     dataset: Annotated[Path, DATASET],

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from weights.parameters import parameter
-from zoo.cli.command_options import Json, options_of
+from zoo.cli.command_options import Json, derive_options
 from zoo.cli.console import CommandResult, print_picture
 from zoo.cli.model_argument import file_of, model_in_jax, named_model
 from zoo.common.errors import BadRequest
@@ -41,7 +41,7 @@ PATCH = Option(
 )
 
 
-@options_of()
+@derive_options()
 def show(
     model: Annotated[str, named_model()],
     images: Annotated[Sequence[Path], argument("IMAGE", "Pictures.")],

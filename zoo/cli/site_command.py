@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from zoo.cli.command_options import options_of
+from zoo.cli.command_options import derive_options
 from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.options import FORCE, Option, argument, out_folder
 
@@ -27,7 +27,7 @@ SITE_DATASET = Option(
 )
 
 
-@options_of()
+@derive_options()
 def site(
     folders: Annotated[Sequence[Path], FOLDERS],
     out: Annotated[Path, out_folder(True)] = Path("catalogue"),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from zoo.checkpoints.source import ADAPTER_BASE, TAKE, WITHOUT_HEAD, read_weights
-from zoo.cli.command_options import Plot, options_of
+from zoo.cli.command_options import Plot, derive_options
 from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.errors import FAILED_CHECK, BadFile, BadRequest
 from zoo.common.options import Option, argument, weights_from
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ONNX = Option("FILE", "An exported file to compare golden numbers with.")
 
 
-@options_of()
+@derive_options()
 def verify(
     target: Annotated[
         Path,

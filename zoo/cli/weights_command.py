@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from zoo.checkpoints.source import ADAPTER_BASE, TAKE, WITHOUT_HEAD, GivenCheckpoint
-from zoo.cli.command_options import DryRun, examples, model_names, options_of
-from zoo.cli.console import CommandResult, help_alone, progress_bar, warn_nonfinite
+from zoo.cli.command_options import DryRun, examples, model_names, derive_options
+from zoo.cli.console import CommandResult, show_group_help, progress_bar, warn_nonfinite
 from zoo.common.options import FORCE, Option, argument, flag, out_folder
 from zoo.registry.lookup import info
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from zoo.cli.tables import Block
 
 app = typer.Typer(help="Inspect, convert and download checkpoints.")
-app.callback(invoke_without_command=True)(help_alone)
+app.callback(invoke_without_command=True)(show_group_help)
 
 TARGET = "What to write: NAME.pth for Meta, NAME.tar.lz4 for Equimo, NAME.eqx for "
 TARGET += "Equinox, or a folder for Hugging Face."
@@ -38,7 +38,7 @@ MOST_TENSORS = 1000
 
 
 @app.command("inspect", epilog=examples("zoo weights inspect model.safetensors"))
-@options_of()
+@derive_options()
 def inspect_checkpoint(
     file: Source,
     take: Annotated[str, TAKE] = "",
@@ -87,7 +87,7 @@ def inspection_blocks(inspection: "Inspection") -> "Iterator[Block]":
 
 
 @app.command("convert", epilog=examples("zoo weights convert dinov3.pth FOLDER"))
-@options_of()
+@derive_options()
 def convert_checkpoint(
     source: Source,
     target: Target,
@@ -125,7 +125,7 @@ def conversion_blocks(done: "ConversionResult") -> "Iterator[Block]":
 
 
 @app.command("download", epilog=examples("zoo weights download dinov3_vits16 --dry-run"))
-@options_of()
+@derive_options()
 def download_checkpoints(
     models: Annotated[Sequence[str], model_names("Names or aliases of models.")],
     out: Annotated[Path | None, out_folder("the cache")] = None,
