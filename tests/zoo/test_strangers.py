@@ -19,7 +19,7 @@ from zoo.apps.site.write import CATALOGUE, refuse_strangers
 from zoo.artifacts.read import read_manifest, stated_entry
 from zoo.cli.app import app
 from zoo.cli.console import call
-from zoo.cli.models_command import described_entry
+from zoo.cli.models_command import resolve_entry
 from zoo.common.errors import WRONG_USE, BadFile, BadOutput, ZooError
 from zoo.images.photograph import photograph
 from zoo.images.pictures import pictures
@@ -64,7 +64,7 @@ READERS = {
         compute_file_features(path, pictures([picture]), None)
     ),
     "embed": embedded,
-    "info": lambda path, picture: described_entry(str(path)),
+    "info": lambda path, picture: resolve_entry(str(path)),
 }
 
 

@@ -8,7 +8,7 @@ from zoo.cli import weights_command
 from zoo.cli.bench_command import bench
 from zoo.cli.build_command import build
 from zoo.cli.command_options import OpsetCommand, examples
-from zoo.cli.console import show_group_help, run_command_line
+from zoo.cli.console import run_command_line, show_group_help
 from zoo.cli.embed_command import embed_command
 from zoo.cli.export_command import EXAMPLES, export
 from zoo.cli.golden_command import golden_command

@@ -19,9 +19,9 @@ def bench(
     files: Annotated[Sequence[Path], argument("FILE", "Any .onnx files.")],
     plot: Plot = None,
 ) -> CommandResult["Bench"]:
-    """Measure the speed and memory of ONNX files beside each other.
+    """Measure the speed and memory of ONNX files and compare them.
 
-    The files take turns, and their matrix products alone are measured as well.
+    The files run in turn. Their matrix products alone are measured as well.
     """
     from zoo.apps.bench import measure
     from zoo.apps.show.chart import draw_times

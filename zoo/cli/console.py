@@ -208,8 +208,8 @@ def warn_nonfinite(names: Sequence[str]) -> None:
     """Print a warning with the names of tensors that hold a NaN or an infinity, at most ten."""
     if names:
         omitted = f" and {len(names) - 10} more" if len(names) > 10 else ""
-        listed = ", ".join(names[:10])
-        complain(f"warning: NaN or infinite values in {listed}{omitted}")
+        first_names = ", ".join(names[:10])
+        complain(f"warning: NaN or infinite values in {first_names}{omitted}")
 
 
 def _complain(message: str) -> int:

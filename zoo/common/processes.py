@@ -23,7 +23,7 @@ from weights.overlapping import Overlapping
 
 Opened = TypeVar("Opened")
 Task = TypeVar("Task")
-TaskResult = TypeVar("Done")
+TaskResult = TypeVar("TaskResult")
 
 SAFE_PATH = "PYTHONSAFEPATH"
 """The environment variable that keeps the current folder off the path of Python, like its flag
