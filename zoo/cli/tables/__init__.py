@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from rich.cells import cell_len
-from rich.make_console import Console
+from rich.console import Console
 from rich.table import Table as RichTable
 
 from weights.printable import printable
