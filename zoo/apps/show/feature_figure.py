@@ -12,7 +12,7 @@ from zoo.apps.show.features import Features
 from zoo.common.errors import BadRequest
 from zoo.images.pictures import UInt8
 from zoo.images.pixel_values import Float32
-from zoo.tasks.maps import components
+from zoo.tasks.maps import principal_components
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,7 +117,7 @@ def make_panels(features: Features, patch: tuple[int, int]) -> list[Panel]:
     """Return the panels of features, whose likeness to a patch is shown."""
     (rows, columns), (height, width) = features.grid, features.pixels.shape[1:3]
     size = f"{height} x {width} pixels, {rows} x {columns} patches"
-    colours = components(features.patches)
+    colours = principal_components(features.patches)
     alike = likeness(features.patches, patch)
     panels = [
         Panel("image", features.pixels, size),

@@ -149,7 +149,7 @@ def facts(built: BuiltFolder, table: Catalogue) -> Mapping[str, Any]:
         "code": dict(CODE_BLOCK.findall(card(manifest))),
         "folder": f"{MODELS}/{built.entry.name}",
         "demo": demo(built),
-        "described": entry.config.task.described(entry.pooler),
+        "described": entry.config.task.describe_outputs(entry.pooler),
     }
 
 

@@ -32,7 +32,7 @@ from zoo.artifacts.measured import Comparison, Verification, busy_words
 from zoo.common.errors import BadFile
 from zoo.images.photograph import photographs
 from zoo.images.pictures import pictures
-from zoo.tasks.maps import components
+from zoo.tasks.maps import principal_components
 
 ROOT = Path(__file__).parents[4]
 
@@ -42,7 +42,7 @@ PATCHES = np.random.default_rng(0).standard_normal((2, 3, 5, 8)).astype(np.float
 def test_components_are_those_of_all_images_together():
     rows = PATCHES.reshape(-1, 8)
     scores = PCA(3).fit_transform(rows)
-    ours = components(PATCHES).reshape(-1, 3).astype(np.float32)
+    ours = principal_components(PATCHES).reshape(-1, 3).astype(np.float32)
     for mine, theirs in zip(ours.T, scores.T, strict=True):
         spread = 255 * (theirs - theirs.min()) / np.ptp(theirs)
         nearest = min((spread, 255 - spread), key=lambda s: abs(s - mine).max())
@@ -107,7 +107,7 @@ def test_a_figure_has_panels_colour_bars_and_a_note():
     cells = np.reshape(figure.axes, (3, 4))  # two images, and the colour bars
     alike = likeness(PATCHES, (2, 4))
     for column, values in zip(
-        cells.T, (pixels, components(PATCHES), alike, attention), strict=True
+        cells.T, (pixels, principal_components(PATCHES), alike, attention), strict=True
     ):
         for axes, expected in zip(column, values, strict=False):
             np.testing.assert_array_equal(axes.images[0].get_array(), expected)
