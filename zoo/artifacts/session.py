@@ -16,7 +16,7 @@ from zoo.architectures.inputs import IMAGE, Feeds, Kind, PictureInput, kinds_of
 from zoo.artifacts.choices import tower_variant
 from zoo.common.errors import BadFile, BadRequest, first_line
 from zoo.common.html import html_table
-from zoo.images.pictures import Pictures, pictures, reduced_picture, stack
+from zoo.images.pictures import Pictures, pictures, reduced_picture, stack_images
 from zoo.registry.lookup import info
 from zoo.tasks.answer import TEMPLATE, Question, make_sentences
 
@@ -89,7 +89,7 @@ class VisionModel:
         if self.manifest.input == "uint8":
             for image in images:
                 check_edges((image.height, image.width), how)
-            return {IMAGE.name: stack(images)}
+            return {IMAGE.name: stack_images(images)}
         size = self.manifest.size
         if size is None:
             sizes = {how.fitted(image.height, image.width) for image in images}
