@@ -32,7 +32,7 @@ from zoo.export.assemble.plan import (
 )
 from zoo.export.export_options import CALIBRATE, INPUT, KEEP_INEXACT, OUTPUTS, SCALES
 from zoo.export.request import Options, Plan, Size, check_activations, read_calibration
-from zoo.registry.lookup import select
+from zoo.registry.lookup import select_models
 
 if TYPE_CHECKING:
     from zoo.cli.tables import Block
@@ -95,7 +95,7 @@ def build(
         # The name is kept, so that the processes that build need not recognise the model again.
         choice = replace(choice, name=entries[0].name)
     else:
-        names = select(models, all, filter)
+        names = select_models(models, all, filter)
         if isinstance(choice, GivenCheckpoint) and len(names) > 1:
             raise BadRequest(
                 f"--weights {request.weights} is one checkpoint for {len(names)} models: build "

@@ -22,7 +22,7 @@ from zoo.cli.console import CommandResult, identify_checkpoint, progress_bar, wa
 from zoo.cli.dry_run import preview_plans
 from zoo.common.errors import BadRequest
 from zoo.export.request import Options, plan_files
-from zoo.registry.lookup import info, select
+from zoo.registry.lookup import info, select_models
 
 if TYPE_CHECKING:
     from zoo.export.exporter import Outcome
@@ -59,7 +59,7 @@ def export(
     options = replace(options, weights=choice)
     # Names are checked before JAX is imported, so that a misspelt name fails at once.
     if models or all or filter:
-        jobs = [(info(name), options) for name in select(models, all, filter)]
+        jobs = [(info(name), options) for name in select_models(models, all, filter)]
     elif isinstance(choice, GivenCheckpoint):
         entry, opened = identify_checkpoint(choice)
         jobs = [(entry, replace(options, weights=opened))]

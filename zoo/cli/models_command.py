@@ -13,7 +13,7 @@ from zoo.cli.console import CommandResult
 from zoo.cli.model_argument import find_publisher, find_weights_path
 from zoo.common.errors import BadFile
 from zoo.common.options import argument
-from zoo.registry.lookup import MODELS, fitting, info
+from zoo.registry.lookup import MODELS, find_models, info
 from zoo.registry.model_words import position_words, preprocessing_words
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def list_command(
 ) -> CommandResult[list[ModelInfo]]:
     """List the models with their size, their licence and the source of their weights."""
     return CommandResult(
-        fitting(patterns), list_blocks, lambda entries: list(map(model_record, entries))
+        find_models(patterns), list_blocks, lambda entries: list(map(model_record, entries))
     )
 
 

@@ -136,10 +136,10 @@ class _SheetOptions:
         """Check that a requested contact sheet can be drawn and written. **Raises** a
         `ZooError`."""
         from zoo.apps.embed.contact_sheet import check_pictures
-        from zoo.apps.show.save import check_place
+        from zoo.apps.show.save import check_picture_path
 
         if self.out is not None:
-            check_place("--out", self.out, replace=self.force)
+            check_picture_path("--out", self.out, replace=self.force)
         if self.out is not None or self.pictures is not None:
             check_pictures(self.table, self.pictures)
 

@@ -59,11 +59,11 @@ def show(
     weights are random.
     """
     from zoo.apps.show.feature_figure import draw_features
-    from zoo.apps.show.save import check_matplotlib, check_place, save_chart
+    from zoo.apps.show.save import check_matplotlib, check_picture_path, save_chart
     from zoo.common.progress import is_terminal
     from zoo.images.pictures import pictures
 
-    check_place("--out", out, replace=force)
+    check_picture_path("--out", out, replace=force)
     check_matplotlib("`zoo show`")
     features = _compute_features(model, weights, pictures(list(images)), size)
     save_chart(draw_features(features, patch), out)

@@ -62,7 +62,7 @@ WRONG_USE = {
     # Places
     "export --out a.onnx": "name a folder",
     "show vit_digits cat.png --out x.gif": "--out x.gif is no picture",
-    "site empty --out diary --force": "that are of no site (diary.txt)",
+    "site empty --out diary --force": "that belong to no site (diary.txt)",
     "site empty --out mine.md": "is no folder",
 }
 

@@ -7,7 +7,7 @@ import onnxruntime
 import pytest
 from PIL import Image
 
-from zoo.apps.show.feature_figure import likeness
+from zoo.apps.show.feature_figure import cosine_to_patch
 from zoo.artifacts.session import load
 from zoo.data.digits.data import load_digits
 from zoo.images.pixel_values import pixel_values
@@ -206,7 +206,7 @@ def test_a_photograph_is_dropped(visit, made):
     patches = tokens[:, -784:].reshape(1, 28, 28, -1)
     shown = pixels(page, "fp32: principal components").astype(int)
     assert abs(shown - principal_components(patches)[0]).max() <= 1
-    near = likeness(patches, (14, 14))
+    near = cosine_to_patch(patches, (14, 14))
     scale = page.locator("figure", has_text="fp32: likeness").locator(".scale span")
     told = [float(text) for text in scale.all_inner_texts()]
     np.testing.assert_allclose(told, [near.min(), near.max()], rtol=0.06)
