@@ -1,5 +1,7 @@
-"""The command line, with one file for each command. It may import every other package; none imports
-it."""
+"""The command line, with one file for each command.
+
+This package may import all other packages, and no other package imports it.
+"""
 
 from zoo.cli.app import main
 

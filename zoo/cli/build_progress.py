@@ -14,7 +14,8 @@ from zoo.export.request import Plan
 
 
 class BuildLog:
-    """Progress of builds as lines of a log: one when a build starts and one when it ends."""
+    """Show the progress of builds as lines in a log: one line at the start and one at the end of
+    each."""
 
     def __init__(self) -> None:
         self.started_models: set[str] = set()
@@ -29,7 +30,7 @@ class BuildLog:
 
 
 class BuildRows:
-    """Progress of builds as rows of rich's progress display, one for each build."""
+    """Show the progress of builds as rows of a progress display of rich."""
 
     def __init__(self, rich: Progress, plans: Sequence[Plan]):
         self.rich = rich
@@ -49,7 +50,7 @@ class BuildRows:
 
 @contextmanager
 def show_builds(plans: Sequence[Plan]) -> Generator[BuildLog | BuildRows]:
-    """Yield rows on a terminal if stderr is one, otherwise lines of a log."""
+    """Yield a progress display if stderr is a terminal, or else a log."""
     if not is_terminal(sys.stderr):
         yield BuildLog()
         return
@@ -61,7 +62,7 @@ def show_builds(plans: Sequence[Plan]) -> Generator[BuildLog | BuildRows]:
 def summarize_outcome(outcome: Outcome) -> str:
     """Return a summary of a build's outcome in one line."""
     if outcome.error is not None:
-        return "failed"  # the reason is printed after all builds
+        return "failed"  # the error is printed when all builds are finished
     parts = {"built": outcome.built, "already there": outcome.already_there}
     parts |= {"not good enough": outcome.failed}
     phrases = [f"{', '.join(names)} {state}" for state, names in parts.items() if names]

@@ -102,7 +102,7 @@ def derive_options(*makers: Function) -> Callable[[Function], Function]:
         if prints_result:
             groups[-1] |= {"json": (AS_JSON, JSON)}
         options = {name: option for group in groups for name, option in group.items()}
-        # Messages name parameters as options. Keys: names of parameters and of options.
+        # Error messages use the name of the option in place of the name of the parameter.
         names = {name: option_name(name, option) for name, (_, option) in options.items()}
         spellings = {name.strip("-").replace("-", "_"): name for name in names.values()} | names
 

@@ -58,7 +58,7 @@ def run_command_line(app: typer.Typer, name: str | None = None) -> None:
     """Run the command line of this process and exit with its code."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    # The official packages of ONNX Runtime number the machine and report sessions to Microsoft.
+    # The official packages of ONNX Runtime send telemetry of every session to Microsoft.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     # A trace creates a million objects that all stay in use. With the default thresholds the
     # garbage collector scans them so often that it takes a fifth of the time of a conversion.
@@ -70,9 +70,9 @@ def run_command_line(app: typer.Typer, name: str | None = None) -> None:
 def call(app: typer.Typer, arguments: Sequence[str], name: str | None = None) -> int:
     """Run a command and return its exit code.
 
-    Wrong use, a file that cannot be read or written and exhausted memory print one sentence on
-    stderr and return 2. A failed check returns 1. Every other exception is a fault of this package
-    and is raised with its traceback.
+    The exit code is 2 and one sentence is printed to stderr if the command is used in a wrong way,
+    if a file cannot be read or written, or if the memory is exhausted. It is 1 if a check failed.
+    Every other exception is a bug and is raised with its traceback.
     """
     try:
         os.getcwd()
@@ -99,7 +99,7 @@ def call(app: typer.Typer, arguments: Sequence[str], name: str | None = None) ->
         leave_closed(sys.stdout)
         return _complain("stdout cannot be written, because its disk is full: free space there.")
     except typer.TyperException as error:
-        # Some messages of pydantic, which checks values for Typer, contain these words.
+        # Typer validates values with pydantic, which adds this prefix to its messages.
         message = error.format_message().replace(": Value error, ", ": ")
         return _complain(message if message.endswith((".", "?")) else f"{message}.")
     except typer.Abort:
@@ -184,9 +184,10 @@ def _to_json_value(value: object) -> object:
 
 
 def print_picture(picture: "Image") -> None:
-    """Show a picture in the terminal, with half blocks if the terminal cannot show images.
+    """Show a picture in the terminal. It is drawn with half blocks if the terminal does not support
+    images.
 
-    Nothing is shown without the extra `[terminal]`.
+    Nothing is shown if the extra `[terminal]` is not installed.
     """
     import logging
 

@@ -33,11 +33,12 @@ class ModelPlan:
 def preview_plans(
     jobs: Mapping[str, Callable[[], Plan]], offline: bool, note: str
 ) -> CommandResult[list[ModelPlan]]:
-    """Return the plans of models. Each job returns a plan by the name of its model.
+    """Return the plans of all models. `jobs` maps the name of a model to a function that makes its
+    plan.
 
-    A failed plan becomes an error of its model. `note` is a note about further files, for people.
+    If a plan cannot be made, the error is stored in the result. `note` is printed after the plans.
 
-    **Raises** a `ZooError` if the only plan fails.
+    **Raises** a `ZooError` if there is only one plan and it cannot be made.
     """
     plans = []
     for name, make_plan in jobs.items():

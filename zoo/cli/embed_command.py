@@ -16,9 +16,9 @@ LISTED_ENDINGS = 5
 def embed_command(embedded: EmbedResult) -> CommandResult[EmbedResult]:
     """Write a dataset with a vector of every picture, in Lance's format.
 
-    Run the same command again to complete a run that was stopped. If pictures have changed since,
-    only the new and changed ones are embedded. The row of a picture that cannot be read has the
-    reason in its column `error`, and the exit code is 1.
+    To complete a run that was stopped, run the same command again. If some of the pictures have
+    been added or changed, only these are embedded. If a picture cannot be read, the column `error`
+    of its row contains the reason, and the exit code is 1.
     """
     code = FAILED_CHECK if embedded.errors else 0
     return CommandResult(

@@ -88,7 +88,7 @@ def export_one(entry: ModelInfo, options: Options) -> "CommandResult[Outcome]":
     plan = plan_files(entry, options)
     with progress_bar() as progress:
         outcome = pipeline.run_export(plan, progress)
-    # Imported late, because the export reads the checkpoint while these modules are imported.
+    # Import these modules late, so that the checkpoint is read before.
     from zoo.cli.tables.export_table import export_blocks
 
     warn_nonfinite(outcome.nonfinite)

@@ -51,7 +51,7 @@ def resolve_entry(model: str) -> ModelInfo:
     path = Path(model).expanduser()
     if model in MODELS or not path.exists():
         return info(model)
-    # Imported here, because these modules import pydantic and JAX.
+    # Import these modules only if they are needed, because they import pydantic and JAX.
     from zoo.artifacts.find import is_built
     from zoo.artifacts.read import near, read_folder_manifest, stated_entry
 

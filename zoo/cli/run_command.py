@@ -41,7 +41,7 @@ THRESHOLD = Option(
 
 @dataclass(frozen=True)
 class WrittenAnswer:
-    """The answer about a picture, and the paths of the files with its drawing or its features."""
+    """The answer about a picture, and the paths of the files with the drawing or the features."""
 
     picture: str
     answer: "PictureAnswer"
@@ -87,7 +87,7 @@ class WrittenAnswer:
 
 @dataclass(frozen=True)
 class RunResult:
-    """Answers about pictures, and the reasons why other pictures cannot be read."""
+    """The answers about pictures, and the errors of pictures that cannot be read."""
 
     answers: Sequence[WrittenAnswer]
     unreadable: Mapping[str, str]
@@ -195,11 +195,9 @@ def _compute_answers(
 
 
 def _file_stems(pictures: Sequence[str]) -> list[str]:
-    """Return a file stem for each picture: the stem of its name, numbered if several pictures share
-    it.
+    """Return a unique file stem for each picture: the stem of its name, with a number if needed.
 
-    Stems that differ only in upper and lower case are numbered too, for file systems that ignore
-    case.
+    Stems that differ only in case are also numbered, because some file systems ignore case.
     """
     stems: dict[str, str] = {}
     for picture in pictures:

@@ -42,9 +42,9 @@ def search_command(
 ) -> int:
     """Find the pictures of a dataset that are similar to a picture, a text or a row of the dataset.
 
-    Similarity is the cosine of two vectors. Up to 100,000 rows are all compared. A larger dataset
-    is searched with its index, which misses some of the nearest rows; `--index` prints the share
-    that it finds.
+    The similarity of two pictures is the cosine of their vectors. If the dataset has at most
+    100,000 rows, all rows are compared. A larger dataset is searched with its index, which may not
+    find all of the nearest rows. `--index` builds the index and prints the share that it finds.
     """
     targets: dict[str, object] = {
         "IMAGE": request.picture,
@@ -133,7 +133,7 @@ class _SheetOptions:
     json: bool
 
     def check(self) -> None:
-        """Check that a requested contact sheet can be drawn and written. **Raises** a
+        """Check that a contact sheet can be drawn and written, if one was requested. **Raises** a
         `ZooError`."""
         from zoo.apps.embed.contact_sheet import check_pictures
         from zoo.apps.show.save import check_picture_path

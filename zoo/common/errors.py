@@ -1,5 +1,7 @@
-"""Exceptions for wrong use of the zoo. Each message says what was wrong, what was received and what
-to do."""
+"""Exceptions for wrong use of the zoo.
+
+Each message contains what was wrong, the value that was received, and what the user can do.
+"""
 
 from weights.errors import Sentence
 

@@ -1,8 +1,8 @@
-"""Types of the fields of a manifest, and the base class of the models that pydantic checks.
+"""Types of the fields of a manifest, and the base class of the models that pydantic validates.
 
-A manifest may come from a hub and may contain anything. Every name, size and digest is checked here
-when the manifest is read, so that the code that uses it need not check it again. Unknown fields are
-ignored, because a later version may add fields.
+A manifest may come from a hub and may contain anything. Every name, size and digest is validated
+when the manifest is read, so that other code can rely on them. Unknown fields are ignored, because
+a later version may add fields.
 """
 
 import re
@@ -67,9 +67,10 @@ Size = Annotated[tuple[Side, Side], AfterValidator(check_pixels)]
 
 
 def without_controls(text: str) -> str:
-    """Return the text with every invisible character replaced by its Python escape sequence.
+    """Return the text with all invisible characters escaped as in Python.
 
-    Invisible are controls, line ends, marks that change the direction of writing, and surrogates.
+    These are control characters, line separators, marks that change the direction of text, and
+    surrogates.
     """
     return UNSHOWN.sub(lambda match: ascii(match[0])[1:-1], text)
 
@@ -81,7 +82,7 @@ def first_fault(error: ValidationError) -> str:
     context = first.get("ctx", {})
     if first["type"] == "json_invalid":
         return f"it is no JSON ({context['error']})"
-    if first["type"] == "value_error":  # a sentence of this package, which names the field
+    if first["type"] == "value_error":  # the message of a validator in this package
         return str(context["error"])
     name = ascii(".".join(map(str, first["loc"])))[1:-1]
     subject = f"`{name[:120]}`" if name else "it"

@@ -1,4 +1,4 @@
-"""The font for text that users choose, such as names of files and classes."""
+"""The font for text from users, such as names of files and classes."""
 
 import io
 from importlib.resources import files
@@ -10,5 +10,6 @@ FONT_FILE = "DejaVuSans.ttf"
 
 
 def font(height: float) -> ImageFont.FreeTypeFont:
-    """Return DejaVu Sans, which covers European languages, at a height in pixels."""
+    """Return the font DejaVu Sans with the given height in pixels. It supports European
+    languages."""
     return ImageFont.truetype(io.BytesIO((files("zoo") / "data" / FONT_FILE).read_bytes()), height)

@@ -24,7 +24,7 @@ INPUT_RANKS = {"pixel_values": 4, "image": 4, "input_ids": 2, "attention_mask": 
 INPUTS = "inputs"
 """The key of the header that lists other inputs, separated by commas."""
 
-HEADER_FIELDS = ("model", "reference", "weights_sha256")  # fields that the header holds
+HEADER_FIELDS = ("model", "reference", "weights_sha256")  # names of the fields in the header
 
 
 @dataclass(frozen=True)

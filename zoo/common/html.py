@@ -5,7 +5,7 @@ from html import escape
 
 
 def html_table(title: str, rows: Iterable[Sequence[object]], headings: Sequence[str] = ()) -> str:
-    """Return an HTML table with a caption. All cells are escaped as text."""
+    """Return an HTML table with a caption. The text of all cells is escaped."""
     head = _html_row("th", headings) if headings else ""
     body = "".join(_html_row("td", row) for row in rows)
     return f"<table><caption>{escape(title)}</caption>{head}{body}</table>"

@@ -153,7 +153,7 @@ FILE_SIZE = Option(
 
 
 def out_folder(default: str | bool, more: str = "") -> Option:
-    """Return the option for the output folder. `more` completes the sentence of its help."""
+    """Return the option for the output folder. `more` is added to the end of its help."""
     return Option("FOLDER", f"The folder to write to{more}.", default=default, given=Path)
 
 

@@ -13,7 +13,7 @@ def prefetching(tasks: Iterable[Callable[[], Result]]) -> Generator[Callable[[],
     """Run the tasks in order in a thread while the block runs.
 
     Yield a function that waits for all tasks and returns their results. When the block ends, tasks
-    that have not started are cancelled. Each task is released as soon as it has run.
+    that have not been started are cancelled. Each task is released after it has been run.
     """
     with ThreadPoolExecutor(1) as executor:
         futures = [executor.submit(task) for task in tasks]

@@ -1,8 +1,8 @@
-"""Child processes. No other module starts any.
+"""Start child processes. Only this module of the zoo starts processes.
 
-A Python process searches the current folder for modules first, so that a downloaded
-`multiprocessing.py` there would be executed. The processes that this module starts do not search
-it.
+By default Python looks for modules in the current folder first. A file `multiprocessing.py` that
+was downloaded to this folder would be executed. The processes that are started here do not look
+there.
 """
 
 import multiprocessing
@@ -75,17 +75,16 @@ def run_tasks(
     lost: tuple[type[Exception], ...],
     tries: int,
 ) -> None:
-    """Run all tasks, as many at once as `fits` allows, and pass each result to `settle`.
+    """Run all tasks in workers and pass each result to `settle`.
 
     **Arguments**
 
-    - `open`: opens the workers. It is called again when the workers no longer accept tasks.
-    - `submit`: starts a task on the opened workers and returns its future.
-    - `fits`: returns whether a task may run beside the tasks that are running.
-    - `settle`: receives each task with its result, or with None if its worker died in every
-      attempt.
-    - `lost`: the exceptions that mean that a worker died. The task is tried again.
-    - `tries`: the number of attempts for a task.
+    - `open`: opens the workers. It is called again if the workers no longer accept tasks.
+    - `submit`: starts a task in the workers and returns its future.
+    - `fits`: returns whether a task can run at the same time as the running tasks.
+    - `settle`: is called with each task and its result, or None if the worker died each time.
+    - `lost`: the exceptions that are raised if a worker died. The task is then tried again.
+    - `tries`: the maximum number of times that a task is tried.
     """
     remaining, waiting, failures = iter(tasks), deque[Task](), Counter[Task]()
     waiting.extend(islice(remaining, 1))

@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar on a terminal, lines in a log, or a line below a notebook cell."""
+"""Show progress on stderr: as a bar in a terminal, as lines in a log, or below a notebook cell."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ NOTEBOOK = "JPY_PARENT_PID"
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Return whether pictures and moving bars can be drawn on the stream.
+    """Return whether a stream can show pictures and progress bars.
 
-    A program that a notebook cell runs with `!` has a terminal too, but its cursor cannot move.
+    If a cell of a notebook runs a program with `!`, the program has a terminal, but the cursor of
+    this terminal does not move. False is returned for it.
     """
     return stream.isatty() and NOTEBOOK not in os.environ
 
@@ -33,7 +34,8 @@ def is_terminal(stream: TextIO) -> bool:
 def shows_stderr_as_error() -> bool:
     """Return whether a notebook shows the stderr of this process as an error.
 
-    A cell of `%%sh` does, unless it contains `exec 2>&1` or redirects stderr.
+    This is the case in a cell of `%%sh`, unless the cell redirects stderr, for example with `exec
+    2>&1`.
     """
     if NOTEBOOK not in os.environ or sys.stderr.isatty():
         return False
@@ -43,9 +45,9 @@ def shows_stderr_as_error() -> bool:
 
 @contextmanager
 def bar(fallback: Progress | None = None) -> Generator[Progress]:
-    """Yield a progress bar on stderr, or below the cell of a notebook.
+    """Yield a progress bar on stderr or below the cell of a notebook.
 
-    If stderr is no terminal, yield `fallback`, or a progress that shows nothing.
+    If stderr is not a terminal, yield `fallback`. The default fallback shows nothing.
     """
     if in_cell():
         with BelowCell() as below:

@@ -1,4 +1,4 @@
-"""The installed ONNX Runtime: its providers, its sessions, its exceptions and the assignment of
+"""Use the installed version of ONNX Runtime: providers, sessions, exceptions and placement of
 nodes."""
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ERRORS: tuple[type[Exception], ...] = (
     *(state.EPFail, state.EngineError, state.Fail, state.InvalidArgument, state.InvalidGraph),
     *(state.InvalidProtobuf, state.NoModel, state.NoSuchFile, state.NotFound),
     *(state.NotImplemented, state.RuntimeException, RuntimeError),
-    # For inputs of another shape or dtype, and for messages with bytes of a file that are no UTF-8.
+    # For inputs of a wrong shape or dtype, and for error messages that are not valid UTF-8.
     ValueError,
     MemoryError,
 )
@@ -77,12 +77,12 @@ def check_provider(name: str) -> None:
 
 
 def session(model: Path | ir.Model, provider: str = CPU, level: Level = "all") -> Session:
-    """Open a session that prefers a provider. Nodes that the provider cannot run fall back to the
+    """Open a session with the given provider. Nodes that the provider does not support run on the
     CPU.
 
     `level` is the optimization level of ONNX Runtime.
 
-    **Raises** one of `ERRORS`, or `BadRequest` if the provider finds no device.
+    **Raises** one of `ERRORS`, or `BadRequest` if the provider has no device.
     """
     if isinstance(model, Path):
         _check_file(model)

@@ -1,8 +1,8 @@
-"""Refuse to start if Python would import another module named `converter` or `weights`.
+"""Raise an error if Python would import another module named `converter` or `weights`.
 
-`python -m` searches the current folder for modules first, and a script its own folder. A
-`converter.py` there is found before the package of this distribution. `zoo/__init__.py` imports
-this module before anything else, and this module imports nothing of this distribution.
+With `python -m`, Python looks for modules in the current folder first, and with a script in the
+folder of the script. A file `converter.py` there would be imported in place of this package.
+`zoo/__init__.py` imports this module first, and this module imports nothing from the packages.
 """
 
 import sys

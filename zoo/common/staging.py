@@ -1,4 +1,4 @@
-"""Write files all or nothing: they appear under their final names only when they are complete."""
+"""Write files atomically: they appear under their final names only when they are complete."""
 
 import hashlib
 import os
@@ -21,9 +21,9 @@ from zoo.common.errors import BadOutput
 from zoo.common.processes import terminate_workers
 from zoo.common.terminal import complain
 
-PREFIX = ".zoo-"  # the beginning of the names of staged folders
+PREFIX = ".zoo-"  # prefix of the names of staged folders
 STAGED_NAME = re.compile(r"\.zoo-[0-9a-f]{16}")
-LOCK = ".lock"  # a file in a staged folder, locked for as long as its process lives
+LOCK = ".lock"  # a file in a staged folder, which its process locks
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
 """Pattern of the names of files in a manifest. No part begins with a dot, so that a name can mean
@@ -56,10 +56,10 @@ def staged(folder: Path) -> Generator[Path]:
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             sweep(folder)
-            # Repeated if another process took the new folder for that of a killed process.
+            # Try again if another process has removed the new folder.
             while release is None:
                 stage = folder / f"{PREFIX}{secrets.token_hex(8)}"
-                # Recorded before it exists, so that an interruption finds it in `_OPEN`.
+                # Set before the folder exists, so that a signal handler can remove the folder.
                 _OPEN[stage] = None
                 stack.callback(_OPEN.pop, stage, None)
                 stack.callback(shutil.rmtree, stage, ignore_errors=True)
@@ -94,23 +94,24 @@ def write_text(path: Path, text: str) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove the staged folders of killed processes.
+    """Remove the staged folders of processes that were killed.
 
-    A living process holds the lock of its folder.
+    The lock of such a folder is free. A running process holds the lock of its folder.
     """
     for stage in folder.glob(f"{PREFIX}*"):
         if stage.is_symlink() or not STAGED_NAME.fullmatch(stage.name):
             continue
-        with suppress(OSError):  # a folder of another user
+        with suppress(OSError):  # the folder may belong to another user
             if (release := lock.try_lock(stage / LOCK)) is not None:
-                # The lock is held, so that no process that has just made the folder takes it.
+                # Hold the lock, so that the process that created the folder cannot take it.
                 _remove_staged(stage, release)
 
 
 def _remove_staged(stage: Path, release: Callable[[], None] | None) -> None:
-    """Remove a staged folder whose lock this process holds.
+    """Remove a staged folder. This process holds its lock.
 
-    Windows removes no open file. There the folder is removed after the lock is released.
+    On Windows an open file cannot be removed. There the folder is removed after the lock is
+    released.
     """
     shutil.rmtree(stage, ignore_errors=True)
     if release is not None:
@@ -120,7 +121,7 @@ def _remove_staged(stage: Path, release: Callable[[], None] | None) -> None:
 
 
 def discard() -> None:
-    """Remove all staged folders, partial downloads and locks of a process that is about to end."""
+    """Remove all staged folders, partial downloads and locks of this process before it exits."""
     for stage, release in tuple(_OPEN.items()):
         _remove_staged(stage, release)
     discard_partial_downloads()
@@ -175,8 +176,7 @@ def sidecar_path(model_file: Path) -> Path:
 
 
 def links(folder: Path, name: str) -> list[Path]:
-    """Return the symbolic links among a file in a folder and its parent folders. Each may lead
-    anywhere."""
+    """Return the symbolic links on the path of a file: the file itself and its parent folders."""
     parts = (Path(name), *Path(name).parents[:-1])
     return [path for part in parts if (path := folder / part).is_symlink()]
 
@@ -193,10 +193,10 @@ def refuse_links(folder: Path, names: Iterable[str]) -> None:
 
 @contextmanager
 def undivided() -> Generator[None]:
-    """Delay signals that stop this process until the block ends.
+    """Delay the signals that stop this process until the block has ended.
 
-    It is used for a few renames that must all happen, because the files are unusable after only
-    some of them.
+    Use it for a few renames that must all be done, because the files cannot be used if only some
+    are.
     """
     token = object()
     _UNDIVIDED.append(token)
@@ -226,7 +226,7 @@ def replace_folder(new: Path, folder: Path) -> None:
 
 
 def put_back(folder: Path) -> None:
-    """Move a folder back that `replace_folder` moved away, unless its path is taken."""
+    """Move a folder back to its path, if `replace_folder` moved it away and the path is free."""
     if _moved_away(folder).is_dir() and not os.path.lexists(folder):
         _moved_away(folder).rename(folder)
 
@@ -236,10 +236,11 @@ def _moved_away(folder: Path) -> Path:
 
 
 def put(stage: Path, folder: Path, names: Sequence[str], last: str) -> None:
-    """Move staged files into a folder, and leave its other files alone.
+    """Move staged files into a folder. Other files in the folder are not changed.
 
-    A folder without the file `last`, its manifest, is not read by anybody. This file is removed
-    first and moved last, so that an interruption leaves no mixture of old and new files.
+    `last` is the name of the manifest. A folder without its manifest is never read. The manifest is
+    removed first and moved last, so that an interruption never leaves a mixture of old and new
+    files.
     """
     with writing(folder), undivided():
         (folder / last).unlink(missing_ok=True)
@@ -266,9 +267,9 @@ def replace_export(stage: Path, target: Path) -> None:
 
 
 def stop(number: int, frame: FrameType | None) -> None:
-    """Handle a signal: remove staged folders, terminate the workers and exit at once.
+    """Handle a signal: remove staged folders, terminate the workers and exit the process.
 
-    During an `undivided` block the signal is kept until the block ends.
+    Within an `undivided` block, the signal is handled when the block ends.
     """
     if _UNDIVIDED:
         _PENDING.append(number)

@@ -24,8 +24,10 @@ def preprocessing_words(preprocessing: Preprocessing) -> str:
     height, width = preprocessing.size
     target = f"{height} x {width}"
     if isinstance(preprocessing.resize, tuple):
-        stretched = f"{preprocessing.resize[0]} x {preprocessing.resize[1]}"
-        target = f"{stretched}, {target} cropped from the centre"
+        target = (
+            f"{preprocessing.resize[0]} x {preprocessing.resize[1]}, "
+            f"{target} cropped from the centre"
+        )
     elif preprocessing.resize is not None:
         target = f"a shorter edge of {preprocessing.resize}, {target} cropped from the centre"
     elif preprocessing.padded:

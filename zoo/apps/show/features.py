@@ -86,13 +86,15 @@ def compute_model_features(
             f"{model.name} takes pictures in another form than `pixel_values`, for which no map of "
             "features can be drawn: use another model."
         )
-    how = model.preprocessing
-    values = pixel_values(images, how, size or legible_size(how.size, model.stride))
+    preprocessing = model.preprocessing
+    values = pixel_values(
+        images, preprocessing, size or legible_size(preprocessing.size, model.stride)
+    )
     names = ("last_hidden_state", "class_attention")
     outputs = batched(model, jnp.asarray(values), outputs=names)
     tokens, heads = np.asarray(outputs["last_hidden_state"]), outputs.get("class_attention")
     attention = None if heads is None else np.asarray(heads.mean(axis=1))
-    return _features(values, tokens, how, model.stride, attention, note)
+    return _features(values, tokens, preprocessing, model.stride, attention, note)
 
 
 def compute_file_features(file: Path, images: Sequence[Image], size: Size | None) -> Features:
@@ -117,7 +119,7 @@ def compute_file_features(file: Path, images: Sequence[Image], size: Size | None
             f"{file} takes texts, or pictures in another form than `pixel_values`: name a file "
             "that takes only `pixel_values`."
         )
-    how = manifest.preprocessing.settings
+    preprocessing = manifest.preprocessing.settings
     stride = stated_entry(manifest).config.stride
     try:
         opened_session = resting_session(file, threads=0)
@@ -126,11 +128,13 @@ def compute_file_features(file: Path, images: Sequence[Image], size: Size | None
     label = manifest.label_of(file.name)
     variant = None if label is None else manifest.variants[label]
     described = DescribedFile(file, manifest, variant, opened_session)
-    values = pixel_values(images, how, size or manifest.size or legible_size(how.size, stride))
+    values = pixel_values(
+        images, preprocessing, size or manifest.size or legible_size(preprocessing.size, stride)
+    )
     name = "last_hidden_state"  # the features that are drawn
     tokens = described.run_network([name], {PIXELS.name: values})[name]
     note = "" if manifest.weights.seed is None else random_note(manifest.weights.seed)
-    return _features(values, tokens.astype(np.float32), how, stride, None, note)
+    return _features(values, tokens.astype(np.float32), preprocessing, stride, None, note)
 
 
 def random_note(seed: int) -> str:
@@ -141,7 +145,7 @@ def random_note(seed: int) -> str:
 def _features(
     values: Float32,
     tokens: Float32,
-    how: Preprocessing,
+    preprocessing: Preprocessing,
     stride: int,
     attention: Float32 | None,
     note: str,
@@ -155,7 +159,9 @@ def _features(
             "size, or a file with its own manifest."
         )
     patches = tokens[:, tokens.shape[1] - rows * columns :]
-    colours = values.transpose(0, 2, 3, 1) * np.array(how.std) + np.array(how.mean)
+    colours = values.transpose(0, 2, 3, 1) * np.array(preprocessing.std) + np.array(
+        preprocessing.mean
+    )
     pixels = np.clip(255 * colours, 0, 255).round().astype(np.uint8)
     if attention is not None:
         attention = attention.reshape(-1, rows, columns)

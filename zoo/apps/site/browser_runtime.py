@@ -1,4 +1,5 @@
-"""Libraries that run models in a page: files of npm packages, checked by their digests."""
+"""The JavaScript libraries that run models in a page. They are files of npm packages with known
+digests."""
 
 import shutil
 import tarfile
@@ -102,7 +103,7 @@ def _copy_files(package: NpmPackage, source: Path, target: Path) -> None:
 
 
 def _download(package: NpmPackage, folder: Path, progress: Progress) -> Path:
-    """Return the archive that npm downloads to a folder, or copies there from its cache."""
+    """Download a package to a folder with npm, and return the path of the archive."""
     npm = shutil.which("npm")
     if npm is None:
         raise MissingLibrary(
@@ -116,7 +117,7 @@ def _download(package: NpmPackage, folder: Path, progress: Progress) -> Path:
     name = package.name.removeprefix("@").replace("/", "-")
     archive = folder / f"{name}-{package.version}.tgz"
     if process.returncode or not archive.is_file():
-        # npm prints a code and its meaning first, then advice and the path of a log.
+        # The first lines of the output contain the error code and its description.
         lines = [line.removeprefix("npm error ") for line in process.stderr.splitlines()[:2]]
         reason = "; ".join(lines) or "npm gave no reason"
         raise BadFile(f"npm could not fetch {package.name} ({reason}): {package.advice}.")

@@ -103,16 +103,16 @@ def _catalogue_rows(built: BuiltFolder, progress: Progress) -> Iterator[Catalogu
 
 
 def _input_words(manifest: Manifest) -> str:
-    """Describe the pictures that a file takes."""
+    """Return the input of a file in words, for example `any picture` or `224 x 224`."""
     if manifest.input == "uint8":
         return "any picture"
     return "any size" if manifest.size is None else "{} x {}".format(*manifest.size)
 
 
 def _measure(built: BuiltFolder, label: str, variant: Variant) -> dict[str, Any]:
-    """Return the measurements of one run on the timed input.
+    """Return the times, the multiply-adds and the peak memory of a variant.
 
-    Return no measurements for a variant without timing, which has no kernels on a CPU.
+    Return an empty dictionary if the variant was not timed. Such a variant does not run on a CPU.
     """
     speed = built.speeds.variants.get(label)
     if speed is None:

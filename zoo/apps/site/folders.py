@@ -1,4 +1,4 @@
-"""Read the built folders that a site shows, and check them before anything is written."""
+"""Read the built folders for a site, and check their files before the site is written."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,12 +42,12 @@ class BuiltFolder:
 
 
 def read_folders(folders: Sequence[Path], progress: Progress) -> list[BuiltFolder]:
-    """Return all folders, after their digests were compared.
+    """Read all folders and check the digests of their files.
 
-    A folder with the files of another one that was measured on another machine becomes a part of
-    that.
+    If two folders of a model have the same files and were measured on different machines, they are
+    merged into one.
 
-    **Raises** `BadFile`, or `BadRequest` for two different folders of one model.
+    **Raises** `BadFile`, or `BadRequest` if two folders of the same model are different.
     """
     by_name: dict[str, BuiltFolder] = {}
     for folder in folders:
@@ -69,7 +69,8 @@ def read_folders(folders: Sequence[Path], progress: Progress) -> list[BuiltFolde
 
 
 def _is_same_on_other_machine(built: BuiltFolder, other: BuiltFolder) -> bool:
-    """Return whether a folder has the ONNX files of another, and speeds from another machine."""
+    """Return whether two folders have the same ONNX files and were measured on different
+    machines."""
     machines = {speeds.machine for speeds in (other.speeds, *other.elsewhere)}
     digests = [
         {name: folder.manifest.listed[v.file].sha256 for name, v in folder.variants.items()}
@@ -79,8 +80,7 @@ def _is_same_on_other_machine(built: BuiltFolder, other: BuiltFolder) -> bool:
 
 
 def _is_timed_on(variant: Variant, speeds: Speeds) -> bool:
-    """Return whether the variant takes the input of its timing, and besides only token ids of
-    texts."""
+    """Return whether the inputs of a variant are the timed input and, optionally, token ids."""
     ranks = [len(spec.shape) for spec in variant.inputs]
     return ranks[:1] == [len(speeds.input)] and set(ranks[1:]) <= {2}
 

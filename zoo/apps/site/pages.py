@@ -99,7 +99,8 @@ def render_pages(
     html = {}
     for built in models:
         parts = {name: read_structure(built.folder / v.file) for name, v in built.variants.items()}
-        html[f"{built.entry.name}.html"] = template.render(facts(built, table), structures=parts)
+        context = facts(built, table)
+        html[f"{built.entry.name}.html"] = template.render(context, structures=parts)
     if searched is not None:
         names = filter(None, (searched.pictures, searched.texts))
         towers = {name: loading_options(searched.built, name) for name in names}
@@ -164,7 +165,7 @@ def demo_facts(built: BuiltFolder) -> dict[str, Any]:
     outputs = {output.name for variant in built.variants.values() for output in variant.outputs}
     needed = config.task.page_draws
     can_draw = bool(needed) and needed <= outputs
-    # Texts need a tokenizer.
+    # A network for texts can only be used with a tokenizer.
     can_feed = built.has_tokenizer or config.texts is None
     can_feed = can_feed and config.pictures is not None and config.pictures.is_plain
     candidates = built.variants.items() if can_draw and can_feed else ()
@@ -191,8 +192,8 @@ def demo_facts(built: BuiltFolder) -> dict[str, Any]:
 
 
 def loading_options(built: BuiltFolder, name: str) -> dict[str, Any]:
-    """Return the options with which transformers.js loads a variant, and the bytes that it
-    downloads."""
+    """Return the options to load a variant in transformers.js, and the number of bytes to
+    download."""
     variant = built.variants[name]
     dtype, ending = DTYPES[variant.precision]
     options = {"dtype": dtype, "model_file_name": Path(variant.file).stem.removesuffix(ending)}
@@ -200,22 +201,25 @@ def loading_options(built: BuiltFolder, name: str) -> dict[str, Any]:
 
 
 def picture_fit(preprocessing: Preprocessing) -> dict[str, Any]:
-    """Return how a page resizes a picture to the network's input.
+    """Return how a page resizes a picture to the size of the network's input.
 
-    `aspect` is "stretched", "covering" or "inside". `margin` is the (height, width) of the resized
-    picture before the crop, divided by that of the input. `even` tells whether half of an odd
-    margin is rounded to an even number; otherwise it is rounded down.
+    - `aspect`: `"stretched"`, `"covering"` or `"inside"`.
+    - `margin`: the (height, width) of the resized picture before the crop, divided by that of the
+      input.
+    - `even`: True if half of an odd margin is rounded to an even number, False if it is rounded
+      down.
     """
-    size = preprocessing.size
     edges = (
-        size if preprocessing.resize is None else preprocessing.covering(size, preprocessing.resize)
+        preprocessing.size
+        if preprocessing.resize is None
+        else preprocessing.covering(preprocessing.size, preprocessing.resize)
     )
     aspect = (
         "stretched" if preprocessing.resize is None or preprocessing.is_stretched else "covering"
     )
     return {
         "aspect": "inside" if preprocessing.padded else aspect,
-        "margin": [edge / side for edge, side in zip(edges, size, strict=True)],
+        "margin": [edge / side for edge, side in zip(edges, preprocessing.size, strict=True)],
         "even": preprocessing.crop_rounding == "half_even",
     }
 
@@ -225,9 +229,10 @@ LARGER_SIDES = (448, 672)
 
 
 def offered_sizes(built: BuiltFolder) -> list[tuple[int, int]]:
-    """Return the (height, width) that a visitor may choose: the model's own, and larger ones.
+    """Return the list of sizes (height, width) that a visitor can choose.
 
-    Larger sizes are offered if the files leave the size open and the model shows patches.
+    The first size is that of the model. Larger sizes are added if the size of the files is dynamic
+    and the model has features of patches.
     """
     manifest, config = built.manifest, built.entry.config
     own_size = manifest.size or manifest.preprocessing.size

@@ -49,14 +49,15 @@ class Searchable:
 
     @property
     def pictures(self) -> str | None:
-        """The variant that computes vectors of a visitor's pictures; None if no browser can run
-        one."""
+        """The name of the variant for vectors of pictures, or None if no variant can be used."""
         return self._find_variant("picture", "", tower_variant("picture", ""))
 
     @property
     def texts(self) -> str | None:
-        """The variant that computes vectors of texts; None without such a variant or a
-        tokenizer."""
+        """The name of the variant for vectors of texts, or None if no variant can be used.
+
+        None is also returned if the folder has no tokenizer.
+        """
         return (
             self._find_variant("text", tower_variant("text", ""))
             if self.built.has_tokenizer
@@ -73,10 +74,9 @@ class Searchable:
 
 
 def _runs_in_browser(built: BuiltFolder, name: str, kind: Kind) -> bool:
-    """Return whether a variant takes inputs of this kind alone, gives vectors, and runs in a
-    browser.
+    """Return whether a browser can compute vectors with a variant from inputs of one kind.
 
-    Browsers compute `pixel_values` of pictures, and no other inputs.
+    For pictures, a browser can only compute `pixel_values`.
     """
     if (variant := built.variants.get(name)) is None:
         return False
@@ -89,9 +89,10 @@ def _runs_in_browser(built: BuiltFolder, name: str, kind: Kind) -> bool:
 
 
 def read_searchable(dataset: Path, models: Sequence[BuiltFolder]) -> Searchable:
-    """Open a dataset whose vectors a model of one of the folders made.
+    """Open a dataset of vectors for the search page of a site.
 
-    **Raises** `BadRequest` if it is too large or made by another model, or `BadFile`.
+    **Raises** `BadRequest` if the dataset is too large, or if its model is not in `models`, or
+    `BadFile`.
     """
     table = open_vectors(dataset)
     if not 0 < table.count <= MOST_SEARCHED:
@@ -133,9 +134,10 @@ def write_searchable(searched: Searchable, site: Path, progress: Progress) -> No
 
 
 def _write_thumbnail(data: bytes | None, folder: Path, row: int) -> bool:
-    """Encode a thumbnail anew and write it. Return False without writing if it is no picture.
+    """Decode a thumbnail, encode it as JPEG and write it to a file.
 
-    It is encoded anew so that a site never serves bytes of unknown origin.
+    Return False if the data is not a picture. The original bytes are not written, because they may
+    contain anything.
     """
     try:
         picture = read_picture(data or b"", str(row)).image

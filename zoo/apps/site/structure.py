@@ -24,7 +24,7 @@ SHORTEST_BLOCK = 3
 
 @dataclass(frozen=True)
 class StructurePart:
-    """Operators of neighbouring nodes, most frequent first, that repeat `times` times in a row."""
+    """Operators of a part of a graph, with their counts. The part is repeated `times` times."""
 
     times: int
     operators: Counter[str]
@@ -59,9 +59,10 @@ def read_structure(file: Path) -> list[StructurePart]:
 
 
 def _spans(marks: Sequence[str], begin: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the first mark, the number of marks and the repetitions of each part.
+    """Yield (first mark, number of marks, repetitions) for all parts of a graph.
 
-    The parts are those before the longest repetition, the repetition, and those after it.
+    The graph is split at its longest repetition. The parts before and after it are split in the
+    same way.
     """
     if not marks:
         return

@@ -33,9 +33,10 @@ class Thumbnail:
 
 
 def draw_thumbnail(built: BuiltFolder) -> Thumbnail | None:
-    """Return a picture of the model's output for the photograph; None without golden numbers.
+    """Return a picture of the model's output for the photograph.
 
-    If the output cannot be drawn, return the photograph as the input of the model.
+    If the output cannot be drawn, return the photograph as the input of the model. If the folder
+    has no golden numbers, return None.
 
     **Raises** `BadFile` if the golden numbers cannot be read.
     """
@@ -53,7 +54,7 @@ def draw_thumbnail(built: BuiltFolder) -> Thumbnail | None:
 
 
 def write_thumbnail(thumbnail: Thumbnail, path: Path) -> None:
-    """Write a thumbnail as PNG."""
+    """Write a thumbnail to a PNG file."""
     thumbnail.picture.save(path, optimize=True)
 
 

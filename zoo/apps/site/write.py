@@ -56,11 +56,14 @@ def write_site(
     transformers: Path | None = None,
     dataset: Path | None = None,
 ) -> Site:
-    """Write a site for some folders, or leave `out` unchanged. **Raises** a `ZooError`.
+    """Write a site for some folders. If this fails, `out` is not changed. **Raises** a `ZooError`.
 
-    **Arguments:** `runtime` and `transformers` are copies of the packages onnxruntime-web and
-    @huggingface/transformers, which npm downloads if they are None. `dataset` holds vectors that a
-    model of the folders made; it gets a search page.
+    **Arguments**
+
+    - `runtime`, `transformers`: copies of the packages onnxruntime-web and
+      @huggingface/transformers. If they are None, they are downloaded with npm.
+    - `dataset`: a dataset of vectors for the search page. The vectors must have been made by one of
+      the models.
     """
     check_replaceable(out, force)
     models = read_folders(folders, progress)
@@ -90,7 +93,7 @@ def write_site(
 
 def check_replaceable(out: Path, force: bool) -> None:
     """Check that `out` is empty or an earlier site that may be replaced. **Raises** `BadOutput`."""
-    if Path.cwd().is_relative_to(os.path.realpath(out)):  # also for a link to itself
+    if Path.cwd().is_relative_to(os.path.realpath(out)):  # does not fail for a link to itself
         raise BadOutput(
             f"{out} contains the current folder, which would be replaced: name another folder with "
             f"{parameter('out')}."

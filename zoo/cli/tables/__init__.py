@@ -1,4 +1,4 @@
-"""Print results for people. No text is cut, neither on 80 columns nor in a pipe."""
+"""Print results as text and tables. Nothing is truncated, neither in 80 columns nor in a pipe."""
 
 import itertools
 import os
@@ -58,7 +58,7 @@ def prefix_lines(model: str, lines: Iterable[str | None]) -> Iterator[str]:
 
 
 def make_console() -> Console:
-    """Return a console of rich for stdout that prints texts unchanged."""
+    """Return a console for stdout that prints text without markup."""
     bounded = sys.stdout.isatty() or "COLUMNS" in os.environ
     width = None if bounded else PIPE_WIDTH
     return Console(width=width, markup=False, emoji=False, highlight=False)
@@ -80,7 +80,8 @@ def print_table(headings: Sequence[str], rows: Iterable[Iterable[object]], title
     is_wide_enough = (
         headings[0].startswith((">", "~")) or _required_width(headings, printable_rows) <= out.width
     )
-    if is_wide_enough or len(lines) > 1 + len(printable_rows):  # or rows need several lines even so
+    # A row may need several lines even without its first cell. The table is then printed as it is.
+    if is_wide_enough or len(lines) > 1 + len(printable_rows):
         return out.print(_build_table(headings, printable_rows))
     for number, line in enumerate(lines):
         row = number - 1
@@ -90,8 +91,11 @@ def print_table(headings: Sequence[str], rows: Iterable[Iterable[object]], title
 
 
 def _required_width(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> int:
-    """Return the width that a table needs: columns of unbroken lines, and of single words if they
-    wrap."""
+    """Return the minimum width of a table in columns.
+
+    Columns that wrap need the width of their longest word, other columns that of their longest
+    line.
+    """
     widths = []
     for heading, *cells in zip(headings, *rows, strict=True):
         parts = [cell.split() if heading.startswith("~") else cell.splitlines() for cell in cells]

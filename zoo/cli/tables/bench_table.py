@@ -1,4 +1,7 @@
-"""Tables and JSON of a benchmark. Ratios come first because they vary least between machines."""
+"""Tables and JSON of a benchmark.
+
+The first columns are ratios of times, because they are nearly the same on all machines.
+"""
 
 import os
 from collections.abc import Iterator
@@ -14,7 +17,7 @@ from zoo.export.timing.rounds import machine
 
 
 def _format_ms(value: float) -> str:
-    """Format milliseconds with three decimals, or with one from 10 ms on."""
+    """Return milliseconds as text, with three decimals, or with one decimal from 10 ms on."""
     return f"{value:.1f}" if value >= 10 else f"{value:.3f}"
 
 

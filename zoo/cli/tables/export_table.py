@@ -1,4 +1,4 @@
-"""Tables of exported files, and of their differences from JAX and from golden outputs."""
+"""Tables of the results of an export, with the differences from JAX and from golden numbers."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

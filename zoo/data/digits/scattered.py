@@ -43,9 +43,9 @@ class ScatteredDigits:
 
 
 def scatter(digits: Digits, count: int, seed: int) -> ScatteredDigits:
-    """Return `count` canvases with noise and one to five digits that do not touch.
+    """Return `count` canvases with noise and one to five digits that do not overlap.
 
-    The same arguments give the same canvases.
+    The result is the same for the same arguments.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     noise = rng.uniform(0, 0.25, (count, CANVAS_SIDE, CANVAS_SIDE)).astype("f4")

@@ -40,7 +40,7 @@ class Scenes:
 
 
 def draw_scenes(digits: Digits, count: int, seed: int) -> Scenes:
-    """Return `count` scenes of these digits. The same arguments give the same scenes."""
+    """Return `count` scenes of these digits. The result is the same for the same arguments."""
     rng = np.random.Generator(np.random.PCG64(seed))
     shape = (count, CANVAS_SIDE, CANVAS_SIDE)
     scenes = Scenes(np.zeros(shape, "f4"), np.zeros(shape, "f4"), np.zeros(shape, "u1"))
