@@ -51,7 +51,7 @@ FULL = "the memory of this machine"
         (RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes"), FULL),
         (RuntimeException("Exception during initialization: std::bad_alloc"), FULL),
         (PermissionError(errno.EACCES, "Permission denied", "a\nb"), r"a\nb cannot be used"),
-        (OSError(errno.EROFS, "Read-only file system"), "needs (Read-only file system)"),
+        (OSError(errno.EROFS, "Read-only file system"), "command (Read-only file system)"),
     ],
     ids=["python", "xla", "onnxruntime", "a file", "shared memory"],
 )

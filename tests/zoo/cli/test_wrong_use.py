@@ -13,7 +13,7 @@ WRONG_USE = {
     # Models
     "list dinov4": "did you mean dinov2",
     "build vit_digit": "there is no model called 'vit_digit': did you mean vit_digits",
-    "export --weights random": "none was named",
+    "export --weights random": "needs the name of a model",
     # Values
     "export dinov3_vits16 --opset 16": "17 to 26",
     "export dinov3_vits16 --attention-layout 5d": "'5d' is not one of '4d', '3d'.",
