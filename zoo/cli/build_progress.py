@@ -14,8 +14,10 @@ from zoo.export.request import Plan
 
 
 class BuildLog:
-    """Show the progress of builds as lines in a log: one line at the start and one at the end of
-    each."""
+    """Show the progress of builds as lines in a log.
+
+    One line is written when a build starts, and one when it ends.
+    """
 
     def __init__(self) -> None:
         self.started_models: set[str] = set()

@@ -1,5 +1,4 @@
-"""Options that commands share, and a decorator that derives the options of a command from
-functions."""
+"""Options that commands share, and the decorator that derives options from functions."""
 
 from __future__ import annotations
 
@@ -84,8 +83,7 @@ Function = Callable[..., Any]
 
 
 def derive_options(*makers: Function) -> Callable[[Function], Function]:
-    """Return a decorator that adds the options of functions or request classes to those of a
-    command.
+    """Return a decorator that adds the options of functions and request classes to a command.
 
     Each of the `makers` is called with the values of its own options, and the command is called
     with the results and the values of its own options. Options that the user leaves out keep the
@@ -138,8 +136,7 @@ def option_name(name: str, option: Option) -> str:
 
 
 def complete(incomplete: str) -> list[str]:
-    """Return the names of models that begin with an incomplete word, for the completion of a
-    shell."""
+    """Return the names of models that begin with `incomplete`, for shell completion."""
     return [name for name in MODELS if name.startswith(incomplete)]
 
 

@@ -129,8 +129,10 @@ EXHAUSTED = re.compile("RESOURCE_EXHAUSTED|bad_alloc|Failed to allocate memory")
 
 
 def _memory_exceptions() -> tuple[type[Exception], ...]:
-    """Return the exceptions that JAX and ONNX Runtime raise if memory is exhausted, and at other
-    times."""
+    """Return the exceptions that JAX and ONNX Runtime raise if the memory is exhausted.
+
+    They raise them for other reasons too.
+    """
     if "onnxruntime" not in sys.modules:
         return MemoryError, RuntimeError
     from zoo.common.runtime import ERRORS
@@ -184,8 +186,9 @@ def _to_json_value(value: object) -> object:
 
 
 def print_picture(picture: "Image") -> None:
-    """Show a picture in the terminal. It is drawn with half blocks if the terminal does not support
-    images.
+    """Show a picture in the terminal.
+
+    It is drawn with half blocks if the terminal does not support images.
 
     Nothing is shown if the extra `[terminal]` is not installed.
     """

@@ -1,5 +1,4 @@
-"""`--dry-run` of `zoo export` and `zoo build`: the files that would be written, and their
-weights."""
+"""`--dry-run` of `zoo export` and `zoo build`: show the files and weights without writing."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,8 +32,9 @@ class ModelPlan:
 def preview_plans(
     jobs: Mapping[str, Callable[[], Plan]], offline: bool, note: str
 ) -> CommandResult[list[ModelPlan]]:
-    """Return the plans of all models. `jobs` maps the name of a model to a function that makes its
-    plan.
+    """Return the plans of all models.
+
+    `jobs` maps the name of a model to a function that makes its plan.
 
     If a plan cannot be made, the error is stored in the result. `note` is printed after the plans.
 

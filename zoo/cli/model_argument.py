@@ -61,8 +61,10 @@ none."""
 
 
 def find_publisher(entry: ModelInfo) -> tuple[WeightsSource, str]:
-    """Return who offers the weights, and the repository or page, which is empty for the other
-    sources."""
+    """Return the source of a model's weights, and its repository or page.
+
+    The second is empty for weights in this package and for models without published weights.
+    """
     if entry.embedded:
         return "package", ""
     if entry.hub:

@@ -211,8 +211,10 @@ def _file_stems(pictures: Sequence[str]) -> list[str]:
 
 
 def _answer_files(answer: "PictureAnswer", stem: Path) -> tuple[Path, ...]:
-    """Return the paths of an answer's files: its drawing, or one .npy file for each of its
-    features."""
+    """Return the paths of the files of an answer.
+
+    They are its drawing, or one .npy file for each of its features.
+    """
     if answer.drawing is not None:
         return (stem.with_name(f"{stem.name}-{answer.kind}.png"),)
     return tuple(stem.with_name(f"{stem.name}-{name}.npy") for name in answer.features)

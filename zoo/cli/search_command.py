@@ -133,8 +133,10 @@ class _SheetOptions:
     json: bool
 
     def check(self) -> None:
-        """Check that a contact sheet can be drawn and written, if one was requested. **Raises** a
-        `ZooError`."""
+        """Check that a contact sheet can be drawn and written, if one was requested.
+
+        **Raises** a `ZooError`.
+        """
         from zoo.apps.embed.contact_sheet import check_pictures
         from zoo.apps.show.save import check_picture_path
 

@@ -1,5 +1,4 @@
-"""`zoo verify`: check that a folder or file still agrees with its manifest, and that its outputs
-are right."""
+"""`zoo verify`: check files against their manifests, and their outputs against JAX."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial

@@ -1,2 +1,1 @@
-"""Helpers for all packages of the zoo: errors, options, progress, processes, files and the
-terminal."""
+"""Helpers for all packages: errors, options, progress, processes, files and the terminal."""

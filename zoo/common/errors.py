@@ -39,14 +39,18 @@ class MissingLibrary(ZooError):
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of another library's error message, with at most 300 printable
-    characters."""
+    """Return the first line of an error message from another library.
+
+    The line is cut after 300 characters, and `?` replaces characters that are not printable.
+    """
     text = str(error).strip().splitlines()
     return printable_line(text[0] if text else type(error).__name__)
 
 
 def printable_line(line: str) -> str:
-    """Return a line of another program with `?` for characters that are not printable, cut after
-    300 characters."""
+    """Return a line of text with `?` in place of characters that are not printable.
+
+    The line is cut after 300 characters.
+    """
     printable = "".join(c if c.isprintable() else "?" for c in line)
     return printable if len(printable) <= 300 else f"{printable[:300]} …"

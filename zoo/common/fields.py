@@ -76,8 +76,10 @@ def without_controls(text: str) -> str:
 
 
 def first_fault(error: ValidationError) -> str:
-    """Describe the first error that pydantic found, in words that complete a sentence such as "FILE
-    cannot be used: …"."""
+    """Describe the first error that pydantic found.
+
+    The words complete a sentence such as "FILE cannot be used: …".
+    """
     first = error.errors(include_url=False)[0]
     context = first.get("ctx", {})
     if first["type"] == "json_invalid":
@@ -95,7 +97,6 @@ def first_fault(error: ValidationError) -> str:
 
 
 class Model(BaseModel):
-    """Base class of records that are checked when they are created, from a file or in code, and
-    never changed."""
+    """Base class of immutable records that pydantic validates when they are created."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False)

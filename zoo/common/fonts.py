@@ -10,6 +10,8 @@ FONT_FILE = "DejaVuSans.ttf"
 
 
 def font(height: float) -> ImageFont.FreeTypeFont:
-    """Return the font DejaVu Sans with the given height in pixels. It supports European
-    languages."""
+    """Return the font DejaVu Sans with the given height in pixels.
+
+    It supports European languages.
+    """
     return ImageFont.truetype(io.BytesIO((files("zoo") / "data" / FONT_FILE).read_bytes()), height)

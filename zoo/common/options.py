@@ -26,8 +26,7 @@ OPTIONS = "{options}"
 
 @dataclass(frozen=True)
 class Option:
-    """The description of a function parameter, or of a field of a request, as an option of a
-    command.
+    """The description of a parameter, or of a field of a request, as an option of a command.
 
     `help` describes the option. Its other attributes:
 
@@ -97,8 +96,10 @@ def option_parameters(function: Callable[..., Any]) -> dict[str, tuple[Parameter
 
 
 def documented(function: F) -> F:
-    """Replace `OPTIONS` in a function's docstring by the list of its parameters, and return the
-    function."""
+    """Replace `OPTIONS` in the docstring of a function by the list of its parameters.
+
+    Return the function.
+    """
     wrapped = partial(fill, width=96, subsequent_indent=6 * " ", break_on_hyphens=False)
     lines = [
         f"- `{name}`: {option.meaning}" for name, (_, option) in option_parameters(function).items()

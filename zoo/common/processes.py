@@ -49,8 +49,10 @@ WITHOUT_FOLDER = Overlapping(_exclude_current_folder)
 
 @contextmanager
 def fresh() -> Generator[SpawnContext]:
-    """Yield a context that spawns processes without the current folder on their path, while the
-    block runs."""
+    """Yield a context that spawns processes which do not look for modules in the current folder.
+
+    Use it within the block.
+    """
     with WITHOUT_FOLDER:
         yield multiprocessing.get_context("spawn")
 
@@ -61,8 +63,7 @@ def workers(
     initializer: Callable[[], object] | None = None,
     max_tasks_per_child: int | None = None,
 ) -> ProcessPoolExecutor:
-    """Return a pool of `count` processes, for use within the block of `fresh` that yielded the
-    context."""
+    """Return a pool of `count` processes. Use it within the block of `fresh`."""
     return ProcessPoolExecutor(count, context, initializer, max_tasks_per_child=max_tasks_per_child)
 
 

@@ -74,7 +74,7 @@ def log(text: str) -> None:
 
 
 class Lines:
-    """Progress as one line for each stage, and one every ten seconds of a stage whose size is
+    """Show progress as lines: one for each stage, and one every ten seconds if its size is
     known."""
 
     PAUSE = 10.0
@@ -101,7 +101,7 @@ class Lines:
 
 
 class BelowCell:
-    """Progress as a line below the cell of a notebook, which is cleared when the work is done.
+    """Show progress as a line below the cell of a notebook. It is cleared when the work is done.
 
     Nothing is shown during the first second.
     """
@@ -149,7 +149,7 @@ class BelowCell:
 
 
 class Bar:
-    """Progress as a bar of rich."""
+    """Show progress as a progress bar of rich."""
 
     def __init__(self, rich: RichProgress):
         self.rich = rich

@@ -1,5 +1,4 @@
-"""Use the installed version of ONNX Runtime: providers, sessions, exceptions and placement of
-nodes."""
+"""The installed ONNX Runtime: providers, sessions, exceptions and the placement of nodes."""
 
 from __future__ import annotations
 
@@ -77,8 +76,7 @@ def check_provider(name: str) -> None:
 
 
 def session(model: Path | ir.Model, provider: str = CPU, level: Level = "all") -> Session:
-    """Open a session with the given provider. Nodes that the provider does not support run on the
-    CPU.
+    """Open a session with a provider. Nodes that it does not support run on the CPU.
 
     `level` is the optimization level of ONNX Runtime.
 
@@ -93,8 +91,7 @@ def session(model: Path | ir.Model, provider: str = CPU, level: Level = "all") -
 
 
 def lower_sessions(model: Path | ir.Model, provider: str = CPU) -> Iterator[tuple[Level, Session]]:
-    """Yield a level and its session, one after the other, for all optimization levels below the
-    default one."""
+    """Yield each optimization level below the default one, with a session at this level."""
     # JAX is imported only where a model is verified.
     from converter.verify.sessions import levels
 
@@ -140,8 +137,10 @@ def _check_file(model: Path) -> None:
 
 
 def check_started(opened_session: Session, provider: str) -> None:
-    """Check that a session uses the provider and has not fallen back to others. **Raises**
-    `BadRequest`."""
+    """Check that a session uses the provider and has not fallen back to others.
+
+    **Raises** `BadRequest`.
+    """
     if provider not in opened_session.get_providers():
         raise BadRequest(
             f"provider {provider} is installed but does not start here (no device, or a library "

@@ -18,8 +18,7 @@ PROGRAMS = ("-m", "zoo")
 
 
 def _shadowing_message() -> str | None:
-    """Return an error message about the first file that would be imported in place of a package, or
-    None."""
+    """Return an error message if another file would be imported in place of a package, or None."""
     for name in ("converter", "weights"):
         spec = find_spec(name)
         origin = spec and spec.origin

@@ -71,8 +71,10 @@ def staged(folder: Path) -> Generator[Path]:
 
 @contextmanager
 def replacing(path: Path) -> Generator[Path]:
-    """Yield a path to write a file to, and move the file to `path` when the block ends without an
-    exception."""
+    """Yield a path for a new file. When the block ends, move the file to `path`.
+
+    If the block raises an exception, the file is removed and `path` is not changed.
+    """
     with staged(path.parent) as stage, writing(path):
         yield stage / path.name
         (stage / path.name).replace(path)
@@ -165,8 +167,7 @@ def locked_output(destination: Path, progress: Progress) -> Generator[None]:
 
 
 def manifest_path(model_file: Path) -> Path:
-    """Return the path of the manifest of an ONNX file: the same name, with the ending
-    `.manifest.json`."""
+    """Return the path of the manifest of an ONNX file, which ends in `.manifest.json`."""
     return model_file.with_suffix(".manifest.json")
 
 
@@ -182,8 +183,10 @@ def links(folder: Path, name: str) -> list[Path]:
 
 
 def refuse_links(folder: Path, names: Iterable[str]) -> None:
-    """Check that no folder between `folder` and one of its files is a symbolic link. **Raises**
-    `BadOutput`."""
+    """Check that no folder between `folder` and one of its files is a symbolic link.
+
+    **Raises** `BadOutput`.
+    """
     for parent in {str(Path(name).parent) for name in names} - {"."}:
         if linked := links(folder, parent):
             raise BadOutput(
@@ -287,10 +290,10 @@ class Digests(dict[str, str]):
 
     @contextmanager
     def taken(self) -> Generator[Callable[[str, bytes | memoryview], None]]:
-        """Yield a function that adds bytes to the digest of a file, and store the digests when the
-        block ends.
+        """Yield a function that adds bytes to the digest of a file. Store the digests at the end.
 
-        The function takes the name of a file and its next bytes.
+        The function takes the name of a file and its next bytes. The digests are stored when the
+        block ends without an exception.
         """
         hashes: defaultdict[str, Any] = defaultdict(hashlib.sha256)
         yield lambda name, piece: hashes[name].update(piece)

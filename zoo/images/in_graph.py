@@ -241,8 +241,10 @@ def _multiply_floats(product: Callable[[Coefficients], Array], weights: Weights)
 
 
 def _coefficients(weights: Weights) -> Coefficients:
-    """Return the coefficients times 2**22, rounded half away from zero: whole numbers below
-    2**24."""
+    """Return the coefficients times 2**22 as whole numbers, rounded half away from zero.
+
+    They are smaller than 2**24.
+    """
     total = weights.sum(-1, keepdims=True)
     size, remainder = jnp.int64(0), jnp.abs(weights)
     # Long division in steps, because 64 bits do not hold all digits at once.
@@ -256,8 +258,7 @@ def _coefficients(weights: Weights) -> Coefficients:
 
 
 def _multiply_rounded(product: Callable[[Coefficients], Array], weights: Weights) -> Array:
-    """Return the product with the coefficients, rounded to whole numbers as by Pillow's
-    integers."""
+    """Return the product with the coefficients, rounded as by Pillow."""
     coefficients = _coefficients(weights)
     upper = jnp.round(coefficients / 2**LOWER_PLACES)
     lower = coefficients - upper * 2**LOWER_PLACES

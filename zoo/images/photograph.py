@@ -18,8 +18,11 @@ def photograph() -> Image.Image:
 
 
 def photographs(count: int) -> list[Image.Image]:
-    """Return `count` variants of the photograph: the original, mirrored, cropped, cropped and
-    mirrored, cropped further, and so on."""
+    """Return `count` variants of the photograph.
+
+    The first is the photograph itself. Then it is mirrored, cropped, cropped and mirrored, cropped
+    further, and so on.
+    """
     image = photograph()
     return [_make_variant(image, index) for index in range(count)]
 

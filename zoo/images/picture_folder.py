@@ -49,8 +49,7 @@ class PictureFolder:
 
     @property
     def digest(self) -> str:
-        """The sha256 of the lines that `sha256sum` prints for the pictures, with their digests and
-        names."""
+        """The sha256 of the output of `sha256sum` for the pictures, with their names."""
         lines = (
             f"{sha256(path)}  {path.relative_to(self.folder).as_posix()}" for path in self.paths
         )

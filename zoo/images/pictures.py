@@ -208,8 +208,10 @@ def _read_orientation(image: Image) -> int:
 
 
 def _check_pixels(image: Image, name: str) -> None:
-    """Check the number of pixels in the header before memory is allocated. **Raises**
-    `BadRequest`."""
+    """Check the number of pixels in the header before memory is allocated.
+
+    **Raises** `BadRequest`.
+    """
     if image.width * image.height > MOST_PIXELS:
         raise BadRequest(
             f"{name} has {image.width} x {image.height} pixels: give a picture of at most "

@@ -68,8 +68,10 @@ def _preprocess_image(
 
 
 def _check_size(size: Size) -> None:
-    """Check that a size is a positive height and width, of not too many pixels. **Raises**
-    `BadRequest`."""
+    """Check that a size is a positive height and width, of not too many pixels.
+
+    **Raises** `BadRequest`.
+    """
     try:
         height, width = map(operator.index, size)
     except (TypeError, ValueError) as error:

@@ -61,8 +61,9 @@ class Preprocessing:
         return next(rounded), next(rounded)
 
     def at(self, size: tuple[int, int]) -> Preprocessing:
-        """Return this preprocessing for another height and width. A crop keeps its share of the
-        shorter edge.
+        """Return this preprocessing for another height and width.
+
+        A crop keeps its share of the shorter edge.
 
         If the crop is not square, the edge covers both sides.
         """
@@ -77,8 +78,10 @@ class Preprocessing:
         return isinstance(self.resize, tuple)
 
     def covering(self, size: tuple[int, int], resize: int | tuple[int, int]) -> tuple[int, int]:
-        """Return the (height, width) that covers a crop of `size` by the factor of `resize` to the
-        own size."""
+        """Return the (height, width) to which an image is resized before a crop of `size`.
+
+        It is larger than the crop by the same factor as `resize` is larger than the own size.
+        """
         edges = resize if isinstance(resize, tuple) else (resize, resize)
         height_scale, width_scale = (
             round(edge * a / b) for edge, a, b in zip(edges, size, self.size, strict=True)

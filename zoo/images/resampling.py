@@ -42,8 +42,7 @@ class Span(NamedTuple):
 
 
 class Taps(NamedTuple):
-    """The first pixel that each computed pixel depends on, and the coefficients from that pixel
-    on."""
+    """The first pixel that each computed pixel depends on, and the coefficients from there on."""
 
     first: Int64
     coefficients: Float64

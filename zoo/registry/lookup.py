@@ -62,15 +62,16 @@ def select_models(
 
 
 def _find_named(name: str) -> list[ModelInfo]:
-    """Return the model of a name. If there is none, return the models that match it as a pattern or
-    family."""
+    """Return the model of a name.
+
+    If there is none, return the models that match it as a pattern or family.
+    """
     entries = [model for model in MODELS.values() if _matches(model, [name])]
     return entries if entries and name.casefold() not in _BY_NAME else [info(name)]
 
 
 def find_models(patterns: Sequence[str]) -> list[ModelInfo]:
-    """Return the models whose name, alias or family matches one of the patterns; all without a
-    pattern.
+    """Return the models whose name, alias or family matches a pattern; all without patterns.
 
     **Raises** `UnknownModel` with the nearest names if none matches.
     """
@@ -120,8 +121,7 @@ def is_model_name(name: str) -> bool:
 
 
 def architecture(name: str) -> ModelInfo:
-    """Return the entry of a model, or for a family the entry of its networks that the zoo does not
-    list.
+    """Return the entry of a model, or for a family the entry of its unlisted networks.
 
     **Raises** `UnknownModel`.
     """

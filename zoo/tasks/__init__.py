@@ -1,2 +1,4 @@
-"""Tasks of networks: the meaning of their outputs, and the answers that are computed from them. No
-module here imports JAX."""
+"""Tasks of networks: the meaning of their outputs, and the answers that are computed from them.
+
+No module here imports JAX.
+"""

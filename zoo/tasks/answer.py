@@ -121,8 +121,10 @@ class Question:
 
     @property
     def sentences(self) -> list[str]:
-        """A sentence for each label. **Raises** `BadRequest` if the labels are no list of
-        strings."""
+        """A sentence for each label.
+
+        **Raises** `BadRequest` if the labels are no list of strings.
+        """
         return make_sentences(self.labels, self.template)
 
 
@@ -157,8 +159,10 @@ def answer_classes(outputs: Outputs, names: Sequence[str], scores: Scores) -> Pi
 def best_answers(
     scores: Float32, names: Sequence[str], count: int = BEST_COUNT
 ) -> tuple[Answer, ...]:
-    """Return the `count` names with the largest scores, largest first. Of equal scores the first
-    comes first."""
+    """Return the `count` names with the largest scores, largest first.
+
+    Of equal scores the first comes first.
+    """
     indices = np.argsort(-scores, kind="stable")[:count]
     return tuple(Answer(names[index], float(scores[index])) for index in indices)
 

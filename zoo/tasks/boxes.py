@@ -19,8 +19,7 @@ THRESHOLD = 0.5
 
 
 class Box(NamedTuple):
-    """An object in a picture: its class, its score, its box, and the index of the query that found
-    it."""
+    """An object in a picture: its class, score, box, and the query that found it."""
 
     label_id: int
     score: float
@@ -34,11 +33,10 @@ def post_process_object_detection(
     input_size: InputSize | None = None,
     threshold: float = THRESHOLD,
 ) -> list[Box]:
-    """Return the boxes whose score is above `threshold`, best first, at most as many as there are
-    queries.
+    """Return the boxes with scores above `threshold`, best first.
 
-    The largest scores of all queries and classes are taken. A query may find two objects, and no
-    box is dropped because it overlaps another.
+    The largest scores of all queries and classes are taken, at most as many as there are queries. A
+    query may find two objects, and no box is dropped because it overlaps another.
 
     **Arguments**
 
@@ -80,10 +78,9 @@ def align_detections(got: Outputs, expected: Outputs) -> tuple[Outputs, Outputs]
 
 
 def _match_queries(got: Outputs, expected: Outputs) -> NDArray[np.int64]:
-    """Return the index `[batch, queries]` of the query of `got` that is paired with each query of
-    `expected`.
+    """Return for each query of `expected` the index of the paired query of `got`.
 
-    The most similar pairs are chosen first.
+    The result has the shape `[batch, queries]`. The most similar pairs are chosen first.
     """
     indices = np.zeros(expected["logits"].shape[:2], np.int64)
     for row in range(len(indices)):
@@ -105,10 +102,9 @@ def _scores_and_boxes(outputs: Outputs, row: int) -> NDArray[np.float32]:
 def _weight_by_score(
     outputs: Outputs, indices: NDArray[np.int64] | None
 ) -> dict[str, NDArray[Any]]:
-    """Return scores, and boxes and masks times the best score, with the queries in the order of
-    `indices`.
+    """Return scores in place of logits, and boxes and masks times the best score of their query.
 
-    None keeps the order of the queries.
+    The queries are put in the order of `indices`, or keep their order if it is None.
     """
     arrays = {name: np.asarray(value, np.float32) for name, value in outputs.items()}
     if indices is not None:
@@ -210,8 +206,10 @@ def _tint_objects(picture: Image, boxes: Sequence[Box], areas: Areas | None) -> 
 
 
 def colour_of(number: int) -> tuple[int, int, int]:
-    """Return a bright colour for a class, as red, green and blue. Successive numbers have distant
-    hues."""
+    """Return a bright colour for a class, as red, green and blue.
+
+    Successive numbers have distant hues.
+    """
     from colorsys import hsv_to_rgb
 
     red, green, blue = hsv_to_rgb(number * 0.618034 % 1, 0.75, 1.0)

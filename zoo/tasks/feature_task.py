@@ -1,5 +1,4 @@
-"""The task of networks that compute feature vectors of patches, and of classifiers on top of
-them."""
+"""The task of networks that compute features of patches, and of classifiers on top of them."""
 
 from __future__ import annotations
 

@@ -49,8 +49,7 @@ def principal_components(patches: Float32) -> UInt8:
 
 
 def map_to_colours(values: Float32) -> UInt8:
-    """Return a colour of `RAMP` for each value, `[..., 3]`, from the smallest to the largest
-    value."""
+    """Return a colour of `RAMP` for each value, from the smallest to the largest: `[..., 3]`."""
     level = _scale_to_bytes(values, axis=None).astype(np.float32) / 255 * (len(RAMP) - 1)
     bands = [np.interp(level, range(len(RAMP)), RAMP[:, band]) for band in range(3)]
     return np.stack(bands, axis=-1).round().astype(np.uint8)
@@ -158,8 +157,9 @@ def post_process_panoptic_segmentation(
     overlap_mask_area_threshold: float = 0.8,
     stuff_classes: Sequence[int] = (),
 ) -> Segmentation:
-    """Return segments that do not overlap. Each pixel belongs to the query with the largest score
-    there.
+    """Return segments that do not overlap.
+
+    Each pixel belongs to the query with the largest score there.
 
     The score at a pixel is the probability of the query's class times its mask. A query counts if
 
@@ -194,8 +194,10 @@ def post_process_panoptic_segmentation(
 
 
 def class_map(logits: Float32, target: Size) -> Areas:
-    """Return the class of every pixel of a picture of size `target`, from `logits [classes, h,
-    w]`."""
+    """Return the class of every pixel of a picture, from `logits [classes, h, w]`.
+
+    `target` is the (height, width) of the picture.
+    """
     return _index_of_largest(np.asarray(logits, np.float32), target)
 
 
@@ -235,10 +237,9 @@ def draw_areas(areas: Areas) -> Image:
 
 
 def draw_largest(maps: Float32 | None) -> tuple[NDArray[np.uint8], str] | None:
-    """Return a picture of the index of the largest of `maps [1, n, h, w]` at each pixel, and its
-    caption.
+    """Return a picture of the largest of several maps at each pixel, and its caption.
 
-    Return None if there are no maps.
+    `maps` has the shape `[1, n, h, w]`. Return None if it is None.
     """
     if maps is None:
         return None

@@ -1,5 +1,4 @@
-"""Tasks of networks: their outputs, answers, drawings and comparisons, and their descriptions for
-people."""
+"""Tasks of networks: outputs, answers, drawings, comparisons, and descriptions for people."""
 
 from __future__ import annotations
 

@@ -115,10 +115,10 @@ def read_words(folder: Path) -> str:
 
 
 def read_tokenizer_settings(folder: Path) -> tuple[TokenizerSettings, dict[str, Any]]:
-    """Return the settings of `tokenizer_config.json` in a folder that are used, and its full
-    content.
+    """Return the settings in `tokenizer_config.json` of a folder, and the full content.
 
-    Without this file return the default settings and an empty dictionary. **Raises** `BadFile`.
+    The settings are the fields that this package uses. If the file does not exist, return the
+    default settings and an empty dictionary. **Raises** `BadFile`.
     """
     path = folder / SETTINGS
     if not path.exists():

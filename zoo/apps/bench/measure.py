@@ -136,8 +136,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Bench:
-    """The measurements of all files in order, then of transformers' model, and the first file's
-    floor.
+    """The measurements of all files, of transformers' model, and of the first file's products.
 
     `others` is the number of cores that other programs kept busy, or None if it is unknown.
     """

@@ -34,8 +34,10 @@ BAR, MARK, SPREAD = "#0072b2", "#d55e00", "#808080"
 
 @dataclass(frozen=True)
 class TimedRow:
-    """Times of one file in milliseconds. `ratio` is its median divided by that of the first
-    file."""
+    """Times of one file in milliseconds.
+
+    `ratio` is its median divided by that of the first file.
+    """
 
     name: str
     fastest: float
@@ -113,8 +115,10 @@ class ResidualRow:
 def residual_rows(
     title: str, outputs: Mapping[str, Float32], grid: Size, verification: Verification
 ) -> list[ResidualRow]:
-    """Return a row for each output of a verified file. `outputs` maps names to absolute
-    differences."""
+    """Return a row for each output of a verified file.
+
+    `outputs` maps names to absolute differences.
+    """
     bound = Limit(verification.measure, verification.limit)
     rows = []
     for name, errors in outputs.items():
@@ -191,8 +195,10 @@ def finite_errors(errors: Float32) -> Float32:
 
 
 def patch_means(errors: Float32, grid: Size) -> Float32:
-    """Return the mean error of each patch, `[rows, columns]`, or the errors of a vector, `[1,
-    dim]`."""
+    """Return the mean error of each patch, `[rows, columns]`.
+
+    For a vector, return its errors, `[1, dim]`.
+    """
     numbers = np.nan_to_num(errors[0], posinf=0.0)
     count = math.prod(grid)
     if numbers.ndim == 3:

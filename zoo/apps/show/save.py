@@ -39,8 +39,10 @@ def check_matplotlib(feature: str) -> None:
 
 
 def check_plot(file: Path | None) -> None:
-    """Check that the file of `--plot`, if given, can be drawn and written. **Raises** a
-    `ZooError`."""
+    """Check that the file of `--plot`, if given, can be drawn and written.
+
+    **Raises** a `ZooError`.
+    """
     if file is not None:
         check_picture_path(parameter("plot"), file)
         check_matplotlib(parameter("plot"))

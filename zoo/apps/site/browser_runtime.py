@@ -1,5 +1,7 @@
-"""The JavaScript libraries that run models in a page. They are files of npm packages with known
-digests."""
+"""The JavaScript libraries that run models in a page.
+
+They are files of npm packages with known digests.
+"""
 
 import shutil
 import tarfile
@@ -22,8 +24,10 @@ LARGEST_PACKAGE = 256 << 20
 
 @dataclass(frozen=True)
 class NpmPackage:
-    """A package: its name and version, the option that names a copy, and the digests of files in
-    `dist`."""
+    """An npm package: name, version, the option for a copy, and the digests of its files.
+
+    `files` maps names of files in the folder `dist` of the package to their digests.
+    """
 
     name: str
     version: str

@@ -69,8 +69,7 @@ def read_folders(folders: Sequence[Path], progress: Progress) -> list[BuiltFolde
 
 
 def _is_same_on_other_machine(built: BuiltFolder, other: BuiltFolder) -> bool:
-    """Return whether two folders have the same ONNX files and were measured on different
-    machines."""
+    """Return whether two folders have the same ONNX files, measured on different machines."""
     machines = {speeds.machine for speeds in (other.speeds, *other.elsewhere)}
     digests = [
         {name: folder.manifest.listed[v.file].sha256 for name, v in folder.variants.items()}

@@ -192,8 +192,7 @@ def demo_facts(built: BuiltFolder) -> dict[str, Any]:
 
 
 def loading_options(built: BuiltFolder, name: str) -> dict[str, Any]:
-    """Return the options to load a variant in transformers.js, and the number of bytes to
-    download."""
+    """Return the options to load a variant in transformers.js, and the size of the download."""
     variant = built.variants[name]
     dtype, ending = DTYPES[variant.precision]
     options = {"dtype": dtype, "model_file_name": Path(variant.file).stem.removesuffix(ending)}

@@ -1,5 +1,4 @@
-"""Check a dataset of vectors, and write it in the form that the search page reads in the
-browser."""
+"""Check a dataset of vectors and write it for the search page of a site."""
 
 import io
 from collections.abc import Sequence
@@ -151,8 +150,10 @@ def _write_thumbnail(data: bytes | None, folder: Path, row: int) -> bool:
 
 
 def search_facts(searched: Searchable, model: dict[str, Any]) -> dict[str, Any]:
-    """Return the facts for the scripts of the search page. `model` holds those of the model's
-    page."""
+    """Return the facts for the scripts of the search page.
+
+    `model` holds those of the model's page.
+    """
     return model | {
         "size": searched.table.about.size or model["size"],
         "search": {

@@ -80,8 +80,10 @@ def _network_input(built: BuiltFolder, fed: Mapping[str, NDArray[Any]]) -> NDArr
 def _draw_outputs(
     built: BuiltFolder, outputs: Mapping[str, NDArray[Any]], size: tuple[int, ...]
 ) -> tuple[NDArray[np.uint8], str] | None:
-    """Return the drawing of the outputs as `[height, width, 3]`, and its caption; None without
-    one."""
+    """Return a drawing of the outputs, `[height, width, 3]`, and its caption.
+
+    Return None if the outputs cannot be drawn.
+    """
     config = built.entry.config
     # Arrays are drawn only if they are not empty, finite, and of the shapes in the manifest.
     shapes = given_shapes(built.manifest)

@@ -153,8 +153,10 @@ def write_own_files(
 
 
 def copy_model(built: BuiltFolder, folder: Path) -> None:
-    """Copy the files of a folder that are present. **Raises** `BadFile` if one has changed
-    since."""
+    """Copy the files of a folder that are present.
+
+    **Raises** `BadFile` if one has changed since.
+    """
     folder.mkdir(parents=True)
     write_text(folder / MANIFEST, to_text(built.manifest))
     for file in built.files:

@@ -21,8 +21,10 @@ PIPE_WIDTH = 10_000
 
 @dataclass(frozen=True)
 class Table:
-    """A table without lines. `>` marks the heading of a column of numbers, `~` of texts that
-    wrap."""
+    """A table without lines.
+
+    `>` marks the heading of a column of numbers, `~` of texts that wrap.
+    """
 
     headings: Sequence[str]
     rows: Iterable[Iterable[object]]
@@ -65,8 +67,9 @@ def make_console() -> Console:
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Iterable[object]], title: str = "") -> None:
-    """Print a table without lines. `>` marks the heading of a column of numbers, `~` of texts that
-    wrap.
+    """Print a table without lines.
+
+    `>` marks the heading of a column of numbers, `~` of texts that wrap.
 
     If the console is too narrow and the first column has no mark, such as the names of models, each
     cell of this column is printed on a line of its own above its row. A title is not wrapped.

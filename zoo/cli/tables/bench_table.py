@@ -59,8 +59,10 @@ def bench_record(bench: Bench) -> dict[str, Any]:
 
 
 def contender_record(bench: Bench, contender: Contender) -> dict[str, Any]:
-    """Return the measurements of one file for JSON. A ratio is None if the first file has no
-    products."""
+    """Return the measurements of one file for JSON.
+
+    A ratio is None if the first file has no products.
+    """
     return {
         "name": contender.name,
         "inputs": [

@@ -48,8 +48,7 @@ def export_blocks(plan: Plan, outcome: Outcome) -> Iterator[Block]:
 
 
 def outcome_blocks(outcomes: Sequence[Outcome]) -> Iterator[Block]:
-    """Yield a row for each file of several exports, then their fused operators, weights and
-    errors."""
+    """Yield a row for each exported file, then the fused operators, weights and errors."""
     headings = ("model", ">opset", ">MB", ">nodes", ">fused", ">from JAX", ">s")
     rows = []
     for outcome in outcomes:
@@ -74,8 +73,7 @@ def _fused_operators(variant: Variant) -> list[str]:
 
 
 def _file_sizes(manifest: Manifest) -> tuple[object, ...]:
-    """Return the opset, the size in megabytes and the number of nodes of a file that was exported
-    alone."""
+    """Return the opset, the megabytes and the number of nodes of a single exported file."""
     variant = manifest.only
     return variant.opset, megabytes(manifest, variant), variant.nodes
 
@@ -90,8 +88,7 @@ def describe_outcome(variant: Variant, is_published: bool) -> str:
 
 
 def describe_verification(variant: Variant) -> str:
-    """Return a line for each batch and image size with the largest absolute difference of any
-    output."""
+    """Return the largest absolute difference for each batch and image size, one in a line."""
     verification = variant.verification
     if verification is None:
         return "not verified"
@@ -127,8 +124,7 @@ def verification_table(file: Path, verification: Verification) -> Table:
 
 
 def golden_errors(where: str, errors: Mapping[str, float], limit: float) -> list[dict[str, Any]]:
-    """Return the difference of each output from the golden numbers, and whether it is within the
-    limit.
+    """Return a record for each output: its difference from the golden numbers, and the limit.
 
     `where` names the side that was compared: `JAX` or `ONNX`.
     """
