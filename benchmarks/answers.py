@@ -38,7 +38,7 @@ from zoo.export.timing.timed_products import timed_products
 from zoo.export.verify import moved_inputs, within_rounding
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
-from zoo.tasks.boxes import as_answered
+from zoo.tasks.boxes import align_detections
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "answers.md"
 OPSETS = (18, 23)
@@ -283,7 +283,7 @@ def apart(network: AnswerNetwork, made: Made, file: Path, feeds: Arrays, low: bo
     got: Arrays = dict(zip(names, live.run(names, taken), strict=True))
     wanted = {name: wanted[name] for name in names}
     if network.ranks and low:
-        got, wanted = as_answered(got, wanted)
+        got, wanted = align_detections(got, wanted)
     elif network.ranks:
         moved = [dict(zip(feeds, each, strict=True)) for each in moved_inputs({**feeds})]
         wanted = within_rounding(got, wanted, [in_torch(made, each) for each in moved])

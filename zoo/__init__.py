@@ -1,11 +1,11 @@
-"""A zoo of vision networks in JAX and Equinox, and their way out to ONNX.
+"""A zoo of vision networks in JAX and Equinox, and their export to ONNX.
 
     >>> import jax, zoo
     >>> model = zoo.from_pretrained("dinov3_vits16")
     >>> features = jax.vmap(model)(zoo.preprocess(model, "cat.png")).pooler_output
     >>> written = zoo.to_onnx(model, "dinov3_vits16.onnx")
 
-Importing this costs no JAX; the functions import what they need when they are called.
+Importing this package does not import JAX. Its functions import it when they are called.
 """
 
 import zoo.common.shadows  # noqa: F401 - before anything that imports `converter` or `weights`

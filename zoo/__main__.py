@@ -1,4 +1,4 @@
-"""``python -m zoo``: the same as the ``zoo`` command."""
+"""Run the `zoo` command with `python -m zoo`."""
 
 from zoo.cli.app import main
 

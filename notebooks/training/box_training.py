@@ -17,7 +17,7 @@ from zoo.architectures.base import Network
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.parts.output import Detections
 from zoo.common.errors import MissingLibrary
-from zoo.data.digits.scattered import CANVAS_SIDE, NOTHING, ScatteredDigits
+from zoo.data.digits.scattered import CANVAS_SIDE, NO_DIGIT, ScatteredDigits
 from zoo.tasks.boxes import Box, post_process_object_detection
 
 RECIPE = Recipe(epochs=16, batch=32, rate=1e-3, decay=1e-4, average=0.998)
@@ -59,7 +59,7 @@ def train_boxes(
         pixels = normalised(images[rows], entry.preprocessing)
         stages = jax.vmap(lambda image: model.stages(image))(pixels)
         total = sum(jax.vmap(one)(stage, boxes[rows], labels[rows]).sum() for stage in stages)
-        return total / jnp.maximum((labels[rows] != NOTHING).sum(), 1)
+        return total / jnp.maximum((labels[rows] != NO_DIGIT).sum(), 1)
 
     model = first_weights(initial(entry, init_key))
     return fit(model, objective, len(images), keys, recipe, tell)
@@ -107,7 +107,7 @@ def as_coco(scattered: ScatteredDigits) -> Dataset:
         for (left, top, right, bottom), label in zip(
             *(each.tolist() for each in pair), strict=True
         ):
-            if label != NOTHING:
+            if label != NO_DIGIT:
                 width, height = right - left, bottom - top
                 annotations.append(
                     {
@@ -188,7 +188,7 @@ def ring(cross: eqx.Module) -> Float[Array, " offsets"]:
 
 def loss(found: Detections, boxes: Boxes, labels: Int[Array, " boxes"]) -> Float[Array, ""]:
     """The loss of one image, a sum over its digits."""
-    there = labels != NOTHING
+    there = labels != NO_DIGIT
     kinds = jnp.clip(labels, 0)
     on, off = focal(found.logits, 1.0), focal(found.logits, 0.0)
     classes = jnp.where(jnp.isfinite(found.logits), on - off, jnp.inf)[:, kinds]

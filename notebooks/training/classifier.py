@@ -24,7 +24,7 @@ from zoo.architectures.base import Network
 from zoo.architectures.builder import build_model
 from zoo.architectures.entry import ModelInfo
 from zoo.data.digits.data import Digits
-from zoo.images.pixel_values import channels
+from zoo.images.pixel_values import per_channel
 from zoo.images.preprocessing import Preprocessing
 
 Images = Float[Array, "n height width"]  # grey, 0 to 1
@@ -144,7 +144,7 @@ def grey(digits: Digits) -> Images:
 
 def normalised(images: Images, how: Preprocessing) -> Float[Array, "n 3 height width"]:
     """What `preprocess` makes of grey images that have the model's own size."""
-    return (images[:, None] - channels(how.mean)) / channels(how.std)
+    return (images[:, None] - per_channel(how.mean)) / per_channel(how.std)
 
 
 def jittered(images: Images, recipe: Recipe, key: PRNGKeyArray) -> Images:

@@ -69,9 +69,9 @@ def measure(model: Network, entry: ModelInfo, scenes: Scenes) -> DepthScore:
     """How right a network is."""
     run = eqx.filter_jit(lambda model, images: predict(model, entry, images))
     found = np.asarray(run(model, jnp.asarray(scenes.images)))
-    on = scenes.which > 0
+    on = scenes.digit_numbers > 0
     right: list[bool] = []
-    for predicted, which in zip(found, scenes.which, strict=True):
+    for predicted, which in zip(found, scenes.digit_numbers, strict=True):
         # The nearer has the larger number.
         numbers = [n for n in range(1, which.max() + 1) if (which == n).sum() >= SEEN]
         means = [predicted[which == number].mean() for number in numbers]

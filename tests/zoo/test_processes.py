@@ -60,7 +60,7 @@ def test_a_cell_of_a_notebook_gets_lines(cell, kind, monkeypatch):
     monkeypatch.delenv("JPY_PARENT_PID", raising=False)
     if cell:
         monkeypatch.setenv("JPY_PARENT_PID", "1")
-    with bar(elsewhere=Lines()) as progress:
+    with bar(fallback=Lines()) as progress:
         assert type(progress) is kind
 
 

@@ -15,11 +15,11 @@ from zoo.apps.embed.network import find_network
 from zoo.apps.embed.row_columns import RowColumns
 from zoo.apps.show.feature_figure import draw_features
 from zoo.apps.show.features import compute_file_features
-from zoo.apps.site.write import CATALOGUE, refuse_strangers
+from zoo.apps.site.write import CATALOGUE, check_replaceable
 from zoo.artifacts.read import read_manifest, stated_entry
 from zoo.cli.app import app
 from zoo.cli.console import call
-from zoo.cli.models_command import described_entry
+from zoo.cli.models_command import resolve_entry
 from zoo.common.errors import WRONG_USE, BadFile, BadOutput, ZooError
 from zoo.images.photograph import photograph
 from zoo.images.pictures import pictures
@@ -64,7 +64,7 @@ READERS = {
         compute_file_features(path, pictures([picture]), None)
     ),
     "embed": embedded,
-    "info": lambda path, picture: described_entry(str(path)),
+    "info": lambda path, picture: resolve_entry(str(path)),
 }
 
 
@@ -161,8 +161,8 @@ def test_a_site_whose_catalogue_is_broken_is_not_replaced(files, tmp_path):
     out.mkdir()
     (out / CATALOGUE).write_text(f'{{"format": "jax-onnx-zoo site", "files": {files}}}')
     (out / "mine.txt").write_text("mine")
-    with pytest.raises(BadOutput, match="of no site"):
-        refuse_strangers(out, force=True)
+    with pytest.raises(BadOutput, match="belong to no site"):
+        check_replaceable(out, force=True)
     assert (out / "mine.txt").read_text() == "mine"
 
 
@@ -174,4 +174,4 @@ def test_catalogues_that_are_changed(tmp_path):
     for _ in range(300):
         (out / CATALOGUE).write_bytes(changes.table(rng, json.dumps(sound).encode()))
         with pytest.raises(BadOutput):
-            refuse_strangers(out, force=True)
+            check_replaceable(out, force=True)

@@ -14,7 +14,7 @@ import pytest
 
 from weights.printable import printable
 from zoo.cli.console import print_json
-from zoo.cli.tables import about, print_blocks, print_facts, print_table
+from zoo.cli.tables import prefix_lines, print_blocks, print_facts, print_table
 from zoo.common.progress import Lines
 from zoo.common.terminal import complain, say
 
@@ -38,7 +38,7 @@ def is_shown(text):
         print_json,
         lambda text: print_json({text: [text]}),
         lambda text: print_table(("a",), [(text,)], text),
-        lambda text: print_blocks(about(text, [text])),
+        lambda text: print_blocks(prefix_lines(text, [text])),
         lambda text: print_facts(text, {"a": text}),
         lambda text: Lines().stage(text),
         lambda text: Lines().note(text),
@@ -91,7 +91,7 @@ def test_a_disk_that_is_full(arguments):
     with open("/dev/full", "w") as full:
         done = zoo(*arguments, out=full)
     assert done.returncode == 2
-    assert done.stderr.startswith("error: stdout takes nothing more")
+    assert done.stderr.startswith("error: stdout cannot be written")
 
 
 def test_closed_from_the_start():

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zoo.images.pictures import ReadPicture, reduced_picture
-from zoo.images.pixel_values import drafted_values, resized_size
+from zoo.images.pixel_values import decoded_pixel_values, resized_size
 from zoo.images.preprocessing import Preprocessing
 from zoo.tasks.answer import size_inside
 
@@ -161,7 +161,7 @@ class PictureInput(Input):
 
     def make(self, pictures: Sequence[ReadPicture], how: Preprocessing, size: Size) -> Feeds:
         """Return the arrays for some pictures, which the network gets at a size (height, width)."""
-        return {PIXELS.name: np.stack([drafted_values(each, how, size) for each in pictures])}
+        return {PIXELS.name: np.stack([decoded_pixel_values(each, how, size) for each in pictures])}
 
     def sample(self, count: int, how: Preprocessing, size: Size) -> Feeds:
         """Return the arrays for a photograph and variants of it."""
@@ -216,7 +216,7 @@ class TextInput(Input):
     def make(self, tokenizer: Tokenizer, texts: Sequence[str]) -> Feeds:
         """Return the arrays for some texts. **Raises** `BadRequest` for something that is no
         texts."""
-        encoded = tokenizer.encoded(texts)
+        encoded = tokenizer.encode(texts)
         return {name: encoded[name] for name in self.names}
 
     def sample(self, count: int, shorter: bool = False) -> Feeds:

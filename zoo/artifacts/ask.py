@@ -11,7 +11,7 @@ from zoo.architectures.architecture import Config
 from zoo.architectures.inputs import Feeds, Kind
 from zoo.common.errors import BadFile, BadRequest
 from zoo.images.preprocessing import Preprocessing
-from zoo.tasks.answer import AskedPicture, InputSize, Outputs, PictureAnswer, Question
+from zoo.tasks.answer import InputPicture, InputSize, Outputs, PictureAnswer, Question
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -58,7 +58,7 @@ class AskedNetwork:
             fed = InputSize(
                 self.size or self.preprocessing.fitted(*size), self.preprocessing.padded
             )
-            picture = AskedPicture(self.names, size, fed, image)
+            picture = InputPicture(self.names, size, fed, image)
             answers.append(task.answer(outputs, picture, question))
         return answers
 

@@ -136,7 +136,7 @@ def given_shapes(manifest: Manifest) -> Mapping[str, Dims]:
     **Raises** `UnknownModel`.
     """
     entry = stated_entry(manifest)
-    described = entry.config.task.described(entry.pooler)
+    described = entry.config.task.describe_outputs(entry.pooler)
     return {name: tuple(_sides(given.shape)) for name, given in described.items()}
 
 

@@ -16,9 +16,9 @@ from zoo.architectures.inputs import IMAGE, Feeds, Kind, PictureInput, kinds_of
 from zoo.artifacts.choices import tower_variant
 from zoo.common.errors import BadFile, BadRequest, first_line
 from zoo.common.html import html_table
-from zoo.images.pictures import Pictures, pictures, reduced_picture, stack
+from zoo.images.pictures import Pictures, pictures, reduced_picture, stack_images
 from zoo.registry.lookup import info
-from zoo.tasks.answer import TEMPLATE, Question, in_sentences
+from zoo.tasks.answer import TEMPLATE, Question, make_sentences
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -89,7 +89,7 @@ class VisionModel:
         if self.manifest.input == "uint8":
             for image in images:
                 check_edges((image.height, image.width), how)
-            return {IMAGE.name: stack(images)}
+            return {IMAGE.name: stack_images(images)}
         size = self.manifest.size
         if size is None:
             sizes = {how.fitted(image.height, image.width) for image in images}
@@ -204,7 +204,7 @@ class VisionModel:
         (image, *others) = pictures(picture)
         if others:
             raise BadRequest(f"got {1 + len(others)} pictures to classify: give them one by one.")
-        in_sentences(labels, template)
+        make_sentences(labels, template)
         (answer,) = self.ask([image], Question(labels, template))
         return list(answer.answers)
 
@@ -215,9 +215,11 @@ class VisionModel:
 
     def _vectors(self, kind: Kind, feeds: Feeds) -> NDArray[np.float32]:
         """What the tower that takes pictures, or texts, makes of them, at length 1."""
-        from zoo.tasks.answer import unit
+        from zoo.tasks.answer import normalize_vectors
 
-        return unit(self._tower(kind).run_network(["pooler_output"], feeds)["pooler_output"])
+        return normalize_vectors(
+            self._tower(kind).run_network(["pooler_output"], feeds)["pooler_output"]
+        )
 
     def _tower(self, kind: Kind) -> DescribedFile:
         """The file that takes nothing else; it is opened once."""

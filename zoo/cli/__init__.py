@@ -1,4 +1,7 @@
-"""The command line: one file a command. It may use everything, and nothing else uses it."""
+"""The command line, with one file for each command.
+
+This package may import all other packages, and no other package imports it.
+"""
 
 from zoo.cli.app import main
 

@@ -1,4 +1,4 @@
-"""The `zoo` command, with its commands in the order in which a user meets them."""
+"""The `zoo` command. `--help` lists its commands in the order in which a user needs them."""
 
 from typing import Annotated
 
@@ -7,8 +7,8 @@ import typer
 from zoo.cli import weights_command
 from zoo.cli.bench_command import bench
 from zoo.cli.build_command import build
-from zoo.cli.command_options import SpreadOpsets, examples
-from zoo.cli.console import help_alone, run_command_line
+from zoo.cli.command_options import OpsetCommand, examples
+from zoo.cli.console import run_command_line, show_group_help
 from zoo.cli.embed_command import embed_command
 from zoo.cli.export_command import EXAMPLES, export
 from zoo.cli.golden_command import golden_command
@@ -26,9 +26,9 @@ from zoo.common.versions import __version__
 app = typer.Typer()
 
 
-def show_version(asked: bool) -> None:
-    """Print the version and leave."""
-    if asked:
+def show_version(is_requested: bool) -> None:
+    """Print the version and exit if `--version` was given."""
+    if is_requested:
         say(__version__)
         raise typer.Exit
 
@@ -41,13 +41,13 @@ def zoo_command(
     ] = False,
 ) -> None:
     """Export vision models from JAX as verified ONNX files."""
-    help_alone(context)
+    show_group_help(context)
 
 
 BUILT = "artifacts/dinov3_vits16"
 app.command("list", epilog=examples("zoo list", "zoo list dinov3 '*vitl*'"))(list_command)
 app.command("info", epilog=examples("zoo info dinov3_vits16"))(describe)
-app.command(cls=SpreadOpsets, epilog=EXAMPLES)(export)
+app.command(cls=OpsetCommand, epilog=EXAMPLES)(export)
 app.command(
     epilog=examples(
         "zoo verify dinov3_vits16-opset23.onnx",
@@ -91,5 +91,5 @@ app.add_typer(weights_command.app, name="weights")
 
 
 def main() -> None:
-    """Entry point of the console script."""
+    """Run the `zoo` command and exit."""
     run_command_line(app, "zoo")

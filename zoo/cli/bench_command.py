@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from zoo.apps.bench.bench_options import BenchOptions
-from zoo.cli.command_options import Plot, options_of
+from zoo.cli.command_options import Plot, derive_options
 from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.options import argument
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from zoo.apps.bench.measure import Bench
 
 
-@options_of(BenchOptions)
+@derive_options(BenchOptions)
 def bench(
     options: BenchOptions,
     files: Annotated[Sequence[Path], argument("FILE", "Any .onnx files.")],
     plot: Plot = None,
 ) -> CommandResult["Bench"]:
-    """Measure the speed and memory of ONNX files beside each other.
+    """Measure the speed and memory of ONNX files and compare them.
 
-    The files take turns, and their matrix products alone are measured as well.
+    The files run in turn. Their matrix products alone are measured as well.
     """
     from zoo.apps.bench import measure
     from zoo.apps.show.chart import draw_times

@@ -1,4 +1,4 @@
-"""`zoo build MODEL…`: folders with every precision of a model, as people publish them."""
+"""`zoo build MODEL…`: write a folder with every precision of a model, ready to be published."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -11,9 +11,9 @@ from converter.opsets import DEFAULT_TARGET, OLDEST_RUNTIME
 from zoo.artifacts.choices import Input, Scales
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import AskedWeights, GivenCheckpoint
-from zoo.cli.command_options import All, DryRun, Filter, model_names, options_of
-from zoo.cli.console import CommandResult, tell_recognised
-from zoo.cli.dry_run import foresee
+from zoo.cli.command_options import All, DryRun, Filter, derive_options, model_names
+from zoo.cli.console import CommandResult, identify_checkpoint
+from zoo.cli.dry_run import preview_plans
 from zoo.common.errors import BadRequest
 from zoo.common.options import (
     FILE,
@@ -32,7 +32,7 @@ from zoo.export.assemble.plan import (
 )
 from zoo.export.export_options import CALIBRATE, INPUT, KEEP_INEXACT, OUTPUTS, SCALES
 from zoo.export.request import Options, Plan, Size, check_activations, read_calibration
-from zoo.registry.lookup import select
+from zoo.registry.lookup import select_models
 
 if TYPE_CHECKING:
     from zoo.cli.tables import Block
@@ -40,27 +40,28 @@ if TYPE_CHECKING:
 
 RESOURCES = "Resources"
 NAMES = "Names or aliases of models; `zoo list` shows them."
-MEMORY = "How much memory all builds may take together."
-JOBS = "How many models are built at once."
-FREE_MEMORY = "80 % of what is free"
+MEMORY = "The memory that all builds may use together."
+JOBS = "The number of models that are built at the same time."
+FREE_MEMORY = "80 % of the free memory"
 SIZE_OF_ALL = replace(SIZE, default="dynamic, and the model's own for uint8")
 OLDEST = Option(
     "VERSION",
-    "The oldest version of ONNX Runtime that is to run the files, such as 1.20; variants that it "
-    "cannot run are left out.",
+    "The oldest version of ONNX Runtime that has to run the files, such as 1.20; variants that "
+    "it cannot run are left out.",
     FILE,
     name="--for",
     default=OLDEST_RUNTIME,
 )
-BESIDE_FILES = "each folder also gets its card, manifest, settings, licence and expected outputs"
+FOLDER_NOTE = "each folder also gets a card, manifest, settings, licence and expected outputs"
+"""The note of `--dry-run` about the other files of a folder."""
 
-SHARE = 0.8
-"""Of the memory that is free, what builds may take together unless told otherwise."""
+MEMORY_SHARE = 0.8
+"""The share of the free memory that all builds may use together by default."""
 
 
-@options_of(AskedWeights)
+@derive_options(AskedWeights)
 def build(
-    asked: AskedWeights,
+    request: AskedWeights,
     models: Annotated[Sequence[str], model_names(NAMES)] = (),
     all: All = False,
     filter: Filter = (),
@@ -81,26 +82,26 @@ def build(
         float | None, Option("GB", MEMORY, RESOURCES, least=0.1, default=FREE_MEMORY)
     ] = None,
 ) -> CommandResult[Any]:
-    """Build for each model a folder that others can use, with checked and described ONNX files.
+    """Write a folder for each model, with verified ONNX files and their descriptions.
 
-    Files that an earlier build has finished are kept as they are.
+    Files that an earlier build finished are kept.
     """
     target = f"{DEFAULT_TARGET}>={oldest_runtime}" if oldest_runtime else DEFAULT_TARGET
-    variants, choice = read_variants(variant, target), asked.choice
+    variants, choice = read_variants(variant, target), request.choice
     if isinstance(choice, GivenCheckpoint):
         choice = replace(choice, path=choice.path.absolute())
     if isinstance(choice, GivenCheckpoint) and not (models or all or filter):
-        entries = [tell_recognised(choice)[0]]
-        # Whoever reads it once more finds it by the name that it has now.
+        entries = [identify_checkpoint(choice)[0]]
+        # The name is kept, so that the processes that build need not recognise the model again.
         choice = replace(choice, name=entries[0].name)
     else:
-        names = select(models, all, filter)
+        names = select_models(models, all, filter)
         if isinstance(choice, GivenCheckpoint) and len(names) > 1:
             raise BadRequest(
-                f"--weights {asked.weights} is one checkpoint for {len(names)} models: build them "
-                "one by one, or keep the checkpoints where `--weights auto` finds them."
+                f"--weights {request.weights} is one checkpoint for {len(names)} models: build "
+                "them one by one, or keep the checkpoints where `--weights auto` finds them."
             )
-        entries = [find_entry(each, choice)[0] for each in names]
+        entries = [find_entry(name, choice)[0] for name in names]
     options = Options(
         force=force,
         keep_inexact=keep_inexact,
@@ -114,51 +115,54 @@ def build(
     )
     check_activations(options, [VARIANTS[name].precision for name in variants])
     pictures, folder = read_calibration(options), out.absolute()
-    planned = {
+    plans_by_model = {
         entry.name: plan_folder(entry, choice, options, variants, folder / entry.name, pictures)
         for entry in entries
     }
-    plans = [*planned.values()]
+    plans = [*plans_by_model.values()]
     if dry_run:
-        foreseen = {plan.model.name: partial(replace, plan) for plan in plans}
-        return foresee(foreseen, offline, BESIDE_FILES)
+        jobs_by_model = {plan.model.name: partial(replace, plan) for plan in plans}
+        return preview_plans(jobs_by_model, offline, FOLDER_NOTE)
     outcomes = run_plans(plans, jobs, memory)
     code = max(outcome.code for outcome in outcomes)
     return CommandResult(
-        outcomes, build_blocks, lambda done: [*map(build_record, plans, done)], code
+        outcomes, build_blocks, lambda outcomes: [*map(build_record, plans, outcomes)], code
     )
 
 
 def run_plans(plans: list[Plan], jobs: int, memory: float | None) -> list["Outcome"]:
-    """Build all folders, in this process or in so many processes."""
+    """Build all folders, in this process or in `jobs` processes.
+
+    `memory` is the limit of all builds together in GB, None for a share of the free memory.
+    """
     from psutil import virtual_memory
 
-    from zoo.cli.build_progress import board
+    from zoo.cli.build_progress import show_builds
     from zoo.export.assemble.schedule import InProcessExecutor, Pool, process_pool, run_builds
 
-    budget = SHARE * virtual_memory().available if memory is None else memory * 1e9
+    budget = MEMORY_SHARE * virtual_memory().available if memory is None else memory * 1e9
     pool: AbstractContextManager[Pool]
-    with board(plans) as shown:
+    with show_builds(plans) as display:
         if jobs > 1:
-            pool = process_pool(jobs, shown.told)
+            pool = process_pool(jobs, display.show_step)
         else:
-            pool = nullcontext(Pool(InProcessExecutor, shown.told, lost=()))
+            pool = nullcontext(Pool(InProcessExecutor, display.show_step, lost=()))
         with pool as opened:
-            return run_builds(plans, opened, budget, shown.finished)
+            return run_builds(plans, opened, budget, display.show_outcome)
 
 
 def build_record(plan: Plan, outcome: "Outcome") -> dict[str, Any]:
-    """An outcome for JSON."""
+    """Return an outcome for JSON."""
     record = outcome.record | {"folder": plan.folder}
     manifest = next(iter(record.pop("manifests")), None)
     return record | {"not_good_enough": record.pop("failed"), "manifest": manifest}
 
 
 def build_blocks(outcomes: Sequence["Outcome"]) -> "Iterator[Block]":
-    """One line a file of every folder, then what could not be made, and why."""
+    """Yield a table with a row for each file, then the notes and the errors of each model."""
     from zoo.artifacts.measured import is_busy
     from zoo.artifacts.words import build_rows, calibration_words
-    from zoo.cli.tables import Table, about, counted
+    from zoo.cli.tables import Table, count_noun, prefix_lines
 
     rows = [
         (outcome.model, *row)
@@ -168,12 +172,16 @@ def build_blocks(outcomes: Sequence["Outcome"]) -> "Iterator[Block]":
     ]
     headings = ("model", "file", ">MB", ">nodes", ">from JAX", ">speed")
     if rows:
-        yield Table(headings, rows, counted(len(outcomes), "folder"))
+        yield Table(headings, rows, count_noun(len(outcomes), "folder"))
     for outcome in outcomes:
-        variants = (each for manifest in outcome.manifests for each in manifest.variants.values())
-        speeds = [each.speeds for each in outcome.manifests if each.speeds]
-        busy = (each.busy_words for each in speeds if is_busy(each.others))
-        ranged = (calibration_words(each.calibration) for each in variants if each.calibration)
-        yield from about(outcome.model, ranged)
-        wrong = (f"{name} was not written: it is too far from fp32" for name in outcome.failed)
-        yield from about(outcome.model, (*busy, *wrong, outcome.error))
+        variants = (
+            variant for manifest in outcome.manifests for variant in manifest.variants.values()
+        )
+        speeds = [manifest.speeds for manifest in outcome.manifests if manifest.speeds]
+        busy_notes = (speed.busy_words for speed in speeds if is_busy(speed.others))
+        calibrations = (
+            calibration_words(variant.calibration) for variant in variants if variant.calibration
+        )
+        yield from prefix_lines(outcome.model, calibrations)
+        failures = (f"{name} was not written: it is too far from fp32" for name in outcome.failed)
+        yield from prefix_lines(outcome.model, (*busy_notes, *failures, outcome.error))

@@ -13,23 +13,26 @@ from zoo.export.exporter import Outcome
 from zoo.export.request import Plan
 
 
-class Log:
-    """Lines for a log."""
+class BuildLog:
+    """Show the progress of builds as lines in a log.
+
+    One line is written when a build starts, and one when it ends.
+    """
 
     def __init__(self) -> None:
-        self.begun: set[str] = set()
+        self.started_models: set[str] = set()
 
-    def told(self, model: str, text: str) -> None:
-        if model not in self.begun:
-            self.begun.add(model)
+    def show_step(self, model: str, text: str) -> None:
+        if model not in self.started_models:
+            self.started_models.add(model)
             log(f"{model}: building")
 
-    def finished(self, model: str, outcome: Outcome) -> None:
-        log(f"{model}: {build_summary(outcome)}")
+    def show_outcome(self, model: str, outcome: Outcome) -> None:
+        log(f"{model}: {summarize_outcome(outcome)}")
 
 
-class Rows:
-    """Rows of rich's progress display."""
+class BuildRows:
+    """Show the progress of builds as rows of a progress display of rich."""
 
     def __init__(self, rich: Progress, plans: Sequence[Plan]):
         self.rich = rich
@@ -38,31 +41,31 @@ class Rows:
             name: rich.add_task("waiting", total=1, model=name, start=False) for name in names
         }
 
-    def told(self, model: str, text: str) -> None:
+    def show_step(self, model: str, text: str) -> None:
         self.rich.start_task(self.rows[model])
         self.rich.update(self.rows[model], description=printable(text))
 
-    def finished(self, model: str, outcome: Outcome) -> None:
-        summary = printable(build_summary(outcome))
+    def show_outcome(self, model: str, outcome: Outcome) -> None:
+        summary = printable(summarize_outcome(outcome))
         self.rich.update(self.rows[model], description=summary, completed=1)
 
 
 @contextmanager
-def board(plans: Sequence[Plan]) -> Generator[Log | Rows]:
-    """A line for each plan on a terminal; elsewhere one when a build begins and one at its end."""
+def show_builds(plans: Sequence[Plan]) -> Generator[BuildLog | BuildRows]:
+    """Yield a progress display if stderr is a terminal, or else a log."""
     if not is_terminal(sys.stderr):
-        yield Log()
+        yield BuildLog()
         return
     columns = (SpinnerColumn(), "{task.fields[model]}", "{task.description}", TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as shown:
-        yield Rows(shown, plans)
+    with Progress(*columns, console=Console(stderr=True)) as rich_progress:
+        yield BuildRows(rich_progress, plans)
 
 
-def build_summary(outcome: Outcome) -> str:
-    """Summary of a build, in a line."""
+def summarize_outcome(outcome: Outcome) -> str:
+    """Return a summary of a build's outcome in one line."""
     if outcome.error is not None:
-        return "failed"  # why is said when all builds are through
+        return "failed"  # the error is printed when all builds are finished
     parts = {"built": outcome.built, "already there": outcome.already_there}
     parts |= {"not good enough": outcome.failed}
-    said = [f"{', '.join(names)} {what}" for what, names in parts.items() if names]
-    return f"{'; '.join(said)} ({outcome.seconds:.0f} s)"
+    phrases = [f"{', '.join(names)} {state}" for state, names in parts.items() if names]
+    return f"{'; '.join(phrases)} ({outcome.seconds:.0f} s)"

@@ -1,4 +1,4 @@
-"""Declare options that commands share, and derive options from the parameters of functions."""
+"""Options that commands share, and the decorator that derives options from functions."""
 
 from __future__ import annotations
 
@@ -14,145 +14,157 @@ from typer.core import TyperCommand
 
 from weights.parameters import spelled
 from zoo.cli.console import CommandResult, progress_bar
-from zoo.common.options import SEVERAL, Option, argument, flag, stated
+from zoo.common.options import SEVERAL, Option, argument, flag, option_parameters
 from zoo.registry.lookup import MODELS
 
-MANY = "Many models"
+MANY_MODELS = "Many models"
 
 
-class SpreadOpsets(TyperCommand):
-    """A command where `--opset 18 23` means `--opset 18,23`."""
+class OpsetCommand(TyperCommand):
+    """A command that accepts `--opset 18 23` for `--opset 18,23`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, join_opsets(args))
 
 
 def join_opsets(arguments: Sequence[str]) -> list[str]:
-    """Numbers that follow an opset belong to it."""
+    """Append numbers that follow an `--opset` option to its value, with commas."""
     joined: list[str] = []
-    for each in arguments:
-        behind = joined[-2:-1] == ["--opset"] or (joined and joined[-1].startswith("--opset="))
-        if behind and each.isdecimal():
-            joined[-1] += f",{each}"
+    for text in arguments:
+        after_opset = joined[-2:-1] == ["--opset"] or (joined and joined[-1].startswith("--opset="))
+        if after_opset and text.isdecimal():
+            joined[-1] += f",{text}"
         else:
-            joined.append(each)
+            joined.append(text)
     return joined
 
 
 def examples(*lines: str) -> str:
-    """The end of a command's help."""
+    """Return the examples at the end of a command's help."""
     return "\n".join(["Example:" if len(lines) == 1 else "Examples:", *lines])
 
 
 def model_names(help: str, metavar: str = "MODEL") -> Option:
-    """Names of models, to which shells complete."""
+    """Return an argument for names of models, which shells complete."""
     return argument(metavar, help, models=True)
 
 
 Model = Annotated[str, model_names("The name or an alias of a model; `zoo list` shows them.")]
-All = Annotated[bool, flag("Take every model of the zoo.", MANY)]
+All = Annotated[bool, flag("Take every model of the zoo.", MANY_MODELS)]
 Filter = Annotated[
     Sequence[str],
     Option(
         "PATTERN",
-        f"Take the models whose names fit, such as `vit5_*`. {SEVERAL}",
-        MANY,
+        f"Take the models whose names match, such as `vit5_*`. {SEVERAL}",
+        MANY_MODELS,
         several=True,
     ),
 ]
-DryRun = Annotated[bool, flag("Only say what would be done.")]
+DryRun = Annotated[bool, flag("Only print what would be done.")]
 Plot = Annotated[
-    Path | None, Option("FILE", "Also draw what was found, as a .png, .jpg or .webp file.")
+    Path | None, Option("FILE", "Also draw the result, as a .png, .jpg or .webp file.")
 ]
 JSON = flag("Print the result as one JSON document, with nothing else on stdout.")
 Json = Annotated[bool, JSON]
 AS_JSON = Parameter("json", Parameter.KEYWORD_ONLY, default=False, annotation=Json)
-"""The parameter of every command that returns a `CommandResult`."""
+"""The parameter that every command that returns a `CommandResult` gets."""
 
 Revision = Annotated[
     str | None,
     Option(
         "NAME",
-        "The branch on the hub. `zoo pull` takes a tag or a commit too.",
+        "The branch on the hub. `zoo pull` also accepts a tag or a commit.",
         default="main",
     ),
 ]
 
 
-Made = Callable[..., Any]
+Function = Callable[..., Any]
 
 
-def options_of(*makers: Made) -> Callable[[Made], Made]:
-    """A command that has the options of functions or requests, then those of its own.
+def derive_options(*makers: Function) -> Callable[[Function], Function]:
+    """Return a decorator that adds the options of functions and request classes to a command.
 
-    It is called with what each of the makers makes of them. What nobody said is left to the
-    defaults there. A maker that takes `progress` is shown a bar. A command without a parameter
-    `json` returns a `CommandResult` and gets that option: the result is printed, with `--json` as
-    one document, and its exit code is that of the command.
+    Each of the `makers` is called with the values of its own options, and the command is called
+    with the results and the values of its own options. Options that the user leaves out keep the
+    defaults of the parameters. A maker with a parameter `progress` receives a progress bar.
+
+    A command without a parameter `json` returns a `CommandResult` and gets the option `--json`. Its
+    result is printed, as one document with `--json`, and the exit code of the result becomes that
+    of the command.
     """
 
-    def derived(command: Made) -> Made:
-        groups = [stated(each) for each in (*makers, command)]
-        prints = "json" not in groups[-1]
-        if prints:
+    def decorate(command: Function) -> Function:
+        groups = [option_parameters(function) for function in (*makers, command)]
+        prints_result = "json" not in groups[-1]
+        if prints_result:
             groups[-1] |= {"json": (AS_JSON, JSON)}
-        every = {name: each for group in groups for name, each in group.items()}
-        # What parameters are called in messages, by their names and by those of the options.
-        called = {name: option_name(name, option) for name, (_, option) in every.items()}
-        spelled_so = {each.strip("-").replace("-", "_"): each for each in called.values()} | called
+        options = {name: option for group in groups for name, option in group.items()}
+        # Error messages use the name of the option in place of the name of the parameter.
+        names = {name: option_name(name, option) for name, (_, option) in options.items()}
+        spellings = {name.strip("-").replace("-", "_"): name for name in names.values()} | names
 
         @wraps(command)
         def run(**values: Any) -> Any:
-            with spelled(spelled_so):
-                *made, own = (_read(group, values) for group in groups)
-                requests = [_made(maker, how) for maker, how in zip(makers, made, strict=True)]
-                as_json = own.pop("json", False) if prints else False
-                result = command(*requests, **own)
-                if not prints:
+            with spelled(spellings):
+                *maker_values, own_values = (_read_values(group, values) for group in groups)
+                requests = [
+                    _call_maker(maker, arguments)
+                    for maker, arguments in zip(makers, maker_values, strict=True)
+                ]
+                as_json = own_values.pop("json", False) if prints_result else False
+                result = command(*requests, **own_values)
+                if not prints_result:
                     return result
                 assert isinstance(result, CommandResult)
                 return result.show(as_json)
 
-        parameters = [_parameter(*each) for each in every.values()]
-        parameters.sort(key=lambda each: each.default is not Parameter.empty)
+        parameters = [_typer_parameter(*option) for option in options.values()]
+        parameters.sort(key=lambda parameter: parameter.default is not Parameter.empty)
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return run
 
-    return derived
+    return decorate
 
 
 def option_name(name: str, option: Option) -> str:
-    """Name of a parameter on the command line."""
+    """Return the name of a parameter on the command line."""
     if option.positional:
         return (option.metavar or name).strip("[].")
     return option.name or f"--{name.replace('_', '-')}"
 
 
 def complete(incomplete: str) -> list[str]:
-    """The models whose names a shell may complete to."""
+    """Return the names of models that begin with `incomplete`, for shell completion."""
     return [name for name in MODELS if name.startswith(incomplete)]
 
 
 def split_commas(values: list[str]) -> list[str]:
-    """`a,b` and `c` as `a`, `b` and `c`."""
+    """Split every value at its commas: `["a,b", "c"]` becomes `["a", "b", "c"]`."""
     return [part.strip() for value in values for part in value.split(",")]
 
 
-def _made(maker: Made, how: dict[str, Any]) -> Any:
+def _call_maker(maker: Function, settings: dict[str, Any]) -> Any:
+    """Call a maker with its options, and with a progress bar if it has the parameter `progress`."""
     if "progress" not in signature(maker).parameters:
-        return maker(**how)
+        return maker(**settings)
     with progress_bar() as progress:
-        return maker(**how, progress=progress)
+        return maker(**settings, progress=progress)
 
 
-def _read(group: dict[str, tuple[Parameter, Option]], values: dict[str, Any]) -> dict[str, Any]:
-    """Values as functions take them. **Raises** `BadRequest`."""
-    said = {name: values[name] for name in group if values[name] is not None}
-    return {name: _value(group[name][1], value) for name, value in said.items()}
+def _read_values(
+    group: dict[str, tuple[Parameter, Option]], values: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the values of a group of options, converted for its function, without those left out.
+
+    **Raises** `BadRequest` for a value that cannot be converted.
+    """
+    values_given = {name: values[name] for name in group if values[name] is not None}
+    return {name: _convert_value(group[name][1], value) for name, value in values_given.items()}
 
 
-def _value(option: Option, value: Any) -> Any:
+def _convert_value(option: Option, value: Any) -> Any:
     if option.several:
         value = split_commas(value)
     if option.negates:
@@ -160,8 +172,8 @@ def _value(option: Option, value: Any) -> Any:
     return value if option.read is None else option.read(value)
 
 
-def _parameter(each: Parameter, option: Option) -> Parameter:
-    """A parameter as Typer reads it."""
+def _typer_parameter(declared: Parameter, option: Option) -> Parameter:
+    """Return a parameter with the annotation that Typer reads."""
     settings: dict[str, Any] = {"metavar": option.metavar, "rich_help_panel": option.panel}
     settings |= {"help": option.help, "show_default": option.default}
     settings |= {"min": option.least, "max": option.most}
@@ -171,15 +183,17 @@ def _parameter(each: Parameter, option: Option) -> Parameter:
     info = (
         typer.Argument(**settings)
         if option.positional
-        else typer.Option(*[option_name(each.name, option)] * bool(named), **settings)
+        else typer.Option(*[option_name(declared.name, option)] * bool(named), **settings)
     )
-    default, annotation = each.default, option.given or each.annotation.__origin__
+    default, annotation = declared.default, option.given or declared.annotation.__origin__
     if get_origin(annotation) is Sequence:
         annotation = GenericAlias(list, get_args(annotation))
     if option.flag and option.negates:
         default = not default
-    elif each.default is not Parameter.empty and not isinstance(default, str | int | float | Path):
+    elif declared.default is not Parameter.empty and not isinstance(
+        default, str | int | float | Path
+    ):
         default, annotation = None, annotation | None
-    return each.replace(
+    return declared.replace(
         kind=Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[annotation, info]
     )

@@ -1,4 +1,4 @@
-"""How the commands talk: errors on stderr, results on stdout, exit codes."""
+"""Run a command line: print results on stdout and errors on stderr, and choose the exit code."""
 
 import errno
 import gc
@@ -23,7 +23,7 @@ from zoo.checkpoints.source import Choice, GivenCheckpoint
 from zoo.common.errors import WRONG_USE, ZooError
 from zoo.common.progress import Lines, bar
 from zoo.common.staging import INTERRUPTION, stop
-from zoo.common.terminal import complain, leave_closed, say, say_json, survive
+from zoo.common.terminal import complain, leave_closed, make_streams_tolerant, say, say_json
 from zoo.registry.lookup import registered_name
 
 if TYPE_CHECKING:
@@ -33,86 +33,89 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 
-LEAST_ADDRESSES = 2 << 30
-"""What importing JAX and running a small model reserves on two cores, and a fifth more."""
+MIN_ADDRESS_SPACE = 2 << 30
+"""The address space in bytes that JAX and a small model reserve on two cores, plus 20 %."""
 
 T = TypeVar("T")
 
 
 def progress_bar() -> AbstractContextManager[Progress]:
-    """A progress bar on stderr, or a line a stage where that is no terminal."""
-    return bar(elsewhere=Lines())
+    """Return a progress bar on stderr, or one line for each stage if stderr is no terminal."""
+    return bar(fallback=Lines())
 
 
-def tell_recognised(asked: GivenCheckpoint) -> tuple[ModelInfo, Choice]:
-    """Whatever network is in a checkpoint, which is open now, and say so."""
-    entry, opened = find_entry(None, asked)
-    complain(f"{asked.path} is {registered_name(entry)}: {entry.config.text}")
+def identify_checkpoint(checkpoint: GivenCheckpoint) -> tuple[ModelInfo, Choice]:
+    """Recognise the model that a checkpoint belongs to, and print its name on stderr.
+
+    Return the entry of the model and the opened checkpoint.
+    """
+    entry, opened = find_entry(None, checkpoint)
+    complain(f"{checkpoint.path} is {registered_name(entry)}: {entry.config.text}")
     return entry, opened
 
 
 def run_command_line(app: typer.Typer, name: str | None = None) -> None:
-    """Run the command line that this process was started with, and leave with its exit code."""
+    """Run the command line of this process and exit with its code."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    # The official packages of ONNX Runtime number the machine and report sessions to Microsoft.
+    # The official packages of ONNX Runtime send telemetry of every session to Microsoft.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-    # A trace is a million objects, all of which stay: looking through them again and again for
-    # some that do not takes a fifth of a conversion.
+    # A trace creates a million objects that all stay in use. With the default thresholds the
+    # garbage collector scans them so often that it takes a fifth of the time of a conversion.
     gc.set_threshold(100_000, 50, 100)
-    survive()
+    make_streams_tolerant()
     sys.exit(call(app, sys.argv[1:], name))
 
 
 def call(app: typer.Typer, arguments: Sequence[str], name: str | None = None) -> int:
-    """Run a command; its exit code.
+    """Run a command and return its exit code.
 
-    Wrong use, a file that cannot be read or written and a machine without memory give one sentence
-    on stderr and 2, a failed check 1; everything else that is raised is a mistake of ours and keeps
-    its traceback.
+    The exit code is 2 and one sentence is printed to stderr if the command is used in a wrong way,
+    if a file cannot be read or written, or if the memory is exhausted. It is 1 if a check failed.
+    Every other exception is a bug and is raised with its traceback.
     """
     try:
         os.getcwd()
     except FileNotFoundError:
-        return _complain("the current folder was removed: go to another one.")
-    if (limit := _address_space()) < LEAST_ADDRESSES:
+        return _complain("the current folder was removed: change to another folder.")
+    if (limit := _address_space()) < MIN_ADDRESS_SPACE:
         return _complain(
             f"this process may use {limit / 1e6:.0f} MB of addresses, and JAX needs "
-            f"{LEAST_ADDRESSES / 1e6:.0f}: raise the limit (`ulimit -v`)."
+            f"{MIN_ADDRESS_SPACE / 1e6:.0f}: raise the limit (`ulimit -v`)."
         )
     try:
         return app(list(arguments), prog_name=name, standalone_mode=False) or 0
     except (ZooError, WeightsError) as error:
         return _complain(str(error))
     except OSError as error:
-        trouble = error.strerror or type(error).__name__
+        reason = error.strerror or type(error).__name__
         if error.filename is not None:
-            return _complain(f"{error.filename} cannot be used ({trouble}): choose another path.")
+            return _complain(f"{error.filename} cannot be used ({reason}): choose another path.")
         if error.errno != errno.ENOSPC:
             return _complain(
-                f"the system refuses what this command needs ({trouble}): allow it that."
+                f"the operating system refused an operation of this command ({reason}): check "
+                "its limits and permissions."
             )
         leave_closed(sys.stdout)
-        return _complain("stdout takes nothing more, for its disk is full: make room there.")
+        return _complain("stdout cannot be written, because its disk is full: free space there.")
     except typer.TyperException as error:
-        # pydantic, which checks values for Typer, begins some of its sentences so.
+        # Typer validates values with pydantic, which adds this prefix to its messages.
         message = error.format_message().replace(": Value error, ", ": ")
         return _complain(message if message.endswith((".", "?")) else f"{message}.")
     except typer.Abort:
         complain(INTERRUPTION)
         return INTERRUPTED
-    except _of_the_machine() as error:
+    except _memory_exceptions() as error:
         if not isinstance(error, MemoryError) and not EXHAUSTED.search(str(error)):
             raise
         return _complain(
-            "the memory of this machine (or the limit set for this process) is used up, and what "
-            "was being made was not written: end other programs, or take a smaller model, image "
-            "or batch."
+            "the memory of this machine, or the limit of this process, is exhausted, and the "
+            "output was not written: close other programs, or use a smaller model, image or batch."
         )
 
 
 def _address_space() -> float:
-    """The bytes of addresses that this process may use."""
+    """Return the limit of this process's address space in bytes, infinity without a limit."""
     if sys.platform == "win32":
         return math.inf
     import resource
@@ -122,11 +125,14 @@ def _address_space() -> float:
 
 
 EXHAUSTED = re.compile("RESOURCE_EXHAUSTED|bad_alloc|Failed to allocate memory")
-"""What XLA and ONNX Runtime say where there is no memory."""
+"""What messages of XLA and ONNX Runtime contain if memory is exhausted."""
 
 
-def _of_the_machine() -> tuple[type[Exception], ...]:
-    """What libraries raise; ONNX Runtime's errors, if it is loaded at all."""
+def _memory_exceptions() -> tuple[type[Exception], ...]:
+    """Return the exceptions that JAX and ONNX Runtime raise if the memory is exhausted.
+
+    They raise them for other reasons too.
+    """
     if "onnxruntime" not in sys.modules:
         return MemoryError, RuntimeError
     from zoo.common.runtime import ERRORS
@@ -134,17 +140,18 @@ def _of_the_machine() -> tuple[type[Exception], ...]:
     return ERRORS
 
 
-def help_alone(context: typer.Context) -> None:
-    """Show the help of a group of commands where none of them was named."""
+def show_group_help(context: typer.Context) -> None:
+    """Print the help of a group of commands if no command was named."""
     if context.invoked_subcommand is None:
         say(context.get_help())
 
 
 @dataclass(frozen=True)
 class CommandResult(Generic[T]):
-    """What a command found, how it is printed, and the exit code of the command.
+    """The result of a command, the functions that present it, and the exit code of the command.
 
-    `blocks` are for people, `record` makes the document that `--json` prints.
+    `blocks` returns the blocks that are printed for people. `record` returns the document that
+    `--json` prints.
     """
 
     value: T
@@ -153,7 +160,7 @@ class CommandResult(Generic[T]):
     code: int = 0
 
     def show(self, as_json: bool) -> int:
-        """Print it, and return the exit code."""
+        """Print the result, as JSON or as blocks, and return the exit code."""
         if as_json:
             print_json(self.record(self.value))
         else:
@@ -164,11 +171,11 @@ class CommandResult(Generic[T]):
 
 
 def print_json(value: object) -> None:
-    """Print what `--json` asks for: one document, with an object for each dataclass."""
-    say_json(value, _plain)
+    """Print a value as one JSON document. Dataclasses become objects."""
+    say_json(value, _to_json_value)
 
 
-def _plain(value: object) -> object:
+def _to_json_value(value: object) -> object:
     if isinstance(value, Path):
         return str(value)
     if is_dataclass(value):
@@ -179,30 +186,34 @@ def _plain(value: object) -> object:
 
 
 def print_picture(picture: "Image") -> None:
-    """Print in the terminal, in half blocks if it shows no images; not without the extra
-    `[terminal]`."""
+    """Show a picture in the terminal.
+
+    It is drawn with half blocks if the terminal does not support images.
+
+    Nothing is shown if the extra `[terminal]` is not installed.
+    """
     import logging
 
     from rich.console import Console
 
     try:
-        from textual_image.renderable import Image as Shown
+        from textual_image.renderable import Image as TerminalImage
     except ModuleNotFoundError:
         return
 
-    # It warns, at length, of a terminal that does not say how large its letters are.
+    # It logs a long warning if the terminal does not report the size of its letters.
     logging.getLogger("textual_image").setLevel(logging.CRITICAL)
     if 0 in os.get_terminal_size(sys.stdout.fileno()):
-        return  # one that nobody looks at, such as that of a container
-    Console().print(Shown(picture, width="100%", height="auto"))
+        return  # a terminal that nobody watches, such as that of a container
+    Console().print(TerminalImage(picture, width="100%", height="auto"))
 
 
 def warn_nonfinite(names: Sequence[str]) -> None:
-    """Name the tensors that hold a NaN or an infinity."""
+    """Print a warning with the names of tensors that hold a NaN or an infinity, at most ten."""
     if names:
-        more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-        shown = ", ".join(names[:10])
-        complain(f"warning: NaN or infinite values in {shown}{more}")
+        omitted = f" and {len(names) - 10} more" if len(names) > 10 else ""
+        first_names = ", ".join(names[:10])
+        complain(f"warning: NaN or infinite values in {first_names}{omitted}")
 
 
 def _complain(message: str) -> int:

@@ -1,4 +1,4 @@
-"""`--dry-run` of `export` and `build`: what would be written, and from which weights."""
+"""`--dry-run` of `zoo export` and `zoo build`: show the files and weights without writing."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from weights import Checkpoint
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.source import Choice, GivenCheckpoint, SeededWeights
 from zoo.cli.console import CommandResult
-from zoo.cli.model_argument import here, publisher
+from zoo.cli.model_argument import find_publisher, find_weights_path
 from zoo.common.errors import WRONG_USE, BadRequest, ZooError
 from zoo.common.staging import sidecar_path
 from zoo.export.request import Plan
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """Plan of one model: files with their bytes, about, or an error."""
+    """The plan of one model: the files with their approximate sizes in bytes, or an error."""
 
     model: str
     weights: str | None = None
@@ -29,56 +29,68 @@ class ModelPlan:
     error: str | None = None
 
 
-def foresee(
-    jobs: Mapping[str, Callable[[], Plan]], offline: bool, more: str
+def preview_plans(
+    jobs: Mapping[str, Callable[[], Plan]], offline: bool, note: str
 ) -> CommandResult[list[ModelPlan]]:
-    """What would be written. **Raises** the `ZooError` of a single model."""
+    """Return the plans of all models.
+
+    `jobs` maps the name of a model to a function that makes its plan.
+
+    If a plan cannot be made, the error is stored in the result. `note` is printed after the plans.
+
+    **Raises** a `ZooError` if there is only one plan and it cannot be made.
+    """
     plans = []
-    for name, read in jobs.items():
+    for name, make_plan in jobs.items():
         try:
-            plans.append(_foreseen(read(), offline))
+            plans.append(_preview_plan(make_plan(), offline))
         except ZooError as error:
             if len(jobs) == 1:
                 raise
             plans.append(ModelPlan(name, error=str(error)))
     code = WRONG_USE if any(plan.error for plan in plans) else 0
-    return CommandResult(plans, partial(_blocks, beside=more), code=code)
+    return CommandResult(plans, partial(_blocks, note=note), code=code)
 
 
-def _foreseen(plan: Plan, offline: bool) -> ModelPlan:
+def _preview_plan(plan: Plan, offline: bool) -> ModelPlan:
+    """Return the files of a plan, with approximate sizes, and the source of its weights."""
     files: dict[str, int] = {}
     for path, spec in zip(plan.targets, plan.files, strict=True):
         size = written(plan.model, spec.precision)
-        outside = {str(path): 0, str(sidecar_path(path)): size}
-        files |= outside if size > LARGEST_WHOLE else {str(path): size}
-    return ModelPlan(plan.model.name, _weights(plan.model, plan.weights, offline), files)
+        split_files = {str(path): 0, str(sidecar_path(path)): size}
+        files |= split_files if size > LARGEST_WHOLE else {str(path): size}
+    return ModelPlan(plan.model.name, _describe_weights(plan.model, plan.weights, offline), files)
 
 
-def _weights(entry: ModelInfo, choice: Choice, offline: bool) -> str:
-    """Where they would come from. **Raises** `BadRequest` if from nowhere."""
+def _describe_weights(entry: ModelInfo, choice: Choice, offline: bool) -> str:
+    """Return the source of a model's weights, in words.
+
+    **Raises** `BadRequest` if the weights are missing and cannot be downloaded.
+    """
     if isinstance(choice, SeededWeights):
         return f"random (seed {choice.value})"
     if isinstance(choice, Checkpoint):
         return f"on this machine, {choice.path}"
-    path = choice.path if isinstance(choice, GivenCheckpoint) else here(entry)
+    path = choice.path if isinstance(choice, GivenCheckpoint) else find_weights_path(entry)
     if path is not None and path.exists():
         return f"on this machine, {path}"
     if isinstance(choice, GivenCheckpoint):
         raise BadRequest(f"{choice.path} does not exist: name a checkpoint with --weights.")
-    if publisher(entry)[0] == "hub" and not offline:
+    if find_publisher(entry)[0] == "hub" and not offline:
         return f"to be downloaded, {entry.hub[0]}"
     raise BadRequest(
         f"the weights of {entry.name} are not on this machine and would not be downloaded: "
-        f"`zoo info {entry.name}` says where they can be had."
+        f"`zoo info {entry.name}` says where they are published."
     )
 
 
-def _blocks(plans: list[ModelPlan], beside: str) -> "Iterator[Block]":
-    from zoo.cli.tables import Table, about
+def _blocks(plans: list[ModelPlan], note: str) -> "Iterator[Block]":
+    """Yield a table of the files, the weights or the error of each model, and the note."""
+    from zoo.cli.tables import Table, prefix_lines
 
     files = {path: size for plan in plans for path, size in plan.files.items()}
     sizes = {**files, "total": sum(files.values())}
     yield Table(("~file", ">MB, about"), [(p, f"{size / 1e6:,.1f}") for p, size in sizes.items()])
     for plan in plans:
-        yield from about(plan.model, [plan.error or f"weights: {plan.weights}"])
-    yield f"{beside}\nnothing was written or downloaded: leave out --dry-run to do it"
+        yield from prefix_lines(plan.model, [plan.error or f"weights: {plan.weights}"])
+    yield f"{note}\nnothing was written or downloaded: leave out --dry-run to do it"

@@ -1,39 +1,42 @@
-"""`zoo embed SOURCE…`: a dataset with a vector of every picture."""
+"""`zoo embed SOURCE…`: write a dataset with a vector of every picture."""
 
 from collections.abc import Iterator
 
 from zoo.apps.embed.embed_call import embed
 from zoo.apps.embed.embed_request import EmbedResult
-from zoo.cli.command_options import options_of
+from zoo.cli.command_options import derive_options
 from zoo.cli.console import CommandResult
 from zoo.common.errors import FAILED_CHECK
 
-ENDINGS = 5
-"""Kinds of files that are named where they are passed over."""
+LISTED_ENDINGS = 5
+"""The number of file endings that are listed for files that are no pictures."""
 
 
-@options_of(embed)
+@derive_options(embed)
 def embed_command(embedded: EmbedResult) -> CommandResult[EmbedResult]:
-    """Make a dataset with a vector of every picture, in Lance's format.
+    """Write a dataset with a vector of every picture, in Lance's format.
 
-    The same command completes a run that was stopped. After pictures have changed it embeds those
-    that are new or changed, and no others. The row of a picture that cannot be read has the reason
-    in its column `error`, and the exit code is 1.
+    To complete a run that was stopped, run the same command again. If some of the pictures have
+    been added or changed, only these are embedded. If a picture cannot be read, the column `error`
+    of its row contains the reason, and the exit code is 1.
     """
     code = FAILED_CHECK if embedded.errors else 0
-    return CommandResult(embedded, _blocks, lambda done: vars(done) | {"rate": done.rate}, code)
+    return CommandResult(
+        embedded, _blocks, lambda result: vars(result) | {"rate": result.rate}, code
+    )
 
 
 def _blocks(embedded: EmbedResult) -> Iterator[str]:
-    """Yield how many pictures, how fast, and where the time went."""
+    """Yield the number of pictures, the changes to the dataset, and the speed of the run."""
     yield f"{embedded.dataset}: {embedded.pictures:,} pictures"
     if embedded.computed < embedded.pictures + embedded.errors or embedded.gone:
         yield _changes(embedded)
     if embedded.passed:
-        endings = sorted(embedded.passed.items(), key=lambda each: -each[1])
-        named = ", ".join(f"{count:,} {ending}" for ending, count in endings[:ENDINGS])
+        endings = sorted(embedded.passed.items(), key=lambda item: -item[1])
+        counts = ", ".join(f"{count:,} {ending}" for ending, count in endings[:LISTED_ENDINGS])
         yield (
-            f"passed over, as no pictures by their names: {named}{', …' * (len(endings) > ENDINGS)}"
+            f"skipped, as no pictures by their names: {counts}"
+            f"{', …' * (len(endings) > LISTED_ENDINGS)}"
         )
     if embedded.computed:
         total = sum(embedded.seconds.values()) or 1.0
@@ -47,10 +50,12 @@ def _blocks(embedded: EmbedResult) -> Iterator[str]:
 
 
 def _changes(embedded: EmbedResult) -> str:
-    """What has become of the rows that there were."""
-    kept = "removed" if embedded.pruned else "kept, unless you say --prune"
-    gone = f"{embedded.gone:,} gone ({kept})" if embedded.gone else "none gone"
+    """Describe the changes to the rows of an earlier run."""
+    row_state = "removed" if embedded.pruned else "kept; --prune removes them"
+    deleted = (
+        f"{embedded.gone:,} of deleted ones ({row_state})" if embedded.gone else "none deleted"
+    )
     return (
-        f"{embedded.kept:,} rows are as they were, {embedded.added:,} of new pictures were added, "
-        f"{embedded.again:,} of changed ones computed again, {gone}"
+        f"{embedded.kept:,} rows are unchanged, {embedded.added:,} of new pictures were added, "
+        f"{embedded.again:,} of changed ones computed again, {deleted}"
     )

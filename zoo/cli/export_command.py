@@ -1,4 +1,4 @@
-"""`zoo export MODEL`, or `python -m zoo.export MODEL`: a model as a verified ONNX file."""
+"""`zoo export MODEL` and `python -m zoo.export MODEL`: write a model as a verified ONNX file."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,22 +13,22 @@ from zoo.cli.command_options import (
     All,
     DryRun,
     Filter,
-    SpreadOpsets,
+    OpsetCommand,
+    derive_options,
     examples,
     model_names,
-    options_of,
 )
-from zoo.cli.console import CommandResult, progress_bar, tell_recognised, warn_nonfinite
-from zoo.cli.dry_run import foresee
+from zoo.cli.console import CommandResult, identify_checkpoint, progress_bar, warn_nonfinite
+from zoo.cli.dry_run import preview_plans
 from zoo.common.errors import BadRequest
 from zoo.export.request import Options, plan_files
-from zoo.registry.lookup import info, select
+from zoo.registry.lookup import info, select_models
 
 if TYPE_CHECKING:
     from zoo.export.exporter import Outcome
 
-FIRST_WEIGHTS = {"vit_digits": "auto", "dinov3_vits16": "random"}
-"""What is exported where no model was named, and with which weights: neither needs a network."""
+DEFAULT_MODELS = {"vit_digits": "auto", "dinov3_vits16": "random"}
+"""The models that are exported if none is named, with their weights. Neither needs a download."""
 
 EXAMPLES = examples(
     "zoo export dinov3_vits16",
@@ -37,14 +37,14 @@ EXAMPLES = examples(
 )
 
 MODELS = (
-    "Names or aliases of models; `zoo list` shows them. Without any, vit_digits is exported with "
-    "the trained weights of this package, and dinov3_vits16 with random ones."
+    "Names or aliases of models; `zoo list` shows them. Without a name, vit_digits is exported "
+    "with the trained weights in this package, and dinov3_vits16 with random weights."
 )
 
 
-@options_of(AskedWeights, Options)
+@derive_options(AskedWeights, Options)
 def export(
-    asked: AskedWeights,
+    request: AskedWeights,
     options: Options,
     models: Annotated[Sequence[str], model_names(MODELS)] = (),
     all: All = False,
@@ -55,46 +55,49 @@ def export(
 
     A file is called MODEL-opset23.onnx, and its manifest MODEL-opset23.manifest.json.
     """
-    chosen, weights, out = asked.choice, asked.weights, options.out
-    options = replace(options, weights=chosen)
-    # A misspelt name should not wait for JAX to load.
+    choice, weights, out = request.choice, request.weights, options.out
+    options = replace(options, weights=choice)
+    # Names are checked before JAX is imported, so that a misspelt name fails at once.
     if models or all or filter:
-        jobs = [(info(each), options) for each in select(models, all, filter)]
-    elif isinstance(chosen, GivenCheckpoint):
-        entry, opened = tell_recognised(chosen)
+        jobs = [(info(name), options) for name in select_models(models, all, filter)]
+    elif isinstance(choice, GivenCheckpoint):
+        entry, opened = identify_checkpoint(choice)
         jobs = [(entry, replace(options, weights=opened))]
     elif weights != "auto":
         raise BadRequest(
-            f"--weights {weights} is about one model and none was named: name one (`zoo list` "
-            "shows them), or ask for --all."
+            f"--weights {weights} needs the name of a model: add one (`zoo list` shows them), or "
+            "take all models with --all."
         )
     else:
-        jobs = [(info(each), replace(options, weights=own)) for each, own in FIRST_WEIGHTS.items()]
+        jobs = [
+            (info(name), replace(options, weights=source))
+            for name, source in DEFAULT_MODELS.items()
+        ]
     if len(jobs) > 1 and out is not None and out.suffix == ".onnx":
-        raise BadRequest(f"--out {out} names one file for many: name a folder instead.")
+        raise BadRequest(f"--out {out} is one file for {len(jobs)} models: name a folder instead.")
     if dry_run:
         plans = {entry.name: partial(plan_files, entry, options) for entry, options in jobs}
-        return foresee(plans, options.offline, "each file gets a manifest beside it, in .json")
+        return preview_plans(plans, options.offline, "each file gets a .json manifest next to it")
     return export_one(*jobs[0]) if len(jobs) == 1 else export_many(jobs)
 
 
 def export_one(entry: ModelInfo, options: Options) -> "CommandResult[Outcome]":
-    """Export a model."""
+    """Export one model."""
     from zoo.export import run as pipeline
 
     plan = plan_files(entry, options)
     with progress_bar() as progress:
         outcome = pipeline.run_export(plan, progress)
-    # Its imports take a while, in which the checkpoint is read already.
+    # Import these modules late, so that the checkpoint is read before.
     from zoo.cli.tables.export_table import export_blocks
 
     warn_nonfinite(outcome.nonfinite)
     blocks = partial(export_blocks, plan)
-    return CommandResult(outcome, blocks, lambda done: done.manifests, outcome.code)
+    return CommandResult(outcome, blocks, lambda outcome: outcome.manifests, outcome.code)
 
 
 def export_many(jobs: Sequence[tuple[ModelInfo, Options]]) -> "CommandResult[list[Outcome]]":
-    """Export one model after the other, whatever becomes of the others, and sum up."""
+    """Export models one after the other. A failed export does not stop the next ones."""
     from zoo.cli.tables.export_table import outcome_blocks
     from zoo.export.bulk import run_bulk
 
@@ -102,11 +105,11 @@ def export_many(jobs: Sequence[tuple[ModelInfo, Options]]) -> "CommandResult[lis
         outcomes = run_bulk(jobs, progress)
     code = max(outcome.code for outcome in outcomes)
     return CommandResult(
-        outcomes, outcome_blocks, lambda done: [each.record for each in done], code
+        outcomes, outcome_blocks, lambda outcomes: [outcome.record for outcome in outcomes], code
     )
 
 
 app = typer.Typer(add_completion=False)
-"""`python -m zoo.export`, which is this command alone; shells complete only `zoo`."""
+"""The command of `python -m zoo.export`, without completion of a shell, which only `zoo` offers."""
 
-app.command(cls=SpreadOpsets, epilog=EXAMPLES)(export)
+app.command(cls=OpsetCommand, epilog=EXAMPLES)(export)

@@ -1,24 +1,28 @@
-"""`zoo golden`: what another implementation computes, for `zoo verify` to compare with."""
+"""`zoo golden`: write the outputs of another implementation, for `zoo verify` to compare with."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 from zoo.checkpoints.source import read_weights
-from zoo.cli.command_options import Model, options_of
+from zoo.cli.command_options import Model, derive_options
 from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.errors import BadRequest
 from zoo.common.options import FORCE, Option, argument, weights_from
 from zoo.registry.lookup import info
 
 TARGET = (
-    "What to write: NAME.safetensors for outputs, or NAME.pth for a checkpoint of seeded numbers."
+    "What to write: NAME.safetensors for outputs, or NAME.pth for a checkpoint of random numbers."
 )
 Target = Annotated[Path, argument("DST", TARGET)]
-PICTURE = Option("FILE", "A picture to run on.", default="this package's photograph")
-REFERENCE = Option("transformers|FILE", "What computes the outputs, or an .npz that holds them.")
+PICTURE = Option(
+    "FILE", "The picture to compute outputs for.", default="a photograph in this package"
+)
+REFERENCE = Option(
+    "transformers|FILE", "The library that computes the outputs, or an .npz with them."
+)
 
 
-@options_of()
+@derive_options()
 def golden_command(
     model: Model,
     target: Target,
@@ -45,7 +49,9 @@ def golden_command(
             "outputs, or a .pth for a checkpoint."
         )
     elif weights is None:
-        raise BadRequest(f"{target} is to hold outputs: name the checkpoint with --weights.")
+        raise BadRequest(
+            f"{target} needs a checkpoint to compute outputs with: name it with --weights."
+        )
     else:
         from zoo.common.golden_file import write_golden
         from zoo.images.photograph import photographs
@@ -54,9 +60,9 @@ def golden_command(
         images = pictures(image) if image else photographs(1)
         with progress_bar() as progress:
             loaded = load_known(entry.name, read_weights(weights), progress)
-        made = make(entry, loaded, images, reference)
-        with replacing(target) as place:
-            write_golden(place, made)
-        reference = made.reference
+        golden = make(entry, loaded, images, reference)
+        with replacing(target) as path:
+            write_golden(path, golden)
+        reference = golden.reference
     record = {"file": target, "model": entry.name, "reference": reference}
     return CommandResult(record, lambda _: [f"{target} was written: {entry.name}, {reference}"])

@@ -1,4 +1,4 @@
-"""Read the model argument of a command, and find a model's weights by file names alone."""
+"""Read the model argument of a command, and find a model's weights by the names of files alone."""
 
 import os
 from itertools import chain
@@ -8,14 +8,17 @@ from typing import Literal
 from weights.sources.locate import hub_files, places
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.source import GivenCheckpoint
-from zoo.cli.console import tell_recognised
+from zoo.cli.console import identify_checkpoint
 from zoo.common.errors import BadRequest
 from zoo.common.options import Option, argument
 from zoo.registry.lookup import registered_name
 
 
-def named_model(how_files_run: str = "") -> Option:
-    """The argument of a command."""
+def declare_model_argument(how_files_run: str = "") -> Option:
+    """Return the argument for a model, a checkpoint, an ONNX file or a folder.
+
+    `how_files_run` completes the sentence of its help, for example with the runtime of ONNX files.
+    """
     return argument(
         "MODEL|FILE|FOLDER",
         "The name of a model or the path of a checkpoint, which run in JAX; an .onnx file with its "
@@ -23,33 +26,45 @@ def named_model(how_files_run: str = "") -> Option:
     )
 
 
-def file_of(model: str, weights: str | None) -> Path | None:
-    """The ONNX file that is named, or the one of a folder in float32; None for a model in JAX.
-    **Raises** a `ZooError`, also where weights are named that such a file has itself."""
+def find_onnx_file(model: str, weights: str | None) -> Path | None:
+    """Return the path of an ONNX file, or of the float32 file of a folder; None for a model in JAX.
+
+    **Raises** a `ZooError`, also if `weights` are named for a file that contains its own.
+    """
     from zoo.artifacts.find import is_built, variant_in_folder
 
     path = Path(model)
-    if not (built := is_built(path)) and not model.endswith(".onnx"):
+    if not (is_folder := is_built(path)) and not model.endswith(".onnx"):
         return None
     if weights is not None:
         raise BadRequest(
-            f"--weights {weights} has no effect here, for {model} has its own: leave it out."
+            f"--weights {weights} has no effect here, because {model} contains its own weights: "
+            "leave it out."
         )
-    return variant_in_folder(path, "fp32").path if built else path
+    return variant_in_folder(path, "fp32").path if is_folder else path
 
 
-def model_in_jax(model: str, weights: str | None) -> tuple[str, str]:
-    """The name of a model and its weights, which may be a checkpoint that is named instead."""
+def resolve_jax_model(model: str, weights: str | None) -> tuple[str, str]:
+    """Return the name of a model and its weights.
+
+    If `model` is the path of a checkpoint, its model is recognised and the path is returned as the
+    weights.
+    """
     if weights is None and Path(model).exists():
-        return registered_name(tell_recognised(GivenCheckpoint(Path(model)))[0]), model
+        return registered_name(identify_checkpoint(GivenCheckpoint(Path(model)))[0]), model
     return model, weights or "auto"
 
 
-Giver = Literal["package", "hub", "publisher", "nobody"]
+WeightsSource = Literal["package", "hub", "publisher", "nobody"]
+"""Sources of a model's weights: this package, a repository on the hub, a page of the publisher, or
+none."""
 
 
-def publisher(entry: ModelInfo) -> tuple[Giver, str]:
-    """Who gives the weights away, and where: a repository or a page."""
+def find_publisher(entry: ModelInfo) -> tuple[WeightsSource, str]:
+    """Return the source of a model's weights, and its repository or page.
+
+    The second is empty for weights in this package and for models without published weights.
+    """
     if entry.embedded:
         return "package", ""
     if entry.hub:
@@ -59,18 +74,21 @@ def publisher(entry: ModelInfo) -> tuple[Giver, str]:
     return "nobody", ""
 
 
-def here(entry: ModelInfo) -> Path | None:
-    """A place on this machine that has the name of the model's weights."""
-    downloads = (
+def find_weights_path(entry: ModelInfo) -> Path | None:
+    """Return a path on this machine that has the name of the model's weights, or None."""
+    cached_files = (
         _hub_cache().glob(f"models--{file.repository.replace('/', '--')}/snapshots/*/{file.name}")
         for file in hub_files(entry.places)
     )
-    there = filter(Path.exists, places(entry.places))
-    return next(chain(there, chain.from_iterable(downloads)), None)
+    existing_files = filter(Path.exists, places(entry.places))
+    return next(chain(existing_files, chain.from_iterable(cached_files)), None)
 
 
 def _hub_cache() -> Path:
-    """Where huggingface-hub keeps its downloads; importing it to ask takes half a second."""
+    """Return the folder in which huggingface_hub keeps its downloads.
+
+    It is computed here because importing huggingface_hub takes half a second.
+    """
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     home = os.environ.get("HF_HOME") or Path(caches, "huggingface")
     return Path(os.environ.get("HF_HUB_CACHE") or Path(home, "hub")).expanduser()

@@ -1,4 +1,4 @@
-"""`zoo list` and `zoo info`: which models there are, and everything about one."""
+"""`zoo list` and `zoo info`: the models of the zoo, and the facts about one of them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 from weights.sources.locate import searched
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.source import GivenCheckpoint
-from zoo.cli.command_options import model_names, options_of
+from zoo.cli.command_options import derive_options, model_names
 from zoo.cli.console import CommandResult
-from zoo.cli.model_argument import here, publisher
+from zoo.cli.model_argument import find_publisher, find_weights_path
 from zoo.common.errors import BadFile
 from zoo.common.options import argument
-from zoo.registry.lookup import MODELS, fitting, info
+from zoo.registry.lookup import MODELS, find_models, info
 from zoo.registry.model_words import position_words
 
 if TYPE_CHECKING:
     from zoo.cli.tables import Block
 
 
-@options_of()
+@derive_options()
 def list_command(
     patterns: Annotated[
         Sequence[str],
         model_names("Names, aliases or families, or patterns such as `*vitl*`.", "PATTERN"),
     ] = (),
 ) -> CommandResult[list[ModelInfo]]:
-    """List the models, with their size, their licence and where their weights come from."""
+    """List the models with their size, their licence and the source of their weights."""
     return CommandResult(
-        fitting(patterns), list_blocks, lambda entries: list(map(model_record, entries))
+        find_models(patterns), list_blocks, lambda entries: list(map(model_record, entries))
     )
 
 
@@ -40,18 +40,18 @@ MODEL = argument(
 )
 
 
-@options_of()
+@derive_options()
 def describe(model: Annotated[str, MODEL]) -> CommandResult[ModelInfo]:
     """Describe one model: its architecture, preprocessing, weights and licence."""
-    return CommandResult(described_entry(model), model_blocks, model_record)
+    return CommandResult(resolve_entry(model), model_blocks, model_record)
 
 
-def described_entry(model: str) -> ModelInfo:
-    """The entry of a model by its name, or of what lies at a path."""
+def resolve_entry(model: str) -> ModelInfo:
+    """Return the entry of a model by its name, or of the file or folder at a path."""
     path = Path(model).expanduser()
     if model in MODELS or not path.exists():
         return info(model)
-    # Manifests are read with pydantic, and a checkpoint is known by what JAX would build.
+    # Import these modules only if they are needed, because they import pydantic and JAX.
     from zoo.artifacts.find import is_built
     from zoo.artifacts.read import near, read_folder_manifest, stated_entry
 
@@ -59,7 +59,9 @@ def described_entry(model: str) -> ModelInfo:
         return stated_entry(read_folder_manifest(path))
     if path.suffix == ".onnx":
         if (manifest := near(path)) is None:
-            raise BadFile(f"{path} has no manifest that says what it is: keep it beside it.")
+            raise BadFile(
+                f"{path} has no manifest: put its .manifest.json file into the same folder."
+            )
         return stated_entry(manifest)
     from zoo.checkpoints.identify import recognised
 
@@ -67,43 +69,44 @@ def described_entry(model: str) -> ModelInfo:
 
 
 def model_record(entry: ModelInfo) -> dict[str, Any]:
-    """All that the registry knows of a model, for JSON, and where its weights are."""
-    kind, place = publisher(entry)
+    """Return all facts about a model for JSON, with the location of its weights."""
+    kind, location = find_publisher(entry)
     names = [field.name for field in fields(entry) if field.name != "publisher"]
     facts = {name: vars(entry)[name] for name in names}
-    networks = {each.naming.name: each.config for each in entry.published}
-    libraries = {each.naming.name: each.library for each in entry.published}
-    options = {each.naming.name: each.options for each in entry.published}
+    configs = {item.naming.name: item.config for item in entry.published}
+    libraries = {item.naming.name: item.library for item in entry.published}
+    options = {item.naming.name: item.options for item in entry.published}
     return facts | {
         "namings": [naming.name for naming in entry.namings],
-        "published": {name: each for name, each in networks.items() if each != entry.config},
-        "libraries": {name: each for name, each in libraries.items() if each is not None},
-        "options": {name: each for name, each in options.items() if each},
+        "published": {name: config for name, config in configs.items() if config != entry.config},
+        "libraries": {name: config for name, config in libraries.items() if config is not None},
+        "options": {name: setting for name, setting in options.items() if setting},
         **{"source": entry.source, "licence": entry.licence, "papers": entry.papers},
         "architecture": entry.config.text,
         "input_size": entry.preprocessing.size,
         "native_size": entry.native,
         "stride": entry.config.stride,
-        "weights": {"from": kind, "place": place, "here": here(entry)},
+        "weights": {"from": kind, "place": location, "here": find_weights_path(entry)},
     }
 
 
-COPY = "which is not the publisher's: `zoo weights download --mirror`"
+COPY_REMARK = "which is not the publisher's: `zoo weights download --mirror`"
+"""The remark about a copy of weights that somebody else than the publisher offers."""
 
 
 def list_blocks(entries: list[ModelInfo]) -> "Iterator[Block]":
-    """One line a model."""
+    """Yield a table with a row for each model."""
     from zoo.cli.tables import Table
 
     headings = ("model", "family", ">params", ">input", "~licence", "weights from")
     yield Table(headings, map(model_row, entries))
-    yield "\nA name in the last column is an owner on the hub; `zoo info MODEL` says more."
+    yield "\nA name in the last column is an owner on the hub; `zoo info MODEL` shows all facts."
 
 
 def model_row(entry: ModelInfo) -> tuple[str, ...]:
-    """Row of a model in the list."""
-    kind, place = publisher(entry)
-    words = {"hub": place.partition("/")[0], "publisher": "by hand", "package": "this package"}
+    """Return the row of a model in the list."""
+    kind, location = find_publisher(entry)
+    words = {"hub": location.partition("/")[0], "publisher": "by hand", "package": "this package"}
     return (
         entry.name,
         entry.family,
@@ -111,20 +114,20 @@ def model_row(entry: ModelInfo) -> tuple[str, ...]:
         "x".join(str(side) for side in dict.fromkeys(entry.preprocessing.size)),
         # A long name may wrap.
         Path(entry.licence.text).stem.replace("fair-", "fair "),
-        "this machine" if kind != "package" and here(entry) else words.get(kind, kind),
+        "this machine" if kind != "package" and find_weights_path(entry) else words.get(kind, kind),
     )
 
 
 def model_blocks(entry: ModelInfo) -> "Iterator[Block]":
-    """Everything about one model."""
+    """Yield the facts about one model."""
     from zoo.cli.tables import Facts
 
-    (kind, place), path = publisher(entry), here(entry)
+    (kind, location), path = find_publisher(entry), find_weights_path(entry)
     sources = {
         "package": "in this package",
-        "hub": f"{place} on the hub, downloaded when they are needed",
-        "publisher": f"to be downloaded by hand from {place}",
-        "nobody": "none are published that this package reads",
+        "hub": f"{location} on the hub, downloaded when they are needed",
+        "publisher": f"to be downloaded by hand from {location}",
+        "nobody": "none are published in a format that this package reads",
     }
     facts = {
         "also called": ", ".join(entry.aliases) or "nothing else",
@@ -135,7 +138,8 @@ def model_blocks(entry: ModelInfo) -> "Iterator[Block]":
         "positions": position_words(entry.config),
         **({"pooler_output": entry.pooler} if entry.pooler else {}),
         "weights": sources[kind] if path is None else f"on this machine, {path}",
-        "copies": ", ".join(f"{file.repository}, {COPY}" for file in entry.mirrors[:1]) or "none",
+        "copies": ", ".join(f"{file.repository}, {COPY_REMARK}" for file in entry.mirrors[:1])
+        or "none",
         "checkpoint": entry.file,
         "looked for in": searched(),
         "licence": f"{entry.licence.name}, {entry.licence.page}",

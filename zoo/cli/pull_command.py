@@ -1,11 +1,11 @@
-"""`zoo pull MODEL`: a built folder from a hub."""
+"""`zoo pull MODEL`: download a built folder from a hub."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from zoo.cli.command_options import DryRun, Model, Revision, options_of
+from zoo.cli.command_options import DryRun, Model, Revision, derive_options
 from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.options import FORCE, OFFLINE, out_folder
 from zoo.export.assemble.plan import variant_names
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zoo.cli.tables import Block
 
 
-@options_of()
+@derive_options()
 def pull(
     model: Model,
     variant: Annotated[Sequence[str], variant_names("fp32, which most runtimes run")] = (),
@@ -28,7 +28,7 @@ def pull(
 ) -> CommandResult["Preview | PullResult"]:
     """Download ready-made ONNX files, and check every byte of them.
 
-    Preprocessing, a photograph and expected outputs come along.
+    Preprocessing, a photograph and expected outputs are downloaded too.
     """
     from zoo.artifacts import pull as hub
 
@@ -45,17 +45,17 @@ def pull(
 
 
 def pull_blocks(folder: Path, result: "Preview | PullResult") -> "Iterator[Block]":
-    """What was downloaded, or would be."""
+    """Yield the files that were downloaded, or that would be."""
     from zoo.artifacts.pull import Preview
-    from zoo.cli.tables import Table, counted
+    from zoo.cli.tables import Table, count_noun
 
     if isinstance(result, Preview):
         sizes = [*((file.name, file.bytes) for file in result.missing), ("total", result.bytes)]
         yield Table(("~file", ">bytes"), [(name, f"{size:,}") for name, size in sizes])
-        yield f"{folder}: from {result.where}; {counted(result.kept, 'file')} kept"
+        yield f"{folder}: from {result.where}; {count_noun(result.kept, 'file')} kept"
         yield "nothing was downloaded: leave out --dry-run to do it"
         return
-    brought = f"brought {counted(result.brought, 'file')} from {result.where}"
-    yield f"{folder}: {brought}, {counted(result.kept, 'file')} kept"
+    downloaded = f"downloaded {count_noun(result.brought, 'file')} from {result.where}"
+    yield f"{folder}: {downloaded}, {count_noun(result.kept, 'file')} kept"
     for label, item in result.variants.items():
         yield f"{label}: {folder / item.file}"

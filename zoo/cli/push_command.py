@@ -1,11 +1,11 @@
-"""`zoo push DIR`: a built folder to a hub."""
+"""`zoo push DIR`: upload a built folder to a hub."""
 
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from zoo.cli.command_options import DryRun, Revision, options_of
+from zoo.cli.command_options import DryRun, Revision, derive_options
 from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.options import Option, argument, flag
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from zoo.cli.tables import Block
 
 
-@options_of()
+@derive_options()
 def push(
-    folder: Annotated[Path, argument("DIR", "A folder that was built.")],
+    folder: Annotated[Path, argument("DIR", "A folder of `zoo build`.")],
     repo: Annotated[str, Option("OWNER/NAME", "The repository on the hub.")],
     revision: Revision = None,
     private: Annotated[bool, flag("Make the repository private if it has to be created.")] = False,
@@ -27,21 +27,24 @@ def push(
     from zoo.artifacts.push import PushTarget, commit, plan_push
 
     with progress_bar() as progress:
-        planned = plan_push(folder, PushTarget(repo, revision or BRANCH, private), progress)
-    page = None if dry_run else commit(planned)
+        plan = plan_push(folder, PushTarget(repo, revision or BRANCH, private), progress)
+    page = None if dry_run else commit(plan)
     return CommandResult(
-        planned, partial(push_blocks, page), lambda planned: vars(planned) | {"committed": page}
+        plan, partial(push_blocks, page), lambda plan: vars(plan) | {"committed": page}
     )
 
 
-def push_blocks(page: str | None, planned: "PushPlan") -> "Iterator[Block]":
-    """The files and what becomes of them, and the page of the commit."""
+def push_blocks(page: str | None, plan: "PushPlan") -> "Iterator[Block]":
+    """Yield a table of the files and their changes, and the page of the commit.
+
+    `page` is None if nothing was uploaded.
+    """
     from zoo.cli.tables import Table
 
-    target, total = planned.target, sum(row.bytes for row in planned.rows)
-    rows = [(row.name, f"{row.bytes:,}", row.change) for row in planned.rows]
+    target, total = plan.target, sum(row.bytes for row in plan.rows)
+    rows = [(row.name, f"{row.bytes:,}", row.change) for row in plan.rows]
     yield Table(("~file", ">bytes", "there"), [*rows, ("total", f"{total:,}", "")])
-    yield f"{target.repository}, branch {target.branch}: {planned.state}"
-    for name in planned.others:
+    yield f"{target.repository}, branch {target.branch}: {plan.state}"
+    for name in plan.others:
         yield f"stays as it is: {name}"
     yield f"committed: {page}" if page else "nothing was uploaded: leave out --dry-run to do it"

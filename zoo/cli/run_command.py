@@ -1,4 +1,4 @@
-"""`zoo run MODEL PICTURE…`: what a model says of pictures."""
+"""`zoo run MODEL PICTURE…`: print and draw the answers of a model about pictures."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from zoo.cli.command_options import Json, options_of
+from zoo.cli.command_options import Json, derive_options
 from zoo.cli.console import CommandResult, print_picture
-from zoo.cli.model_argument import file_of, model_in_jax, named_model
+from zoo.cli.model_argument import declare_model_argument, find_onnx_file, resolve_jax_model
 from zoo.common.errors import FAILED_CHECK, BadRequest
 from zoo.common.options import FORCE, Option, argument, out_folder, weights_from
 from zoo.common.terminal import complain
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from zoo.cli.tables import Block
     from zoo.tasks.answer import PictureAnswer, Question
 
-MODEL = named_model(", which run in ONNX Runtime")
-PICTURES = argument("[PICTURE]...", "Pictures; a photograph without any.")
+MODEL = declare_model_argument(", which run in ONNX Runtime")
+PICTURES = argument("[PICTURE]...", "Pictures; by default a photograph in this package.")
 LABELS = Option(
     "TEXT,TEXT",
-    "What may be in the pictures, in words; of a model that has a tower for texts too.",
+    "Words for what the pictures may show, for a model that compares pictures with texts.",
     several=True,
 )
 
 THRESHOLD = Option(
     "SHARE",
-    "How sure a network has to be of a thing in a box, from 0 to 1.",
+    "The least score of a box that is printed, from 0 to 1.",
     default="0.5",
     least=0,
     most=1,
@@ -41,37 +41,40 @@ THRESHOLD = Option(
 
 @dataclass(frozen=True)
 class WrittenAnswer:
-    """Answer about a picture, and the files that were written of it."""
+    """The answer about a picture, and the paths of the files with the drawing or the features."""
 
     picture: str
     answer: "PictureAnswer"
     files: tuple[Path, ...]
 
     def blocks(self) -> "Iterator[Block]":
-        """Yield what is printed: a table of answers, and the files."""
+        """Yield a table of the answers, and the paths of the files."""
         from zoo.cli.tables import Table
 
         if self.answer.answers:
             boxes = [f"{', '.join(f'{edge:.1f}' for edge in box)}" for box in self.answer.boxes]
             titles = ("answer", ">score", "left, top, right, bottom")[: 3 if boxes else 2]
-            pairs = zip_longest(self.answer.answers, boxes)
-            rows = [(label, f"{score:.4f}", box)[: len(titles)] for (label, score), box in pairs]
+            labelled_boxes = zip_longest(self.answer.answers, boxes)
+            rows = [
+                (label, f"{score:.4f}", box)[: len(titles)]
+                for (label, score), box in labelled_boxes
+            ]
             yield Table(titles, rows, self.picture)
         elif self.answer.kind == "boxes":
-            yield f"{self.picture}: nothing that the network is sure of"
+            yield f"{self.picture}: no box with a score above the threshold"
         for file in self.files:
             yield f"{self.picture}: {file}"
 
     def record(self) -> dict[str, object]:
         """Return the answer for JSON."""
-        answers: list[dict[str, object]] = [each._asdict() for each in self.answer.answers]
+        answers: list[dict[str, object]] = [answer._asdict() for answer in self.answer.answers]
         for answer, box in zip(answers, self.answer.boxes, strict=False):
             answer["box"] = box
         files = {"files": self.files} if self.files else {}
         return {"picture": self.picture, "answers": answers, **files}
 
     def write(self) -> None:
-        """Write the files."""
+        """Write the drawing, or the features as .npy files."""
         from zoo.apps.show.save import save_picture
         from zoo.common.staging import replacing
 
@@ -84,23 +87,25 @@ class WrittenAnswer:
 
 @dataclass(frozen=True)
 class RunResult:
-    """Answers about pictures, and the reasons why other pictures cannot be read."""
+    """The answers about pictures, and the errors of pictures that cannot be read."""
 
     answers: Sequence[WrittenAnswer]
-    refused: Mapping[str, str]
+    unreadable: Mapping[str, str]
 
     def blocks(self) -> "Iterator[Block]":
-        """Yield what is printed on stdout."""
+        """Yield the blocks that are printed on stdout."""
         for answer in self.answers:
             yield from answer.blocks()
 
     def record(self) -> list[object]:
         """Return all answers and errors for JSON."""
-        unread = [{"picture": picture, "error": why} for picture, why in self.refused.items()]
+        unread = [
+            {"picture": picture, "error": reason} for picture, reason in self.unreadable.items()
+        ]
         return [*(answer.record() for answer in self.answers), *unread]
 
 
-@options_of()
+@derive_options()
 def run(
     model: Annotated[str, MODEL],
     images: Annotated[Sequence[Path], PICTURES] = (),
@@ -111,84 +116,89 @@ def run(
     force: Annotated[bool, FORCE] = False,
     json: Json = False,
 ) -> int:
-    """Say what is in pictures: their classes, things in boxes, areas, depths, or their features.
+    """Print what a model sees in pictures: classes, boxes, areas, depths or features.
 
-    Of a classifier the five best classes are printed, of things in boxes those that the network is
-    surer of than --threshold. Boxes, areas and depths become a picture, features .npy files. Where
-    some of several pictures cannot be read, the others are answered, and the exit code is 1.
+    A classifier prints its five best classes. A detector prints the boxes whose score is above
+    --threshold. Boxes, areas and depths are also drawn as a picture, and features are written as
+    .npy files. If some of several pictures cannot be read, the others are answered and the exit
+    code is 1.
     """
     from zoo.common.progress import is_terminal
     from zoo.common.staging import check_free
     from zoo.images.photograph import STORED, photograph
     from zoo.tasks.answer import Question
 
-    named = [str(image) for image in images]
-    readable, refused = _read(named) if named else ({STORED: photograph()}, {})
-    named = [name for name in named if name in readable] or [STORED]
+    names = [str(image) for image in images]
+    readable, unreadable = _read_pictures(names) if names else ({STORED: photograph()}, {})
+    names = [name for name in names if name in readable] or [STORED]
     question = Question(labels, threshold=threshold)
-    answers = _answers(model, weights, [readable[name] for name in named], question)
+    answers = _compute_answers(model, weights, [readable[name] for name in names], question)
     result = RunResult(
         [
-            WrittenAnswer(picture, answer, _files(answer, out / stem))
-            for picture, stem, answer in zip(named, _stems(named), answers, strict=True)
+            WrittenAnswer(picture, answer, _answer_files(answer, out / stem))
+            for picture, stem, answer in zip(names, _file_stems(names), answers, strict=True)
         ],
-        refused,
+        unreadable,
     )
-    for written in result.answers:
-        for file in written.files:
+    for answered in result.answers:
+        for file in answered.files:
             check_free(file, force)
-    for written in result.answers:
-        written.write()
+    for answered in result.answers:
+        answered.write()
     if not json and is_terminal(sys.stdout):
         for answer in answers:
             if answer.drawing is not None:
                 print_picture(answer.drawing)
-    code = FAILED_CHECK if refused else 0
+    code = FAILED_CHECK if unreadable else 0
     CommandResult(result, RunResult.blocks, RunResult.record, code).show(json)
-    for picture, why in refused.items():
-        complain(f"error: {why}" if picture in why else f"error: {picture}: {why}")
+    for picture, reason in unreadable.items():
+        complain(f"error: {reason}" if picture in reason else f"error: {picture}: {reason}")
     return code
 
 
-def _read(asked: Sequence[str]) -> "tuple[dict[str, Image], dict[str, str]]":
-    """The pictures that can be read, and why others cannot. **Raises** `BadRequest` where there
-    is none that can."""
+def _read_pictures(paths: Sequence[str]) -> "tuple[dict[str, Image], dict[str, str]]":
+    """Return the pictures that can be read, and the reasons why others cannot, by path.
+
+    **Raises** `BadRequest` if no picture can be read.
+    """
     from zoo.images.pictures import pictures
 
     readable: dict[str, Image] = {}
-    refused: dict[str, str] = {}
-    for each in asked:
+    unreadable: dict[str, str] = {}
+    for path in paths:
         try:
-            (readable[each],) = pictures(each)
+            (readable[path],) = pictures(path)
         except BadRequest as error:
-            refused[each] = str(error)
-            if len(refused) == len({*asked}):
+            unreadable[path] = str(error)
+            if len(unreadable) == len({*paths}):
                 raise
-    return readable, refused
+    return readable, unreadable
 
 
-def _answers(
+def _compute_answers(
     model: str, weights: str | None, images: "Sequence[Image]", question: "Question"
 ) -> "list[PictureAnswer]":
-    """Ask a file or a folder in ONNX Runtime, or else a model in JAX."""
+    """Answer with an ONNX file or a folder in ONNX Runtime, otherwise with a model in JAX."""
     from zoo.artifacts.session import open_file
 
-    if (file := file_of(model, weights)) is not None:
+    if (file := find_onnx_file(model, weights)) is not None:
         return open_file(file).ask(images, question)
-    name, place = model_in_jax(model, weights)
+    name, weights_text = resolve_jax_model(model, weights)
     from zoo.checkpoints.checkpoint_tokenizer import tokenizer_of
 
-    # Without a tokenizer no network answers this: it is looked for before weights are read.
-    tokenizer = tokenizer_of(name, place) if question.labels else None
+    # Labels need a tokenizer. It is found, or refused, before the weights are read.
+    tokenizer = tokenizer_of(name, weights_text) if question.labels else None
     from zoo.artifacts.in_jax import network_in_jax
     from zoo.checkpoints.pretrained import from_pretrained
 
-    return network_in_jax(from_pretrained(name, place), tokenizer).answers(images, question)
+    return network_in_jax(from_pretrained(name, weights_text), tokenizer).answers(images, question)
 
 
-def _stems(pictures: Sequence[str]) -> list[str]:
-    """How files about pictures begin: with their names, numbered where several have one, for a
-    system too that does not tell small letters from capitals."""
+def _file_stems(pictures: Sequence[str]) -> list[str]:
+    """Return a unique file stem for each picture: the stem of its name, with a number if needed.
+
+    Stems that differ only in case are also numbered, because some file systems ignore case.
+    """
     stems: dict[str, str] = {}
     for picture in pictures:
         name = stem = Path(picture).stem
@@ -200,8 +210,11 @@ def _stems(pictures: Sequence[str]) -> list[str]:
     return list(stems.values())
 
 
-def _files(answer: "PictureAnswer", stem: Path) -> tuple[Path, ...]:
-    """Return where the drawing of an answer goes, or its features as numpy's files."""
+def _answer_files(answer: "PictureAnswer", stem: Path) -> tuple[Path, ...]:
+    """Return the paths of the files of an answer.
+
+    They are its drawing, or one .npy file for each of its features.
+    """
     if answer.drawing is not None:
         return (stem.with_name(f"{stem.name}-{answer.kind}.png"),)
     return tuple(stem.with_name(f"{stem.name}-{name}.npy") for name in answer.features)

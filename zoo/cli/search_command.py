@@ -1,4 +1,4 @@
-"""`zoo search DATASET PICTURE`: the rows of a dataset of vectors that are like something."""
+"""`zoo search DATASET IMAGE`: find similar rows in a dataset of vectors."""
 
 import sys
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from zoo.apps.embed.search_request import ASKED, DATASET, SearchRequest
-from zoo.cli.command_options import Json, options_of
+from zoo.cli.command_options import Json, derive_options
 from zoo.cli.console import CommandResult, print_picture, progress_bar
 from zoo.common.errors import BadRequest
 from zoo.common.options import FILE_OUT, FORCE, Option, flag
@@ -18,17 +18,19 @@ if TYPE_CHECKING:
     from zoo.apps.embed.near_duplicates import DuplicateGroup
     from zoo.apps.embed.vector_table import VectorTable
 
-ABOVE = Option("COSINE", "With --duplicates: from which cosine on rows are taken for them.", ASKED)
-DUPLICATES = flag("Find groups of rows that are nearly the same.", ASKED)
-INDEX = flag("Build an index into the dataset, which searches of more than 100,000 rows use.")
+ABOVE = Option("COSINE", "With --duplicates: the least cosine of two duplicates.", ASKED)
+DUPLICATES = flag("Find groups of rows that are nearly equal.", ASKED)
+INDEX = flag("Add an index to the dataset, which speeds up searches of more than 100,000 rows.")
 PICTURES = Option(
-    "FOLDER", "The folder that keys are paths in.", default="the dataset's thumbnails"
+    "FOLDER",
+    "The folder that the keys of the rows are relative to.",
+    default="the dataset's thumbnails",
 )
 
 
-@options_of(SearchRequest)
+@derive_options(SearchRequest)
 def search_command(
-    asked: SearchRequest,
+    request: SearchRequest,
     dataset: Annotated[Path, DATASET],
     duplicates: Annotated[bool, DUPLICATES] = False,
     above: Annotated[float, ABOVE] = 0.95,
@@ -38,78 +40,91 @@ def search_command(
     force: Annotated[bool, FORCE] = False,
     json: Json = False,
 ) -> int:
-    """Find the pictures of a dataset that are like a picture, a text or one of themselves.
+    """Find the pictures of a dataset that are similar to a picture, a text or a row of the dataset.
 
-    Cosines of vectors tell what is alike. Up to 100,000 rows each is compared; of more, the index
-    finds most of the nearest, and says how many.
+    The similarity of two pictures is the cosine of their vectors. If the dataset has at most
+    100,000 rows, all rows are compared. A larger dataset is searched with its index, which may not
+    find all of the nearest rows. `--index` builds the index and prints the share that it finds.
     """
-    tasks: dict[str, object] = {"IMAGE": asked.picture, "--text": asked.text, "--key": asked.key}
-    tasks |= {"--duplicates": duplicates or None, "--index": index or None}
-    chosen = [name for name, value in tasks.items() if value is not None]
-    if len(chosen) != 1:
+    targets: dict[str, object] = {
+        "IMAGE": request.picture,
+        "--text": request.text,
+        "--key": request.key,
+    }
+    targets |= {"--duplicates": duplicates or None, "--index": index or None}
+    given_targets = [name for name, value in targets.items() if value is not None]
+    if len(given_targets) != 1:
         raise BadRequest(
-            f"got {' and '.join(chosen) or 'nothing'} to search for: give one of an IMAGE, --text, "
-            "--key, --duplicates and --index."
+            f"got {' and '.join(given_targets) or 'nothing'} to search for: give exactly one of "
+            "IMAGE, --text, --key, --duplicates and --index."
         )
     from zoo.apps.embed.index import build_index
     from zoo.apps.embed.vector_table import open_vectors
 
-    table = open_vectors(dataset, asked.vector)
+    table = open_vectors(dataset, request.vector)
     if index:
         from zoo.cli.tables.found_table import index_blocks
 
         with progress_bar() as progress:
-            built = build_index(table, progress)
-        return CommandResult(built, index_blocks).show(json)
-    drawn = _SheetOptions(table, pictures, out, force, json)
-    drawn.check()
+            index_facts = build_index(table, progress)
+        return CommandResult(index_facts, index_blocks).show(json)
+    sheet_options = _SheetOptions(table, pictures, out, force, json)
+    sheet_options.check()
     if duplicates:
-        return _duplicates(drawn, above, asked.where, asked.count)
-    return _rows(drawn, asked)
+        return _search_duplicates(sheet_options, above, request.where, request.count)
+    return _search_rows(sheet_options, request)
 
 
-def _rows(drawn: "_SheetOptions", asked: SearchRequest) -> int:
-    """Search, and print and draw what was found."""
+def _search_rows(sheet_options: "_SheetOptions", request: SearchRequest) -> int:
+    """Search for similar rows, and print and draw them."""
     from zoo.apps.embed.contact_sheet import SheetCell
     from zoo.apps.embed.search import search_table, told_index
     from zoo.cli.tables.found_table import found_blocks
 
-    results = search_table(drawn.table, asked)
-    if remark := told_index(drawn.table):
+    results = search_table(sheet_options.table, request)
+    if remark := told_index(sheet_options.table):
         complain(remark)
-    drawn.draw([[SheetCell(each.row, each.cosine) for each in results]])
-    found = CommandResult(results, found_blocks, lambda rows: [row._asdict() for row in rows])
-    return found.show(drawn.json)
+    sheet_options.draw([[SheetCell(match.row, match.cosine) for match in results]])
+    result = CommandResult(results, found_blocks, lambda rows: [row._asdict() for row in rows])
+    return result.show(sheet_options.json)
 
 
-def _duplicates(drawn: "_SheetOptions", above: float, where: str | None, count: int | None) -> int:
+def _search_duplicates(
+    sheet_options: "_SheetOptions", above: float, where: str | None, count: int | None
+) -> int:
     """Find groups of duplicates, and print and draw them."""
     from zoo.apps.embed.contact_sheet import SheetCell
     from zoo.apps.embed.near_duplicates import find_duplicates
     from zoo.cli.tables.found_table import group_blocks
 
     if not 0 < above <= 1:
-        raise BadRequest(f"--above {above} is no cosine of duplicates: write one such as 0.95.")
+        raise BadRequest(
+            f"--above {above} is no cosine above 0 and at most 1: write 0.95, for example."
+        )
     if count is not None and count < 1:
-        raise BadRequest(f"--count {count} is no number of groups: ask for one at least.")
+        raise BadRequest(f"--count {count} is no number of groups: write 1 or more.")
     with progress_bar() as progress:
-        groups = find_duplicates(drawn.table, above, where, progress)
-    shown = groups[:count]
-    drawn.draw([list(map(SheetCell, group.rows, group.cosines)) for group in shown])
-    named = [_named(drawn.table, group) for group in shown]
-    return CommandResult(named, lambda each: group_blocks(each, len(groups))).show(drawn.json)
+        groups = find_duplicates(sheet_options.table, above, where, progress)
+    listed_groups = groups[:count]
+    sheet_options.draw([list(map(SheetCell, group.rows, group.cosines)) for group in listed_groups])
+    records = [_group_record(sheet_options.table, group) for group in listed_groups]
+    return CommandResult(records, lambda records: group_blocks(records, len(groups))).show(
+        sheet_options.json
+    )
 
 
-def _named(table: "VectorTable", group: "DuplicateGroup") -> dict[str, list[dict[str, object]]]:
-    """A group with the keys of its rows."""
-    keys = (each["key"] for each in table.take(group.rows, ("key",)))
+def _group_record(
+    table: "VectorTable", group: "DuplicateGroup"
+) -> dict[str, list[dict[str, object]]]:
+    """Return a group for JSON, with the keys of its rows."""
+    keys = (row["key"] for row in table.take(group.rows, ("key",)))
     members = zip(group.rows, keys, group.cosines, strict=True)
-    return {"rows": [{"key": key, "cosine": near, "row": row} for row, key, near in members]}
+    return {"rows": [{"key": key, "cosine": cosine, "row": row} for row, key, cosine in members]}
 
 
 @dataclass(frozen=True)
 class _SheetOptions:
-    """Where pictures of rows come from, and where a sheet of them goes."""
+    """The dataset, the folder of its pictures and the output file of a contact sheet."""
 
     table: "VectorTable"
     pictures: Path | None
@@ -118,17 +133,23 @@ class _SheetOptions:
     json: bool
 
     def check(self) -> None:
-        """**Raises** a `ZooError` where a sheet is asked for that cannot be drawn or written."""
+        """Check that a contact sheet can be drawn and written, if one was requested.
+
+        **Raises** a `ZooError`.
+        """
         from zoo.apps.embed.contact_sheet import check_pictures
-        from zoo.apps.show.save import check_place
+        from zoo.apps.show.save import check_picture_path
 
         if self.out is not None:
-            check_place("--out", self.out, replace=self.force)
+            check_picture_path("--out", self.out, replace=self.force)
         if self.out is not None or self.pictures is not None:
             check_pictures(self.table, self.pictures)
 
     def draw(self, rows: "Sequence[Sequence[SheetCell]]") -> None:
-        """Write a contact sheet if one is asked for, and show it in a terminal that can."""
+        """Write a contact sheet if one is requested, and show it if stdout is a terminal.
+
+        Each of `rows` becomes a row of the sheet.
+        """
         from zoo.apps.embed.contact_sheet import contact_sheet
         from zoo.apps.show.save import save_picture
         from zoo.common.progress import is_terminal

@@ -1,10 +1,10 @@
-"""`zoo site FOLDER…`: a catalogue with a demo, for any web server."""
+"""`zoo site FOLDER…`: write a catalogue with a demo, for any web server."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from zoo.cli.command_options import options_of
+from zoo.cli.command_options import derive_options
 from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.options import FORCE, Option, argument, out_folder
 
@@ -15,19 +15,19 @@ FOLDERS = argument("FOLDER", "Folders of `zoo build` or `zoo pull`.")
 RUNTIME = Option(
     "PATH",
     "The package onnxruntime-web, as npm's archive or unpacked.",
-    default="npm is asked for it",
+    default="downloaded with npm",
 )
 TRANSFORMERS = Option(
     "PATH",
-    "The package @huggingface/transformers; as --runtime.",
-    default="npm is asked for it",
+    "The package @huggingface/transformers, as npm's archive or unpacked.",
+    default="downloaded with npm",
 )
 SITE_DATASET = Option(
-    "FOLDER", "A small dataset of `zoo embed`, by one of the models, to be searched on a page."
+    "FOLDER", "A small dataset that `zoo embed` made with one of the models, for a search page."
 )
 
 
-@options_of()
+@derive_options()
 def site(
     folders: Annotated[Sequence[Path], FOLDERS],
     out: Annotated[Path, out_folder(True)] = Path("catalogue"),
@@ -36,23 +36,24 @@ def site(
     dataset: Annotated[Path | None, SITE_DATASET] = None,
     force: Annotated[bool, FORCE] = False,
 ) -> CommandResult["Site"]:
-    """Make a static site of built folders: a catalogue, a page for each model, and a demo.
+    """Write a static site for built folders: a catalogue, a page for each model, and a demo.
 
-    The demo runs on the visitor's own machine. Any web server can host the folder.
+    The demo runs in the visitor's browser. Any web server can host the folder.
     """
     from zoo.apps.site.write import write_site
 
     with progress_bar() as progress:
-        made = write_site(folders, out, runtime, force, progress, transformers, dataset)
-    return CommandResult(made, _blocks)
+        result = write_site(folders, out, runtime, force, progress, transformers, dataset)
+    return CommandResult(result, _blocks)
 
 
-def _blocks(made: "Site") -> Iterator[str]:
-    """Yield what was written, and how to look at it."""
-    rows = made.catalogue.rows
+def _blocks(result: "Site") -> Iterator[str]:
+    """Yield a summary of the site, and the command that serves it."""
+    rows = result.catalogue.rows
     models = len({row.model for row in rows})
     yield (
-        f"{made.folder}: {len(rows)} ONNX files of {models} model{'s' * (models > 1)}, "
-        f"{made.bytes / 1e6:.1f} MB; pages, styles and programs are {made.own_bytes / 1e3:.0f} kB"
+        f"{result.folder}: {len(rows)} ONNX files of {models} model{'s' * (models > 1)}, "
+        f"{result.bytes / 1e6:.1f} MB; pages, styles and programs are "
+        f"{result.own_bytes / 1e3:.0f} kB"
     )
-    yield f"look at it: python -m http.server --directory {made.folder} --bind 127.0.0.1"
+    yield f"look at it: python -m http.server --directory {result.folder} --bind 127.0.0.1"

@@ -1,4 +1,4 @@
-"""`zoo verify`: is a folder, or a file, still what its manifest says, and still right?"""
+"""`zoo verify`: check files against their manifests, and their outputs against JAX."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from zoo.checkpoints.source import ADAPTER_BASE, TAKE, WITHOUT_HEAD, read_weights
-from zoo.cli.command_options import Plot, options_of
+from zoo.cli.command_options import Plot, derive_options
 from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.errors import FAILED_CHECK, BadFile, BadRequest
 from zoo.common.options import Option, argument, weights_from
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from zoo.checkpoints.source import Choice
     from zoo.cli.tables import Block
 
-ONNX = Option("FILE", "An exported file to compare golden numbers with.")
+ONNX = Option("FILE", "An exported file that golden numbers are compared with.")
 
 
-@options_of()
+@derive_options()
 def verify(
     target: Annotated[
         Path,
@@ -41,69 +41,76 @@ def verify(
     ] = "CPUExecutionProvider",
     plot: Plot = None,
 ) -> CommandResult[Any]:
-    """Check that a file or a folder is what its manifest says, and that its numbers are right.
+    """Check that a file or a folder agrees with its manifest, and that its outputs are right.
 
-    A folder is compared with the outputs that it holds. A file of `zoo export` is compared with the
-    model in JAX. Golden numbers, which `zoo golden` writes, are compared with the model in JAX that
-    --weights names (within 3e-5) and with the file that --onnx names (within 1e-4).
+    The files of a folder are compared with the golden numbers in the folder. A file of `zoo export`
+    is compared with the model in JAX. Golden numbers, which `zoo golden` writes, are compared with
+    the model in JAX whose weights --weights names (within 3e-5), and with the file that --onnx
+    names (within 1e-4).
     """
     from zoo.apps.show.save import check_plot
 
     check_plot(plot)
     if not target.exists():
-        raise BadFile(f"{target} does not exist: give a folder or an .onnx file.")
-    how = {"take": take, "without_head": without_head, "base": base}
-    chosen = read_weights("auto" if weights is None else weights, **how)
+        raise BadFile(f"{target} does not exist: name a folder or an .onnx file.")
+    settings = {"take": take, "without_head": without_head, "base": base}
+    choice = read_weights("auto" if weights is None else weights, **settings)
     if target.suffix == ".safetensors" and target.is_file():
-        return _verify_golden(target, chosen if weights else None, onnx, provider, plot)
+        return _verify_golden(target, choice if weights else None, onnx, provider, plot)
     if onnx is not None:
         raise BadRequest(
-            f"--onnx {onnx} is compared with golden numbers: give {target} without it, or name a "
-            "file of golden numbers."
+            f"--onnx {onnx} is compared with golden numbers, and {target} is no file of golden "
+            "numbers: leave out --onnx, or name such a file."
         )
-    alone = target.is_file() and manifest_path(target).is_file()
-    if weights is not None and not alone:
+    is_export = target.is_file() and manifest_path(target).is_file()
+    if weights is not None and not is_export:
         raise BadRequest(
-            f"--weights {weights} has no effect on a folder, which is compared with the golden "
-            "numbers that it holds: leave it out."
+            f"--weights {weights} has no effect on a folder, because its files are compared with "
+            "the golden numbers in the folder: leave it out."
         )
     from zoo.export.audit.checks import audit_export, audit_folder, audit_one
 
     with progress_bar() as progress:
-        if alone:
-            report = audit_export(target, weights and chosen, provider, progress)
+        if is_export:
+            report = audit_export(target, weights and choice, provider, progress)
         else:
             check = audit_folder if target.is_dir() else audit_one
             report = check(target, provider, progress)
     if plot is not None:
-        _draw(report, plot)
-    blocks = partial(audit_blocks, exported=target if alone else None)
+        _draw_errors(report, plot)
+    blocks = partial(audit_blocks, exported=target if is_export else None)
     return CommandResult(report, blocks, report_record, 0 if report.passed else FAILED_CHECK)
 
 
 def _verify_golden(
     file: Path,
-    chosen: "Choice | None",
+    choice: "Choice | None",
     onnx: Path | None,
     provider: str,
     plot: Path | None,
 ) -> CommandResult[list[dict[str, Any]]]:
+    """Compare golden numbers with a model in JAX, with an ONNX file, or with both."""
     if plot is not None:
-        raise BadRequest(f"--plot {plot} draws the errors of a file or a folder: leave it out.")
+        raise BadRequest(
+            f"--plot {plot} draws only the errors of an ONNX file or a folder: leave it out."
+        )
     from zoo.checkpoints.golden import JAX_ATOL, ONNX_ATOL, check_jax, check_onnx, load_known
     from zoo.cli.tables.export_table import difference_table, golden_errors
     from zoo.common.golden_file import read_golden
 
     reference = read_golden(file)
     rows: list[dict[str, Any]] = []
-    if chosen is not None:
+    if choice is not None:
         with progress_bar() as progress:
-            loaded = load_known(reference.model, chosen, progress)
+            loaded = load_known(reference.model, choice, progress)
         rows += golden_errors("JAX", check_jax(reference, loaded), JAX_ATOL)
     if onnx is not None:
         rows += golden_errors("ONNX", check_onnx(reference, onnx, provider), ONNX_ATOL)
     if not rows:
-        raise BadRequest("name a checkpoint with --weights or a file with --onnx to compare.")
+        raise BadRequest(
+            "golden numbers were given without anything to compare them with: name a checkpoint "
+            "with --weights or a file with --onnx."
+        )
     passed = all(row["passed"] for row in rows)
     facts = {"model": reference.model, "reference": reference.reference, "passed": passed}
     title = f"{reference.model} against {reference.reference} ({file.name})"
@@ -115,8 +122,8 @@ def _verify_golden(
     )
 
 
-def _draw(report: "AuditReport", plot: Path) -> None:
-    """Where the errors of each file lie, if its numbers could be compared."""
+def _draw_errors(report: "AuditReport", plot: Path) -> None:
+    """Draw the distribution of the errors of each file whose outputs were compared."""
     from zoo.apps.show.chart import draw_residuals, residual_rows
     from zoo.apps.show.save import save_chart
 
@@ -134,15 +141,17 @@ def _draw(report: "AuditReport", plot: Path) -> None:
 
 
 def report_record(report: "AuditReport") -> dict[str, Any]:
-    """A report for JSON."""
-    shown = (vars(file).items() for file in report.variants)
-    files = [{key: it for key, it in items if key != "residuals"} for items in shown]
+    """Return a report for JSON."""
+    file_fields = (vars(file).items() for file in report.variants)
+    files = [{key: value for key, value in items if key != "residuals"} for items in file_fields]
     return vars(report) | {"variants": files}
 
 
 def audit_blocks(report: "AuditReport", exported: Path | None = None) -> "Iterator[Block]":
-    """Every output of a file that was `exported` alone; every check of the folder, then of each
-    file; and what is not there."""
+    """Yield a table of all checks of the folder and of each file, and the names of missing files.
+
+    `exported` is the path of a file of `zoo export`. A table of all its outputs comes first.
+    """
     from zoo.artifacts.words import passed
     from zoo.cli.tables import Table
     from zoo.cli.tables.export_table import verification_table
@@ -150,18 +159,20 @@ def audit_blocks(report: "AuditReport", exported: Path | None = None) -> "Iterat
     if exported is not None and (verification := report.variants[0].verification):
         yield verification_table(exported, verification)
     files = ((file.name, file.findings) for file in report.variants)
-    places = [("folder", report.findings), *files]
-    lines = [row for place, findings in places for row in check_rows(place, findings)]
+    findings_by_subject = [("folder", report.findings), *files]
+    lines = [
+        row for subject, findings in findings_by_subject for row in check_rows(subject, findings)
+    ]
     title = f"{report.model}: {passed(report.passed)} ({report.provider})"
     yield Table(("~of", "~check", "", "~found"), lines, title)
     if report.absent:
-        yield f"not there, and not checked: {', '.join(report.absent)}"
+        yield f"missing, and not checked: {', '.join(report.absent)}"
 
 
-def check_rows(place: str, findings: "Sequence[Finding]") -> Iterator[tuple[str, ...]]:
-    """A row a check; the place only in the first."""
+def check_rows(subject: str, findings: "Sequence[Finding]") -> Iterator[tuple[str, ...]]:
+    """Yield a row for each finding. Only the first row names the file or folder."""
     for index, finding in enumerate(findings):
         state = "ok" if finding.passed else "FAILED"
-        texts = ("" if index else place, finding.check, state, finding.detail)
-        # What a damaged file brings along is shown, never acted on.
+        texts = ("" if index else subject, finding.check, state, finding.detail)
+        # A damaged file may contain control characters, which the terminal must not execute.
         yield tuple("".join(c if c.isprintable() else "?" for c in text) for text in texts)

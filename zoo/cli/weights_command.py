@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from zoo.checkpoints.source import ADAPTER_BASE, TAKE, WITHOUT_HEAD, GivenCheckpoint
-from zoo.cli.command_options import DryRun, examples, model_names, options_of
-from zoo.cli.console import CommandResult, help_alone, progress_bar, warn_nonfinite
+from zoo.cli.command_options import DryRun, derive_options, examples, model_names
+from zoo.cli.console import CommandResult, progress_bar, show_group_help, warn_nonfinite
 from zoo.common.options import FORCE, Option, argument, flag, out_folder
 from zoo.registry.lookup import info
 
@@ -20,39 +20,39 @@ if TYPE_CHECKING:
     from zoo.cli.tables import Block
 
 app = typer.Typer(help="Inspect, convert and download checkpoints.")
-app.callback(invoke_without_command=True)(help_alone)
+app.callback(invoke_without_command=True)(show_group_help)
 
 TARGET = "What to write: NAME.pth for Meta, NAME.tar.lz4 for Equimo, NAME.eqx for "
 TARGET += "Equinox, or a folder for Hugging Face."
 MODEL = Option(
     "MODEL",
-    "The model, which has to be named where a checkpoint fits several.",
+    "The model. It is needed only if the checkpoint fits several.",
     models=True,
 )
-MIRROR = "Take a copy that somebody else than the publisher keeps, where one is known."
+MIRROR = "Use a known copy that somebody else than the publisher offers."
 Source = Annotated[Path, argument("SRC", "A checkpoint: a file or a folder.")]
 Target = Annotated[Path, argument("DST", TARGET)]
 
 MOST_TENSORS = 1000
-"""Lines of tensors that are shown."""
+"""The number of tensors that are listed."""
 
 
 @app.command("inspect", epilog=examples("zoo weights inspect model.safetensors"))
-@options_of()
+@derive_options()
 def inspect_checkpoint(
     file: Source,
     take: Annotated[str, TAKE] = "",
     base: Annotated[Path | None, ADAPTER_BASE] = None,
 ) -> CommandResult["Inspection"]:
-    """Say what a checkpoint is, which models it fits and what it holds."""
+    """Show the format of a checkpoint, the models that it fits and the tensors that it contains."""
     from zoo.checkpoints.identify import inspect
 
-    found = inspect(GivenCheckpoint(file, take, base=base))
-    return CommandResult(found, inspection_blocks, partial(inspection_record, file))
+    inspection = inspect(GivenCheckpoint(file, take, base=base))
+    return CommandResult(inspection, inspection_blocks, partial(inspection_record, file))
 
 
 def inspection_record(file: Path, inspection: "Inspection") -> dict[str, Any]:
-    """What a checkpoint is, for JSON."""
+    """Return the facts about a checkpoint for JSON."""
     checkpoint = inspection.checkpoint
     shapes = {key: {"dtype": t.dtype, "shape": t.shape} for key, t in checkpoint.tensors.items()}
     names = {"path": file, "container": checkpoint.container, "tensors": shapes}
@@ -60,7 +60,7 @@ def inspection_record(file: Path, inspection: "Inspection") -> dict[str, Any]:
 
 
 def inspection_blocks(inspection: "Inspection") -> "Iterator[Block]":
-    """What a checkpoint is, then its tensors."""
+    """Yield the facts about a checkpoint, then its tensors."""
     from zoo.cli.tables import Facts
 
     checkpoint, tensors = inspection.checkpoint, inspection.checkpoint.tensors
@@ -87,7 +87,7 @@ def inspection_blocks(inspection: "Inspection") -> "Iterator[Block]":
 
 
 @app.command("convert", epilog=examples("zoo weights convert dinov3.pth FOLDER"))
-@options_of()
+@derive_options()
 def convert_checkpoint(
     source: Source,
     target: Target,
@@ -97,35 +97,38 @@ def convert_checkpoint(
     base: Annotated[Path | None, ADAPTER_BASE] = None,
     force: Annotated[bool, FORCE] = False,
 ) -> CommandResult["ConversionResult"]:
-    """Write a checkpoint in the form that another library reads."""
+    """Write a checkpoint in the format of another library."""
     from zoo.checkpoints.convert import convert_file
 
     with progress_bar() as progress:
-        asked = GivenCheckpoint(source, take, without_head, base=base)
-        done = convert_file(asked, target, model, force, progress)
-    warn_nonfinite(done.nonfinite)
-    return CommandResult(done, conversion_blocks, conversion_record)
+        checkpoint = GivenCheckpoint(source, take, without_head, base=base)
+        conversion = convert_file(checkpoint, target, model, force, progress)
+    warn_nonfinite(conversion.nonfinite)
+    return CommandResult(conversion, conversion_blocks, conversion_record)
 
 
-def conversion_record(done: "ConversionResult") -> dict[str, Any]:
-    """What was written, for JSON."""
-    return vars(done) | {"naming": done.naming.name}
+def conversion_record(conversion: "ConversionResult") -> dict[str, Any]:
+    """Return a conversion for JSON."""
+    return vars(conversion) | {"naming": conversion.naming.name}
 
 
-def conversion_blocks(done: "ConversionResult") -> "Iterator[Block]":
-    """What was written, and how it differs from its source."""
-    yield f"{done.target} was written: {done.model} for {done.naming.title}"
-    if done.filled:
-        yield f"the source does not hold {', '.join(done.filled)}: written as initialised"
-    if done.dropped:
-        more = f" and {len(done.dropped) - 3} more" if len(done.dropped) > 3 else ""
-        yield f"not written, for want of a place: {', '.join(done.dropped[:3])}{more}"
-    if done.rounded:
-        yield f"rounded to bfloat16, as published files have it: {', '.join(done.rounded)}"
+def conversion_blocks(conversion: "ConversionResult") -> "Iterator[Block]":
+    """Yield the file that was written, and its differences from the source."""
+    yield f"{conversion.target} was written: {conversion.model} for {conversion.naming.title}"
+    if conversion.filled:
+        yield f"not in the source, written as initialised: {', '.join(conversion.filled)}"
+    if conversion.dropped:
+        omitted = f" and {len(conversion.dropped) - 3} more" if len(conversion.dropped) > 3 else ""
+        yield (
+            "not written, because the format has no name for them: "
+            f"{', '.join(conversion.dropped[:3])}{omitted}"
+        )
+    if conversion.rounded:
+        yield f"rounded to bfloat16, as in the published files: {', '.join(conversion.rounded)}"
 
 
 @app.command("download", epilog=examples("zoo weights download dinov3_vits16 --dry-run"))
-@options_of()
+@derive_options()
 def download_checkpoints(
     models: Annotated[Sequence[str], model_names("Names or aliases of models.")],
     out: Annotated[Path | None, out_folder("the cache")] = None,
@@ -136,12 +139,14 @@ def download_checkpoints(
     from zoo.checkpoints.download import download_checkpoint
 
     with progress_bar() as progress:
-        brought = [download_checkpoint(info(it), out, mirror, dry_run, progress) for it in models]
-    return CommandResult(brought, partial(download_lines, dry_run=dry_run))
+        downloads = [
+            download_checkpoint(info(name), out, mirror, dry_run, progress) for name in models
+        ]
+    return CommandResult(downloads, partial(download_lines, dry_run=dry_run))
 
 
-def download_lines(brought: list["DownloadedCheckpoint"], dry_run: bool) -> "Iterator[Block]":
-    """A line for each checkpoint."""
-    for item in brought:
-        how = f"{'to fetch: ' if dry_run else ''}{item.bytes / 1e6:,.1f} MB from {item.source}"
-        yield f"{item.model}: {item.path} ({how if item.bytes else 'already there'})"
+def download_lines(downloads: list["DownloadedCheckpoint"], dry_run: bool) -> "Iterator[Block]":
+    """Yield a line for each checkpoint."""
+    for item in downloads:
+        transfer = f"{'to fetch: ' if dry_run else ''}{item.bytes / 1e6:,.1f} MB from {item.source}"
+        yield f"{item.model}: {item.path} ({transfer if item.bytes else 'already there'})"

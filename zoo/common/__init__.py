@@ -1,1 +1,1 @@
-"""Helpers of all packages: errors, options, progress, processes, files and the terminal."""
+"""Helpers for all packages: errors, options, progress, processes, files and the terminal."""

@@ -1,47 +1,56 @@
-"""Wrong use of the zoo. Each message says what was wrong, what was received and what to do."""
+"""Exceptions for wrong use of the zoo.
+
+Each message contains what was wrong, the value that was received, and what the user can do.
+"""
 
 from weights.errors import Sentence
 
 FAILED_CHECK = 1
 WRONG_USE = 2
-"""Exit codes of commands; an outcome of many knows its own."""
+"""Exit codes of commands. A command with several outcomes exits with the highest code of them."""
 
 
 class ZooError(Sentence):
-    """Base of everything that the zoo raises about its input; the CLI exits with 2."""
+    """Base class of the exceptions that the zoo raises about its input. The CLI exits with 2."""
 
 
 class UnknownModel(ZooError):
-    """No model has that name."""
+    """No model has the name that was given."""
 
 
 class BadRequest(ZooError):
-    """An option's value makes no sense, alone or with the others."""
+    """The value of an option is invalid, alone or together with other options."""
 
 
 class BadOutput(ZooError):
-    """The place to write to exists already or cannot be written."""
+    """The output path exists already or cannot be written."""
 
 
 class BadFile(ZooError):
-    """A file to verify is missing, or is not what its manifest says."""
+    """A file to verify is missing, or differs from its manifest."""
 
 
 class NotVerified(ZooError):
-    """A file is too far from JAX, and was not written."""
+    """A file differs too much from JAX and was not written."""
 
 
 class MissingLibrary(ZooError):
-    """An optional library is needed and not installed."""
+    """An optional library is needed and is not installed."""
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of a foreign message, short and printable."""
+    """Return the first line of an error message from another library.
+
+    The line is cut after 300 characters, and `?` replaces characters that are not printable.
+    """
     text = str(error).strip().splitlines()
     return printable_line(text[0] if text else type(error).__name__)
 
 
 def printable_line(line: str) -> str:
-    """A line of somebody else's, short and printable."""
-    shown = "".join(c if c.isprintable() else "?" for c in line)
-    return shown if len(shown) <= 300 else f"{shown[:300]} …"
+    """Return a line of text with `?` in place of characters that are not printable.
+
+    The line is cut after 300 characters.
+    """
+    printable = "".join(c if c.isprintable() else "?" for c in line)
+    return printable if len(printable) <= 300 else f"{printable[:300]} …"

@@ -1,8 +1,8 @@
-"""What may stand in a manifest's fields: nothing that is not checked.
+"""Types of the fields of a manifest, and the base class of the models that pydantic validates.
 
-It may come from a hub, so it may say anything: every name, size and digest is checked here, and
-whoever uses them need not check again. Fields that are not known are ignored, for a later version
-may add some.
+A manifest may come from a hub and may contain anything. Every name, size and digest is validated
+when the manifest is read, so that other code can rely on them. Unknown fields are ignored, because
+a later version may add fields.
 """
 
 import re
@@ -21,8 +21,11 @@ from zoo.common.staging import NAME
 DIGEST = "^[0-9a-f]{64}$"
 LABEL = "^[a-z0-9_]+$"
 OWN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}")
-"""The name of a folder, everywhere, and of a page, which also stands in programs."""
+"""Pattern of the name of a folder and of a page of the site. Such a name may also stand in a
+program."""
 UNSHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that are not shown: controls, line ends, marks that change the direction of writing,
+and surrogates."""
 LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
 
 PATTERNS = {
@@ -31,7 +34,7 @@ PATTERNS = {
     LABEL: "small letters, digits and `_`",
     LINE: "a line of text",
 }
-"""What is asked of texts, in words."""
+"""Description of each pattern, for messages."""
 
 Name = Annotated[str, Field(max_length=200, pattern=NAME)]
 Digest = Annotated[str, Field(pattern=DIGEST)]
@@ -41,16 +44,19 @@ Text = Annotated[str, Field(max_length=2000, pattern=LINE)]
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
 Side = Annotated[int, Field(ge=1, le=1 << 16)]
 Edge = Annotated[int, Field(ge=1, le=1 << 13)]
-"""A side of a picture that is resized, or of a square."""
+"""The side in pixels of a square, or of a picture that is resized."""
 Factor = Annotated[float, Field(ge=-1e6, le=1e6)]
-"""A number that float32 holds, and what is computed of it with others of these."""
+"""A number that float32 can hold, also after products and sums with other factors."""
 Three = tuple[Factor, Factor, Factor]
 
 MOST_PIXELS = 1 << 26
 
 
 def check_pixels(size: tuple[int, int]) -> tuple[int, int]:
-    """**Raises** `ValueError` for a picture that no network takes."""
+    """Return the size, height and width in pixels, unchanged.
+
+    **Raises** `ValueError` for more than `MOST_PIXELS` pixels.
+    """
     if size[0] * size[1] > MOST_PIXELS:
         raise ValueError(f"a `size` has more than {MOST_PIXELS} pixels")
     return size
@@ -61,18 +67,24 @@ Size = Annotated[tuple[Side, Side], AfterValidator(check_pixels)]
 
 
 def without_controls(text: str) -> str:
-    """Return the text with characters that are not shown written as Python writes them: controls,
-    ends of lines, marks that turn the direction of writing, and halves of characters."""
+    """Return the text with all invisible characters escaped as in Python.
+
+    These are control characters, line separators, marks that change the direction of text, and
+    surrogates.
+    """
     return UNSHOWN.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def first_fault(error: ValidationError) -> str:
-    """Return the first fault that pydantic found, in words that complete a sentence."""
+    """Describe the first error that pydantic found.
+
+    The words complete a sentence such as "FILE cannot be used: …".
+    """
     first = error.errors(include_url=False)[0]
     context = first.get("ctx", {})
     if first["type"] == "json_invalid":
         return f"it is no JSON ({context['error']})"
-    if first["type"] == "value_error":  # our own sentence, which names the field
+    if first["type"] == "value_error":  # the message of a validator in this package
         return str(context["error"])
     name = ascii(".".join(map(str, first["loc"])))[1:-1]
     subject = f"`{name[:120]}`" if name else "it"
@@ -85,6 +97,6 @@ def first_fault(error: ValidationError) -> str:
 
 
 class Model(BaseModel):
-    """Checked when it is made, by us or from a file, and never changed."""
+    """Base class of immutable records that pydantic validates when they are created."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False)

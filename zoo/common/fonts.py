@@ -1,14 +1,17 @@
-"""The font of words that are somebody's own: names of files and of classes."""
+"""The font for text from users, such as names of files and classes."""
 
 import io
 from importlib.resources import files
 
 from PIL import ImageFont
 
-STORED = "DejaVuSans.ttf"
-"""In `zoo/data`. Pillow's own font has no letter with an accent."""
+FONT_FILE = "DejaVuSans.ttf"
+"""The name of the font file in `zoo/data`. Pillow's default font has no letters with accents."""
 
 
 def font(height: float) -> ImageFont.FreeTypeFont:
-    """DejaVu Sans, for European languages, in letters of so many pixels."""
-    return ImageFont.truetype(io.BytesIO((files("zoo") / "data" / STORED).read_bytes()), height)
+    """Return the font DejaVu Sans with the given height in pixels.
+
+    It supports European languages.
+    """
+    return ImageFont.truetype(io.BytesIO((files("zoo") / "data" / FONT_FILE).read_bytes()), height)

@@ -1,9 +1,9 @@
-"""Golden files: one input of a network, and what a reference makes of it, as safetensors.
+"""Golden files: inputs of a network and the outputs of a reference implementation, as safetensors.
 
-The tensors are `pixel_values [n, 3, H, W]` in float32 or `image [n, H, W, 3]` in uint8 of images,
-`input_ids [n, tokens]` and, for some networks, `attention_mask [n, tokens]` in int64 of texts, and
-the outputs by name. The header says of which model and weights they are, and who computed them. It
-names the inputs if they are others than these.
+Images are stored as `pixel_values [n, 3, H, W]` in float32 or as `image [n, H, W, 3]` in uint8.
+Texts are stored as `input_ids [n, tokens]` and, for some networks, `attention_mask [n, tokens]`,
+both in int64. Outputs are stored under their names. The header names the model, the digest of its
+weights and the reference. It also lists the inputs if they have other names than these.
 """
 
 from collections.abc import Mapping
@@ -19,17 +19,17 @@ from weights.writers.safetensors_writer import write_arrays
 from zoo.common.errors import BadFile
 
 INPUT_RANKS = {"pixel_values": 4, "image": 4, "input_ids": 2, "attention_mask": 2}
-"""Inputs of most networks, and how many axes they have."""
+"""The usual inputs and their numbers of axes."""
 
 INPUTS = "inputs"
-"""The names of other inputs in the header, with commas between them."""
+"""The key of the header that lists other inputs, separated by commas."""
 
-TOLD = ("model", "reference", "weights_sha256")  # what the header says
+HEADER_FIELDS = ("model", "reference", "weights_sha256")  # names of the fields in the header
 
 
 @dataclass(frozen=True)
 class Golden:
-    """A golden file's content: `fed` are the inputs by name."""
+    """The content of a golden file. `fed` maps the names of the inputs to arrays."""
 
     model: str
     reference: str
@@ -40,26 +40,34 @@ class Golden:
 
 def write_golden(path: Path, golden: Golden) -> None:
     """Write a golden file."""
-    facts = {name: getattr(golden, name) for name in TOLD}
+    header = {name: getattr(golden, name) for name in HEADER_FIELDS}
     if any(INPUT_RANKS.get(name) != array.ndim for name, array in golden.fed.items()):
-        facts[INPUTS] = ",".join(golden.fed)
-    write_arrays(path, {**golden.fed, **golden.outputs}, facts)
+        header[INPUTS] = ",".join(golden.fed)
+    write_arrays(path, {**golden.fed, **golden.outputs}, header)
 
 
 def read_golden(path: Path) -> Golden:
-    """Contents of a golden file. **Raises** `BadFile`."""
+    """Read a golden file.
+
+    **Raises** `BadFile` if the file is missing, damaged, or has no inputs or no outputs.
+    """
     if not path.is_file():
         raise BadFile(f"{path} is missing: name a golden file, or pull or build its folder again.")
     try:
-        arrays, facts = read_arrays(path)
+        arrays, header = read_arrays(path)
     except (WeightsError, OSError) as error:
         raise BadFile(str(error)) from error
-    stated = str(facts.get(INPUTS, ""))
-    inputs = stated.split(",") if stated else [*INPUT_RANKS]
-    fed = {name: arrays.pop(name) for name in inputs if name in arrays}
-    odd = [name for name, value in fed.items() if value.ndim != INPUT_RANKS.get(name)]
-    if not fed or not arrays or (odd and not stated) or not all(map(np.ndim, fed.values())):
+    listed_names = str(header.get(INPUTS, ""))
+    input_names = listed_names.split(",") if listed_names else [*INPUT_RANKS]
+    fed = {name: arrays.pop(name) for name in input_names if name in arrays}
+    unexpected_inputs = [name for name, value in fed.items() if value.ndim != INPUT_RANKS.get(name)]
+    if (
+        not fed
+        or not arrays
+        or (unexpected_inputs and not listed_names)
+        or not all(map(np.ndim, fed.values()))
+    ):
         names = ascii([*fed, *arrays])[:200]
         raise BadFile(f"{path} holds no images or texts and outputs, but {names}.")
-    model, reference, digest = (str(facts.get(name, "")) for name in TOLD)
+    model, reference, digest = (str(header.get(name, "")) for name in HEADER_FIELDS)
     return Golden(model, reference, digest, fed, arrays)

@@ -1,11 +1,11 @@
-"""Tables for notebooks, which ask objects for `_repr_html_`."""
+"""HTML tables for notebooks, which call `_repr_html_` to show an object."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
 
 
 def html_table(title: str, rows: Iterable[Sequence[object]], headings: Sequence[str] = ()) -> str:
-    """A table with a caption; everything that is in it is text."""
+    """Return an HTML table with a caption. The text of all cells is escaped."""
     head = _html_row("th", headings) if headings else ""
     body = "".join(_html_row("td", row) for row in rows)
     return f"<table><caption>{escape(title)}</caption>{head}{body}</table>"

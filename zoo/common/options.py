@@ -1,5 +1,7 @@
-"""What a parameter is, stated where the function or the request is that has it: its command, its
-page and its docstring are written from that."""
+"""Options: the description of a parameter, written once at the function or request that has it.
+
+The command line, the reference page and the docstring are generated from it.
+"""
 
 import re
 from collections.abc import Callable
@@ -16,22 +18,32 @@ from zoo.common.errors import BadRequest
 F = TypeVar("F", bound=Callable[..., Any])
 
 SEVERAL = "May be repeated, or take several with commas between them."
+"""The sentence in the help of an option that takes several values."""
 
 OPTIONS = "{options}"
-"""What stands in a docstring where `documented` writes what each parameter is."""
+"""The placeholder in a docstring that `documented` replaces by the list of parameters."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """A parameter of a function, or a field of a request, and how a command line has it.
+    """The description of a parameter, or of a field of a request, as an option of a command.
 
-    `help` says what it is, and `in_python` that where it is something else there. A command line
-    gives a value of the type `given`, by default that of the parameter, and `read` makes the
-    parameter's own of it. `name` is that of the option where it is not the parameter's; one without
-    a value is a `flag`, which may say that the parameter is false. `default` is that in words where
-    it depends on something, or whether it is shown at all. An option of `several` values may be
-    repeated, and takes them with commas as well. A number is `least` to `most`. A shell completes
-    names of `models`.
+    `help` describes the option. Its other attributes:
+
+    - `metavar`: the placeholder for the value in `--help`.
+    - `panel`: the heading of `--help` under which the option is listed.
+    - `name`: the name of the option, if it differs from the parameter's.
+    - `default`: the default in words if it depends on other settings, or False to hide it in
+      `--help`.
+    - `given`: the type of the value on the command line, by default the type of the parameter.
+    - `read`: the function that converts the value from the command line to the parameter's type.
+    - `least`, `most`: the bounds of a number, both included.
+    - `several`: whether the option may be repeated and may take several values separated by commas.
+    - `positional`: whether the parameter is an argument without an option name.
+    - `flag`: whether the option takes no value.
+    - `negates`: whether the flag sets the parameter to False.
+    - `models`: whether the shell completes names of models.
+    - `in_python`: the description for Python callers, if it differs from `help`.
     """
 
     metavar: str | None
@@ -52,7 +64,7 @@ class Option:
 
     @property
     def meaning(self) -> str:
-        """Meaning for a function."""
+        """The description of the parameter for the docstring of a Python function."""
         if self.in_python:
             return self.in_python
         text = self.help.removesuffix(f" {SEVERAL}")
@@ -61,40 +73,55 @@ class Option:
 
 
 def flag(help: str, panel: str | None = None, **more: Any) -> Option:
-    """An option without a value."""
+    """Return an option without a value."""
     return Option("", help, panel, flag=True, **more)
 
 
 def argument(metavar: str, help: str, **more: Any) -> Option:
-    """Argument that a command takes by its place."""
+    """Return a positional argument of a command."""
     return Option(metavar, help, positional=True, **more)
 
 
-def stated(function: Callable[..., Any]) -> dict[str, tuple[Parameter, Option]]:
-    """The parameters of a function, or the fields of a dataclass, that are options too."""
+def option_parameters(function: Callable[..., Any]) -> dict[str, tuple[Parameter, Option]]:
+    """Map the names of parameters that have an `Option` to the parameter and its option.
+
+    `function` is a function or a dataclass. Parameters without an option are left out.
+    """
     return {
-        name: (each, option)
-        for name, each in signature(function).parameters.items()
-        for option in getattr(each.annotation, "__metadata__", ())
+        name: (signature_parameter, option)
+        for name, signature_parameter in signature(function).parameters.items()
+        for option in getattr(signature_parameter.annotation, "__metadata__", ())
         if isinstance(option, Option)
     }
 
 
 def documented(function: F) -> F:
-    """Write into a function's docstring what its parameters are."""
+    """Replace `OPTIONS` in the docstring of a function by the list of its parameters.
+
+    Return the function.
+    """
     wrapped = partial(fill, width=96, subsequent_indent=6 * " ", break_on_hyphens=False)
-    lines = [f"- `{name}`: {option.meaning}" for name, (_, option) in stated(function).items()]
+    lines = [
+        f"- `{name}`: {option.meaning}" for name, (_, option) in option_parameters(function).items()
+    ]
     function.__doc__ = (function.__doc__ or "").replace(OPTIONS, "\n    ".join(map(wrapped, lines)))
     return function
 
 
 def read_size(text: str) -> tuple[int, int] | Literal["dynamic"]:
-    """(height, width) from `224` or `256x384`, or `dynamic`. **Raises** `BadRequest`."""
+    """Return (height, width) from `224` or `256x384`, or `"dynamic"`.
+
+    **Raises** `BadRequest` for any other text.
+    """
     return "dynamic" if text == "dynamic" else read_sides(text, ", or `dynamic`")
 
 
 def read_sides(text: str, more: str = "") -> tuple[int, int]:
-    """(height, width) from `224` or `256x384`. **Raises** `BadRequest`."""
+    """Return (height, width) from `224` or `256x384`.
+
+    `more` is appended to the forms that the error message lists. **Raises** `BadRequest` for any
+    other text.
+    """
     match = re.fullmatch(r"(\d{1,6})(?:x(\d{1,6}))?", text, re.ASCII)
     sides = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if 0 in sides:
@@ -105,9 +132,9 @@ def read_sides(text: str, more: str = "") -> tuple[int, int]:
 
 
 NETWORK, FILE, OWN = "The network's input and output", "The ONNX file", "A checkpoint of your own"
-REPLACE = "Replace files that are there already."
+REPLACE = "Replace existing files."
 FORCE = flag(REPLACE)
-OFFLINE = flag("Never ask the hub; use what is on this machine.")
+OFFLINE = flag("Do not connect to the hub; use only files on this machine.")
 SIZE = Option(
     "N|HxW",
     "Height and width in pixels, such as 224 or 256x384; `dynamic` leaves them open.",
@@ -127,7 +154,7 @@ FILE_SIZE = Option(
 
 
 def out_folder(default: str | bool, more: str = "") -> Option:
-    """The folder that is written to."""
+    """Return the option for the output folder. `more` is added to the end of its help."""
     return Option("FOLDER", f"The folder to write to{more}.", default=default, given=Path)
 
 
@@ -135,11 +162,11 @@ FILE_OUT = Option("FILE", "The file to write.", given=Path)
 
 
 def weights_from(default: str | bool) -> Option:
-    """Where weights come from."""
+    """Return the option for the source of the weights."""
     return Option(
         "auto|random|PATH",
-        "Where the weights come from. `auto` looks in the usual places and downloads what is not "
-        "there; `random` or `random:SEED` draws them; anything else is the path of a checkpoint.",
+        "Where the weights come from. `auto` searches this machine and downloads missing weights; "
+        "`random` or `random:SEED` draws them; anything else is the path of a checkpoint.",
         default=default,
         given=str,
     )

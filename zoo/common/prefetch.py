@@ -1,4 +1,4 @@
-"""Do work ahead of time, in a thread."""
+"""Run functions ahead of time, in a thread."""
 
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,13 +10,13 @@ Result = TypeVar("Result")
 
 @contextmanager
 def prefetching(tasks: Iterable[Callable[[], Result]]) -> Generator[Callable[[], list[Result]]]:
-    """Have a thread do tasks one after the other; what this gives waits for their results.
+    """Run the tasks in order in a thread while the block runs.
 
-    A block that ends before that leaves out those that have not begun. What tasks hold is let go of
-    when they are done.
+    Yield a function that waits for all tasks and returns their results. When the block ends, tasks
+    that have not been started are cancelled. Each task is released after it has been run.
     """
-    with ThreadPoolExecutor(1) as thread:
-        futures = [thread.submit(task) for task in tasks]
+    with ThreadPoolExecutor(1) as executor:
+        futures = [executor.submit(task) for task in tasks]
         del tasks
         try:
             yield lambda: [future.result() for future in futures]

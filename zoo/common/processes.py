@@ -1,7 +1,8 @@
-"""Processes beside this one: the only place that starts any.
+"""Start child processes. Only this module of the zoo starts processes.
 
-A process of Python's looks for modules in the current folder first, where a `multiprocessing.py`
-that somebody downloaded would be executed. Those that are started here do not look there.
+By default Python looks for modules in the current folder first. A file `multiprocessing.py` that
+was downloaded to this folder would be executed. The processes that are started here do not look
+there.
 """
 
 import multiprocessing
@@ -22,32 +23,36 @@ from weights.overlapping import Overlapping
 
 Opened = TypeVar("Opened")
 Task = TypeVar("Task")
-Done = TypeVar("Done")
+TaskResult = TypeVar("TaskResult")
 
 SAFE_PATH = "PYTHONSAFEPATH"
-"""The variable by which Python leaves the current folder out, as with its flag `-P`."""
+"""The environment variable that keeps the current folder off the path of Python, like its flag
+`-P`."""
 
 
-def _leave_out() -> Callable[[], None]:
-    before = os.environ.get(SAFE_PATH)
+def _exclude_current_folder() -> Callable[[], None]:
+    previous_value = os.environ.get(SAFE_PATH)
     os.environ[SAFE_PATH] = "1"
-    return partial(_restore, before)
+    return partial(_restore_variable, previous_value)
 
 
-def _restore(before: str | None) -> None:
-    if before is None:
+def _restore_variable(previous_value: str | None) -> None:
+    if previous_value is None:
         del os.environ[SAFE_PATH]
     else:
-        os.environ[SAFE_PATH] = before
+        os.environ[SAFE_PATH] = previous_value
 
 
-WITHOUT_FOLDER = Overlapping(_leave_out)
-"""Leaves the current folder out for processes that start while a block runs."""
+WITHOUT_FOLDER = Overlapping(_exclude_current_folder)
+"""Keeps the current folder off the path of processes that start while a block runs."""
 
 
 @contextmanager
 def fresh() -> Generator[SpawnContext]:
-    """Start processes afresh while the block runs, without the current folder on their path."""
+    """Yield a context that spawns processes which do not look for modules in the current folder.
+
+    Use it within the block.
+    """
     with WITHOUT_FOLDER:
         yield multiprocessing.get_context("spawn")
 
@@ -58,58 +63,63 @@ def workers(
     initializer: Callable[[], object] | None = None,
     max_tasks_per_child: int | None = None,
 ) -> ProcessPoolExecutor:
-    """Pool of so many processes, to be used within the block of `fresh` that gave the context."""
+    """Return a pool of `count` processes. Use it within the block of `fresh`."""
     return ProcessPoolExecutor(count, context, initializer, max_tasks_per_child=max_tasks_per_child)
 
 
 def run_tasks(
     tasks: Iterable[Task],
     open: Callable[[], AbstractContextManager[Opened]],
-    submit: Callable[[Opened, Task], Future[Done]],
+    submit: Callable[[Opened, Task], Future[TaskResult]],
     fits: Callable[[Task, Collection[Task]], bool],
-    settle: Callable[[Task, Done | None], None],
+    settle: Callable[[Task, TaskResult | None], None],
     lost: tuple[type[Exception], ...],
     tries: int,
 ) -> None:
-    """Have all tasks done, as many at once as fit beside those that run.
+    """Run all tasks in workers and pass each result to `settle`.
 
-    One whose worker dies, which `lost` are raised for, is tried again, so many times in all; where
-    nobody takes tasks any more, workers are opened anew. `settle` is given each task with what
-    became of it, None where its workers died.
+    **Arguments**
+
+    - `open`: opens the workers. It is called again if the workers no longer accept tasks.
+    - `submit`: starts a task in the workers and returns its future.
+    - `fits`: returns whether a task can run at the same time as the running tasks.
+    - `settle`: is called with each task and its result, or None if the worker died each time.
+    - `lost`: the exceptions that are raised if a worker died. The task is then tried again.
+    - `tries`: the maximum number of times that a task is tried.
     """
-    left, waiting, died = iter(tasks), deque[Task](), Counter[Task]()
-    waiting.extend(islice(left, 1))
+    remaining, waiting, failures = iter(tasks), deque[Task](), Counter[Task]()
+    waiting.extend(islice(remaining, 1))
     while waiting:
         with open() as opened:
-            running, done = dict[Future[Done], Task](), SimpleQueue[Future[Done]]()
+            running, finished = dict[Future[TaskResult], Task](), SimpleQueue[Future[TaskResult]]()
             while running or waiting:
                 try:
-                    while done.empty() and waiting and fits(waiting[0], running.values()):
+                    while finished.empty() and waiting and fits(waiting[0], running.values()):
                         future = submit(opened, waiting[0])
                         running[future] = waiting.popleft()
-                        future.add_done_callback(done.put)
-                        waiting.extend(islice(left, not waiting))
+                        future.add_done_callback(finished.put)
+                        waiting.extend(islice(remaining, not waiting))
                 except lost:
                     if not running:
                         break
-                future = done.get()
+                future = finished.get()
                 task, result = running.pop(future), None
                 try:
                     result = future.result()
                 except lost:
-                    died[task] += 1
-                    if died[task] < tries:
+                    failures[task] += 1
+                    if failures[task] < tries:
                         waiting.append(task)
                         continue
                 settle(task, result)
 
 
 def run_program(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a program of somebody else's in a folder, to its end; what it printed is captured."""
+    """Run another program in a folder and return its result, with the output captured."""
     return subprocess.run(command, capture_output=True, text=True, cwd=folder)
 
 
 def terminate_workers() -> None:
-    """Tell those that are still running to stop."""
+    """Terminate the child processes that are still running."""
     for child in multiprocessing.active_children():
         child.terminate()

@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar on a terminal, or lines for a log; in a notebook below the cell."""
+"""Show progress on stderr: as a bar in a terminal, as lines in a log, or below a notebook cell."""
 
 from __future__ import annotations
 
@@ -19,20 +19,24 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
 NOTEBOOK = "JPY_PARENT_PID"
-"""What Jupyter sets for a kernel and for what its cells run."""
+"""An environment variable that Jupyter sets for a kernel and the programs that its cells run."""
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether pictures can be drawn there.
+    """Return whether a stream can show pictures and progress bars.
 
-    What a cell of a notebook runs with `!` gets a terminal too, but its cursor does not move.
+    If a cell of a notebook runs a program with `!`, the program has a terminal, but the cursor of
+    this terminal does not move. False is returned for it.
     """
     return stream.isatty() and NOTEBOOK not in os.environ
 
 
-def is_red() -> bool:
-    """Whether a notebook shows as errors what a command writes on stderr: in a cell of `%%sh`,
-    unless it has `exec 2>&1` or sends that elsewhere."""
+def shows_stderr_as_error() -> bool:
+    """Return whether a notebook shows the stderr of this process as an error.
+
+    This is the case in a cell of `%%sh`, unless the cell redirects stderr, for example with `exec
+    2>&1`.
+    """
     if NOTEBOOK not in os.environ or sys.stderr.isatty():
         return False
     errors, results = os.fstat(2), os.fstat(1)
@@ -40,33 +44,38 @@ def is_red() -> bool:
 
 
 @contextmanager
-def bar(elsewhere: Progress | None = None) -> Generator[Progress]:
-    """A progress bar on stderr, or below a notebook's cell; where that is no terminal,
-    `elsewhere`, or else nothing."""
+def bar(fallback: Progress | None = None) -> Generator[Progress]:
+    """Yield a progress bar on stderr or below the cell of a notebook.
+
+    If stderr is not a terminal, yield `fallback`. The default fallback shows nothing.
+    """
     if in_cell():
         with BelowCell() as below:
             yield below
         return
     if not is_terminal(sys.stderr):
-        yield elsewhere or Quiet()
+        yield fallback or Quiet()
         return
     from rich import progress as rich
     from rich.console import Console
 
     columns = (rich.SpinnerColumn(), "{task.description}", rich.BarColumn(), "{task.fields[moved]}")
-    ends = (rich.TimeElapsedColumn(),)
-    with rich.Progress(*columns, *ends, console=Console(stderr=True), transient=True) as shown:
-        yield Bar(shown)
+    time_columns = (rich.TimeElapsedColumn(),)
+    with rich.Progress(
+        *columns, *time_columns, console=Console(stderr=True), transient=True
+    ) as rich_progress:
+        yield Bar(rich_progress)
 
 
 def log(text: str) -> None:
     """Write a line of progress on stderr, unless a notebook would show it as an error."""
-    if not is_red():
+    if not shows_stderr_as_error():
         complain(text)
 
 
 class Lines:
-    """Progress as one line a stage, and one every ten seconds of a stage that tells its size."""
+    """Show progress as lines: one for each stage, and one every ten seconds if its size is
+    known."""
 
     PAUSE = 10.0
 
@@ -76,32 +85,32 @@ class Lines:
     def stage(self, text: str, total: int | None = None) -> None:
         log(text)
         self.total, self.done = total, 0
-        self.began = self.told = time.monotonic()
+        self.started_at = self.shown_at = time.monotonic()
 
     def step(self, size: int) -> None:
         self.done += size
         now = time.monotonic()
-        if self.total is not None and now - self.told >= self.PAUSE:
+        if self.total is not None and now - self.shown_at >= self.PAUSE:
             done, total = self.done / 1e6, self.total / 1e6
-            rate = done / (now - self.began)
+            rate = done / (now - self.started_at)
             log(f"  {done:,.0f} of {total:,.0f} MB, {rate:,.0f} MB/s")
-            self.told = now
+            self.shown_at = now
 
     def note(self, text: str) -> None:
         complain(text)
 
 
 class BelowCell:
-    """Progress as a line below a cell of a notebook, which is empty when the work is done.
+    """Show progress as a line below the cell of a notebook. It is cleared when the work is done.
 
-    Work of less than a second shows none.
+    Nothing is shown during the first second.
     """
 
     PATIENCE, PAUSE, WIDTH = 1.0, 0.2, 20
 
     def __init__(self) -> None:
         self.text, self.total, self.done = "", 0, 0
-        self.told = time.monotonic() + self.PATIENCE - self.PAUSE
+        self.shown_at = time.monotonic() + self.PATIENCE - self.PAUSE
         self.line: DisplayHandle | None = None
 
     def __enter__(self) -> BelowCell:
@@ -113,24 +122,24 @@ class BelowCell:
 
     def stage(self, text: str, total: int | None = None) -> None:
         self.text, self.total, self.done = text, total or 0, 0
-        self._draw()
+        self._update_line()
 
     def step(self, size: int) -> None:
         self.done += size
-        self._draw()
+        self._update_line()
 
     def note(self, text: str) -> None:
         say(text)
 
-    def _draw(self) -> None:
+    def _update_line(self) -> None:
         now = time.monotonic()
-        if now - self.told < self.PAUSE:
+        if now - self.shown_at < self.PAUSE:
             return
-        self.told, text = now, printable(self.text)
+        self.shown_at, text = now, printable(self.text)
         if self.total:
             full = min(self.WIDTH, self.WIDTH * self.done // self.total)
-            drawn = "█" * full + "░" * (self.WIDTH - full)
-            text += f" {drawn} {self.done / 1e6:,.0f} of {self.total / 1e6:,.0f} MB"
+            bar_text = "█" * full + "░" * (self.WIDTH - full)
+            text += f" {bar_text} {self.done / 1e6:,.0f} of {self.total / 1e6:,.0f} MB"
         if self.line is None:
             from IPython.display import display
 
@@ -140,7 +149,7 @@ class BelowCell:
 
 
 class Bar:
-    """Progress as a bar of rich's."""
+    """Show progress as a progress bar of rich."""
 
     def __init__(self, rich: RichProgress):
         self.rich = rich

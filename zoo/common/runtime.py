@@ -1,4 +1,4 @@
-"""ONNX Runtime as it is installed here: its providers, what it raises, which nodes run where."""
+"""The installed ONNX Runtime: providers, sessions, exceptions and the placement of nodes."""
 
 from __future__ import annotations
 
@@ -44,26 +44,29 @@ ERRORS: tuple[type[Exception], ...] = (
     *(state.EPFail, state.EngineError, state.Fail, state.InvalidArgument, state.InvalidGraph),
     *(state.InvalidProtobuf, state.NoModel, state.NoSuchFile, state.NotFound),
     *(state.NotImplemented, state.RuntimeException, RuntimeError),
-    # Of inputs that do not fit; and of messages that quote a file's own bytes, no text at all.
+    # For inputs of a wrong shape or dtype, and for error messages that are not valid UTF-8.
     ValueError,
     MemoryError,
 )
-"""What loading or running a file may raise; ONNX Runtime's own have no common base."""
+"""The exceptions that loading or running a file may raise. Those of ONNX Runtime have no common
+base class."""
 
-RECORDED = {"session.record_ep_graph_assignment_info": "1"}
-"""Makes a session remember which provider got which node (ONNX Runtime 1.24 and newer)."""
+RECORD_ASSIGNMENT = {"session.record_ep_graph_assignment_info": "1"}
+"""A setting with which a session records the provider of each node (ONNX Runtime 1.24 and newer).
+"""
 
 RESTING = {"session.force_spinning_stop": "1"}
-"""Threads search for work during a run only: after it they would take the time of others."""
+"""A setting with which the threads of a session do not spin between runs, so that they take no time
+from others."""
 
 
 def available() -> list[str]:
-    """The execution providers of this installation, the preferred first."""
+    """Return the execution providers of this installation, the preferred one first."""
     return list(ort.get_available_providers())
 
 
 def check_provider(name: str) -> None:
-    """**Raises** `BadRequest` for an execution provider that is not part of this installation."""
+    """Check that an execution provider is part of this installation. **Raises** `BadRequest`."""
     names = available()
     if name not in names:
         raise BadRequest(
@@ -73,22 +76,22 @@ def check_provider(name: str) -> None:
 
 
 def session(model: Path | ir.Model, provider: str = CPU, level: Level = "all") -> Session:
-    """A session that prefers a provider; what that cannot compute falls back to the CPU.
+    """Open a session with a provider. Nodes that it does not support run on the CPU.
 
-    `level` is how much of ONNX Runtime's optimiser runs.
+    `level` is the optimization level of ONNX Runtime.
 
-    **Raises** one of `ERRORS`, or `BadRequest` where the provider finds no device.
+    **Raises** one of `ERRORS`, or `BadRequest` if the provider has no device.
     """
     if isinstance(model, Path):
         _check_file(model)
     providers = list(dict.fromkeys([provider, CPU]))
-    live = converter.session(model, providers, RECORDED | RESTING, level=level)
-    check_started(live, provider)
-    return live
+    opened_session = converter.session(model, providers, RECORD_ASSIGNMENT | RESTING, level=level)
+    check_started(opened_session, provider)
+    return opened_session
 
 
 def lower_sessions(model: Path | ir.Model, provider: str = CPU) -> Iterator[tuple[Level, Session]]:
-    """Sessions at all levels of optimisation below the one that users have, one after the other."""
+    """Yield each optimization level below the default one, with a session at this level."""
     # JAX is imported only where a model is verified.
     from converter.verify.sessions import levels
 
@@ -103,9 +106,11 @@ def open_session(
     threads: int = 0,
     settings: Mapping[str, str] | None = None,
 ) -> Session:
-    """A session as ONNX Runtime opens a file by itself, which needs no JAX.
+    """Open a session as ONNX Runtime does by default, without importing JAX.
 
-    It has so many threads, or as many as there are cores, and falls back to no other providers.
+    No other providers than `providers` are used. `threads` is the number of threads of one
+    operator, 0 for the number of cores. `settings` are entries of the session's configuration.
+
     **Raises** one of `ERRORS`.
     """
     if isinstance(model, Path):
@@ -119,7 +124,11 @@ def open_session(
 
 
 def _check_file(model: Path) -> None:
-    """**Raises** `OSError` for a pipe, which ONNX Runtime waits for, and a name it cannot take."""
+    """Check that ONNX Runtime can open the path.
+
+    **Raises** `OSError` for a pipe, on which ONNX Runtime would wait, and for a name that is no
+    UTF-8.
+    """
     open_regular(model).close()
     try:
         os.fspath(model).encode()
@@ -127,22 +136,27 @@ def _check_file(model: Path) -> None:
         raise OSError(errno.EILSEQ, "its name is no UTF-8", os.fspath(model)) from error
 
 
-def check_started(live: Session, provider: str) -> None:
-    """**Raises** `BadRequest` where a session has fallen back to other providers."""
-    if provider not in live.get_providers():
+def check_started(opened_session: Session, provider: str) -> None:
+    """Check that a session uses the provider and has not fallen back to others.
+
+    **Raises** `BadRequest`.
+    """
+    if provider not in opened_session.get_providers():
         raise BadRequest(
             f"provider {provider} is installed but does not start here (no device, or a library "
             "is missing): choose another."
         )
 
 
-def placed(live: Session) -> dict[str, Counter[str]] | None:
-    """Count by provider how many nodes of which operators a session of `session` gave it; None
-    where that is not known, before ONNX Runtime 1.24."""
+def placed(opened_session: Session) -> dict[str, Counter[str]] | None:
+    """Count the operators of the nodes that each provider runs in a session that `session` opened.
+
+    Return None before ONNX Runtime 1.24, which does not record the assignment.
+    """
     if is_older(ort.__version__, "1.24"):
         return None
     placement: dict[str, Counter[str]] = {}
-    for part in live.get_provider_graph_assignment_info():
+    for part in opened_session.get_provider_graph_assignment_info():
         counts = placement.setdefault(part.ep_name, Counter())
         counts.update(node.op_type for node in part.get_nodes())
     return placement

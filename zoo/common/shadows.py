@@ -1,37 +1,38 @@
-"""Refuses to go on where Python would import somebody else's `converter` or `weights`.
+"""Raise an error if Python would import another module named `converter` or `weights`.
 
-For `python -m` Python looks for modules in the current folder first, for a script in the script's:
-a `converter.py` there is found before ours. The face of this package imports this module before
-anything else, and this module imports nothing of ours.
+With `python -m`, Python looks for modules in the current folder first, and with a script in the
+folder of the script. A file `converter.py` there would be imported in place of this package.
+`zoo/__init__.py` imports this module first, and this module imports nothing from the packages.
 """
 
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-BESIDE = Path(__file__).resolve().parents[2]
-"""The folder in which this package was installed, with the two others of the same distribution."""
+PACKAGES_FOLDER = Path(__file__).resolve().parents[2]
+"""The folder in which the packages of this distribution are installed."""
 
 PROGRAMS = ("-m", "zoo")
-"""What `sys.argv[0]` is called while Python looks for the module of `-m`, and in our command."""
+"""Stems of `sys.argv[0]` in a command-line program: `-m` while Python looks for the module, or
+`zoo`."""
 
 
-def _in_the_way() -> str | None:
-    """A sentence about the first file that would be imported instead of ours."""
+def _shadowing_message() -> str | None:
+    """Return an error message if another file would be imported in place of a package, or None."""
     for name in ("converter", "weights"):
         spec = find_spec(name)
         origin = spec and spec.origin
-        if origin and Path(origin).resolve().parents[1] != BESIDE:
+        if origin and Path(origin).resolve().parents[1] != PACKAGES_FOLDER:
             return (
                 f"{ascii(origin)[1:-1]} is in the way: Python imports it instead of the package "
                 f"{name!r} that zoo needs. Rename it, or run the command `zoo`, which does not "
-                "look into the current folder."
+                "search the current folder."
             )
     return None
 
 
-if _sentence := _in_the_way():
+if _message := _shadowing_message():
     if Path(sys.argv[0] if sys.argv else "").stem in PROGRAMS:
-        sys.stderr.write(f"error: {_sentence}\n")
+        sys.stderr.write(f"error: {_message}\n")
         sys.exit(2)
-    raise ImportError(_sentence)
+    raise ImportError(_message)

@@ -1,4 +1,4 @@
-"""Write files all or nothing: they appear under their final names only when they are complete."""
+"""Write files atomically: they appear under their final names only when they are complete."""
 
 import hashlib
 import os
@@ -21,32 +21,33 @@ from zoo.common.errors import BadOutput
 from zoo.common.processes import terminate_workers
 from zoo.common.terminal import complain
 
-PREFIX = ".zoo-"  # how the names of staged folders begin
-STAGE = re.compile(r"\.zoo-[0-9a-f]{16}")
-LOCK = ".lock"  # in a staged folder: held for as long as its process lives
+PREFIX = ".zoo-"  # prefix of the names of staged folders
+STAGED_NAME = re.compile(r"\.zoo-[0-9a-f]{16}")
+LOCK = ".lock"  # a file in a staged folder, which its process locks
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
-"""What files are called in a manifest: no part begins with a dot, so that neither `..` nor a hidden
-file can be meant."""
+"""Pattern of the names of files in a manifest. No part begins with a dot, so that a name can mean
+neither `..` nor a hidden file."""
 
 INTERRUPTION = "interrupted; nothing unfinished was put in place"
 
 _OPEN: dict[Path, Callable[[], None] | None] = {}
-"""What is staged, and what releases the lock in it."""
+"""The staged folders of this process, with the functions that release their locks."""
 
 _UNDIVIDED: list[object] = []
-"""Blocks that run to their end before this process is stopped."""
+"""Blocks that must finish before this process is stopped."""
 
 _PENDING: list[int] = []
-"""Signals that arrived meanwhile."""
+"""Numbers of the signals that arrived during such a block."""
 
 
 @contextmanager
 def staged(folder: Path) -> Generator[Path]:
-    """A hidden folder inside `folder`, so that a rename suffices in the end.
+    """Yield a hidden folder inside `folder`, from which files are moved to their paths by a rename.
 
-    It is removed on the way out, whatever the way; `discard` does it for who leaves at once. What
-    a process left that was killed is removed when somebody stages in the same folder again.
+    It is removed when the block ends, also after an exception; `discard` removes it before an
+    immediate exit. The folder of a killed process is removed when files are staged in the same
+    folder again.
 
     **Raises** `BadOutput` if `folder` cannot be written.
     """
@@ -55,10 +56,10 @@ def staged(folder: Path) -> Generator[Path]:
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             sweep(folder)
-            # Another one where a sweeper has taken it for a dead process's.
+            # Try again if another process has removed the new folder.
             while release is None:
                 stage = folder / f"{PREFIX}{secrets.token_hex(8)}"
-                # Noted before it is there, so that whatever interrupts us next finds it here.
+                # Set before the folder exists, so that a signal handler can remove the folder.
                 _OPEN[stage] = None
                 stack.callback(_OPEN.pop, stage, None)
                 stack.callback(shutil.rmtree, stage, ignore_errors=True)
@@ -70,38 +71,50 @@ def staged(folder: Path) -> Generator[Path]:
 
 @contextmanager
 def replacing(path: Path) -> Generator[Path]:
-    """Where to write a file that takes its place at `path` once the block is through."""
+    """Yield a path for a new file. When the block ends, move the file to `path`.
+
+    If the block raises an exception, the file is removed and `path` is not changed.
+    """
     with staged(path.parent) as stage, writing(path):
         yield stage / path.name
         (stage / path.name).replace(path)
 
 
 def check_free(path: Path, force: bool = False, advice: str = "") -> None:
-    """**Raises** `BadOutput` where something is, be it a link to nothing, unless by force."""
+    """Check that nothing exists at a path, not even a broken link, unless `force` is set.
+
+    `advice` replaces the end of the message. **Raises** `BadOutput`.
+    """
     if os.path.lexists(path) and not force:
         advice = advice or f"replace it with {parameter('force')}, or name another place"
         raise BadOutput(f"{path} exists already: {advice}.")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write text as every machine does: in UTF-8, lines ending in a line feed."""
+    """Write a text in UTF-8 with line feeds, on every operating system."""
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed processes have staged in a folder; what lives holds a lock."""
+    """Remove the staged folders of processes that were killed.
+
+    The lock of such a folder is free. A running process holds the lock of its folder.
+    """
     for stage in folder.glob(f"{PREFIX}*"):
-        if stage.is_symlink() or not STAGE.fullmatch(stage.name):
+        if stage.is_symlink() or not STAGED_NAME.fullmatch(stage.name):
             continue
-        with suppress(OSError):  # another user's is theirs to remove
+        with suppress(OSError):  # the folder may belong to another user
             if (release := lock.try_lock(stage / LOCK)) is not None:
-                # While it is held, so that nobody who has just made the folder takes it.
+                # Hold the lock, so that the process that created the folder cannot take it.
                 _remove_staged(stage, release)
 
 
 def _remove_staged(stage: Path, release: Callable[[], None] | None) -> None:
-    """Remove a staged folder, of which this process has the lock. Windows removes no open file:
-    there it goes once the lock is released."""
+    """Remove a staged folder. This process holds its lock.
+
+    On Windows an open file cannot be removed. There the folder is removed after the lock is
+    released.
+    """
     shutil.rmtree(stage, ignore_errors=True)
     if release is not None:
         release()
@@ -110,8 +123,7 @@ def _remove_staged(stage: Path, release: Callable[[], None] | None) -> None:
 
 
 def discard() -> None:
-    """Remove everything that is staged, partial downloads and locks: for a process that is about to
-    end."""
+    """Remove all staged folders, partial downloads and locks of this process before it exits."""
     for stage, release in tuple(_OPEN.items()):
         _remove_staged(stage, release)
     discard_partial_downloads()
@@ -119,31 +131,34 @@ def discard() -> None:
 
 
 @contextmanager
-def writing(place: Path) -> Generator[None]:
-    """Turn what the operating system refuses into `BadOutput`."""
+def writing(path: Path) -> Generator[None]:
+    """Raise `BadOutput` in place of an `OSError` in the block."""
     try:
         yield
     except OSError as error:
         why = error.strerror or error
         raise BadOutput(
-            f"cannot write {place} ({why}): make room there, or choose another place."
+            f"cannot write {path} ({why}): make room there, or choose another place."
         ) from error
 
 
 @contextmanager
 def locked_output(destination: Path, progress: Progress) -> Generator[None]:
-    """Have a file or folder alone while the block runs. **Raises** `BadOutput`, also for a name
-    that is no UTF-8: neither ONNX Runtime nor a manifest takes one."""
+    """Hold the lock of a file or folder while the block runs, so that no other process writes it.
+
+    **Raises** `BadOutput` if it cannot be written, if it is a broken link or lies behind one, or if
+    its name is no UTF-8, which neither ONNX Runtime nor a manifest accepts.
+    """
     try:
         str(destination).encode()
     except UnicodeEncodeError as error:
         raise BadOutput(
             f"the name of {destination} is no UTF-8: name another place with {parameter('out')}."
         ) from error
-    for place in (destination, *destination.parents):
-        if place.is_symlink() and not place.exists():
+    for path in (destination, *destination.parents):
+        if path.is_symlink() and not path.exists():
             raise BadOutput(
-                f"{place} is a link to nothing: name another place with {parameter('out')}."
+                f"{path} is a link to nothing: name another place with {parameter('out')}."
             )
     with ExitStack() as stack:
         with writing(destination):
@@ -152,23 +167,26 @@ def locked_output(destination: Path, progress: Progress) -> Generator[None]:
 
 
 def manifest_path(model_file: Path) -> Path:
-    """Where the manifest of an ONNX file lies: beside it, ending in `.manifest.json`."""
+    """Return the path of the manifest of an ONNX file, which ends in `.manifest.json`."""
     return model_file.with_suffix(".manifest.json")
 
 
 def sidecar_path(model_file: Path) -> Path:
-    """Where a model of more than 2 GB keeps its tensors."""
+    """Return the path of the file with the tensors of a model of more than 2 GB."""
     return model_file.with_name(model_file.name + "_data")
 
 
 def links(folder: Path, name: str) -> list[Path]:
-    """Links among a file in a folder and the folders on the way: each may lead anywhere."""
+    """Return the symbolic links on the path of a file: the file itself and its parent folders."""
     parts = (Path(name), *Path(name).parents[:-1])
     return [path for part in parts if (path := folder / part).is_symlink()]
 
 
 def refuse_links(folder: Path, names: Iterable[str]) -> None:
-    """**Raises** `BadOutput` where a folder on the way to a file is a link."""
+    """Check that no folder between `folder` and one of its files is a symbolic link.
+
+    **Raises** `BadOutput`.
+    """
     for parent in {str(Path(name).parent) for name in names} - {"."}:
         if linked := links(folder, parent):
             raise BadOutput(
@@ -178,48 +196,54 @@ def refuse_links(folder: Path, names: Iterable[str]) -> None:
 
 @contextmanager
 def undivided() -> Generator[None]:
-    """Let a signal that stops this process wait for the end of the block: of a few renames that
-    leave nothing usable by halves."""
-    block = object()
-    _UNDIVIDED.append(block)
+    """Delay the signals that stop this process until the block has ended.
+
+    Use it for a few renames that must all be done, because the files cannot be used if only some
+    are.
+    """
+    token = object()
+    _UNDIVIDED.append(token)
     try:
         yield
     finally:
-        _UNDIVIDED.remove(block)
+        _UNDIVIDED.remove(token)
         if _PENDING and not _UNDIVIDED:
             stop(_PENDING[0], None)
 
 
 def replace_folder(new: Path, folder: Path) -> None:
-    """Put a folder in the place of another, or leave that where it is. Of a process that is killed
-    between two renames, `put_back` finds the older folder."""
-    old = _aside(folder)
-    shutil.rmtree(old, ignore_errors=True)
+    """Move the folder `new` to the path `folder`, or keep the old folder if that fails.
+
+    If the process is killed between the two renames, `put_back` restores the old folder.
+    """
+    moved_folder = _moved_away(folder)
+    shutil.rmtree(moved_folder, ignore_errors=True)
     with undivided():
         try:
             if folder.exists():
-                folder.rename(old)
+                folder.rename(moved_folder)
             new.rename(folder)
         finally:
             put_back(folder)
-    shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(moved_folder, ignore_errors=True)
 
 
 def put_back(folder: Path) -> None:
-    """Move a folder to its place again that was moved aside for another, if none is there."""
-    if _aside(folder).is_dir() and not os.path.lexists(folder):
-        _aside(folder).rename(folder)
+    """Move a folder back to its path, if `replace_folder` moved it away and the path is free."""
+    if _moved_away(folder).is_dir() and not os.path.lexists(folder):
+        _moved_away(folder).rename(folder)
 
 
-def _aside(folder: Path) -> Path:
+def _moved_away(folder: Path) -> Path:
     return folder.with_name(f"{PREFIX}{folder.name}.old")
 
 
 def put(stage: Path, folder: Path, names: Sequence[str], last: str) -> None:
-    """Move staged files into a folder, and leave its other files alone.
+    """Move staged files into a folder. Other files in the folder are not changed.
 
-    Without the file `last` the folder is none that anybody reads. It is removed first and put there
-    in the end, so that whoever is stopped in the middle leaves no mixture of old and new.
+    `last` is the name of the manifest. A folder without its manifest is never read. The manifest is
+    removed first and moved last, so that an interruption never leaves a mixture of old and new
+    files.
     """
     with writing(folder), undivided():
         (folder / last).unlink(missing_ok=True)
@@ -228,23 +252,28 @@ def put(stage: Path, folder: Path, names: Sequence[str], last: str) -> None:
 
 
 def replace_export(stage: Path, target: Path) -> None:
-    """Move an export to its place: what the model needs before it, what describes it after. What
-    there was goes first where its parts could be taken for one with the new ones."""
+    """Move an export to its path: the sidecar first, then the model, then the manifest.
+
+    The old model is removed first if it could be taken for one with the new sidecar, or the new
+    model for one with the old sidecar.
+    """
     staged_model = stage / target.name
     with undivided():
         manifest_path(target).unlink(missing_ok=True)
         if sidecar_path(target).exists() or sidecar_path(staged_model).exists():
             target.unlink(missing_ok=True)
-        for place in (sidecar_path, Path, manifest_path):
-            if place(staged_model).exists():
-                os.replace(place(staged_model), place(target))
+        for path_of in (sidecar_path, Path, manifest_path):
+            if path_of(staged_model).exists():
+                os.replace(path_of(staged_model), path_of(target))
             else:
-                place(target).unlink(missing_ok=True)
+                path_of(target).unlink(missing_ok=True)
 
 
 def stop(number: int, frame: FrameType | None) -> None:
-    """Leave at once, with what is staged removed and the workers told to do the same; after an
-    undivided block where one runs."""
+    """Handle a signal: remove staged folders, terminate the workers and exit the process.
+
+    Within an `undivided` block, the signal is handled when the block ends.
+    """
     if _UNDIVIDED:
         _PENDING.append(number)
         return
@@ -257,11 +286,15 @@ def stop(number: int, frame: FrameType | None) -> None:
 
 
 class Digests(dict[str, str]):
-    """sha256 by name, of files as they were written last."""
+    """The sha256 of files as they were last written, by file name."""
 
     @contextmanager
     def taken(self) -> Generator[Callable[[str, bytes | memoryview], None]]:
-        """Digests that are there once the files' names and bytes were told in order."""
-        begun: defaultdict[str, Any] = defaultdict(hashlib.sha256)
-        yield lambda name, piece: begun[name].update(piece)
-        self.update({name: digest.hexdigest() for name, digest in begun.items()})
+        """Yield a function that adds bytes to the digest of a file. Store the digests at the end.
+
+        The function takes the name of a file and its next bytes. The digests are stored when the
+        block ends without an exception.
+        """
+        hashes: defaultdict[str, Any] = defaultdict(hashlib.sha256)
+        yield lambda name, piece: hashes[name].update(piece)
+        self.update({name: digest.hexdigest() for name, digest in hashes.items()})

@@ -1,6 +1,7 @@
-"""Texts for people and programs that read what is printed.
+"""Print text to the terminal.
 
-Much of them comes from files and servers: it is shown, and not obeyed by a terminal.
+Much of the text comes from files and servers. Control characters in it are escaped, so that the
+terminal does not execute them.
 """
 
 import json
@@ -15,28 +16,32 @@ from weights.printable import printable, with_escapes
 
 
 def say(text: str = "", file: TextIO | None = None, end: str = "\n") -> None:
-    """Print a text on stdout, or elsewhere, as it can be shown."""
+    """Print a text to stdout, or to `file`, with control characters escaped."""
     print(printable(text), file=file or sys.stdout, end=end, flush=True)
 
 
 def complain(text: str) -> None:
-    """Print a text on stderr, as it can be shown."""
+    """Print a text to stderr, with control characters escaped."""
     say(text, sys.stderr)
 
 
 def say_json(value: object, default: Callable[[object], object]) -> None:
-    """Print one document, in which the same is escaped as JSON escapes it."""
+    """Print a value to stdout as JSON. Control characters in strings are escaped."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=default)
     print(with_escapes(text, lambda character: json.dumps(character)[1:-1]), flush=True)
 
 
-def survive() -> None:
-    """Have stdout and stderr take what their encoding lacks, also where they were closed."""
-    sys.stdout, sys.stderr = _surviving(sys.stdout), _surviving(sys.stderr)
+def make_streams_tolerant() -> None:
+    """Make stdout and stderr accept all characters.
+
+    Characters that the encoding of a stream does not support are escaped. Output to a closed stream
+    is discarded.
+    """
+    sys.stdout, sys.stderr = _tolerant_stream(sys.stdout), _tolerant_stream(sys.stderr)
 
 
-def _surviving(stream: TextIO | None) -> TextIO:
-    if stream is None:  # closed before this process began
+def _tolerant_stream(stream: TextIO | None) -> TextIO:
+    if stream is None:  # the stream was closed before this process started
         return Path(os.devnull).open("w", encoding="utf-8")
     if isinstance(stream, TextIOWrapper):
         stream.reconfigure(errors="backslashreplace")
@@ -44,6 +49,6 @@ def _surviving(stream: TextIO | None) -> TextIO:
 
 
 def leave_closed(stream: TextIO) -> None:
-    """Write nothing more to a stream that nobody reads, not even what is left of it at the end."""
-    with Path(os.devnull).open("w", encoding="utf-8") as nothing:
-        os.dup2(nothing.fileno(), stream.fileno())
+    """Redirect a stream to the null device, so that writing the rest of its buffer cannot fail."""
+    with Path(os.devnull).open("w", encoding="utf-8") as null_device:
+        os.dup2(null_device.fileno(), stream.fileno())

@@ -1,1 +1,1 @@
-"""Data that the package brings along: weights of the models of digits, a photograph, licences."""
+"""Data in this package: weights of the models of digits, a photograph, class names and licences."""

@@ -31,7 +31,7 @@ from zoo.export.precision import derive
 from zoo.export.precisions import PRECISIONS
 from zoo.export.request import FileSpec, Options, Plan, Signature
 from zoo.export.subject import Subject
-from zoo.images.in_graph import front
+from zoo.images.in_graph import export_preprocessing
 from zoo.images.picture_folder import PictureFolder
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class Production:
         how, file = self.subject.entry.preprocessing, self.stage / spec.name
         self.progress.stage(f"{file.name}: preprocessing")
         target = self.options.target
-        first = front(how, spec.size or how.size, spec.opset, spec.batch, target)
+        first = export_preprocessing(how, spec.size or how.size, spec.opset, spec.batch, target)
         joined = converter.join(first.model, ir.load(file), target)
         with writing(file), self.digests.taken() as written:
             converter.save(joined, file, written=written)

@@ -1,1 +1,1 @@
-"""From pictures to `pixel_values`, in numpy and as a part of an ONNX file."""
+"""Read pictures and compute `pixel_values`, in numpy and as a part of an ONNX file."""

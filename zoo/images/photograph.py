@@ -1,4 +1,4 @@
-"""The photograph that exported files are checked on. `data/README.md` states its licence."""
+"""The photograph with which exported files are checked. `data/README.md` names its licence."""
 
 from importlib.resources import as_file, files
 
@@ -7,32 +7,40 @@ from PIL.Image import Transpose
 
 STORED = "chelsea.png"
 
-INSET = 0.04  # what one step of cropping takes off each side
-CROPS = 8  # how many crops there are before they repeat
+INSET = 0.04  # the share of each side that one crop removes
+CROPS = 8  # the number of different crops
 
 
 def photograph() -> Image.Image:
-    """A cat, 336 x 224 pixels, RGB."""
+    """Return the photograph of a cat, 336 x 224 pixels, RGB."""
     with as_file(files("zoo") / "data" / STORED) as path, Image.open(path) as image:
         return image.convert("RGB")
 
 
 def photographs(count: int) -> list[Image.Image]:
-    """The photograph, mirrored, cropped, mirrored and cropped, cropped further …"""
+    """Return `count` variants of the photograph.
+
+    The first is the photograph itself. Then it is mirrored, cropped, cropped and mirrored, cropped
+    further, and so on.
+    """
     image = photograph()
-    return [_variant(image, index) for index in range(count)]
+    return [_make_variant(image, index) for index in range(count)]
 
 
 def photographs_of_one_size(count: int, step: int) -> list[Image.Image]:
-    """The photograph cropped so many steps, every other step on its side; mirrored, flipped …"""
-    image = _variant(photograph(), 2 * step)
+    """Return `count` variants of equal size of the photograph after `step` crops.
+
+    The photograph is rotated by 90° in every other step. Its variants are mirrored, flipped and
+    rotated by 180°.
+    """
+    image = _make_variant(photograph(), 2 * step)
     image = image.transpose(Transpose.ROTATE_90) if step % 2 else image
-    turns = (Transpose.FLIP_LEFT_RIGHT, Transpose.FLIP_TOP_BOTTOM, Transpose.ROTATE_180)
-    turned = [image, *map(image.transpose, turns)]
-    return [turned[index % len(turned)] for index in range(count)]
+    flips = (Transpose.FLIP_LEFT_RIGHT, Transpose.FLIP_TOP_BOTTOM, Transpose.ROTATE_180)
+    variants = [image, *map(image.transpose, flips)]
+    return [variants[index % len(variants)] for index in range(count)]
 
 
-def _variant(image: Image.Image, index: int) -> Image.Image:
+def _make_variant(image: Image.Image, index: int) -> Image.Image:
     inset = INSET * (index // 2 % CROPS)
     width, height = image.size
     left, top = round(inset * width), round(inset * height)

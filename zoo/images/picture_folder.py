@@ -1,4 +1,4 @@
-"""A folder of somebody's own pictures, and batches of them."""
+"""A folder with a user's pictures, and batches of them."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -11,24 +11,26 @@ from zoo.common.errors import BadRequest
 from zoo.images.pictures import (
     PICTURE_FORMATS,
     ReadPicture,
-    check_begins,
-    extensions,
+    check_picture_header,
+    picture_extensions,
     pictures,
     reduced_picture,
 )
 
 MOST_PICTURES = 512
-"""Pictures that are taken of a folder: NVIDIA's guide to TensorRT calls 500 enough for a network of
-ImageNet."""
+"""The number of pictures that are used of a folder. NVIDIA's guide to TensorRT calls 500 enough for
+a network that was trained on ImageNet."""
 
-APART = 8
-"""One picture in so many is held out."""
+HELD_OUT_STEP = 8
+"""One picture in `HELD_OUT_STEP` is held out."""
 
 
 @dataclass(frozen=True)
 class PictureFolder:
-    """The pictures that are taken of a folder, in the order of their names; `found` is how many it
-    has."""
+    """The pictures of a folder that are used, in the order of their names.
+
+    `found` is the number of pictures in the folder.
+    """
 
     folder: Path
     paths: tuple[Path, ...]
@@ -36,18 +38,18 @@ class PictureFolder:
 
     @property
     def held_out(self) -> tuple[Path, ...]:
-        """Every eighth of them, and at least one."""
-        return self.paths[APART - 1 :: APART] or self.paths[-1:]
+        """Every eighth picture, and at least one."""
+        return self.paths[HELD_OUT_STEP - 1 :: HELD_OUT_STEP] or self.paths[-1:]
 
     @property
     def kept(self) -> tuple[Path, ...]:
-        """All others."""
-        apart = set(self.held_out)
-        return tuple(path for path in self.paths if path not in apart)
+        """All pictures that are not held out."""
+        held_out = set(self.held_out)
+        return tuple(path for path in self.paths if path not in held_out)
 
     @property
     def digest(self) -> str:
-        """The sha256 of what `sha256sum` prints of the pictures: of their bytes and names."""
+        """The sha256 of the output of `sha256sum` for the pictures, with their names."""
         lines = (
             f"{sha256(path)}  {path.relative_to(self.folder).as_posix()}" for path in self.paths
         )
@@ -55,30 +57,33 @@ class PictureFolder:
 
 
 def read_picture_folder(folder: Path) -> PictureFolder:
-    """The pictures in a folder and in those inside of it, or `MOST_PICTURES`, spread evenly.
+    """Return the pictures of a folder and its subfolders, at most `MOST_PICTURES`, evenly spread.
 
-    What does not end as a picture does, or is hidden, is passed over. **Raises** `BadRequest` where
-    there are fewer than two, or one of them is something else than a picture.
+    Hidden files and files with other endings are skipped. **Raises** `BadRequest` if there are
+    fewer than two pictures, or if a file with the ending of a picture is no picture.
     """
     if not folder.is_dir():
-        raise BadRequest(f"calibrate {folder} is no folder: name one that holds pictures.")
-    endings, every = extensions(), sorted(folder.rglob("*"))
-    readable = [path for path in every if path.suffix.lower() in endings and path.name[0] != "."]
+        raise BadRequest(f"calibrate {folder} is no folder: name a folder with pictures.")
+    endings, files = picture_extensions(), sorted(folder.rglob("*"))
+    readable = [path for path in files if path.suffix.lower() in endings and path.name[0] != "."]
     if len(readable) < 2:
         raise BadRequest(
-            f"calibrate {folder} holds {'one picture' if readable else 'no picture'} that can be "
-            f"read: give some hundred of the formats {', '.join(PICTURE_FORMATS)}, or two at least."
+            f"calibrate {folder} contains {'one picture' if readable else 'no picture'} that can "
+            f"be read: put a few hundred pictures there, at least two, in one of the formats "
+            f"{', '.join(PICTURE_FORMATS)}."
         )
-    taken = min(len(readable), MOST_PICTURES)
-    paths = tuple(readable[index * len(readable) // taken] for index in range(taken))
+    count = min(len(readable), MOST_PICTURES)
+    paths = tuple(readable[index * len(readable) // count] for index in range(count))
     for path in paths:
-        check_begins(path)
+        check_picture_header(path)
     return PictureFolder(folder, paths, len(readable))
 
 
 def picture_batches(paths: Sequence[Path], batch: int) -> Iterator[list[ReadPicture]]:
-    """Yield batches of pictures, read when they are asked for. The last batch is filled up with
-    pictures from the beginning."""
-    full, again = -(-len(paths) // batch), cycle(paths)
-    for _ in range(full):
-        yield [*map(reduced_picture, pictures(list(islice(again, batch))))]
+    """Yield batches of pictures, which are read when they are needed.
+
+    The last batch is filled up with the first pictures.
+    """
+    batch_count, repeated = -(-len(paths) // batch), cycle(paths)
+    for _ in range(batch_count):
+        yield [*map(reduced_picture, pictures(list(islice(repeated, batch))))]

@@ -1,6 +1,6 @@
-"""Read pictures as callers have them: one or several, of PIL, as arrays, or in files.
+"""Read pictures: one or several PIL images, arrays or paths of files.
 
-Every picture becomes RGB in 8 bits and upright here, and nowhere else.
+No other module converts pictures to upright RGB with 8 bits.
 """
 
 from __future__ import annotations
@@ -36,52 +36,55 @@ Sides: TypeAlias = tuple[int, int]  # (height, width)
 Part: TypeAlias = tuple[float, float, float, float]  # left, top, right and bottom edge
 
 PICTURE_FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
-"""What is read. Pillow knows more, of which EPS would be handed to Ghostscript, which runs it."""
+"""The formats that are read. Pillow reads more. Among them is EPS, which it runs as a program in
+Ghostscript."""
 
 MOST_PIXELS = 89_478_485
-"""The most that a picture may have, as in Pillow, which warns of more; they take 360 MB in RGB."""
+"""The largest number of pixels of a picture. Pillow warns above it. So many take 360 MB in RGB."""
 
 DAMAGED = (
     *(OSError, EOFError, SyntaxError, ValueError, LookupError, TypeError, OverflowError),
     *(struct.error, zlib.error),
 )
-"""What Pillow's readers raise for files that are not what they seem; they have no common base."""
+"""The exceptions of Pillow's readers for damaged files. They have no common base class."""
 
 
 def pictures(images: Pictures) -> list[Image]:
-    """RGB images of what was given: one picture, a sequence, or an array `[n, height, width, 3]`.
+    """Return RGB images for one picture, a sequence, or an array `[n, height, width, 3]`.
 
-    They are turned as their EXIF says, grey of 16 bits is scaled to 8, and what is transparent
-    loses that. Of several pictures in one file it is the first. **Raises** `BadRequest`.
+    They are rotated upright by their EXIF orientation. Grey values of 16 bits are scaled to 8 bits,
+    and transparency is dropped. Of a file with several pictures the first is read.
+
+    **Raises** `BadRequest` for a picture that cannot be read.
     """
     from PIL.Image import Image
 
     if isinstance(images, Image | str | os.PathLike):
         images = [images]
     if not isinstance(images, list | tuple):
-        # One array; numpy's and JAX's alike.
+        # One array, of numpy or of JAX.
         array = np.asarray(images)
         images = list(array) if array.ndim > 3 else [array]
     if not images:
-        raise BadRequest("got no picture: give one or more.")
-    return [_picture(image) for image in images]
+        raise BadRequest("got no pictures: give at least one.")
+    return [_to_picture(image) for image in images]
 
 
-def _picture(picture: Picture) -> Image:
+def _to_picture(picture: Picture) -> Image:
     from PIL import Image
 
     if isinstance(picture, Image.Image):
-        with _readable(f"a PIL image of mode {picture.mode}"):
-            return _rgb(picture)
+        with _translated_errors(f"a PIL image of mode {picture.mode}"):
+            return _to_rgb(picture)
     if isinstance(picture, str | os.PathLike):
         name = repr(os.fspath(picture))
         with (
-            _readable(name),
+            _translated_errors(name),
             open_regular(picture) as file,
-            Image.open(file, formats=PICTURE_FORMATS) as it,
+            Image.open(file, formats=PICTURE_FORMATS) as opened,
         ):
-            _check_pixels(it, name)
-            return _rgb(it)
+            _check_pixels(opened, name)
+            return _to_rgb(opened)
     array = np.asarray(picture)
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3 or not array.size:
         raise BadRequest(
@@ -93,10 +96,11 @@ def _picture(picture: Picture) -> Image:
 
 @dataclass(frozen=True)
 class ReadPicture:
-    """A picture of a file: RGB, upright, and perhaps smaller than its `sides` say that it is.
+    """A decoded picture: RGB, upright, and perhaps smaller than its original.
 
-    `part` is what of the image shows the picture, whose sides need be no multiples of what it was
-    made smaller by.
+    - `sides`: the (height, width) of the original picture.
+    - `part`: the part of `image` that shows the picture. The sides of the original need not be
+      multiples of the factor of reduction.
     """
 
     image: Image
@@ -105,154 +109,193 @@ class ReadPicture:
 
 
 def read_picture(
-    data: bytes, name: str, least: Callable[[int, int], Sides] | None = None
+    data: bytes, name: str, minimum_size: Callable[[int, int], Sides] | None = None
 ) -> ReadPicture:
-    """The picture in a file's bytes, the first of several.
+    """Return the picture in the bytes of a file, the first of several.
 
-    With `least` it is made smaller by whole numbers, in what decodes a JPEG or by taking means,
-    where that leaves the height and width that it gives for the upright picture's. **Raises**
-    `BadRequest`.
+    With `minimum_size` the picture is reduced by whole factors, by the JPEG decoder or by means of
+    pixels. `minimum_size` returns the smallest useful (height, width) for the height and width of
+    the upright picture.
+
+    **Raises** `BadRequest` for a picture that cannot be read.
     """
     from PIL import Image
 
     drafted = None
-    with _readable(name), Image.open(PictureBytes(data), formats=PICTURE_FORMATS) as it:
-        _check_pixels(it, name)
-        turn = _orientation(it)
-        if least is not None and it.format == "JPEG":
-            sides = (it.width, it.height) if turn in SIDEWAYS else (it.height, it.width)
-            tall, wide = least(*sides)
-            drafted = it.draft(None, (tall, wide) if turn in SIDEWAYS else (wide, tall))
-        with LARGE if it.width * it.height > MANY else nullcontext():
-            image = _rgb(it)
+    with (
+        _translated_errors(name),
+        Image.open(PictureBytes(data), formats=PICTURE_FORMATS) as opened,
+    ):
+        _check_pixels(opened, name)
+        orientation = _read_orientation(opened)
+        if minimum_size is not None and opened.format == "JPEG":
+            sides = (
+                (opened.width, opened.height)
+                if orientation in SIDEWAYS
+                else (opened.height, opened.width)
+            )
+            min_height, min_width = minimum_size(*sides)
+            drafted = opened.draft(
+                None,
+                (min_height, min_width) if orientation in SIDEWAYS else (min_width, min_height),
+            )
+        with (
+            LARGE_PICTURE_LOCK
+            if opened.width * opened.height > LARGE_PICTURE_PIXELS
+            else nullcontext()
+        ):
+            image = _to_rgb(opened)
     if drafted is None:
-        # Pillow may turn a TIFF while it opens it: only what was decoded is surely upright.
-        return reduced_picture(image, least)
+        # Pillow may rotate a TIFF while it opens it, so only the decoded image is surely upright.
+        return reduced_picture(image, minimum_size)
     _, (_, _, width, height) = drafted
-    beside, below = it.width - width, it.height - height
-    if turn in SIDEWAYS:
-        beside, below = below, beside
-    left, top = (beside if turn in FROM_LEFT else 0.0), (below if turn in FROM_TOP else 0.0)
-    part = (left, top, image.width - beside + left, image.height - below + top)
-    return _reduced(ReadPicture(image, sides, part), (tall, wide))
+    cut_columns, cut_rows = opened.width - width, opened.height - height
+    if orientation in SIDEWAYS:
+        cut_columns, cut_rows = cut_rows, cut_columns
+    left, top = (
+        (cut_columns if orientation in FROM_LEFT else 0.0),
+        (cut_rows if orientation in FROM_TOP else 0.0),
+    )
+    part = (left, top, image.width - cut_columns + left, image.height - cut_rows + top)
+    return _reduce(ReadPicture(image, sides, part), (min_height, min_width))
 
 
-def reduced_picture(image: Image, least: Callable[[int, int], Sides] | None = None) -> ReadPicture:
-    """A whole picture that is RGB and upright, made smaller as `read_picture` does it."""
+def reduced_picture(
+    image: Image, minimum_size: Callable[[int, int], Sides] | None = None
+) -> ReadPicture:
+    """Return an RGB, upright image as a decoded picture, reduced as by `read_picture`."""
     sides = (image.height, image.width)
-    read = ReadPicture(image, sides, (0.0, 0.0, float(image.width), float(image.height)))
-    return read if least is None else _reduced(read, least(*sides))
+    decoded = ReadPicture(image, sides, (0.0, 0.0, float(image.width), float(image.height)))
+    return decoded if minimum_size is None else _reduce(decoded, minimum_size(*sides))
 
 
-def _reduced(read: ReadPicture, least: Sides) -> ReadPicture:
-    """The same made smaller by whole numbers, by means of pixels."""
-    image, smallest = read.image, least[::-1]
-    across, down = (max(1, int(own / side)) for own, side in zip(image.size, smallest, strict=True))
+def _reduce(decoded: ReadPicture, minimum_size: Sides) -> ReadPicture:
+    """Reduce a picture by whole factors, by means of pixels, to no less than `minimum_size`."""
+    image, smallest = decoded.image, minimum_size[::-1]
+    across, down = (
+        max(1, int(length / side)) for length, side in zip(image.size, smallest, strict=True)
+    )
     if across * down == 1:
-        return read
-    left, top, right, bottom = read.part
+        return decoded
+    left, top, right, bottom = decoded.part
     part = (left / across, top / down, right / across, bottom / down)
-    return ReadPicture(image.reduce((across, down)), read.sides, part)
+    return ReadPicture(image.reduce((across, down)), decoded.sides, part)
 
 
 class PictureBytes(BytesIO):
-    """A file's bytes. Pillow's messages show what it reads, and should be the same every time."""
+    """The bytes of a file, with a constant `repr`, which Pillow quotes in its messages."""
 
     def __repr__(self) -> str:
         return f"of {self.getbuffer().nbytes} bytes"
 
 
-LARGE, MANY = threading.Lock(), 16_000_000
-"""Of pictures with more pixels one is decoded at a time."""
+LARGE_PICTURE_LOCK, LARGE_PICTURE_PIXELS = threading.Lock(), 16_000_000
+"""Pictures with more than `LARGE_PICTURE_PIXELS` pixels are decoded one at a time, under this
+lock."""
 
 SIDEWAYS = (5, 6, 7, 8)
-"""The orientations of EXIF of which the stored rows are the upright picture's columns."""
+"""EXIF orientations in which the rows of the file are the columns of the upright picture."""
 
 FROM_LEFT, FROM_TOP = (2, 3, 6, 7), (3, 4, 7, 8)
-"""Of which what is stored at the right or bottom edge is shown at the left or at the top."""
+"""EXIF orientations in which the right edge of the file is the left edge of the upright picture,
+and those in which its bottom edge is the top edge."""
 
 
-def _orientation(image: Image) -> int:
+def _read_orientation(image: Image) -> int:
     from PIL import ExifTags
 
     return image.getexif().get(ExifTags.Base.Orientation, 1)
 
 
 def _check_pixels(image: Image, name: str) -> None:
-    """**Raises** `BadRequest` for what the header says, before there is memory for it."""
+    """Check the number of pixels in the header before memory is allocated.
+
+    **Raises** `BadRequest`.
+    """
     if image.width * image.height > MOST_PIXELS:
         raise BadRequest(
             f"{name} has {image.width} x {image.height} pixels: give a picture of at most "
-            f"{MOST_PIXELS // 1_000_000} million."
+            f"{MOST_PIXELS // 1_000_000} million pixels."
         )
 
 
-def extensions() -> set[str]:
-    """How the names of pictures end that are read, such as `.png`."""
+def picture_extensions() -> set[str]:
+    """Return the endings of the names of pictures that are read, such as `.png`."""
     from PIL import Image
 
     return {end for end, name in Image.registered_extensions().items() if name in PICTURE_FORMATS}
 
 
-def check_begins(path: Path) -> None:
-    """**Raises** `BadRequest` where a file does not begin as a picture does."""
+def check_picture_header(path: Path) -> None:
+    """Check that a file begins as a picture does. **Raises** `BadRequest`."""
     from PIL import Image
 
     name = repr(os.fspath(path))
-    with _readable(name), open_regular(path) as file, Image.open(file, formats=PICTURE_FORMATS):
+    with (
+        _translated_errors(name),
+        open_regular(path) as file,
+        Image.open(file, formats=PICTURE_FORMATS),
+    ):
         pass
 
 
 @contextmanager
-def _readable(name: str) -> Generator[None]:
+def _translated_errors(name: str) -> Generator[None]:
+    """Raise `BadRequest` in place of the exceptions of Pillow's readers in the block."""
     from PIL import Image, UnidentifiedImageError
 
     try:
         yield
     except (*DAMAGED, MemoryError, Image.DecompressionBombError) as error:
         # Pillow quotes the file object, the system the name again.
-        unknown = isinstance(error, UnidentifiedImageError)
-        why = "it begins as none does" if unknown else None
-        why = why or (isinstance(error, OSError) and error.strerror) or first_line(error)
+        is_unidentified = isinstance(error, UnidentifiedImageError)
+        reason = "its first bytes are those of no picture" if is_unidentified else None
+        reason = reason or (isinstance(error, OSError) and error.strerror) or first_line(error)
         raise BadRequest(
-            f"{name} is no picture that can be read ({why}): give a sound one "
-            f"of the formats {', '.join(PICTURE_FORMATS)}."
+            f"{name} is no picture that can be read ({reason}): give an undamaged one "
+            f"in one of the formats {', '.join(PICTURE_FORMATS)}."
         ) from error
 
 
-def _rgb(image: Image) -> Image:
+def _to_rgb(image: Image) -> Image:
+    """Return an image upright and in RGB, with 8 bits."""
     from PIL import Image as pil
     from PIL import ImageOps
 
-    upright, is_pgm = _orientation(image) == 1, image.format == "PPM"
-    turned = image if upright else ImageOps.exif_transpose(image)  # which copies, whatever it does
-    # Pillow scales the 16 bits of a PGM to all of them, and keeps them in 32.
-    if turned.mode.startswith("I;16") or (turned.mode == "I" and is_pgm):
-        # Pillow would cut off what is brighter than 255.
-        grey = np.asarray(turned, np.uint32)
+    is_upright, is_pgm = _read_orientation(image) == 1, image.format == "PPM"
+    upright_image = image if is_upright else ImageOps.exif_transpose(image)  # always makes a copy
+    # Pillow scales a PGM to the full range of 16 bits and stores it in 32 bits.
+    if upright_image.mode.startswith("I;16") or (upright_image.mode == "I" and is_pgm):
+        # Pillow would clip values above 255.
+        grey = np.asarray(upright_image, np.uint32)
         return pil.fromarray(((grey * 255 + 32767) // 65535).astype(np.uint8)).convert("RGB")
-    if turned.mode in ("I", "F"):
+    if upright_image.mode in ("I", "F"):
         raise BadRequest(
-            f"got a picture whose pixels are numbers of 32 bits (mode {turned.mode}), which do not "
-            "say what is white: give one of 8 or 16 bits."
+            f"got a picture whose pixels are 32-bit numbers (mode {upright_image.mode}), for which "
+            "white is not defined: give a picture of 8 or 16 bits."
         )
-    if turned.mode in ("P", "PA"):
-        turned = turned.convert("RGBA")  # as Pillow wants it where a palette has transparency
-    return turned.convert("RGB")
+    if upright_image.mode in ("P", "PA"):
+        upright_image = upright_image.convert(
+            "RGBA"
+        )  # Pillow requires this for palettes with transparency
+    return upright_image.convert("RGB")
 
 
-def stack(images: Sequence[Image]) -> UInt8:
-    """`[n, height, width, 3]` of equally large images. **Raises** `BadRequest`."""
+def stack_images(images: Sequence[Image]) -> UInt8:
+    """Return `[n, height, width, 3]` for images of equal size.
+
+    **Raises** `BadRequest` if their sizes differ.
+    """
     sizes = {(image.height, image.width) for image in images}
     if len(sizes) > 1:
         raise BadRequest(
-            f"got images of the sizes {sorted(sizes)}: this file resizes them itself, so that "
-            "those of a batch must be equally large."
+            f"got images of the sizes {sorted(sizes)}: this file resizes images itself, and all "
+            "images of a batch need the same size. Resize them, or run them one by one."
         )
     return np.stack([np.asarray(image, np.uint8) for image in images])
 
 
-UNREAD = {
+UNREAD_KINDS = {
     **dict.fromkeys((".heic", ".heif", ".hif"), "HEIC"),
     **dict.fromkeys((".avif", ".avifs"), "AVIF"),
     **dict.fromkeys((".jxl",), "JPEG XL"),
@@ -267,25 +310,32 @@ UNREAD = {
     **dict.fromkeys((".arw", ".srf", ".sr2", ".orf", ".raf", ".rw2"), "a camera's raw data"),
     **dict.fromkeys((".pef", ".srw", ".x3f", ".3fr", ".iiq", ".kdc"), "a camera's raw data"),
 }
-"""Endings of pictures that are not read, and what pictures those are."""
+"""Endings of pictures that are not read, and the kind of these pictures."""
 
 
 def name_ending(name: str) -> str:
-    """How a file's name ends, such as `.png`; empty where nothing says what it is."""
+    """Return the ending of a file's name in lower case, such as `.png`; empty without one."""
     return PurePosixPath(name).suffix.lower()
 
 
 def may_be_picture(name: str) -> bool:
-    """Whether a file is a picture by its name, is one that is not read, or has no ending."""
+    """Return whether a file may be a picture, by its name.
+
+    It may be if its ending is that of a picture, whether or not it can be read, or if it has none.
+    """
     ending = name_ending(name)
-    return not ending or ending in UNREAD or ending in extensions()
+    return not ending or ending in UNREAD_KINDS or ending in picture_extensions()
 
 
 def why_unread(name: str) -> str | None:
-    """Why a file of this name is not read, in a sentence; None for one that is."""
+    """Return a sentence with the reason why a file of this name is not read; None if it is read."""
     ending = name_ending(name)
-    if ending in extensions():
+    if ending in picture_extensions():
         return None
-    kind = f"pictures of {UNREAD[ending]}" if ending in UNREAD else "files without an ending"
+    kind = (
+        f"pictures of {UNREAD_KINDS[ending]}"
+        if ending in UNREAD_KINDS
+        else "files without an ending"
+    )
     formats = ", ".join(PICTURE_FORMATS)
     return f"{name} is not read, as {kind} are not: save it as one of the formats {formats}."

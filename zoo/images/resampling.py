@@ -1,8 +1,8 @@
-"""A part of a resized picture, computed alone, with Pillow's numbers.
+"""Compute a part of a resized picture alone, with the numbers of Pillow.
 
-Pillow resizes to the full size before a crop: of a picture of 20,000 x 1 pixels it makes
-5,120,000 x 256, of which 224 x 224 are kept. Its arithmetic for one pixel is repeated here
-(`Resample.c`, 13.0), so that the pixels of the crop are the same to the bit.
+Pillow resizes a picture to the full size before a crop. A picture of 20,000 x 1 pixels becomes
+5,120,000 x 256, of which 224 x 224 are kept. This module repeats Pillow's arithmetic for a single
+pixel (`Resample.c`, 13.0), so that the pixels of the crop are equal to the last bit.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
-PLACES = 22
+BINARY_PLACES = 22
 """Binary places of Pillow's coefficients of 8-bit values."""
 
 
 class Span(NamedTuple):
-    """Pixels along one edge of the resized picture, and the edge before and after.
+    """Computed pixels along one edge of the resized picture, with the lengths of the edge.
 
-    `start` and `stop` are the positions of the computed pixels among `scaled`; `low` and `high`
-    are the part of the picture's edge that is resized to `scaled` pixels.
+    - `edge`: the length of the edge in the picture.
+    - `low`, `high`: the part of this edge that is resized to `scaled` pixels.
+    - `start`, `stop`: the positions of the computed pixels among the `scaled` ones.
     """
 
     edge: int
@@ -41,85 +42,95 @@ class Span(NamedTuple):
 
 
 class Taps(NamedTuple):
-    """First pixel that each computed pixel depends on, and the coefficients from there on."""
+    """The first pixel that each computed pixel depends on, and the coefficients from there on."""
 
     first: Int64
     coefficients: Float64
 
     @property
     def last(self) -> int:
-        """The pixel behind the last that one of them depends on."""
+        """The position after the last pixel that a computed pixel depends on."""
         return int(self.first.max()) + self.coefficients.shape[1]
 
 
-def resized_part(image: Image, rows: Span, columns: Span, resample: Filter) -> NDArray[np.uint8]:
+def resize_part(image: Image, rows: Span, columns: Span, resample: Filter) -> NDArray[np.uint8]:
     """Return the part `[rows, columns, 3]` of an RGB image that is resized in 8 bits."""
-    pixels, down, across = _source(image, rows, columns, resample)
-    for axis in _order(rows, columns):
-        taps = (down, across)[axis]
-        levels = np.trunc(taps.coefficients * 2**PLACES + np.copysign(0.5, taps.coefficients))
-        total = _summed(pixels, taps.first, levels.astype(np.int64), axis)
-        pixels = np.clip((total + 2 ** (PLACES - 1)) >> PLACES, 0, 255).astype(np.uint8)
+    pixels, row_taps, column_taps = _read_source(image, rows, columns, resample)
+    for axis in _axis_order(rows, columns):
+        taps = (row_taps, column_taps)[axis]
+        levels = np.trunc(
+            taps.coefficients * 2**BINARY_PLACES + np.copysign(0.5, taps.coefficients)
+        )
+        total = _sum_products(pixels, taps.first, levels.astype(np.int64), axis)
+        pixels = np.clip((total + 2 ** (BINARY_PLACES - 1)) >> BINARY_PLACES, 0, 255).astype(
+            np.uint8
+        )
     return pixels
 
 
-def resized_float_part(
+def resize_part_in_float(
     image: Image, rows: Span, columns: Span, resample: Filter, scale: np.float32
 ) -> NDArray[np.float32]:
-    """Return the part `[rows, columns, 3]` of an RGB image whose values are multiplied by `scale`
-    and resized in floating point."""
-    pixels, down, across = _source(image, rows, columns, resample)
+    """Return the part `[rows, columns, 3]` of an RGB image that is resized in floating point.
+
+    The values are multiplied by `scale` first.
+    """
+    pixels, row_taps, column_taps = _read_source(image, rows, columns, resample)
     values = pixels.astype(np.float32) * scale
-    for axis in _order(rows, columns):
-        taps = (down, across)[axis]
-        values = _summed(values, taps.first, taps.coefficients, axis).astype(np.float32)
+    for axis in _axis_order(rows, columns):
+        taps = (row_taps, column_taps)[axis]
+        values = _sum_products(values, taps.first, taps.coefficients, axis).astype(np.float32)
     return values
 
 
-def _source(
+def _read_source(
     image: Image, rows: Span, columns: Span, resample: Filter
 ) -> tuple[NDArray[np.uint8], Taps, Taps]:
     """Return the pixels that the part depends on, and the coefficients of its rows and columns."""
-    down, across = _taps(rows, resample), _taps(columns, resample)
-    top, left = int(down.first.min()), int(across.first.min())
-    pixels = np.asarray(image.crop((left, top, across.last, down.last)), np.uint8)
-    return pixels, down._replace(first=down.first - top), across._replace(first=across.first - left)
+    row_taps, column_taps = _compute_taps(rows, resample), _compute_taps(columns, resample)
+    top, left = int(row_taps.first.min()), int(column_taps.first.min())
+    pixels = np.asarray(image.crop((left, top, column_taps.last, row_taps.last)), np.uint8)
+    return (
+        pixels,
+        row_taps._replace(first=row_taps.first - top),
+        column_taps._replace(first=column_taps.first - left),
+    )
 
 
-def _taps(span: Span, resample: Filter) -> Taps:
+def _compute_taps(span: Span, resample: Filter) -> Taps:
     """Return Pillow's coefficients (`precompute_coeffs`) of the pixels of a span."""
-    reach, function = FILTERS[resample]
-    # Pillow keeps a box in 32 bits, and subtracts in them.
+    radius, function = FILTERS[resample]
+    # Pillow stores a box in 32-bit floats and subtracts them in this precision.
     low, length = float(np.float32(span.low)), np.float32(span.high) - np.float32(span.low)
     scale = float(length) / span.scaled
     unit = max(scale, 1.0)
     centres = low + (np.arange(span.start, span.stop) + 0.5) * scale
-    first = np.maximum(0, (centres - reach * unit + 0.5).astype(np.int64))
-    last = np.minimum(span.edge, (centres + reach * unit + 0.5).astype(np.int64))
+    first = np.maximum(0, (centres - radius * unit + 0.5).astype(np.int64))
+    last = np.minimum(span.edge, (centres + radius * unit + 0.5).astype(np.int64))
     count = int((last - first).max())
     positions = first[:, None] + np.arange(count)
-    found = function(np.abs((positions - centres[:, None] + 0.5) * (1.0 / unit)))
-    found[positions >= last[:, None]] = 0
-    total = np.zeros(len(found))
-    for column in found.T:  # in Pillow's order, which decides the last bit
+    weights = function(np.abs((positions - centres[:, None] + 0.5) * (1.0 / unit)))
+    weights[positions >= last[:, None]] = 0
+    total = np.zeros(len(weights))
+    for column in weights.T:  # in Pillow's order, which determines the last bit
         total += column
-    # Where fewer pixels are left, the positions move so that all of them exist.
-    moved = np.minimum(first, span.edge - count)
-    shift = positions - np.arange(count) - moved[:, None]
-    return Taps(moved, _shifted(found / total[:, None], shift[:, 0]))
+    # At the end of the edge the positions move left, so that all of them exist.
+    first_positions = np.minimum(first, span.edge - count)
+    shift = positions - np.arange(count) - first_positions[:, None]
+    return Taps(first_positions, _shift_rows(weights / total[:, None], shift[:, 0]))
 
 
-def _shifted(coefficients: Float64, shift: Int64) -> Float64:
+def _shift_rows(coefficients: Float64, shift: Int64) -> Float64:
     """Return each row moved to the right by its shift, with zeros before it."""
     positions = np.arange(coefficients.shape[1]) - shift[:, None]
-    taken = np.take_along_axis(coefficients, np.maximum(positions, 0), axis=1)
-    return np.where(positions < 0, 0.0, taken)
+    shifted = np.take_along_axis(coefficients, np.maximum(positions, 0), axis=1)
+    return np.where(positions < 0, 0.0, shifted)
 
 
-def _summed(
+def _sum_products(
     values: NDArray[Any], first: Int64, coefficients: NDArray[Any], axis: int
 ) -> NDArray[Any]:
-    """Return the products with the coefficients along an axis, summed from the first pixel on."""
+    """Return the sums of products with the coefficients along an axis, from the first pixel on."""
     shape = (-1, 1, 1) if axis == 0 else (1, -1, 1)
     total: NDArray[Any] = np.zeros((), coefficients.dtype)
     for tap in range(coefficients.shape[1]):
@@ -127,9 +138,11 @@ def _summed(
     return total
 
 
-def _order(rows: Span, columns: Span) -> tuple[int, int]:
-    """Return the axes in the order in which Pillow resizes them: the height first where much more
-    of it goes than of the width."""
+def _axis_order(rows: Span, columns: Span) -> tuple[int, int]:
+    """Return the axes in the order in which Pillow resizes them.
+
+    The height comes first if it shrinks by more than twice as much as the width.
+    """
     height, width = rows.edge - rows.scaled, columns.edge - columns.scaled
     return (0, 1) if height > 0 and height > 2 * width else (1, 0)
 
@@ -141,13 +154,13 @@ def _triangle(x: Float64) -> Float64:
 def _cubic(x: Float64) -> Float64:
     """Return Keys's cubic convolution with a = -1/2, in Pillow's order of operations."""
     a = -0.5
-    near = ((a + 2.0) * x - (a + 3.0)) * x * x + 1
-    far = (((x - 5) * x + 8) * x - 4) * a
-    return np.where(x < 1.0, near, np.where(x < 2.0, far, 0.0))
+    inner = ((a + 2.0) * x - (a + 3.0)) * x * x + 1
+    outer = (((x - 5) * x + 8) * x - 4) * a
+    return np.where(x < 1.0, inner, np.where(x < 2.0, outer, 0.0))
 
 
 FILTERS: dict[Filter, tuple[float, Callable[[Float64], Float64]]] = {
     "bilinear": (1.0, _triangle),
     "bicubic": (2.0, _cubic),
 }
-"""How far each filter reaches, in its unit, and its value at a distance."""
+"""The radius of each filter in its unit, and the function from a distance to the filter's value."""

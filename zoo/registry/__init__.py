@@ -1,1 +1,1 @@
-"""What there is: an entry for every model, looked up by its name. Plain data without JAX."""
+"""The models of the zoo, by name. No module here imports JAX before a model is built."""

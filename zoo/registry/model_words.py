@@ -1,25 +1,25 @@
-"""What models are, in words: for cards and for the terminal."""
+"""Describe models in words, for model cards and for the terminal."""
 
 from zoo.architectures.architecture import Config
 from zoo.architectures.entry import ModelInfo
 
 
 def purpose(entry: ModelInfo) -> str:
-    """Purpose of a model, in a sentence for people who know nothing of how it is built."""
+    """Return the purpose of a model, in a sentence for people who do not know how it is built."""
     config = entry.config
-    # A class may have several names, and one that nobody named has its number.
+    # A class may have several names. A class without a name has its number.
     names = [name.partition(",")[0] for name in entry.class_names[:3]]
-    named = not "".join(names).isdecimal()
+    has_names = not "".join(names).isdecimal()
     return entry.purpose or config.task.purpose.format(
         stride=config.stride,
         classes=config.classes,
         whole=" and one for the whole" if entry.pooler else "",
-        such=f", such as {names[0]}, {names[1]} or {names[2]}" if names[2:] and named else "",
+        such=f", such as {names[0]}, {names[1]} or {names[2]}" if names[2:] and has_names else "",
     )
 
 
 def position_words(config: Config) -> str:
-    """At which sizes a model knows where patches are, in words."""
+    """Describe the image sizes for which a model has learned positions of patches."""
     if (sides := config.native) is None:
         return "any size"
     return f"learned at {sides[0]} x {sides[1]}, interpolated for any other size"

@@ -1,4 +1,4 @@
-"""`zoo.preprocess`: pictures as a model takes them, by the model's name."""
+"""`zoo.preprocess`: turn pictures into the input of a model."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ if TYPE_CHECKING:
 
     from zoo.architectures.base import Network
 
-USUAL = PictureInput(stride=1)
-"""The input of models that take texts alone: the pictures that these are compared with."""
+DEFAULT_INPUT = PictureInput(stride=1)
+"""The input for models that take texts alone: pictures that are compared with these texts."""
 
 
 def preprocess(
     name_or_model: str | Network, images: Pictures, *, size: tuple[int, int] | None = None
 ) -> Array | tuple[Array, ...]:
-    """`pixel_values` for a model: pictures resized, cropped, rescaled and normalised.
+    """Return `pixel_values` for a model: pictures resized, cropped, rescaled and normalized.
 
-    Equals transformers' image processor of the model: to rounding where that resizes
-    floating-point values (DINOv3), exactly where it resizes 8-bit ones as Pillow does.
+    The values equal those of transformers' image processor of the model. They are equal to rounding
+    if the processor resizes floating-point values (DINOv3), and exactly equal if it resizes 8-bit
+    values as Pillow does.
 
     **Arguments:**
 
     - `name_or_model`: a model's name or alias, or a model of `zoo.from_pretrained`.
     - `images`: a PIL image, the path of a picture, an array `[height, width, 3]` of RGB values in
-      uint8, or a sequence of these, or an array `[batch, height, width, 3]`.
-    - `size`: (height, width) of the result, in pixels; the model's own by default.
+      uint8, a sequence of these, or an array `[batch, height, width, 3]`.
+    - `size`: (height, width) of the result in pixels; by default the model's own size.
 
     **Returns:** float32 `[batch, 3, height, width]`, also for a single picture. For a network that
     takes several arrays of a picture, a tuple of them in the network's order.
 
-    **Raises** `UnknownModel`, or `BadRequest` for something that is no picture.
+    **Raises** `UnknownModel`, or `BadRequest` for a file that is no picture.
 
     >>> model = zoo.from_pretrained("dinov3_vits16")
     >>> features = jax.vmap(model)(zoo.preprocess(model, ["cat.png", "dog.png"]))
@@ -44,12 +45,14 @@ def preprocess(
     import jax.numpy as jnp
 
     model = info(name_or_model) if isinstance(name_or_model, str) else name_or_model
-    if (how := model.preprocessing) is None:
+    if (preprocessing := model.preprocessing) is None:
         raise BadRequest(
-            "this model was built by hand and does not know its preprocessing: give the name of "
-            "the model whose pictures it takes."
+            "this model was built by hand and has no preprocessing: give the name of a model with "
+            "the same preprocessing."
         )
-    taken = (model.config and model.config.pictures) or USUAL
-    feeds = taken.make([*map(reduced_picture, pictures(images))], how, size or how.size)
+    picture_input = (model.config and model.config.pictures) or DEFAULT_INPUT
+    feeds = picture_input.make(
+        [*map(reduced_picture, pictures(images))], preprocessing, size or preprocessing.size
+    )
     arrays = tuple(map(jnp.asarray, feeds.values()))
     return arrays[0] if len(arrays) == 1 else arrays

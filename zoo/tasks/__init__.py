@@ -1,1 +1,4 @@
-"""What networks say of pictures: names of classes, distances, areas. This costs no JAX."""
+"""Tasks of networks: the meaning of their outputs, and the answers that are computed from them.
+
+No module here imports JAX.
+"""

@@ -1,4 +1,4 @@
-"""Compute the answer of a network about one picture from its outputs: class names with scores."""
+"""Compute the answer of a network about one picture from its outputs."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ Size = tuple[int, int]  # (height, width)
 
 
 class InputSize(NamedTuple):
-    """(height, width) of a network's input, and whether that was padded."""
+    """The (height, width) of a network's input, and whether the picture was padded to that size."""
 
     size: Size
     padded: bool
 
 
 def size_inside(image: Size, size: Size) -> Size:
-    """The largest of an image's proportions that fits into `size`, of a pixel at least.
+    """Return the largest (height, width) with the proportions of `image` that fits into `size`.
 
-    Source: `get_size_with_aspect_ratio` of transformers, in whose arithmetic the longer side may
-    come to a pixel less.
+    Each side is at least one pixel. Source: `get_size_with_aspect_ratio` of transformers. Its
+    arithmetic, which is repeated here, can make the longer side one pixel shorter than `size`.
     """
-    (height, width), (tall, wide) = image, size
-    if height * wide > width * tall:
-        exact = tall * width / height
+    (height, width), (max_height, max_width) = image, size
+    if height * max_width > width * max_height:
+        exact = max_height * width / height
         return int(exact * height / width), max(1, round(exact))
-    exact = wide * height / width
+    exact = max_width * height / width
     return max(1, round(exact)), int(exact * width / height)
 
 
 Scores = Literal["softmax", "sigmoid", "none"]
-"""What makes answers of logits: classes exclude each other, or each is by itself, or is a number as
-it is."""
+"""The function that turns logits into scores: `softmax` for classes that exclude each other,
+`sigmoid` for independent classes, `none` for logits that are scores already."""
 
 
 def softmax(logits: Float32) -> Float32:
-    """Probabilities of classes that exclude each other, along the last axis."""
+    """Return the probabilities of classes that exclude each other, along the last axis."""
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def sigmoid(logits: Float32) -> Float32:
-    """The probability of each by itself."""
-    shares: Float32 = np.exp(-np.logaddexp(np.float32(0), -logits))
-    return shares
+    """Return the probability of each class on its own."""
+    probabilities: Float32 = np.exp(-np.logaddexp(np.float32(0), -logits))
+    return probabilities
 
 
 SCORES: Mapping[Scores, Callable[[Float32], Float32]] = {
@@ -65,16 +65,18 @@ SCORES: Mapping[Scores, Callable[[Float32], Float32]] = {
 
 Outputs = Mapping[str, NDArray[Any]]
 
-BEST = 5
+BEST_COUNT = 5
 
 
 Corners = tuple[float, float, float, float]
-"""Left, top, right and bottom edge of a box, in pixels from the left upper corner."""
+"""The left, top, right and bottom edge of a box, in pixels from the upper left corner."""
 
 
 class Answer(NamedTuple):
-    """A name, and how sure the network is of it, from 0 to 1; of a class of patches the share of
-    the picture that it has."""
+    """A name and its score from 0 to 1.
+
+    The score is the network's confidence, or the share of the picture for a class of patches.
+    """
 
     label: str
     score: float
@@ -82,12 +84,13 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class PictureAnswer:
-    """Answer of a network about one picture.
+    """The answer of a network about one picture.
 
-    `answers` are names, best first, of areas one for each segment, of things in `boxes` one for
-    each: its left, top, right and bottom edge in pixels. `drawing` shows what `kind` says at the
-    size of the picture, of which `values` are the numbers, `[height, width]`. `features` are
-    outputs that say nothing yet.
+    - `answers`: names with scores, best first: one for each class, area or box.
+    - `boxes`: the left, top, right and bottom edge in pixels of the box of each answer.
+    - `drawing`: a picture of the answer, at the size of the input picture.
+    - `values`: the numbers that `drawing` shows, `[height, width]`.
+    - `features`: the outputs of a network whose outputs are not answers.
     """
 
     kind: Literal["classes", "areas", "boxes", "depth", "features"]
@@ -100,16 +103,16 @@ class PictureAnswer:
 
 
 TEMPLATE = "This is a photo of {}."
-"""As transformers' pipeline puts labels into a sentence."""
+"""The sentence into which the pipeline of transformers puts labels."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question about pictures, as a user asks it.
+    """The question of a user about pictures.
 
-    `labels` are what may be in the pictures, in words, for networks that compare pictures with
-    texts; each is put into the `template`. `threshold` is how sure a network has to be of a thing
-    in a box, from 0 to 1; None for the usual one.
+    - `labels`: words for what the pictures may show, for networks that compare pictures with texts.
+    - `template`: the sentence into which each label is put, in place of `{}`.
+    - `threshold`: the least score of a box, from 0 to 1; None for the default.
     """
 
     labels: Sequence[str] = ()
@@ -118,59 +121,71 @@ class Question:
 
     @property
     def sentences(self) -> list[str]:
-        """A sentence for each label. **Raises** `BadRequest` for something that is no labels."""
-        return in_sentences(self.labels, self.template)
+        """A sentence for each label.
+
+        **Raises** `BadRequest` if the labels are no list of strings.
+        """
+        return make_sentences(self.labels, self.template)
 
 
 @dataclass(frozen=True)
-class AskedPicture:
+class InputPicture:
     """A picture that a network was run on.
 
-    `names` are the names of the network's classes, `size` is the (height, width) of the picture,
-    and `fed` says what the network got of it. `image` is there if it may be drawn on.
+    - `names`: the names of the network's classes.
+    - `size`: the (height, width) of the picture.
+    - `input_size`: the size of the network's input, and whether the picture was padded.
+    - `image`: the picture, if its answer may be drawn on it.
     """
 
     names: Sequence[str]
     size: Size
-    fed: InputSize
+    input_size: InputSize
     image: Image | None = None
 
 
-def features(outputs: Outputs) -> PictureAnswer:
-    """Answer of a network whose outputs say nothing yet."""
+def answer_features(outputs: Outputs) -> PictureAnswer:
+    """Return the outputs as features, without an answer in words."""
     return PictureAnswer("features", features=outputs)
 
 
-def classes(outputs: Outputs, names: Sequence[str], scores: Scores) -> PictureAnswer:
-    """Answer of a classifier; of a network without one, or a file without its output, the
-    features."""
+def answer_classes(outputs: Outputs, names: Sequence[str], scores: Scores) -> PictureAnswer:
+    """Return the best classes by their logits, or features if there are no logits."""
     if "logits" not in outputs:
-        return features(outputs)
-    return PictureAnswer("classes", best(SCORES[scores](outputs["logits"]), names))
+        return answer_features(outputs)
+    return PictureAnswer("classes", best_answers(SCORES[scores](outputs["logits"]), names))
 
 
-def best(scores: Float32, names: Sequence[str], count: int = BEST) -> tuple[Answer, ...]:
-    """The names with the largest scores, the first of equals first."""
-    places = np.argsort(-scores, kind="stable")[:count]
-    return tuple(Answer(names[place], float(scores[place])) for place in places)
+def best_answers(
+    scores: Float32, names: Sequence[str], count: int = BEST_COUNT
+) -> tuple[Answer, ...]:
+    """Return the `count` names with the largest scores, largest first.
+
+    Of equal scores the first comes first.
+    """
+    indices = np.argsort(-scores, kind="stable")[:count]
+    return tuple(Answer(names[index], float(scores[index])) for index in indices)
 
 
-def unit(vectors: Float32) -> Float32:
-    """Vectors at length 1, along the last axis."""
+def normalize_vectors(vectors: Float32) -> Float32:
+    """Return the vectors divided by their lengths, along the last axis."""
     return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True))
 
 
-def in_sentences(labels: Sequence[str], template: str = TEMPLATE) -> list[str]:
-    """A sentence for each label. **Raises** `BadRequest` for something that is no labels."""
-    is_list = not isinstance(labels, str) and all(isinstance(each, str) for each in labels)
+def make_sentences(labels: Sequence[str], template: str = TEMPLATE) -> list[str]:
+    """Return a sentence for each label: the template with the label in place of `{}`.
+
+    **Raises** `BadRequest` if the labels are no list of strings, or the template contains no `{}`.
+    """
+    is_list = not isinstance(labels, str) and all(isinstance(label, str) for label in labels)
     if not is_list or "{}" not in template:
         raise BadRequest(
-            f"got labels {ascii(labels)[:80]} in {ascii(template)[:80]}: give a list of "
-            "strings, and a sentence with {} in it."
+            f"got labels {ascii(labels)[:80]} and template {ascii(template)[:80]}: give a list "
+            "of strings, and a template that contains {}."
         )
     return [template.replace("{}", label) for label in labels]
 
 
-def likeliest_first(logits: Float32, labels: Sequence[str], scores: Scores) -> list[Answer]:
-    """How likely each label is, of `logits [labels]`, the likeliest first."""
-    return list(best(SCORES[scores](logits), labels, len(labels)))
+def rank_labels(logits: Float32, labels: Sequence[str], scores: Scores) -> list[Answer]:
+    """Return every label with its score, best first. `logits` has one number for each label."""
+    return list(best_answers(SCORES[scores](logits), labels, len(labels)))

@@ -1,95 +1,105 @@
-"""The task of segmentation networks: areas of queries' masks, or a class of every patch."""
+"""Tasks of segmentation networks, which find areas with queries or classify every patch."""
 
 import numpy as np
 
 from zoo.tasks.answer import (
     Answer,
-    AskedPicture,
+    InputPicture,
     Outputs,
     PictureAnswer,
     Question,
     Size,
-    best,
-    features,
+    answer_features,
+    best_answers,
 )
 from zoo.tasks.maps import (
     QueryMasks,
     class_map,
     draw_areas,
-    drawn_maps,
+    draw_largest,
     post_process_panoptic_segmentation,
 )
-from zoo.tasks.task import Drawing, GivenOutput, Task
+from zoo.tasks.task import Drawing, OutputDescription, Task
 
 SEGMENTATION = "image-segmentation"
 
-PURPOSE_OF_AREAS = "Finds what is where in a picture, of {classes:,} classes{such}."
+PURPOSE_OF_AREAS = "Divides a picture into areas of {classes:,} classes{such}."
 
-MAPS = frozenset({"class_queries_logits", "masks_queries_logits"})
-"""The outputs that together say what is where."""
+MASK_OUTPUTS = frozenset({"class_queries_logits", "masks_queries_logits"})
+"""The outputs from which areas are computed."""
 
 
 def mask_task(queries: int, classes: int, stride: int) -> Task:
-    """Return the task of a network whose queries find areas; a pixel of a mask has `stride` pixels
-    of the picture along a side."""
+    """Return the task of a network whose queries find areas.
+
+    One pixel of a mask covers `stride` x `stride` pixels of the picture.
+    """
     return Task(
         name=SEGMENTATION,
         purpose=PURPOSE_OF_AREAS,
         outputs={
-            "class_queries_logits": GivenOutput(
+            "class_queries_logits": OutputDescription(
                 f"[batch_size, {queries}, {classes + 1}]",
-                f"of each of {queries} areas how much it is each class, and the last that it is "
-                "none, before a softmax",
+                f"for each of {queries} areas the logit of each class, and last that of no area; "
+                "their softmax is the score",
             ),
-            "masks_queries_logits": GivenOutput(
+            "masks_queries_logits": OutputDescription(
                 f"[batch_size, {queries}, height / {stride}, width / {stride}]",
-                "how much every pixel is in it, before a sigmoid; zoo.tasks.maps makes segments of "
-                "both",
+                "for each area the logit that a pixel is in it, before a sigmoid; zoo.tasks.maps "
+                "computes segments from both outputs",
             ),
         },
-        answer=_segments,
-        draw=lambda outputs, size: drawn_maps(outputs.get("masks_queries_logits")),
-        page_draws=MAPS,
+        answer=_answer_with_segments,
+        draw=lambda outputs, size: draw_largest(outputs.get("masks_queries_logits")),
+        page_draws=MASK_OUTPUTS,
     )
 
 
-def _segments(outputs: Outputs, picture: AskedPicture, question: Question) -> PictureAnswer:
-    """Return the segments, the surest first."""
-    if not outputs.keys() >= MAPS:
-        return features(outputs)
-    segments = post_process_panoptic_segmentation(QueryMasks(outputs, picture.size, *picture.fed))
-    answers = (Answer(picture.names[each.label_id], each.score) for each in segments.segments_info)
-    best_first = tuple(sorted(answers, key=lambda each: -each.score))
+def _answer_with_segments(
+    outputs: Outputs, picture: InputPicture, question: Question
+) -> PictureAnswer:
+    """Return the areas of a picture with their classes, best score first."""
+    if not outputs.keys() >= MASK_OUTPUTS:
+        return answer_features(outputs)
+    segments = post_process_panoptic_segmentation(
+        QueryMasks(outputs, picture.size, *picture.input_size)
+    )
+    answers = (Answer(picture.names[info.label_id], info.score) for info in segments.segments_info)
+    best_first = tuple(sorted(answers, key=lambda answer: -answer.score))
     areas = segments.segmentation
     return PictureAnswer("areas", best_first, draw_areas(areas), areas)
 
 
 def class_map_task(classes: int, stride: int) -> Task:
-    """Return the task of a network that classifies every patch of `stride` pixels along a side."""
+    """Return the task of a network that classifies every patch of `stride` x `stride` pixels."""
     shape = f"[batch_size, {classes}, height / {stride}, width / {stride}]"
-    words = "a linear classifier's number for each class and every patch, larger where likelier"
+    words = "the logit of a linear classifier for each class and every patch"
     return Task(
         name=SEGMENTATION,
         purpose=PURPOSE_OF_AREAS,
         outputs={
-            "logits": GivenOutput(shape, f"{words}; id2label in config.json names the classes")
+            "logits": OutputDescription(
+                shape, f"{words}; id2label in config.json names the classes"
+            )
         },
-        answer=_classes_by_area,
+        answer=_answer_with_classes,
         draw=_draw_classes,
         page_draws=frozenset({"logits"}),
     )
 
 
-def _classes_by_area(outputs: Outputs, picture: AskedPicture, question: Question) -> PictureAnswer:
-    """Return the classes and their shares of the picture, the largest first."""
+def _answer_with_classes(
+    outputs: Outputs, picture: InputPicture, question: Question
+) -> PictureAnswer:
+    """Return the classes with their shares of the picture, the largest first."""
     if "logits" not in outputs:
-        return features(outputs)
+        return answer_features(outputs)
     areas = class_map(outputs["logits"], picture.size)
     counts = np.bincount(areas.ravel(), minlength=len(picture.names))
     shares = (counts / areas.size).astype(np.float32)
-    found = best(shares, picture.names, int(np.count_nonzero(counts)))
-    return PictureAnswer("areas", found, draw_areas(areas), areas)
+    answers = best_answers(shares, picture.names, int(np.count_nonzero(counts)))
+    return PictureAnswer("areas", answers, draw_areas(areas), areas)
 
 
 def _draw_classes(outputs: Outputs, size: Size) -> Drawing | None:
-    return drawn_maps(outputs.get("logits"))
+    return draw_largest(outputs.get("logits"))

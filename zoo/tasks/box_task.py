@@ -1,61 +1,61 @@
-"""The task of detectors: things in boxes, some with the pixels of each thing."""
+"""The task of detectors, which find objects in boxes, some with a mask of each object."""
 
-from zoo.tasks.answer import Answer, AskedPicture, Outputs, PictureAnswer, Question, features
+from zoo.tasks.answer import Answer, InputPicture, Outputs, PictureAnswer, Question, answer_features
 from zoo.tasks.boxes import (
     THRESHOLD,
-    as_answered,
+    align_detections,
     draw_boxes,
     instance_areas,
     post_process_object_detection,
 )
-from zoo.tasks.task import GivenOutput, Task
+from zoo.tasks.task import OutputDescription, Task
 
 BOX_OUTPUTS = frozenset({"logits", "pred_boxes"})
-"""The outputs that say where things are."""
+"""The outputs from which boxes are computed."""
 
 
 def box_task(queries: int, classes: int, mask_stride: int | None = None) -> Task:
-    """Return the task of a network whose queries find things in boxes.
+    """Return the task of a network whose queries find objects in boxes.
 
-    With `mask_stride` there is a mask of each thing too, of which a pixel has so many pixels of the
-    picture along a side.
+    With `mask_stride` the network also gives a mask of each object. One pixel of a mask covers
+    `mask_stride` x `mask_stride` pixels of the picture.
     """
     outputs = {
-        "logits": GivenOutput(
+        "logits": OutputDescription(
             f"[batch_size, {queries}, {classes}]",
-            f"of each of {queries} things that there may be how much it is of each class, before "
-            "a sigmoid; id2label in config.json names the classes",
+            f"for each of {queries} possible objects the logit of each class, before a sigmoid; "
+            "id2label in config.json names the classes",
         ),
-        "pred_boxes": GivenOutput(
+        "pred_boxes": OutputDescription(
             f"[batch_size, {queries}, 4]",
-            "where it is: centre (x, y), width and height, as shares of the picture's sides; "
-            "zoo.tasks.boxes makes boxes in pixels of both",
+            "the box of each object: centre (x, y), width and height, as fractions of the "
+            "picture's sides; zoo.tasks.boxes computes boxes in pixels from both outputs",
         ),
     }
     if mask_stride is not None:
-        outputs["pred_masks"] = GivenOutput(
+        outputs["pred_masks"] = OutputDescription(
             f"[batch_size, {queries}, height / {mask_stride}, width / {mask_stride}]",
-            "how much every pixel is of it, before a sigmoid",
+            "for each object the logit that a pixel belongs to it, before a sigmoid",
         )
     return Task(
         name="object-detection",
-        purpose="Finds things in a picture, each in a box, of {classes:,} classes{such}.",
+        purpose="Finds objects in a picture, each in a box, of {classes:,} classes{such}.",
         outputs=outputs,
         answer=_answer,
         page_draws=BOX_OUTPUTS,
-        compare=as_answered,
+        compare=align_detections,
         exact=("pred_boxes",),
     )
 
 
-def _answer(outputs: Outputs, picture: AskedPicture, question: Question) -> PictureAnswer:
-    """Return things in boxes; the features of a file without these."""
+def _answer(outputs: Outputs, picture: InputPicture, question: Question) -> PictureAnswer:
+    """Return the objects in boxes, or features if the outputs contain no boxes."""
     if not outputs.keys() >= BOX_OUTPUTS:
-        return features(outputs)
-    least = THRESHOLD if question.threshold is None else question.threshold
-    boxes = post_process_object_detection(outputs, picture.size, picture.fed, least)
+        return answer_features(outputs)
+    threshold = THRESHOLD if question.threshold is None else question.threshold
+    boxes = post_process_object_detection(outputs, picture.size, picture.input_size, threshold)
     answers = tuple(Answer(picture.names[box.label_id], box.score) for box in boxes)
-    areas = instance_areas(outputs, boxes, picture.size, picture.fed)
+    areas = instance_areas(outputs, boxes, picture.size, picture.input_size)
     image = picture.image
     drawing = None if image is None else draw_boxes(image, boxes, picture.names, areas)
     return PictureAnswer(

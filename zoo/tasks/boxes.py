@@ -1,4 +1,4 @@
-"""From the outputs of queries to boxes of things in a picture."""
+"""Compute boxes of objects in a picture from the outputs of a detector's queries."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zoo.tasks.answer import Corners, InputSize, Outputs, Size, sigmoid, size_inside
-from zoo.tasks.maps import NOWHERE, Areas, resize_bilinear
+from zoo.tasks.maps import NO_SEGMENT, Areas, resize_bilinear
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 THRESHOLD = 0.5
-"""How sure a network has to be of a thing, unless told otherwise."""
+"""The least score of a box by default."""
 
 
 class Box(NamedTuple):
-    """A thing in a picture: its class, how sure the network is of it, where it is, and the query
-    that found it."""
+    """An object in a picture: its class, score, box, and the query that found it."""
 
     label_id: int
     score: float
@@ -31,16 +30,19 @@ class Box(NamedTuple):
 def post_process_object_detection(
     outputs: Mapping[str, NDArray[Any]],
     target: Size,
-    fed: InputSize | None = None,
+    input_size: InputSize | None = None,
     threshold: float = THRESHOLD,
 ) -> list[Box]:
-    """Things surer than `threshold`, the surest first: at most as many as there are queries.
+    """Return the boxes with scores above `threshold`, best first.
 
-    The largest scores of all queries and classes are taken: a query may find two things, and none
-    is left out for being near another.
+    The largest scores of all queries and classes are taken, at most as many as there are queries. A
+    query may find two objects, and no box is dropped because it overlaps another.
 
-    **Arguments:** `logits [queries, classes]` and `pred_boxes [queries, 4]` for one picture;
-    (height, width) of that, and what the network got of it, where it was padded.
+    **Arguments**
+
+    - `outputs`: `logits [queries, classes]` and `pred_boxes [queries, 4]` of one picture.
+    - `target`: the (height, width) of the picture.
+    - `input_size`: the size of the network's input, if the picture was padded.
 
     Source: `RfDetrImageProcessor` of transformers.
     """
@@ -50,83 +52,96 @@ def post_process_object_detection(
     flat = scores.reshape(-1)
     best = np.argsort(-flat, kind="stable")[:queries]
     best = best[flat[best] > threshold]
-    height, width = shown(target, fed)
+    height, width = extent_in_pixels(target, input_size)
     centre, half = boxes[:, :2], boxes[:, 2:] / 2
     sides = np.array([width, height] * 2, np.float32)
     corners = np.concatenate([centre - half, centre + half], axis=-1) * sides
     return [
-        Box(int(place % classes), float(flat[place]), _corners(corners[query]), int(query))
-        for place, query in zip(best, best // classes, strict=True)
+        Box(int(index % classes), float(flat[index]), _corners(corners[query]), int(query))
+        for index, query in zip(best, best // classes, strict=True)
     ]
 
 
-def as_answered(got: Outputs, wanted: Outputs) -> tuple[Outputs, Outputs]:
-    """Both batches of outputs as what they say of things, in the order of the second.
+def align_detections(got: Outputs, expected: Outputs) -> tuple[Outputs, Outputs]:
+    """Return both batches of outputs in a form in which their numbers can be compared.
 
-    Rounding puts queries that are sure of nothing in another order, or others in their place, which
-    is no error. Each query stands where the one does that found the most similar thing; there are
-    scores in place of logits, and boxes and masks are weighted with the best of them.
+    Rounding can reorder queries with low scores or replace them by others, which is no error. The
+    queries of `got` are therefore put in the order of `expected`, the most similar pairs first.
+    Logits become scores. Boxes and masks are multiplied by the best score of their query.
 
-    **Arguments:** outputs `[batch, queries, ...]` by name. Without `logits` or `pred_boxes` they
-    stay as they are.
+    The outputs are arrays `[batch, queries, ...]` by name. Outputs without `logits` or `pred_boxes`
+    are returned unchanged.
     """
-    if not {"logits", "pred_boxes"} <= got.keys() & wanted.keys():
-        return got, wanted
-    return _weighted(got, _places(got, wanted)), _weighted(wanted, None)
+    if not {"logits", "pred_boxes"} <= got.keys() & expected.keys():
+        return got, expected
+    return _weight_by_score(got, _match_queries(got, expected)), _weight_by_score(expected, None)
 
 
-def _places(got: Outputs, wanted: Outputs) -> NDArray[np.int64]:
-    """Which query `[batch, queries]` of the first stands for each of the second: the most similar
-    pairs first."""
-    places = np.zeros(wanted["logits"].shape[:2], np.int64)
-    for row in range(len(places)):
-        one, other = (_positions(each, row) for each in (got, wanted))
-        apart = np.abs(one[:, None] - other).sum(axis=-1)
-        for _ in range(len(apart)):
-            query, place = np.unravel_index(np.argmin(apart), apart.shape)
-            places[row, place] = query
-            apart[query], apart[:, place] = np.inf, np.inf
-    return places
+def _match_queries(got: Outputs, expected: Outputs) -> NDArray[np.int64]:
+    """Return for each query of `expected` the index of the paired query of `got`.
+
+    The result has the shape `[batch, queries]`. The most similar pairs are chosen first.
+    """
+    indices = np.zeros(expected["logits"].shape[:2], np.int64)
+    for row in range(len(indices)):
+        one, other = (_scores_and_boxes(outputs, row) for outputs in (got, expected))
+        distances = np.abs(one[:, None] - other).sum(axis=-1)
+        for _ in range(len(distances)):
+            query, position = np.unravel_index(np.argmin(distances), distances.shape)
+            indices[row, position] = query
+            distances[query], distances[:, position] = np.inf, np.inf
+    return indices
 
 
-def _positions(outputs: Outputs, row: int) -> NDArray[np.float32]:
-    """Scores and boxes of the queries of a picture."""
+def _scores_and_boxes(outputs: Outputs, row: int) -> NDArray[np.float32]:
+    """Return the scores and the box of every query of a picture, as `[queries, classes + 4]`."""
     scores = sigmoid(np.asarray(outputs["logits"][row], np.float32))
     return np.concatenate([scores, np.asarray(outputs["pred_boxes"][row], np.float32)], axis=-1)
 
 
-def _weighted(outputs: Outputs, places: NDArray[np.int64] | None) -> dict[str, NDArray[Any]]:
-    """Scores, and boxes and masks times the best of them, with their queries at other places."""
-    found = {name: np.asarray(value, np.float32) for name, value in outputs.items()}
-    if places is not None:
-        rows = np.arange(len(places))[:, None]
-        found = {name: value[rows, places] for name, value in found.items()}
-    scores = sigmoid(found["logits"])
+def _weight_by_score(
+    outputs: Outputs, indices: NDArray[np.int64] | None
+) -> dict[str, NDArray[Any]]:
+    """Return scores in place of logits, and boxes and masks times the best score of their query.
+
+    The queries are put in the order of `indices`, or keep their order if it is None.
+    """
+    arrays = {name: np.asarray(value, np.float32) for name, value in outputs.items()}
+    if indices is not None:
+        rows = np.arange(len(indices))[:, None]
+        arrays = {name: value[rows, indices] for name, value in arrays.items()}
+    scores = sigmoid(arrays["logits"])
     best = scores.max(axis=-1)
-    weighted = {"logits": scores, "pred_boxes": found["pred_boxes"] * best[..., None]}
-    if (masks := found.get("pred_masks")) is not None:
+    weighted = {"logits": scores, "pred_boxes": arrays["pred_boxes"] * best[..., None]}
+    if (masks := arrays.get("pred_masks")) is not None:
         weighted["pred_masks"] = sigmoid(masks) * best[..., None, None]
-    return {name: weighted.get(name, value) for name, value in found.items()}
+    return {name: weighted.get(name, value) for name, value in arrays.items()}
 
 
 def instance_areas(
     outputs: Mapping[str, NDArray[Any]],
     boxes: Sequence[Box],
     target: Size,
-    fed: InputSize | None = None,
+    input_size: InputSize | None = None,
 ) -> Areas | None:
-    """The thing that every pixel `[height, width]` is of, by its place among boxes: of several the
-    surest, -1 where there is none; None where outputs say nothing of pixels.
+    """Return the index of the box whose object covers each pixel, `[height, width]`.
 
-    **Arguments:** `pred_masks [queries, rows, columns]` for one picture, the boxes of it, and as
-    above.
+    Where objects overlap, the one with the best score is taken. -1 marks pixels without an object.
+    Return None if the outputs contain no masks.
+
+    **Arguments**
+
+    - `outputs`: `pred_masks [queries, rows, columns]` of one picture.
+    - `boxes`: the boxes of the picture, best first.
+    - `target`: the (height, width) of the picture.
+    - `input_size`: the size of the network's input, if the picture was padded.
 
     Source: `post_process_instance_segmentation` of transformers' `RfDetrImageProcessor`.
     """
     if (masks := outputs.get("pred_masks")) is None:
         return None
-    areas = np.full(target, NOWHERE)
-    size = tuple(map(round, shown(target, fed)))
+    areas = np.full(target, NO_SEGMENT)
+    size = tuple(map(round, extent_in_pixels(target, input_size)))
     for number, box in reversed([*enumerate(boxes)]):
         mask = np.asarray(masks[box.query], np.float32)
         inside = resize_bilinear(mask, (size[0], size[1])) > 0
@@ -134,13 +149,15 @@ def instance_areas(
     return areas
 
 
-def shown(target: Size, fed: InputSize | None) -> tuple[float, float]:
-    """(height, width) of what a network was given, in pixels of the picture: more than the picture
-    where that was padded."""
-    if fed is None or not fed.padded:
+def extent_in_pixels(target: Size, input_size: InputSize | None) -> tuple[float, float]:
+    """Return the (height, width) of a network's input in pixels of the picture.
+
+    It is larger than the picture if that was padded.
+    """
+    if input_size is None or not input_size.padded:
         return target
-    inside = size_inside(target, fed.size)
-    return target[0] * fed.size[0] / inside[0], target[1] * fed.size[1] / inside[1]
+    inside = size_inside(target, input_size.size)
+    return target[0] * input_size.size[0] / inside[0], target[1] * input_size.size[1] / inside[1]
 
 
 def _corners(edges: NDArray[np.float32]) -> Corners:
@@ -151,32 +168,34 @@ def _corners(edges: NDArray[np.float32]) -> Corners:
 def draw_boxes(
     picture: Image, boxes: Sequence[Box], names: Sequence[str], areas: Areas | None = None
 ) -> Image:
-    """A picture with boxes, a colour for each class, and what is in them; the surest on top. The
-    pixels of things are half of that colour where `areas` say which they are."""
+    """Return the picture with the boxes in a colour for each class, their names and scores.
+
+    The best score is drawn last. With `areas`, the pixels of objects are mixed with their colours.
+    """
     from PIL import ImageDraw
 
     from zoo.common.fonts import font
 
-    drawn = _tinted(picture.convert("RGB"), boxes, areas)
-    pen = ImageDraw.Draw(drawn)
-    line = max(1, round(min(drawn.size) / 150))
-    height = max(8, min(drawn.size) / 30)
+    drawing = _tint_objects(picture.convert("RGB"), boxes, areas)
+    pen = ImageDraw.Draw(drawing)
+    line = max(1, round(min(drawing.size) / 150))
+    height = max(8, min(drawing.size) / 30)
     letters = font(height)
     for box in reversed(boxes):
         colour = colour_of(box.label_id)
         left, top, right, bottom = box.corners
-        if not (left < right and top < bottom):  # no number, or nothing between its edges
+        if not (left < right and top < bottom):  # NaN, or an empty box
             continue
         pen.rectangle(box.corners, outline=colour, width=line)
         caption = f"{names[box.label_id]} {box.score:.2f}"
-        place = (max(left, 0), max(top - height - 2 * line, 0))
-        pen.rectangle(pen.textbbox(place, caption, font=letters), fill=colour)
-        pen.text(place, caption, fill=(0, 0, 0), font=letters)
-    return drawn
+        corner = (max(left, 0), max(top - height - 2 * line, 0))
+        pen.rectangle(pen.textbbox(corner, caption, font=letters), fill=colour)
+        pen.text(corner, caption, fill=(0, 0, 0), font=letters)
+    return drawing
 
 
-def _tinted(picture: Image, boxes: Sequence[Box], areas: Areas | None) -> Image:
-    """A copy of a picture, the things on it in their colours."""
+def _tint_objects(picture: Image, boxes: Sequence[Box], areas: Areas | None) -> Image:
+    """Return a copy of the picture in which the pixels of objects are mixed with their colours."""
     from PIL import Image as pil
 
     pixels = np.array(picture)
@@ -187,7 +206,10 @@ def _tinted(picture: Image, boxes: Sequence[Box], areas: Areas | None) -> Image:
 
 
 def colour_of(number: int) -> tuple[int, int, int]:
-    """A bright colour for a class; neighbours' are far apart."""
+    """Return a bright colour for a class, as red, green and blue.
+
+    Successive numbers have distant hues.
+    """
     from colorsys import hsv_to_rgb
 
     red, green, blue = hsv_to_rgb(number * 0.618034 % 1, 0.75, 1.0)

@@ -1,4 +1,4 @@
-"""The task of networks that give feature vectors of patches, and of classifiers on top of them."""
+"""The task of networks that compute features of patches, and of classifiers on top of them."""
 
 from __future__ import annotations
 
@@ -7,29 +7,32 @@ from functools import partial
 from typing import Protocol
 
 from zoo.tasks.answer import (
-    AskedPicture,
+    InputPicture,
     Outputs,
     PictureAnswer,
     Question,
     Scores,
     Size,
-    classes,
+    answer_classes,
 )
-from zoo.tasks.maps import components
-from zoo.tasks.task import Drawing, GivenOutput, Task
+from zoo.tasks.maps import principal_components
+from zoo.tasks.task import Drawing, OutputDescription, Task
 
 FEATURES, CLASSES = "image-feature-extraction", "image-classification"
 
 TURNS_INTO_VECTORS = (
     "Turns a picture into vectors, one for each patch of {stride} x {stride} pixels{whole}: for "
-    "search, classification, segmentation and what else is trained on top of them."
+    "search, classification, segmentation and other networks that are trained on them."
 )
 CLASSIFIES = "Says which of {classes:,} classes a picture shows{such}."
 
 
 class FeatureSizes(Protocol):
-    """Sizes of a network that gives features: pixels along a side of a patch, tokens in front of
-    the patches, channels of a token and of the pooled vector, and the number of classes."""
+    """Sizes of a network that computes features.
+
+    They are: pixels along a side of a patch, tokens before the patches, channels of a token and of
+    the pooled vector, and the number of classes. `scores` turns logits into scores.
+    """
 
     @property
     def stride(self) -> int: ...
@@ -48,58 +51,67 @@ class FeatureSizes(Protocol):
 def feature_task(
     sizes: FeatureSizes,
     rows: str,
-    when: str = "after",
-    fills: bool = False,
-    more: Mapping[str, GivenOutput] | None = None,
+    norm_side: str = "after",
+    pads_to_stride: bool = False,
+    extra_outputs: Mapping[str, OutputDescription] | None = None,
 ) -> Task:
-    """Return the task of a network of these sizes: features, or classes if it has any.
+    """Return the task of a network of these sizes: classes if it has any, otherwise features.
 
-    **Arguments:** `rows` says what the rows of tokens are; tokens are those before or after the
-    final norm (`when`). A network that `fills` a picture makes its sides multiples of the stride;
-    others ignore what is left over. `more` are further outputs.
+    **Arguments**
+
+    - `rows`: the meaning of the rows of tokens, in words.
+    - `norm_side`: `before` or `after`, for tokens before or after the final norm.
+    - `pads_to_stride`: whether the network pads pictures to multiples of the stride. Other networks
+      ignore the pixels beyond the last full patch.
+    - `extra_outputs`: further outputs.
     """
     return Task(
         name=CLASSES if sizes.classes else FEATURES,
         purpose=CLASSIFIES if sizes.classes else TURNS_INTO_VECTORS,
-        outputs=feature_outputs(sizes, rows, when) | dict(more or {}),
+        outputs=feature_outputs(sizes, rows, norm_side) | dict(extra_outputs or {}),
         answer=partial(_answer, sizes.scores),
-        draw=partial(draw_components, sizes.stride, fills),
+        draw=partial(draw_components, sizes.stride, pads_to_stride),
         page_draws=frozenset({"last_hidden_state", *(("logits",) if sizes.classes else ())}),
     )
 
 
-def feature_outputs(sizes: FeatureSizes, rows: str, when: str) -> dict[str, GivenOutput]:
-    """Return tokens, the pooled vector and logits."""
+def feature_outputs(sizes: FeatureSizes, rows: str, norm_side: str) -> dict[str, OutputDescription]:
+    """Return the descriptions of the tokens, the pooled vector and the logits."""
     stride = sizes.stride
     patches = f"(height / {stride}) * (width / {stride})"
     return {
-        "last_hidden_state": GivenOutput(
+        "last_hidden_state": OutputDescription(
             f"[batch_size, {sizes.prefix_tokens} + {patches}, {sizes.dim}]",
-            f"a vector for each patch of {stride} x {stride} pixels, {when} the final norm; its "
-            f"rows are {rows}, by rows",
+            f"a vector for each patch of {stride} x {stride} pixels, {norm_side} the final norm; "
+            f"its rows are {rows}, by rows",
         ),
-        "pooler_output": GivenOutput(
+        "pooler_output": OutputDescription(
             f"[batch_size, {sizes.width}]", "a vector for the whole picture: {pooler}"
         ),
-        "logits": GivenOutput(
+        "logits": OutputDescription(
             f"[batch_size, {sizes.classes}]",
-            "a linear classifier's number for each class, larger where it is likelier; id2label in "
-            "config.json names the classes",
+            "the logit of a linear classifier for each class; id2label in config.json names the "
+            "classes",
         ),
     }
 
 
 def _answer(
-    scores: Scores, outputs: Outputs, picture: AskedPicture, question: Question
+    scores: Scores, outputs: Outputs, picture: InputPicture, question: Question
 ) -> PictureAnswer:
-    return classes(outputs, picture.names, scores)
+    return answer_classes(outputs, picture.names, scores)
 
 
-def draw_components(stride: int, fills: bool, outputs: Outputs, size: Size) -> Drawing | None:
-    """Draw the first three principal components of the patches as colours."""
+def draw_components(
+    stride: int, pads_to_stride: bool, outputs: Outputs, size: Size
+) -> Drawing | None:
+    """Draw the first three principal components of the patches as colours.
+
+    Return None if the outputs contain no tokens of patches.
+    """
     tokens = outputs.get("last_hidden_state")
-    rows, columns = (-(-side // stride) if fills else side // stride for side in size)
+    rows, columns = (-(-side // stride) if pads_to_stride else side // stride for side in size)
     if tokens is None or tokens.ndim != 3 or not tokens.shape[1] >= rows * columns >= 3:
         return None
     patches = tokens[:1, -rows * columns :].reshape(1, rows, columns, -1)
-    return components(patches)[0], "Features of the photograph of a cat, as colours"
+    return principal_components(patches)[0], "Features of the photograph of a cat, as colours"

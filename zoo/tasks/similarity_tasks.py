@@ -1,31 +1,35 @@
-"""The tasks of networks that compare pictures with texts, and of their towers for texts."""
+"""Tasks of networks that compare pictures with texts, and of their towers for texts."""
 
 from functools import partial
 
 from zoo.tasks.answer import (
-    AskedPicture,
+    InputPicture,
     Outputs,
     PictureAnswer,
     Question,
     Scores,
-    features,
-    likeliest_first,
+    answer_features,
+    rank_labels,
 )
-from zoo.tasks.task import GivenOutput, Similarity, Task
+from zoo.tasks.task import OutputDescription, Similarity, Task
 
 
 def similarity_task(dim: int, scores: Scores, similarity: Similarity) -> Task:
-    """Return the task of a network that compares vectors of `dim` channels; `scores` makes answers
-    of its logits."""
-    fit = "for each picture and each sentence how well they fit"
-    unit = "the vectors, at length 1"
+    """Return the task of a network that compares vectors of `dim` channels of pictures and texts.
+
+    `scores` turns its logits into scores. `similarity` reads the scale and the bias of the logits.
+    """
+    match_words = "for each picture and each sentence the logit that they match"
+    normalize_vectors = "the vectors, at length 1"
     return Task(
         name="zero-shot-image-classification",
-        purpose="Says which of some sentences are about a picture, whatever the sentences are.",
+        purpose="Says which of several sentences describe a picture; the sentences are free.",
         outputs={
-            "logits_per_image": GivenOutput("[image_batch_size, text_batch_size]", fit),
-            "text_embeds": GivenOutput(f"[text_batch_size, {dim}]", unit),
-            "image_embeds": GivenOutput(f"[image_batch_size, {dim}]", unit),
+            "logits_per_image": OutputDescription(
+                "[image_batch_size, text_batch_size]", match_words
+            ),
+            "text_embeds": OutputDescription(f"[text_batch_size, {dim}]", normalize_vectors),
+            "image_embeds": OutputDescription(f"[image_batch_size, {dim}]", normalize_vectors),
         },
         answer=partial(_answer, scores),
         label_outputs=("logits_per_image",),
@@ -35,27 +39,30 @@ def similarity_task(dim: int, scores: Scores, similarity: Similarity) -> Task:
 
 
 def _answer(
-    scores: Scores, outputs: Outputs, picture: AskedPicture, question: Question
+    scores: Scores, outputs: Outputs, picture: InputPicture, question: Question
 ) -> PictureAnswer:
-    """Return how likely each label of the question is; the features of a question without any."""
+    """Return the score of each label of the question, or features if the question has no labels."""
     if not question.labels or "logits_per_image" not in outputs:
-        return features(outputs)
+        return answer_features(outputs)
     logits = outputs["logits_per_image"]
-    return PictureAnswer("classes", tuple(likeliest_first(logits, question.labels, scores)))
+    return PictureAnswer("classes", tuple(rank_labels(logits, question.labels, scores)))
 
 
 def text_task(tokens: int | str, dim: int, width: int) -> Task:
-    """Return the task of a network for texts of so many tokens, or of a named number, with `dim`
-    channels of a token and `width` channels of the text's vector."""
+    """Return the task of a network for texts.
+
+    `tokens` is the number of tokens, or the name of a symbolic dimension. `dim` is the number of
+    channels of a token, `width` that of the text's vector.
+    """
     vector = f"[batch_size, {width}]"
     return Task(
         name="feature-extraction",
-        purpose="Turns a sentence into a vector, to be compared with those of pictures.",
+        purpose="Turns a sentence into a vector that is compared with the vectors of pictures.",
         outputs={
-            "last_hidden_state": GivenOutput(
+            "last_hidden_state": OutputDescription(
                 f"[batch_size, {tokens}, {dim}]", "a vector for each word, after the final norm"
             ),
-            "pooler_output": GivenOutput(vector, "a vector for the whole text: {pooler}"),
-            "text_embeds": GivenOutput(vector, "the same vector once more"),
+            "pooler_output": OutputDescription(vector, "a vector for the whole text: {pooler}"),
+            "text_embeds": OutputDescription(vector, "the same vector once more"),
         },
     )

@@ -1,1 +1,4 @@
-"""From texts to `input_ids`, as a checkpoint's own `tokenizer.json` says. This costs no JAX."""
+"""Turn texts into `input_ids` with the `tokenizer.json` of a checkpoint.
+
+No module here imports JAX.
+"""

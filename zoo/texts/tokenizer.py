@@ -1,4 +1,4 @@
-"""Texts as numbers of words, by the files of a checkpoint's tokenizer."""
+"""Tokenize texts with the files of a checkpoint's tokenizer."""
 
 from __future__ import annotations
 
@@ -24,49 +24,58 @@ LARGEST_VOCABULARY = 256 << 20  # bytes; Gemma's 256,000 words are 34 MB
 
 
 class AddedWord(Model):
-    """A word that has more settings than its letters."""
+    """A word with further settings, which are ignored."""
 
     content: Line
 
 
 class TokenizerSettings(Model):
-    """`tokenizer_config.json`, as far as it is used here."""
+    """The fields of `tokenizer_config.json` that this package uses."""
 
     pad_token: Line | AddedWord = "<pad>"
     padding_side: Literal["left", "right"] = "right"
 
     @property
     def pad(self) -> str:
-        """The word that a shorter text is filled up with."""
+        """The word that fills up shorter texts."""
         return self.pad_token if isinstance(self.pad_token, str) else self.pad_token.content
 
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """Makes `input_ids` of texts: all of the length of a network's, cut or padded; and the
-    `attention_mask` of some networks, which is 1 for words and 0 for padding."""
+    """A tokenizer that cuts or pads texts to the number of tokens that a network takes.
+
+    It computes `input_ids`, and the `attention_mask` of some networks, which is 1 for words and 0
+    for padding.
+    """
 
     backend: tokenizers.Tokenizer
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Numbers `[texts, tokens]`. **Raises** `BadRequest` for something that is no texts."""
-        return self.encoded(texts)["input_ids"]
+        """Return `input_ids [texts, tokens]`. **Raises** `BadRequest` if `texts` are no strings."""
+        return self.encode(texts)["input_ids"]
 
-    def encoded(self, texts: Sequence[str]) -> dict[str, NDArray[np.int64]]:
-        """Both by their names. **Raises** as a call."""
-        asked = [texts] if isinstance(texts, str) else list(texts)
-        if not asked or not all(isinstance(text, str) for text in asked):
-            raise BadRequest(f"got {ascii(texts)[:80]} for texts: give strings, at least one.")
-        encodings = self.backend.encode_batch(asked)
+    def encode(self, texts: Sequence[str]) -> dict[str, NDArray[np.int64]]:
+        """Return `input_ids` and `attention_mask` by name, `[texts, tokens]` each.
+
+        **Raises** `BadRequest` if `texts` are no strings.
+        """
+        sentences = [texts] if isinstance(texts, str) else list(texts)
+        if not sentences or not all(isinstance(text, str) for text in sentences):
+            raise BadRequest(f"got {ascii(texts)[:80]} for texts: give at least one string.")
+        encodings = self.backend.encode_batch(sentences)
         return {
-            "input_ids": np.array([each.ids for each in encodings], np.int64),
-            "attention_mask": np.array([each.attention_mask for each in encodings], np.int64),
+            "input_ids": np.array([encoding.ids for encoding in encodings], np.int64),
+            "attention_mask": np.array([e.attention_mask for e in encodings], np.int64),
         }
 
 
 def read_tokenizer(folder: Path, tokens: int) -> Tokenizer:
-    """The tokenizer in a folder, for texts of so many words. **Raises** `BadFile`, or
-    `MissingLibrary` where the library that reads it is not installed."""
+    """Return the tokenizer in a folder, for texts of `tokens` tokens.
+
+    **Raises** `BadFile` if its files are missing or damaged, or `MissingLibrary` if the library
+    tokenizers is not installed.
+    """
     try:
         import tokenizers
     except ModuleNotFoundError as error:
@@ -77,15 +86,15 @@ def read_tokenizer(folder: Path, tokens: int) -> Tokenizer:
     settings, _ = read_tokenizer_settings(folder)
     try:
         backend = tokenizers.Tokenizer.from_str(read_words(folder))
-    except Exception as error:  # of no other class
+    except Exception as error:  # the library raises no narrower class
         raise BadFile(
-            f"{folder / WORDS} cannot be used ({first_line(error)}): take the checkpoint's own."
+            f"{folder / WORDS} cannot be used ({first_line(error)}): copy the checkpoint's file."
         ) from error
     pad = backend.token_to_id(settings.pad)
     if pad is None:
         raise BadFile(
-            f"{folder / WORDS} has no word {settings.pad!r}, which {SETTINGS} pads with: take both "
-            "files of one checkpoint."
+            f"{folder / WORDS} has no word {settings.pad!r}, which {SETTINGS} pads with: copy both "
+            "files from the same checkpoint."
         )
     backend.enable_truncation(tokens)
     backend.enable_padding(
@@ -95,37 +104,40 @@ def read_tokenizer(folder: Path, tokens: int) -> Tokenizer:
 
 
 def read_words(folder: Path) -> str:
-    """`tokenizer.json` of a folder. **Raises** `BadFile`."""
+    """Return the content of `tokenizer.json` in a folder. **Raises** `BadFile`."""
     path = folder / WORDS
     try:
-        text = _content(path).decode()
+        text = _read_content(path).decode()
         json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadFile(f"{path} is no JSON: take the checkpoint's own.") from error
+        raise BadFile(f"{path} is no JSON: copy the checkpoint's file.") from error
     return text
 
 
 def read_tokenizer_settings(folder: Path) -> tuple[TokenizerSettings, dict[str, Any]]:
-    """Settings of `tokenizer_config.json`, as far as it is used here, and all of it; the usual
-    without one. **Raises** `BadFile`."""
+    """Return the settings in `tokenizer_config.json` of a folder, and the full content.
+
+    The settings are the fields that this package uses. If the file does not exist, return the
+    default settings and an empty dictionary. **Raises** `BadFile`.
+    """
     path = folder / SETTINGS
     if not path.exists():
         return TokenizerSettings(), {}
-    content = _content(path)
+    content = _read_content(path)
     try:
         return TokenizerSettings.model_validate_json(content), json.loads(content)
     except ValidationError as error:
-        trouble = first_fault(error)
-        raise BadFile(f"{path} cannot be used: {trouble}. Take the checkpoint's own.") from error
+        fault = first_fault(error)
+        raise BadFile(f"{path} cannot be used: {fault}. Copy the checkpoint's file.") from error
 
 
-def _content(path: Path) -> bytes:
+def _read_content(path: Path) -> bytes:
     try:
         content = read_at_most(path, LARGEST_VOCABULARY + 1)
     except OSError as error:
         raise BadFile(
-            f"{path} cannot be read ({error.strerror}): put the checkpoint's own there."
+            f"{path} cannot be read ({error.strerror}): copy the checkpoint's file there."
         ) from error
     if len(content) > LARGEST_VOCABULARY:
-        raise BadFile(f"{path} is too large for a tokenizer: take the checkpoint's own.")
+        raise BadFile(f"{path} is too large for a tokenizer: copy the checkpoint's file.")
     return as_utf8(content)

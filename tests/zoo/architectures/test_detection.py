@@ -48,7 +48,7 @@ from zoo.data.digits.scattered import scatter
 from zoo.tasks.answer import InputSize
 from zoo.tasks.boxes import (
     Box,
-    as_answered,
+    align_detections,
     draw_boxes,
     instance_areas,
     post_process_object_detection,
@@ -357,7 +357,7 @@ def test_low_precisions_are_judged_by_what_they_say():
     wanted["pred_boxes"] = rng.uniform(0, 1, shapes["pred_boxes"]).astype("f4")
     order = rng.permutation(8)
     got = {name: value[:, order] for name, value in wanted.items()}
-    for one, other in zip(*(each.values() for each in as_answered(got, wanted)), strict=True):
+    for one, other in zip(*(each.values() for each in align_detections(got, wanted)), strict=True):
         np.testing.assert_array_equal(one, other)
     unsure = {name: value.copy() for name, value in wanted.items()}
     sure = {name: value.copy() for name, value in wanted.items()}
@@ -365,12 +365,12 @@ def test_low_precisions_are_judged_by_what_they_say():
     unsure["pred_boxes"][0, best.argmin()] += 0.5
     sure["pred_boxes"][0, best.argmax()] += 0.5
     one, other = (
-        compare(*(each["pred_boxes"] for each in as_answered(got, wanted))).cosine
+        compare(*(each["pred_boxes"] for each in align_detections(got, wanted))).cosine
         for got in (unsure, sure)
     )
     assert 10 * (1 - one) < 1 - other and other < 0.99
     alone = {"logits": wanted["logits"]}
-    assert as_answered(alone, alone) == (alone, alone)
+    assert align_detections(alone, alone) == (alone, alone)
 
 
 @pytest.mark.parametrize("opset", [18, pytest.param(23, marks=pytest.mark.full)])

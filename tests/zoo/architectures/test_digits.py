@@ -106,7 +106,7 @@ def test_depths_of_scenes_that_nobody_trained_on():
     assert (DATA / entry.checkpoint).stat().st_size <= 2_000_000
     _, apart = digits.split_digits()
     scenes = draw_scenes(apart, 300, 5)
-    assert {int(which.max()) for which in scenes.which} == {*range(1, MOST_DIGITS + 1)}
+    assert {int(which.max()) for which in scenes.digit_numbers} == {*range(1, MOST_DIGITS + 1)}
     found = measure(load("depth_digits"), entry, scenes)
     assert found.order >= 0.87 and found.error <= 0.06 and found.there >= 0.975
 

@@ -75,7 +75,7 @@ def test_a_file_that_preprocesses_itself(tmp_path):
     np.testing.assert_array_equal(pixels, NOISE)
     means = NOISE.astype(np.float64).mean((1, 2))
     np.testing.assert_allclose(model(NOISE)["pooler_output"], means, rtol=1e-5)
-    with pytest.raises(BadRequest, match="equally large"):
+    with pytest.raises(BadRequest, match="need the same size"):
         model([NOISE[0], NOISE[0, 1:]])
 
 

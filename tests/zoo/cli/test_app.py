@@ -51,7 +51,7 @@ FULL = "the memory of this machine"
         (RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes"), FULL),
         (RuntimeException("Exception during initialization: std::bad_alloc"), FULL),
         (PermissionError(errno.EACCES, "Permission denied", "a\nb"), r"a\nb cannot be used"),
-        (OSError(errno.EROFS, "Read-only file system"), "needs (Read-only file system)"),
+        (OSError(errno.EROFS, "Read-only file system"), "command (Read-only file system)"),
     ],
     ids=["python", "xla", "onnxruntime", "a file", "shared memory"],
 )
@@ -73,7 +73,10 @@ def test_a_current_folder_that_is_gone_is_one_sentence(tmp_path, monkeypatch, ca
     monkeypatch.chdir(tmp_path)
     tmp_path.rmdir()
     assert call(app, ["info", "vit_digits"]) == 2
-    assert capfd.readouterr().err == "error: the current folder was removed: go to another one.\n"
+    assert (
+        capfd.readouterr().err
+        == "error: the current folder was removed: change to another folder.\n"
+    )
 
 
 def test_mistakes_of_ours_keep_their_traceback():

@@ -9,7 +9,7 @@ from zoo.cli.command_options import split_commas
 from zoo.common.errors import BadRequest, UnknownModel
 from zoo.common.options import read_sides, read_size
 from zoo.export.export_options import parse_opsets, read_batch, read_layers
-from zoo.registry.lookup import MODELS, fitting, select
+from zoo.registry.lookup import MODELS, find_models, select_models
 
 
 @pytest.mark.parametrize(
@@ -52,18 +52,18 @@ def test_selections():
         (["dinov3_vits16_pretrain*"], ["dinov3_vits16"]),
         (["vit5_b*", "digits"], ["vit5_base", "vit_digits", "depth_digits", "boxes_digits"]),
     ):
-        assert select([], False, patterns) == select([], True, patterns) == names
-        assert sorted(select([*patterns, *patterns], False)) == sorted(names)
+        assert select_models([], False, patterns) == select_models([], True, patterns) == names
+        assert sorted(select_models([*patterns, *patterns], False)) == sorted(names)
     two = ["vit_digits", "dinov3_vits16"]
-    assert select(["FACEBOOK/dinov2-small"], False) == ["dinov2_vits14"]
-    assert select([two[0], "dinov3_vits16_pretrain_lvd1689m", *two], False) == two
-    assert select([], True) == list(MODELS)
-    assert select(["vit5", "*vitl16_sat493m"], False)[-1] == "dinov3_vitl16_sat493m"
+    assert select_models(["FACEBOOK/dinov2-small"], False) == ["dinov2_vits14"]
+    assert select_models([two[0], "dinov3_vits16_pretrain_lvd1689m", *two], False) == two
+    assert select_models([], True) == list(MODELS)
+    assert select_models(["vit5", "*vitl16_sat493m"], False)[-1] == "dinov3_vitl16_sat493m"
     for arguments in ((["vit_digits"], True), (["vit_digits"], False, ["*"]), ([], False)):
         with pytest.raises(BadRequest, match="`all`"):
-            select(*arguments)
+            select_models(*arguments)
     with pytest.raises(UnknownModel, match="did you mean dinov3_vits16"):
-        fitting(["dinov3_vits61*"])
+        find_models(["dinov3_vits61*"])
 
 
 def test_json_has_all_that_the_registry_knows(zoo):

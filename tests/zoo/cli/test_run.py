@@ -123,5 +123,5 @@ def test_one_picture_that_cannot_be_read_stops_no_others(zoo):
     assert "error: b.tiff: got a picture" in said.err and "'d.jpg' is no picture" in said.err
     told = zoo.json("run", "vit_digits", "a.png", "b.tiff", "c.png", code=1)
     assert [each["picture"] for each in told] == ["a.png", "c.png", "b.tiff"]
-    assert len(told[1]["answers"]) == 5 and "32 bits" in told[2]["error"]
-    assert "32 bits" in zoo("run", "vit_digits", "b.tiff", code=2).err
+    assert len(told[1]["answers"]) == 5 and "32-bit numbers" in told[2]["error"]
+    assert "32-bit numbers" in zoo("run", "vit_digits", "b.tiff", code=2).err

@@ -16,7 +16,7 @@ from zoo.checkpoints.source import AskedWeights
 from zoo.cli.app import app
 from zoo.cli.command_options import option_name
 from zoo.common.errors import BadRequest
-from zoo.common.options import stated
+from zoo.common.options import option_parameters
 from zoo.export.request import Options
 
 COMMANDS = get_command(app).commands
@@ -41,7 +41,7 @@ OWN = {
 )
 def test_a_command_has_the_options_of_what_it_calls(name, makers):
     said = {each.name: each for each in COMMANDS[name].params}
-    groups = [stated(maker) for maker in makers]
+    groups = [option_parameters(maker) for maker in makers]
     options = {name: option for group in groups for name, (_, option) in group.items()}
     assert set(said) == set(options) | OWN[name]
     for parameter_name, option in options.items():
@@ -58,15 +58,17 @@ def test_a_command_has_the_options_of_what_it_calls(name, makers):
     ],
 )
 def test_a_request_has_what_its_function_takes(function, request_class, elsewhere):
-    assert {each.name for each in fields(request_class)} == set(stated(function)) - elsewhere
-    asked, given = stated(request_class), stated(function)
+    assert {each.name for each in fields(request_class)} == set(
+        option_parameters(function)
+    ) - elsewhere
+    asked, given = option_parameters(request_class), option_parameters(function)
     assert all(given[name][1] == option for name, (_, option) in asked.items())
 
 
 def test_to_onnx_has_options_of_an_export():
-    options = {name: option for name, (_, option) in stated(Options).items()}
+    options = {name: option for name, (_, option) in option_parameters(Options).items()}
     options["opset"] = options.pop("opsets")
-    assert all(option == options[name] for name, (_, option) in stated(to_onnx).items())
+    assert all(option == options[name] for name, (_, option) in option_parameters(to_onnx).items())
     assert {name for name in signature(to_onnx).parameters if name not in options} == {
         "model",
         "path",
@@ -76,7 +78,7 @@ def test_to_onnx_has_options_of_an_export():
 @pytest.mark.parametrize("function", [embed, search, to_onnx])
 def test_a_docstring_says_what_each_parameter_is(function):
     told = " ".join(function.__doc__.split())
-    for name, (_, option) in stated(function).items():
+    for name, (_, option) in option_parameters(function).items():
         assert f"- `{name}`: {option.meaning}" in told
 
 

@@ -13,7 +13,7 @@ WRONG_USE = {
     # Models
     "list dinov4": "did you mean dinov2",
     "build vit_digit": "there is no model called 'vit_digit': did you mean vit_digits",
-    "export --weights random": "none was named",
+    "export --weights random": "needs the name of a model",
     # Values
     "export dinov3_vits16 --opset 16": "17 to 26",
     "export dinov3_vits16 --attention-layout 5d": "'5d' is not one of '4d', '3d'.",
@@ -24,8 +24,8 @@ WRONG_USE = {
     "show vit_digits cat.png --patch one": "--patch one is no patch",
     "bench alone.onnx --against torch": "architecture",
     "push empty --repo network": "write OWNER/NAME",
-    "export vit_digits --precision int8 --calibrate empty": "empty holds no picture that can be",
-    "export vit_digits --precision int8 --calibrate one": "one holds one picture that",
+    "export vit_digits --precision int8 --calibrate empty": "empty contains no picture that can be",
+    "export vit_digits --precision int8 --calibrate one": "one contains one picture that",
     "export vit_digits --precision int8 --calibrate two": "a.png' is no picture that",
     "export vit_digits --precision int8 --scales row --target onnxruntime==1.23.2": "opset 22",
     "export vit_digits --precision int8 --calibrate one --target onnxruntime>=1.23.1": "opset 22",
@@ -45,7 +45,7 @@ WRONG_USE = {
     "bench no.onnx": "is no file",
     "bench broken.onnx": "does not run",
     "show vit_digits no.png": "'no.png' is no picture that can be read",
-    "run vit_digits broken.png": "'broken.png' is no picture that can be read (it begins as",
+    "run vit_digits broken.png": "'broken.png' is no picture that can be read (its first bytes",
     "run none.onnx": "there is no file none.onnx",
     "run alone.onnx": "alone.onnx has no manifest",
     "run dinov9": "there is no model called 'dinov9'",
@@ -62,7 +62,7 @@ WRONG_USE = {
     # Places
     "export --out a.onnx": "name a folder",
     "show vit_digits cat.png --out x.gif": "--out x.gif is no picture",
-    "site empty --out diary --force": "that are of no site (diary.txt)",
+    "site empty --out diary --force": "that belong to no site (diary.txt)",
     "site empty --out mine.md": "is no folder",
 }
 

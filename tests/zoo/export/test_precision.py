@@ -32,7 +32,7 @@ from zoo.export.quantise.products import products, quantise
 from zoo.export.quantise.smooth_quant import even_out
 from zoo.export.request import Signature
 from zoo.export.verify import Sample, runnable, verify_file
-from zoo.tasks.boxes import as_answered
+from zoo.tasks.boxes import align_detections
 from zoo.tasks.task import keep_outputs
 
 FLOAT, HALF, BFLOAT = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16
@@ -337,7 +337,7 @@ def test_rows_that_change_places_are_no_error(change, excused, is_right, tmp_pat
     x = np.zeros((1, 3, 4, 4), np.float32)
     orders = ([1, 0, *range(2, 100)], [*range(1, 8), 0, *range(8, 100)])
     moved = tuple({"y": wanted[:, order]} for order in orders)
-    sample = Sample({"pixel_values": x}, {"y": wanted}, compared=as_answered, moved=moved)
+    sample = Sample({"pixel_values": x}, {"y": wanted}, compared=align_detections, moved=moved)
     given = change(wanted[0])[None]
     converter.to_onnx(lambda x: {"y": given + 0 * x.sum()}, [x]).save(tmp_path / "x.onnx")
     verification = verify_file(tmp_path / "x.onnx", [sample])

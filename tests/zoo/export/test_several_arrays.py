@@ -37,8 +37,8 @@ from zoo.images.pictures import reduced_picture
 from zoo.images.preprocessing import Preprocessing
 from zoo.registry import lookup
 from zoo.tasks.answer import PictureAnswer as Answered
-from zoo.tasks.answer import best, softmax
-from zoo.tasks.task import GivenOutput, Task
+from zoo.tasks.answer import best_answers, softmax
+from zoo.tasks.task import OutputDescription, Task
 
 NAME, PATCH, CLASSES = "toy_naflex", 4, 5
 NATIVE = (16, 24)
@@ -119,13 +119,13 @@ class ToyConfig(ViTConfig):
     @property
     def task(self) -> Task:
         outputs = {
-            "last_hidden_state": GivenOutput(f"[batch_size, tokens, {self.dim}]", "patches"),
-            "pooler_output": GivenOutput(f"[batch_size, {self.dim}]", "{pooler}"),
-            "logits": GivenOutput(f"[batch_size, {self.classes}]", "classes"),
+            "last_hidden_state": OutputDescription(f"[batch_size, tokens, {self.dim}]", "patches"),
+            "pooler_output": OutputDescription(f"[batch_size, {self.dim}]", "{pooler}"),
+            "logits": OutputDescription(f"[batch_size, {self.classes}]", "classes"),
         }
 
         def answer(found, picture, question):
-            return Answered("classes", best(softmax(found["logits"]), picture.names))
+            return Answered("classes", best_answers(softmax(found["logits"]), picture.names))
 
         return Task(name="toy", purpose="A toy of {classes:,}.", outputs=outputs, answer=answer)
 

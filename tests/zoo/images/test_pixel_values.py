@@ -27,11 +27,11 @@ from zoo.common.errors import BadRequest
 from zoo.export.make import convert_model
 from zoo.export.request import Signature
 from zoo.export.verify import reference, verify_file
-from zoo.images.in_graph import front, prepare
+from zoo.images.in_graph import export_preprocessing, prepare
 from zoo.images.photograph import photograph
-from zoo.images.pixel_values import centre, check_edges, pixel_values, resized_size
+from zoo.images.pixel_values import centre_crop, check_edges, pixel_values, resized_size
 from zoo.images.preprocessing import Preprocessing
-from zoo.images.resampling import Span, resized_float_part, resized_part
+from zoo.images.resampling import Span, resize_part, resize_part_in_float
 
 HOW = {
     name: how
@@ -125,7 +125,7 @@ REST = [
 @pytest.mark.parametrize(("name", "opset"), BY_DEFAULT + REST)
 def test_a_graph_gives_the_same(name, opset, tmp_path):
     how = HOW[name]
-    made = front(how, how.size, opset)
+    made = export_preprocessing(how, how.size, opset)
     onnx.checker.check_model(ir.to_proto(made.model), full_check=True)
     assert not set(made.report.histogram) & {"If", "Loop", "Scan", "Resize"}
     types = {value.dtype for node in made.model.graph for value in node.outputs}
@@ -155,7 +155,7 @@ def test_a_wrong_level_is_seen(tmp_path):
         mean = tuple(value + level / 255 for value in entry.preprocessing.mean)
         how = Preprocessing(mean, entry.preprocessing.std, resize=256, resample="bicubic")
         made = convert_model(model, 23, signature)
-        converter.join(front(how, (56, 56), 23).model, made.model)
+        converter.join(export_preprocessing(how, (56, 56), 23).model, made.model)
         made.save(tmp_path / "model.onnx", values)
         result = verify_file(tmp_path / "model.onnx", samples)
         assert result.passed == passes
@@ -187,7 +187,7 @@ def test_half_of_a_margin_is_rounded_as_the_library_rounds_it(rounding):
     """Of four margins torchvision crops one pixel further: 3, 7, 11, ..., whose half is nearer to
     the next even number."""
     margins = range(64)
-    cropped = [centre((margin + 5, 9), (5, 9), rounding)[1] for margin in margins]
+    cropped = [centre_crop((margin + 5, 9), (5, 9), rounding)[1] for margin in margins]
     wanted = [m // 2 if rounding == "floor" else round(m / 2.0) for m in margins]
     assert cropped == wanted
     assert (cropped != [m // 2 for m in margins]) == (rounding == "half_even")
@@ -209,12 +209,12 @@ def test_a_part_is_what_pillow_crops_from_the_full_size(resample):
         rows = Span(height, box[1], box[3], tall, top, bottom)
         columns = Span(width, box[0], box[2], wide, left, right)
         full = np.asarray(image.resize((wide, tall), method, box))
-        part = resized_part(image, rows, columns, resample)
+        part = resize_part(image, rows, columns, resample)
         np.testing.assert_array_equal(part, full[top:bottom, left:right])
         scale = np.float32(1 / 255)
         red = Image.fromarray(np.asarray(image, np.float32)[..., 0] * scale)
         full = np.asarray(red.resize((wide, tall), method, box))
-        part = resized_float_part(image, rows, columns, resample, scale)
+        part = resize_part_in_float(image, rows, columns, resample, scale)
         np.testing.assert_array_equal(part[..., 0], full[top:bottom, left:right])
 
 

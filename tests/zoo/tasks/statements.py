@@ -24,7 +24,7 @@ from zoo.export.network_inputs import input_specs
 from zoo.export.request import Signature
 from zoo.registry.lookup import MODELS
 from zoo.registry.model_words import purpose
-from zoo.tasks.answer import AskedPicture, InputSize, Question
+from zoo.tasks.answer import InputPicture, InputSize, Question
 
 DIGESTS = Path(__file__).with_name("statements.json")
 
@@ -58,7 +58,7 @@ def _digest(value: object) -> str:
 
 def outputs_of(entry: ModelInfo) -> dict[str, list[str]]:
     """Shapes and words of the outputs, by their names."""
-    described = entry.config.task.described(entry.pooler)
+    described = entry.config.task.describe_outputs(entry.pooler)
     return {name: [given.shape, given.words] for name, given in described.items()}
 
 
@@ -88,7 +88,7 @@ def answer_of(entry: ModelInfo) -> list[Any]:
     size = tuple(side * config.stride for side in STRIDES)
     fed = InputSize((size[0], size[1]), entry.preprocessing.padded)
     picture = Image.new("RGB", PICTURE[::-1])
-    asked = AskedPicture(entry.class_names, PICTURE, fed, picture)
+    asked = InputPicture(entry.class_names, PICTURE, fed, picture)
     question = Question(threshold=0.3)
     rows = {name: value[0] for name, value in batch.items()}
     found = task.answer(rows, asked, question)

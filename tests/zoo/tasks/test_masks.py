@@ -9,7 +9,7 @@ from transformers.models.eomt.image_processing_pil_eomt import EomtImageProcesso
 
 from zoo.registry.lookup import info
 from zoo.tasks import maps
-from zoo.tasks.answer import AskedPicture, InputSize, Question
+from zoo.tasks.answer import InputPicture, InputSize, Question
 
 SIDE, QUERIES, CLASSES = 64, 12, 5
 PROCESSOR = EomtImageProcessorPil(size={"shortest_edge": SIDE, "longest_edge": SIDE}, do_pad=True)
@@ -67,20 +67,20 @@ def test_nothing_is_there():
         maps.post_process_panoptic_segmentation(ours),
         maps.post_process_instance_segmentation(ours),
     ):
-        assert got.segments_info == () and (got.segmentation == maps.NOWHERE).all()
+        assert got.segments_info == () and (got.segmentation == maps.NO_SEGMENT).all()
 
 
 def test_what_is_said_of_a_picture():
     names = ("a", "b", "c", "d", "e")
     masks = info("eomt_dinov3_coco_panoptic_small_640").config
-    asked = AskedPicture(names, (90, 50), InputSize((SIDE, SIDE), True))
+    asked = InputPicture(names, (90, 50), InputSize((SIDE, SIDE), True))
     told = masks.task.answer(outputs(0), asked, Question())
     scores = [each.score for each in told.answers]
     assert told.kind == "areas" and told.drawing.size == (50, 90) and len(scores) >= 2
     assert scores == sorted(scores, reverse=True) and {*names} >= {n for n, _ in told.answers}
     logits = np.random.default_rng(2).normal(0, 1, (5, 3, 4)).astype(np.float32)
     patches = info("dinov2_vits14_ade20k_linear").config
-    asked = AskedPicture(names, (42, 56), InputSize((42, 56), False))
+    asked = InputPicture(names, (42, 56), InputSize((42, 56), False))
     told = patches.task.answer({"logits": logits}, asked, Question())
     grown = torch.nn.functional.interpolate(
         torch.from_numpy(logits)[None], (42, 56), mode="bilinear"

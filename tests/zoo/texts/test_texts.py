@@ -270,7 +270,7 @@ def test_padding_is_told_as_transformers_tells_it(tmp_path):
     words, texts = tips_tokenizer(), ["A CAT in the Sky.", "dog", "cat " * 99]
     words.save_pretrained(tmp_path)
     wanted = words(texts, padding="max_length", max_length=64, truncation=True)
-    for name, value in read_tokenizer(tmp_path, 64).encoded(texts).items():
+    for name, value in read_tokenizer(tmp_path, 64).encode(texts).items():
         np.testing.assert_array_equal(value, wanted[name], err_msg=name)
 
 
@@ -294,7 +294,7 @@ def test_a_folder_says_which_label_fits_best(save, name, zoo):
     zoo("verify", folder)
     built, image = package.load(str(folder)), photograph().resize((side, side))
     sentences = [f"This is a photo of {label}." for label in LABELS]
-    given = {"pixel_values": built.preprocess(image), **built.tokenizer.encoded(sentences)}
+    given = {"pixel_values": built.preprocess(image), **built.tokenizer.encode(sentences)}
     if not config.words.masked:
         del given["attention_mask"]
     logits = in_pytorch(name, config, given)["logits_per_image"]

@@ -1,1 +1,1 @@
-"""Speed and memory of files, measured beside each other."""
+"""Measure the speed and memory of ONNX files and compare them."""

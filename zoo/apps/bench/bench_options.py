@@ -1,4 +1,4 @@
-"""Options of a measurement. Importing this costs no ONNX Runtime."""
+"""Options of a measurement. Importing this module does not import ONNX Runtime."""
 
 import time
 from collections.abc import Callable
@@ -10,10 +10,11 @@ from zoo.common.options import FILE_SIZE, Option
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """Options of a measurement. Batch and size (height, width) are None where files decide.
+    """Options of a measurement.
 
-    `clock` returns seconds. `time.thread_time` excludes the time that a run with one thread waits
-    for a busy machine.
+    `batch` and `size`, (height, width), are None if the files determine them. `clock` returns
+    seconds. `time.thread_time` excludes the time that a run with one thread waits on a busy
+    machine.
     """
 
     batch: Annotated[
@@ -26,10 +27,10 @@ class BenchOptions:
     threads: Annotated[int, Option("N", "The threads of each run.", least=1)] = 1
     rounds: Annotated[
         int,
-        Option("N", "The rounds; each runs every file once, in random order.", least=1),
+        Option("N", "The number of rounds; each runs every file once, in random order.", least=1),
     ] = 20
     against: Annotated[
         Literal["torch"] | None,
-        Option("torch", "Also time transformers' model, with random weights."),
+        Option("torch", "Also measure the model of transformers in PyTorch, with random weights."),
     ] = None
     clock: Callable[[], float] = time.perf_counter

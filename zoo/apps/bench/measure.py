@@ -1,4 +1,4 @@
-"""Measure the speed and memory of files in the same rounds."""
+"""Measure the speed and memory of files in common rounds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from zoo.export.timing.timed_products import Products, TimedProduct, timed_produ
 from zoo.registry.lookup import info
 
 Key: TypeAlias = int | TimedProduct
-"""Key of a timed task: the index of a file, or a product."""
+"""The key of a timed task: the index of a file, or a product."""
 
 EMPTY_CALL = TimedProduct("MatMul", (1, 1), (1, 1), True)
 """The smallest product. Its time is the overhead of a call, which every other time contains."""
@@ -32,14 +32,14 @@ EMPTY_CALL = TimedProduct("MatMul", (1, 1), (1, 1), True)
 
 @dataclass(frozen=True)
 class Floor:
-    """Seconds of the fastest run of each product, less those of an empty call."""
+    """The fastest time of each product in seconds, without the time of an empty call."""
 
     products: Products
     seconds: Mapping[TimedProduct, float]
 
     @property
     def total(self) -> float:
-        """Seconds of all products of the network."""
+        """The time of all products of the network in seconds."""
         counts = self.products.counts
         return sum(count * self.seconds[product] for product, count in counts.items())
 
@@ -50,13 +50,18 @@ def product_tasks(products: Products, threads: int) -> dict[Key, Task]:
 
 
 def compute_floor(products: Products, times: Mapping[Key, Sequence[float]]) -> Floor:
-    """Return the floor of a network, from the times of its `product_tasks`."""
+    """Return the floor of a network from the times of its `product_tasks`."""
     call = min(times[EMPTY_CALL])
-    return Floor(products, {each: max(min(times[each]) - call, 0.0) for each in products.counts})
+    return Floor(
+        products, {product: max(min(times[product]) - call, 0.0) for product in products.counts}
+    )
 
 
 def _product_task(product: TimedProduct, threads: int) -> Task:
-    """Return a run of a model with one node. A weight is a constant, which ONNX Runtime packs."""
+    """Return a task that runs a model with one node.
+
+    A weight is a constant, as in a network, so that ONNX Runtime packs it in advance.
+    """
     rng = np.random.default_rng(0)
     shapes = {"left": product.left, "right": product.right}
     feeds = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
@@ -75,10 +80,10 @@ def _product_task(product: TimedProduct, threads: int) -> Task:
 
 
 def torch_task(model: str | None, specs: Sequence[Spec], threads: int) -> Task:
-    """Return a run of transformers' model with random weights: float32, eager, on the CPU.
+    """Return a task that runs transformers' model with random weights: float32, eager, on the CPU.
 
     **Raises** `MissingLibrary` without PyTorch or transformers, and `BadRequest` if the model is
-    not known or transformers does not have it.
+    unknown or not in transformers.
     """
     try:
         import torch
@@ -90,8 +95,8 @@ def torch_task(model: str | None, specs: Sequence[Spec], threads: int) -> Task:
         ) from error
     if not model or [spec.dtype for spec in specs] != ["float32"]:
         raise BadRequest(
-            f"{parameter('against')} torch needs to know the architecture: let the first file be "
-            "one that takes float32 pixel_values and has its manifest beside it or in the folder "
+            f"{parameter('against')} torch needs the architecture of the first file: name a file "
+            "that takes float32 pixel_values and has a manifest in its folder or in the folder "
             "above."
         )
     config, names = info(model).config, info(model).class_names
@@ -120,18 +125,18 @@ class Contender:
     footprint: Footprint | None
 
     def percentile(self, share: float) -> float:
-        """Return the seconds that this share (in percent) of the runs does not exceed."""
+        """Return the time in seconds that `share` percent of the runs do not exceed."""
         return float(np.percentile(self.times, share))
 
     @property
     def fastest(self) -> float:
-        """Seconds of the fastest run."""
+        """The time of the fastest run in seconds."""
         return min(self.times)
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Result for all files in their order, transformers' model last, and the first file's floor.
+    """The measurements of all files, of transformers' model, and of the first file's products.
 
     `others` is the number of cores that other programs kept busy, or None if it is unknown.
     """
@@ -143,11 +148,11 @@ class Bench:
 
 
 def measure_files(files: Sequence[Path], options: BenchOptions, progress: Progress) -> Bench:
-    """Measure files in the same rounds.
+    """Measure files in common rounds.
 
     **Raises** a `ZooError` for a file that does not run or has inputs of unknown size.
     """
-    sources = [_open(file, options) for file in files]
+    sources = [_open_file(file, options) for file in files]
     names, first = [*map(str, files)], sources[0][0]
     if options.against is not None:
         progress.stage("building transformers' model")
@@ -163,12 +168,12 @@ def measure_files(files: Sequence[Path], options: BenchOptions, progress: Progre
         progress.stage(f"{file}: memory")
         footprints[index] = footprint(file, sources[index][0], options.threads)
     progress.stage(f"{options.rounds} rounds of {len(timed)} runs")
-    others = watch_others()
+    stop_watching = watch_others()
     try:
         times = interleave(timed, options.rounds, options.clock)
     except runtime.ERRORS as error:
         raise BadFile(f"a file does not run: {first_line(error)}") from error
-    busy_cores = others()
+    busy_cores = stop_watching()
     contenders = [
         Contender(name, sources[index][0], times[index], footprints[index])
         for index, name in enumerate(names)
@@ -177,26 +182,30 @@ def measure_files(files: Sequence[Path], options: BenchOptions, progress: Progre
 
 
 def _sample(manifest: Manifest, batch: int, size: tuple[int, int]) -> Feeds | None:
-    """Return the arrays of photographs for a network that takes more of a picture than
-    `pixel_values`, which may not be any numbers; None for others."""
+    """Return arrays of photographs for a network that takes more than `pixel_values` of a picture.
+
+    Such arrays cannot be arbitrary numbers. Return None for other networks.
+    """
     pictures = stated_entry(manifest).config.pictures
     if pictures is None or pictures.is_plain:
         return None
     return pictures.sample(batch, manifest.preprocessing.settings, manifest.size or size)
 
 
-def _open(file: Path, options: BenchOptions) -> tuple[list[Spec], Task]:
-    """Return the inputs of a file, and a task that runs it, after one successful run."""
+def _open_file(file: Path, options: BenchOptions) -> tuple[list[Spec], Task]:
+    """Return the inputs of a file and a task that runs it, after one successful run."""
     if not file.is_file():
         raise BadFile(f"{file} is no file: name .onnx files.")
     manifest = near(file)
-    usual = manifest.preprocessing.size if manifest else (224, 224)
-    sample = _sample(manifest, options.batch or 1, options.size or usual) if manifest else None
+    default_size = manifest.preprocessing.size if manifest else (224, 224)
+    sample = (
+        _sample(manifest, options.batch or 1, options.size or default_size) if manifest else None
+    )
     try:
-        live = resting_session(file, options.threads)
-        declared = live.get_inputs()
-        specs = settle_inputs(file, declared, options.batch, options.size, usual, sample)
-        task = run_once(live, draw_inputs(specs))
+        opened_session = resting_session(file, options.threads)
+        declared = opened_session.get_inputs()
+        specs = settle_inputs(file, declared, options.batch, options.size, default_size, sample)
+        task = run_once(opened_session, draw_inputs(specs))
         task()
     except runtime.ERRORS as error:
         raise BadFile(

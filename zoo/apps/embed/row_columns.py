@@ -18,7 +18,7 @@ from zoo.architectures.kinds import architecture_of
 from zoo.artifacts.read import stated_entry
 from zoo.common.errors import BadRequest
 from zoo.images.pictures import ReadPicture, read_picture
-from zoo.tasks.answer import best, size_inside, softmax
+from zoo.tasks.answer import best_answers, size_inside, softmax
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,7 +127,9 @@ class RowColumns:
         for name, output in self.sources.items():
             own = outputs[output][index]
             if name == "best":
-                columns[name] = [each._asdict() for each in best(softmax(own), self.classes)]
+                columns[name] = [
+                    each._asdict() for each in best_answers(softmax(own), self.classes)
+                ]
             else:
                 own = own[self.prefix :] if name == "patches" else own
                 columns[name] = self._rounded(own.ravel(), name)

@@ -1,1 +1,1 @@
-"""Features as pictures: principal components as colours, likeness, where the class token looks."""
+"""Draw features as pictures: principal components as colours, similarity, and attention."""

@@ -1,4 +1,4 @@
-"""Charts of `--plot`, drawn by matplotlib: times of files, and errors of their outputs."""
+"""Draw the charts of `--plot` with matplotlib: times of files, and errors of their outputs."""
 
 from __future__ import annotations
 
@@ -19,22 +19,25 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LEAST_ERROR, MOST_ERROR = 1e-8, 1.0
-"""Limits of the axis of errors, the same in every chart. A larger error extends the axis; smaller
-ones are counted in its first bar."""
+"""Limits of the axis of errors, the same in every chart. A larger error extends the axis. Smaller
+errors are counted in its first bar."""
 
 BARS_A_DECADE = 4
 
 WIDTH = 7.5
-"""Inches: letters of 9 points stay legible on a page."""
+"""The width of a chart in inches, at which text of 9 points is legible on a page."""
 
 COLORMAP = "viridis"
 BAR, MARK, SPREAD = "#0072b2", "#d55e00", "#808080"
-"""Colours of bars, limits and spreads, legible on a bright and on a dark page."""
+"""Colours of bars, limits and spreads, visible on a bright and on a dark page."""
 
 
 @dataclass(frozen=True)
 class TimedRow:
-    """Times of one file in milliseconds. `ratio` is its median over that of the first file."""
+    """Times of one file in milliseconds.
+
+    `ratio` is its median divided by that of the first file.
+    """
 
     name: str
     fastest: float
@@ -46,11 +49,10 @@ class TimedRow:
 def draw_times(
     title: str, rows: Sequence[TimedRow], products: float | None, warning: str = ""
 ) -> Figure:
-    """Draw the median time of each file as a bar, with a line from the fastest run to the 95th
-    percentile.
+    """Draw the median time of each file as a bar, and its fastest and 95th percentile as a line.
 
-    **Arguments:** `products` are the milliseconds of the first file's matrix products alone, which
-    a line marks; None if it has none. `warning` is written above the chart.
+    **Arguments:** `products` is the time in milliseconds of the first file's matrix products alone,
+    which a line marks; None if it has none. `warning` is written above the chart.
     """
     from matplotlib.figure import Figure
 
@@ -64,10 +66,10 @@ def draw_times(
         "fontsize": 9,
         "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 1},
     }
-    drawn = axes.barh(numbers, medians, 0.42, color=BAR, xerr=np.maximum(spread, 0), error_kw=line)
+    bars = axes.barh(numbers, medians, 0.42, color=BAR, xerr=np.maximum(spread, 0), error_kw=line)
     captions = [f"{milliseconds(row.median)} ms, {row.ratio:.2f} of the first" for row in rows]
     captions[0] = captions[0].partition(",")[0]
-    axes.bar_label(drawn, captions, padding=6, **text)
+    axes.bar_label(bars, captions, padding=6, **text)
     for number, row in enumerate(rows):
         axes.text(0, number - 0.27, row.name, **text)
     if products is not None:
@@ -88,7 +90,7 @@ def draw_times(
 
 
 def milliseconds(value: float) -> str:
-    """Return a number with three digits, or with all before the point."""
+    """Return a number with three digits, or with all digits before the point."""
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -96,10 +98,11 @@ def milliseconds(value: float) -> str:
 class ResidualRow:
     """Errors of one output of a file.
 
-    `errors` are absolute differences for one image: tokens `[1, tokens, dim]`, maps
-    `[1, dim, rows, columns]`, heads `[1, heads, patches]` or vectors `[1, dim]`; `grid` has the
-    rows and columns of patches. `verdict` says whether the output is right. `allowed` is the
-    largest difference that is, or None if the limit is not one on single numbers.
+    - `errors`: absolute differences for one image: tokens `[1, tokens, dim]`, maps `[1, dim, rows,
+      columns]`, heads `[1, heads, patches]` or vectors `[1, dim]`.
+    - `grid`: the rows and columns of patches.
+    - `verdict`: whether the output passed, in words.
+    - `allowed`: the largest allowed difference, or None if there is no limit for single numbers.
     """
 
     title: str
@@ -112,16 +115,19 @@ class ResidualRow:
 def residual_rows(
     title: str, outputs: Mapping[str, Float32], grid: Size, verification: Verification
 ) -> list[ResidualRow]:
-    """Return a row for each output of a verified file, whose absolute differences are given."""
+    """Return a row for each output of a verified file.
+
+    `outputs` maps names to absolute differences.
+    """
     bound = Limit(verification.measure, verification.limit)
     rows = []
     for name, errors in outputs.items():
-        found = [each for each in verification.comparisons if each.output == name]
-        worst = f"at worst {worst_words(verification, found)}, where {limit(verification)} is asked"
-        verdict = f"{passed(all(map(bound.holds, found)))}: {worst}"
+        items = [item for item in verification.comparisons if item.output == name]
+        worst = f"at worst {worst_words(verification, items)}, allowed {limit(verification)}"
+        verdict = f"{passed(all(map(bound.holds, items)))}: {worst}"
         allowed = bound.value if bound.measure == "max_abs" else None
-        if bound.measure == "max_rel" and found and found[0].max_abs and found[0].max_rel:
-            allowed = bound.value * found[0].max_abs / found[0].max_rel
+        if bound.measure == "max_rel" and items and items[0].max_abs and items[0].max_rel:
+            allowed = bound.value * items[0].max_abs / items[0].max_rel
         rows.append(ResidualRow(f"{title}: {name}", verdict, errors, grid, allowed))
     return rows
 
@@ -134,38 +140,38 @@ def draw_residuals(rows: Sequence[ResidualRow]) -> Figure:
     """
     from matplotlib.figure import Figure
 
-    largest = max(float(finite(row.errors).max(initial=0)) for row in rows)
-    most = max(MOST_ERROR, 10 ** math.ceil(math.log10(max(largest, LEAST_ERROR))))
+    largest = max(float(finite_errors(row.errors).max(initial=0)) for row in rows)
+    largest_tick = max(MOST_ERROR, 10 ** math.ceil(math.log10(max(largest, LEAST_ERROR))))
     chart = Figure((WIDTH, 0.4 + 2.5 * len(rows)), layout="constrained")
     parts = chart.subfigures(len(rows), 1, squeeze=False)[:, 0]
     for part, row in zip(parts, rows, strict=True):
         part.suptitle(f"{row.title}\n{row.verdict}", x=0.01, ha="left", fontsize=9)
         left, right = part.subplots(1, 2, width_ratios=(1, 1.7))
-        draw_map(left, row, most)
-        draw_histogram(right, row, most)
+        draw_map(left, row, largest_tick)
+        draw_histogram(right, row, largest_tick)
     return chart
 
 
-def draw_map(axes: Axes, row: ResidualRow, most: float) -> None:
-    """Draw the mean error of each patch."""
-    means = np.clip(patch_means(row.errors, row.grid), LEAST_ERROR, most)
+def draw_map(axes: Axes, row: ResidualRow, largest_tick: float) -> None:
+    """Draw the mean error of each patch as a map."""
+    means = np.clip(patch_means(row.errors, row.grid), LEAST_ERROR, largest_tick)
     is_vector = len(means) == 1
     aspect: Literal["auto", "equal"] = "auto" if is_vector else "equal"
-    axes.imshow(means, cmap=COLORMAP, norm="log", clim=(LEAST_ERROR, most), aspect=aspect)
+    axes.imshow(means, cmap=COLORMAP, norm="log", clim=(LEAST_ERROR, largest_tick), aspect=aspect)
     axes.set(xticks=[], yticks=[])
     size = f"mean of each patch, {means.shape[0]} x {means.shape[1]}"
     axes.set_xlabel("one column a number" if is_vector else size, fontsize=8)
 
 
-def draw_histogram(axes: Axes, row: ResidualRow, most: float) -> None:
+def draw_histogram(axes: Axes, row: ResidualRow, largest_tick: float) -> None:
     """Draw the share of numbers with an error of each magnitude, and the largest allowed error."""
     from matplotlib import colormaps
 
-    decades = round(math.log10(most / LEAST_ERROR))
-    edges = np.geomspace(LEAST_ERROR, most, BARS_A_DECADE * decades + 1)
-    errors = np.clip(finite(row.errors).astype(np.float64), edges[0], edges[-1])
+    decades = round(math.log10(largest_tick / LEAST_ERROR))
+    edges = np.geomspace(LEAST_ERROR, largest_tick, BARS_A_DECADE * decades + 1)
+    errors = np.clip(finite_errors(row.errors).astype(np.float64), edges[0], edges[-1])
     counts, _ = np.histogram(errors, edges)
-    centers = (np.arange(len(counts)) + 0.5) / len(counts)  # of the bars, on the logarithmic axis
+    centers = (np.arange(len(counts)) + 0.5) / len(counts)  # of the bars on the logarithmic axis
     shares = 100 * counts / max(row.errors.size, 1)
     colors = colormaps[COLORMAP](centers)
     axes.bar(edges[:-1], shares, np.diff(edges), align="edge", color=colors)
@@ -175,21 +181,24 @@ def draw_histogram(axes: Axes, row: ResidualRow, most: float) -> None:
         axes.axvline(row.allowed, color=MARK, linestyle="--", linewidth=1.4)
     transform = axes.get_xaxis_transform()
     axes.text(position, 0.97, words, transform=transform, va="top", fontsize=8, color=MARK)
-    axes.set(xscale="log", xlim=(LEAST_ERROR, most))
+    axes.set(xscale="log", xlim=(LEAST_ERROR, largest_tick))
     axes.set_ylabel("% of numbers", fontsize=8)
     axes.set_xlabel("absolute difference, in the colours of the map", fontsize=8)
-    axes.set_title(summary(row.errors, row.grid), loc="right", fontsize=8)
+    axes.set_title(describe_errors(row.errors, row.grid), loc="right", fontsize=8)
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def finite(errors: Float32) -> Float32:
-    """Return the errors that are finite numbers, in one row."""
+def finite_errors(errors: Float32) -> Float32:
+    """Return the finite errors as a vector."""
     return errors[np.isfinite(errors)]
 
 
 def patch_means(errors: Float32, grid: Size) -> Float32:
-    """Return the mean error of each patch, [rows, columns], or a vector's errors, [1, dim]."""
+    """Return the mean error of each patch, `[rows, columns]`.
+
+    For a vector, return its errors, `[1, dim]`.
+    """
     numbers = np.nan_to_num(errors[0], posinf=0.0)
     count = math.prod(grid)
     if numbers.ndim == 3:
@@ -201,8 +210,8 @@ def patch_means(errors: Float32, grid: Size) -> Float32:
     return numbers.reshape(1, -1)
 
 
-def summary(errors: Float32, grid: Size) -> str:
-    """Return the largest and the mean error, and the mean of the tokens before the patches."""
+def describe_errors(errors: Float32, grid: Size) -> str:
+    """Describe the largest and the mean error, and the mean of the tokens before the patches."""
     text = f"largest {errors.max():.1e}, mean {errors.mean():.1e}"
     before = errors.shape[1] - math.prod(grid) if errors.ndim == 3 else 0
     if before <= 0:

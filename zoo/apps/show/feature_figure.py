@@ -1,4 +1,4 @@
-"""Features as a matplotlib figure: a row for each image, a column for each panel."""
+"""Draw features as a matplotlib figure, with a row for each image and a column for each panel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zoo.apps.show.features import Features
 from zoo.common.errors import BadRequest
 from zoo.images.pictures import UInt8
 from zoo.images.pixel_values import Float32
-from zoo.tasks.maps import components
+from zoo.tasks.maps import principal_components
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,29 +21,30 @@ if TYPE_CHECKING:
 WARNING = "#d55e00"
 
 PANEL_PIXELS = 320
-"""Pixels along the longer side of a panel, at least."""
+"""The least number of pixels along the longer side of a panel."""
 
 PANEL_INCHES, LEAST_WIDTH = 3.5, 2.8
-"""Inches along the longer side of a panel, and the least width of a column with its labels."""
+"""The longer side of a panel, and the least width of a column with its labels, in inches."""
 
 BAR_INCHES = 0.12
-"""The height of a colour bar."""
+"""The height of a colour bar in inches."""
 
 MOST_PIXELS = 16_383
-"""Pixels along a side of a WebP picture, at most. A larger figure gets a lower resolution."""
+"""The largest number of pixels along a side of a WebP picture. A larger figure gets a lower
+resolution."""
 
 
-def likeness(patches: Float32, patch: tuple[int, int]) -> Float32:
-    """Return the cosine of each patch with one patch of the first image: [n, rows, columns]."""
-    unit = patches / np.maximum(np.linalg.norm(patches, axis=-1, keepdims=True), 1e-12)
-    return unit @ unit[0, patch[0], patch[1]]
+def cosine_to_patch(patches: Float32, patch: tuple[int, int]) -> Float32:
+    """Return the cosine of each patch with one patch of the first image: `[n, rows, columns]`."""
+    unit_vectors = patches / np.maximum(np.linalg.norm(patches, axis=-1, keepdims=True), 1e-12)
+    return unit_vectors @ unit_vectors[0, patch[0], patch[1]]
 
 
 @dataclass(frozen=True)
 class Panel:
     """One column of the figure.
 
-    `values` are colours, [n, rows, columns, 3], or numbers, [n, rows, columns]. Numbers get a
+    `values` are colours `[n, rows, columns, 3]` or numbers `[n, rows, columns]`. Numbers get a
     colour bar, whose ends are written in the format `form`. `label` is written below the column.
     """
 
@@ -54,12 +55,12 @@ class Panel:
 
 
 def draw_features(features: Features, patch: tuple[int, int] | None = None) -> Figure:
-    """Draw all panels of all images, below the features' note if there is one.
+    """Draw all panels of all images, below the note of the features if there is one.
 
-    **Arguments:** `patch` is the (row, column) of the patch that all others are compared with; the
-    middle one by default. It is framed in the first image.
+    **Arguments:** `patch` is the (row, column) of the patch that all patches are compared with, by
+    default the one in the middle. It is framed in the first image.
 
-    **Raises** `BadRequest` if the patch is outside.
+    **Raises** `BadRequest` if there is no such patch.
     """
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
@@ -81,10 +82,17 @@ def draw_features(features: Features, patch: tuple[int, int] | None = None) -> F
     figure = Figure((across, down), min(dpi, MOST_PIXELS / max(across, down)), layout="constrained")
     cells = figure.subplots(count + 1, len(panels), squeeze=False, height_ratios=heights)
     for panel, (*above, foot) in zip(panels, cells.T, strict=True):
-        # In pixels of the image, so that all panels have its shape.
+        # The extent is in pixels of the image, so that all panels have its shape.
         draw_panel(panel, above, foot, extent=(0, width, height, 0))
-    tall, wide = height / rows, width / columns
-    frame = Rectangle((column * wide, row * tall), wide, tall, fill=False, color="red", lw=1.5)
+    patch_height, patch_width = height / rows, width / columns
+    frame = Rectangle(
+        (column * patch_width, row * patch_height),
+        patch_width,
+        patch_height,
+        fill=False,
+        color="red",
+        lw=1.5,
+    )
     cells[0, 0].add_patch(frame)
     if features.note:
         figure.suptitle(f"⚠ {features.note}", color=WARNING, weight="bold")
@@ -114,15 +122,15 @@ def draw_panel(
 
 
 def make_panels(features: Features, patch: tuple[int, int]) -> list[Panel]:
-    """Return the panels of features, whose likeness to a patch is shown."""
+    """Return the panels of features. One of them shows the similarity to a patch."""
     (rows, columns), (height, width) = features.grid, features.pixels.shape[1:3]
     size = f"{height} x {width} pixels, {rows} x {columns} patches"
-    colours = components(features.patches)
-    alike = likeness(features.patches, patch)
+    colours = principal_components(features.patches)
+    cosines = cosine_to_patch(features.patches, patch)
     panels = [
         Panel("image", features.pixels, size),
         Panel("principal components", colours, "red, green, blue: the first, second, third"),
-        Panel(f"likeness to patch {patch[0]},{patch[1]}", alike, "cosine", ".2f"),
+        Panel(f"likeness to patch {patch[0]},{patch[1]}", cosines, "cosine", ".2f"),
     ]
     if features.attention is not None:
         title = "attention of the class token"

@@ -1,4 +1,4 @@
-"""Features of images, patch by patch, from a model in JAX or from an ONNX file."""
+"""Compute features of images, patch by patch, with a model in JAX or with an ONNX file."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 class Features:
     """Features of images of one size.
 
-    `pixels` are the preprocessed images, [n, height, width, 3]. `patches` are features,
-    [n, rows, columns, dim]. `attention` is the attention of the class token to each patch in the
-    last block, the mean over the heads: [n, rows, columns], or None if it is not available. `note`
-    is a warning to readers of a figure.
+    - `pixels`: the preprocessed images, `[n, height, width, 3]`.
+    - `patches`: the features, `[n, rows, columns, dim]`.
+    - `attention`: the attention of the class token to each patch in the last block, as the mean
+      over the heads, `[n, rows, columns]`; None if it is not available.
+    - `note`: a warning for readers of a figure.
     """
 
     pixels: NDArray[np.uint8]
@@ -42,25 +43,25 @@ class Features:
     def __post_init__(self) -> None:
         if not np.isfinite(self.patches).all():
             raise BadFile(
-                "the features of these pictures are no numbers, so none can be drawn: name another "
-                "file, or other weights."
+                "the features of these pictures are not finite and cannot be drawn: use another "
+                "file or other weights."
             )
 
     @property
     def grid(self) -> Size:
-        """Rows and columns of patches."""
+        """The rows and columns of patches."""
         rows, columns = self.patches.shape[1:3]
         return rows, columns
 
 
 LEAST_PATCHES = 28
-"""Patches along a side that show enough detail."""
+"""The number of patches along a side that show enough detail."""
 
 
 def legible_size(size: Size, stride: int) -> Size:
-    """Return a model's own image size, doubled if it has fewer than `LEAST_PATCHES` along a side.
+    """Return the image size of a model, doubled if it has fewer than `LEAST_PATCHES` along a side.
 
-    Larger images would be far from those that the model was trained with.
+    Larger images would differ too much from those that the model was trained with.
     """
     height, width = size
     return size if min(size) >= LEAST_PATCHES * stride else (2 * height, 2 * width)
@@ -75,21 +76,25 @@ def compute_model_features(
     from zoo.architectures.builder import batched
 
     if not model.gives_features:
-        raise BadRequest(f"{model.name} gives no features that could be drawn, but answers.")
+        raise BadRequest(
+            f"{model.name} gives answers and no features that can be drawn: use another model."
+        )
     if model.preprocessing is None:
-        raise BadRequest("this model does not know its preprocessing: name a model of the zoo.")
+        raise BadRequest("this model has no preprocessing: use a model of the zoo.")
     if model.config is not None and not model.config.takes_pixels_alone:
         raise BadRequest(
-            f"{model.name} takes pictures in another form than `pixel_values`, of which features "
-            "are no map: name another model."
+            f"{model.name} takes pictures in another form than `pixel_values`, for which no map of "
+            "features can be drawn: use another model."
         )
-    how = model.preprocessing
-    values = pixel_values(images, how, size or legible_size(how.size, model.stride))
+    preprocessing = model.preprocessing
+    values = pixel_values(
+        images, preprocessing, size or legible_size(preprocessing.size, model.stride)
+    )
     names = ("last_hidden_state", "class_attention")
     outputs = batched(model, jnp.asarray(values), outputs=names)
     tokens, heads = np.asarray(outputs["last_hidden_state"]), outputs.get("class_attention")
     attention = None if heads is None else np.asarray(heads.mean(axis=1))
-    return _features(values, tokens, how, model.stride, attention, note)
+    return _features(values, tokens, preprocessing, model.stride, attention, note)
 
 
 def compute_file_features(file: Path, images: Sequence[Image], size: Size | None) -> Features:
@@ -103,39 +108,44 @@ def compute_file_features(file: Path, images: Sequence[Image], size: Size | None
 
     manifest = near(file)
     if manifest is None:
-        raise BadFile(f"{file} has no manifest that says how to preprocess: keep it beside it.")
+        raise BadFile(
+            f"{file} has no manifest, which defines the preprocessing: put its .manifest.json file "
+            "into the same folder."
+        )
     if manifest.input != "float32":
         raise BadRequest(f"{file} takes {manifest.input} images: name a file that takes float32.")
     if not stated_entry(manifest).config.takes_pixels_alone:
         raise BadRequest(
-            f"{file} may take texts, or pictures in another form than `pixel_values`: name a file "
-            "that takes these alone."
+            f"{file} takes texts, or pictures in another form than `pixel_values`: name a file "
+            "that takes only `pixel_values`."
         )
-    how = manifest.preprocessing.settings
+    preprocessing = manifest.preprocessing.settings
     stride = stated_entry(manifest).config.stride
     try:
-        live = resting_session(file, threads=0)
+        opened_session = resting_session(file, threads=0)
     except runtime.ERRORS as error:
         raise BadFile(f"{file} does not load: {first_line(error)}") from error
     label = manifest.label_of(file.name)
     variant = None if label is None else manifest.variants[label]
-    described = DescribedFile(file, manifest, variant, live)
-    values = pixel_values(images, how, size or manifest.size or legible_size(how.size, stride))
+    described = DescribedFile(file, manifest, variant, opened_session)
+    values = pixel_values(
+        images, preprocessing, size or manifest.size or legible_size(preprocessing.size, stride)
+    )
     name = "last_hidden_state"  # the features that are drawn
     tokens = described.run_network([name], {PIXELS.name: values})[name]
     note = "" if manifest.weights.seed is None else random_note(manifest.weights.seed)
-    return _features(values, tokens.astype(np.float32), how, stride, None, note)
+    return _features(values, tokens.astype(np.float32), preprocessing, stride, None, note)
 
 
 def random_note(seed: int) -> str:
     """Return the note on features of random weights."""
-    return f"Random weights (seed {seed}): nothing that is seen here was learned."
+    return f"Random weights (seed {seed}): nothing shown here was learned."
 
 
 def _features(
     values: Float32,
     tokens: Float32,
-    how: Preprocessing,
+    preprocessing: Preprocessing,
     stride: int,
     attention: Float32 | None,
     note: str,
@@ -144,13 +154,15 @@ def _features(
     if not 0 < rows * columns <= tokens.shape[1]:
         height, width = values.shape[2:]
         raise BadRequest(
-            f"of pictures of {height} x {width} pixels there are {rows} x {columns} patches of "
-            f"{stride} x {stride}, and {tokens.shape[1]} tokens: name another size, or a file "
-            "beside its own manifest."
+            f"pictures of {height} x {width} pixels have {rows} x {columns} patches of "
+            f"{stride} x {stride}, but the output has {tokens.shape[1]} tokens: choose another "
+            "size, or a file with its own manifest."
         )
     patches = tokens[:, tokens.shape[1] - rows * columns :]
-    shown = values.transpose(0, 2, 3, 1) * np.array(how.std) + np.array(how.mean)
-    pixels = np.clip(255 * shown, 0, 255).round().astype(np.uint8)
+    colours = values.transpose(0, 2, 3, 1) * np.array(preprocessing.std) + np.array(
+        preprocessing.mean
+    )
+    pixels = np.clip(255 * colours, 0, 255).round().astype(np.uint8)
     if attention is not None:
         attention = attention.reshape(-1, rows, columns)
     return Features(pixels, patches.reshape(len(values), rows, columns, -1), attention, note)

@@ -1,4 +1,4 @@
-"""Pictures and charts as files."""
+"""Write pictures and charts to files."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 PICTURE_SUFFIXES = (".png", ".jpg", ".webp")
 
 
-def check_place(option: str, file: Path, replace: bool | None = None) -> None:
-    """Raise a `ZooError` if a file name has no suffix of a picture or the file exists.
+def check_picture_path(option: str, file: Path, replace: bool | None = None) -> None:
+    """Check that a path has the suffix of a picture and can be written. **Raises** a `ZooError`.
 
-    `replace` allows a file that exists; it is None where a command has no --force.
+    `option` names the option in messages. `replace` allows an existing file. It is None for a
+    command without --force.
     """
     if file.suffix.lower() not in PICTURE_SUFFIXES:
         raise BadRequest(
@@ -30,7 +31,7 @@ def check_place(option: str, file: Path, replace: bool | None = None) -> None:
 
 
 def check_matplotlib(feature: str) -> None:
-    """Raise `MissingLibrary` if matplotlib, which this feature needs, is not installed."""
+    """Check that matplotlib, which a feature needs, is installed. **Raises** `MissingLibrary`."""
     if find_spec("matplotlib") is None:
         raise MissingLibrary(
             f"{feature} needs matplotlib, which is not installed: run `pip install matplotlib`."
@@ -38,9 +39,12 @@ def check_matplotlib(feature: str) -> None:
 
 
 def check_plot(file: Path | None) -> None:
-    """Raise a `ZooError` if `--plot` names a file that cannot be written or drawn."""
+    """Check that the file of `--plot`, if given, can be drawn and written.
+
+    **Raises** a `ZooError`.
+    """
     if file is not None:
-        check_place(parameter("plot"), file)
+        check_picture_path(parameter("plot"), file)
         check_matplotlib(parameter("plot"))
 
 

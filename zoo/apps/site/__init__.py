@@ -1,1 +1,1 @@
-"""A static site from built folders: a table, a page for each model, and a demo in the browser."""
+"""Write a static site for built folders: a table, pages of models, and a demo."""

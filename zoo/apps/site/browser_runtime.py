@@ -1,4 +1,7 @@
-"""Libraries that run models in a page: files of npm packages, recognised by their digests."""
+"""The JavaScript libraries that run models in a page.
+
+They are files of npm packages with known digests.
+"""
 
 import shutil
 import tarfile
@@ -16,12 +19,15 @@ from zoo.common.errors import BadFile, MissingLibrary, first_line
 from zoo.common.processes import run_program
 
 LARGEST_PACKAGE = 256 << 20
-"""Bytes of the archive, and of a file in it."""
+"""The largest size in bytes of an archive, and of a file in it."""
 
 
 @dataclass(frozen=True)
 class NpmPackage:
-    """A package, the option that names a copy of it, and the digests of files of its `dist`."""
+    """An npm package: name, version, the option for a copy, and the digests of its files.
+
+    `files` maps names of files in the folder `dist` of the package to their digests.
+    """
 
     name: str
     version: str
@@ -30,7 +36,7 @@ class NpmPackage:
 
     @property
     def advice(self) -> str:
-        """How to get the package where npm cannot be asked."""
+        """The advice how to get the package if it cannot be downloaded with npm."""
         name = parameter(self.option)
         return f"get it with `npm pack {self.name}@{self.version}` and name the archive with {name}"
 
@@ -41,7 +47,7 @@ TRANSFORMERS_JS = NpmPackage(
     "transformers",
     {"transformers.min.js": "8d6716d9086f57c30a4bf367dba61b887593573c770c454465e8019b2703e743"},
 )
-"""Preprocesses pictures and texts, and makes answers of outputs."""
+"""Preprocesses pictures and texts, and turns outputs into answers."""
 
 ONNXRUNTIME_WEB = NpmPackage(
     "onnxruntime-web",
@@ -56,19 +62,19 @@ ONNXRUNTIME_WEB = NpmPackage(
         ),
     },
 )
-"""Runs files. This is the version that the release of transformers.js above asks for; its build
-without WebGPU has half the size."""
+"""Runs ONNX files. This version is the one that the release of transformers.js above needs. Its
+build without WebGPU has half the size."""
 
 
 def write_package(
     package: NpmPackage, copy: Path | None, target: Path, cache: Path, progress: Progress
 ) -> None:
-    """Write the files of a package to a folder, which is created.
+    """Write the files of a package to the folder `target`, which is created.
 
     **Arguments:** `copy` is the package, unpacked or as npm's archive. If it is None, npm downloads
     the archive to `cache`.
 
-    **Raises** `BadFile` if it is another version, `MissingLibrary` without npm.
+    **Raises** `BadFile` for another version, or `MissingLibrary` without npm.
     """
     target.mkdir(exist_ok=True)
     with suppress(FileNotFoundError):
@@ -76,13 +82,13 @@ def write_package(
     for name, digest in package.files.items():
         if not (target / name).is_file() or sha256(target / name) != digest:
             raise BadFile(
-                f"{copy or 'what npm gave'} is not {package.name} {package.version} ({name} is "
-                f"missing or another one): {package.advice}."
+                f"{copy or 'the download of npm'} is not {package.name} {package.version} ({name} "
+                f"is missing or differs): {package.advice}."
             )
 
 
 def _copy_files(package: NpmPackage, source: Path, target: Path) -> None:
-    """Copy the files from a folder, or out of an archive."""
+    """Copy the files from a folder or an archive."""
     if source.is_dir():
         for name in package.files:
             (target / name).write_bytes(read_at_most(source / "dist" / name, LARGEST_PACKAGE))
@@ -94,29 +100,29 @@ def _copy_files(package: NpmPackage, source: Path, target: Path) -> None:
                 if member := archive.extractfile(f"package/dist/{name}"):
                     (target / name).write_bytes(member.read(LARGEST_PACKAGE))
     except (tarfile.TarError, KeyError, EOFError) as error:
-        trouble = first_line(error)
+        reason = first_line(error)
         raise BadFile(
-            f"{source} is no archive of {package.name} ({trouble}): {package.advice}."
+            f"{source} is no archive of {package.name} ({reason}): {package.advice}."
         ) from error
 
 
 def _download(package: NpmPackage, folder: Path, progress: Progress) -> Path:
-    """Return the archive that npm downloads to a folder, or has in its cache."""
+    """Download a package to a folder with npm, and return the path of the archive."""
     npm = shutil.which("npm")
     if npm is None:
         raise MissingLibrary(
-            f"the pages need {package.name} {package.version}, and there is no npm here to fetch "
-            f"it: on a machine that has npm, {package.advice}."
+            f"the pages need {package.name} {package.version}, and npm is not installed to "
+            f"download it: on a machine with npm, {package.advice}."
         )
     progress.stage(f"fetching {package.name} with npm")
     command = [npm, "pack", "--loglevel=error", "--ignore-scripts", "--prefer-offline"]
     target = ("--pack-destination", str(folder.absolute()))
-    done = run_program([*command, *target, f"{package.name}@{package.version}"], folder)
+    process = run_program([*command, *target, f"{package.name}@{package.version}"], folder)
     name = package.name.removeprefix("@").replace("/", "-")
     archive = folder / f"{name}-{package.version}.tgz"
-    if done.returncode or not archive.is_file():
-        # A code and what it means come first, advice and the path of a log last.
-        lines = [line.removeprefix("npm error ") for line in done.stderr.splitlines()[:2]]
-        trouble = "; ".join(lines) or "no word"
-        raise BadFile(f"npm could not fetch {package.name} ({trouble}): {package.advice}.")
+    if process.returncode or not archive.is_file():
+        # The first lines of the output contain the error code and its description.
+        lines = [line.removeprefix("npm error ") for line in process.stderr.splitlines()[:2]]
+        reason = "; ".join(lines) or "npm gave no reason"
+        raise BadFile(f"npm could not fetch {package.name} ({reason}): {package.advice}.")
     return archive

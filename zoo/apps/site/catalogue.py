@@ -1,4 +1,4 @@
-"""The numbers of a site: a row for each ONNX file, from its manifest and from what is measured."""
+"""The numbers of a site: a row for each ONNX file, from its manifest and from measurements."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,18 +19,22 @@ from zoo.export.timing.timed_products import timed_products
 FORMAT = "jax-onnx-zoo site"
 
 THREADS = 1
-"""Of the runs whose memory is measured: as many as those have whose time is in manifests."""
+"""The number of threads of the runs whose memory is measured. The times in manifests have as
+many."""
 
 
 @dataclass(frozen=True)
 class CatalogueRow:
-    """One ONNX file. What nobody measured is None; `random` is said of its weights.
+    """One ONNX file. Values that were not measured are None.
 
-    `error` is the largest absolute difference from JAX of any output, `cosine` the least cosine
-    similarity; `p50_ms` is a median, too long where the machine was `busy` with other programs, and
-    `ratio` how many times faster than `fp32` that is;
-    `multiply_adds` are those of matrix products and convolutions, for one image of the size that
-    was timed; `uncounted` are further products, of sizes that only a run would tell.
+    - `random`: whether the weights are random.
+    - `error`: the largest absolute difference of any output from JAX.
+    - `cosine`: the least cosine similarity of any output to JAX.
+    - `p50_ms`: the median time of a run. It is too long if the machine was `busy` with other
+      programs.
+    - `ratio`: how many times faster than `fp32` the file is.
+    - `multiply_adds`: those of matrix products and convolutions, for one image of the timed size.
+    - `uncounted`: the number of further products, whose sizes only a run would tell.
     """
 
     model: str
@@ -56,7 +60,7 @@ class CatalogueRow:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All rows, and what their peak memory was measured with."""
+    """All rows, and the runtime and machine with which their peak memory was measured."""
 
     runtime: str
     machine: str
@@ -64,15 +68,18 @@ class Catalogue:
 
 
 def catalogue(models: Sequence[BuiltFolder], progress: Progress) -> Catalogue:
-    """Read and measure everything. **Raises** `BadFile` for a file whose process dies."""
+    """Return the rows of all files, after their memory was measured.
+
+    **Raises** `BadFile` for a file whose process dies.
+    """
     return Catalogue(
         runtime=f"{VERSION}, CPU, {THREADS} thread",
         machine=machine(),
-        rows=[row for built in models for row in _rows(built, progress)],
+        rows=[row for built in models for row in _catalogue_rows(built, progress)],
     )
 
 
-def _rows(built: BuiltFolder, progress: Progress) -> Iterator[CatalogueRow]:
+def _catalogue_rows(built: BuiltFolder, progress: Progress) -> Iterator[CatalogueRow]:
     manifest = built.manifest
     for label, variant in built.variants.items():
         progress.stage(f"{built.entry.name}: memory of {label}")
@@ -86,33 +93,36 @@ def _rows(built: BuiltFolder, progress: Progress) -> Iterator[CatalogueRow]:
             opset=variant.opset,
             parameters=manifest.parameters,
             bytes=sum(manifest.listed[name].bytes for name in variant.files),
-            input=_input(manifest),
+            input=_input_words(manifest),
             licence=manifest.licence.name,
             random=manifest.weights.kind == "random",
             error=worst(checked, "max_abs"),
             cosine=worst(checked, "cosine"),
-            **_measured(built, label, variant),
+            **_measure(built, label, variant),
         )
 
 
-def _input(manifest: Manifest) -> str:
-    """What a file takes, in words."""
+def _input_words(manifest: Manifest) -> str:
+    """Return the input of a file in words, for example `any picture` or `224 x 224`."""
     if manifest.input == "uint8":
         return "any picture"
     return "any size" if manifest.size is None else "{} x {}".format(*manifest.size)
 
 
-def _measured(built: BuiltFolder, label: str, variant: Variant) -> dict[str, Any]:
-    """Of one run on what was timed; a variant that was not has no kernels on a CPU."""
+def _measure(built: BuiltFolder, label: str, variant: Variant) -> dict[str, Any]:
+    """Return the times, the multiply-adds and the peak memory of a variant.
+
+    Return an empty dictionary if the variant was not timed. Such a variant does not run on a CPU.
+    """
     speed = built.speeds.variants.get(label)
     if speed is None:
         return {}
-    specs = [*_specs(variant, built.speeds.input)]
+    specs = [*_input_specs(variant, built.speeds.input)]
     path = built.folder / variant.file
     counted = timed_products(ir.load(path), specs)
     return {
         "p50_ms": speed.p50_ms,
-        "busy": is_busy(built.speeds.others),
+        "busy": is_busy(built.speeds.text_inputs),
         "ratio": speed.ratio,
         "multiply_adds": counted.flops // 2,
         "uncounted": counted.uncounted.total(),
@@ -120,11 +130,11 @@ def _measured(built: BuiltFolder, label: str, variant: Variant) -> dict[str, Any
     }
 
 
-def _specs(variant: Variant, timed: tuple[int, ...]) -> Iterator[Spec]:
-    """The inputs of a file: what was timed, and of texts beside it as many."""
-    first, *others = variant.inputs
+def _input_specs(variant: Variant, timed: tuple[int, ...]) -> Iterator[Spec]:
+    """Yield the inputs of a file: the timed input, and texts of the same batch size."""
+    first, *text_inputs = variant.inputs
     yield Spec(first.name, first.dtype, timed)
-    for each in others:
-        pairs = zip(each.shape, (timed[0], OPEN_WORDS), strict=True)
-        sides = (side if isinstance(side, int) else usual for side, usual in pairs)
-        yield Spec(each.name, each.dtype, tuple(sides))
+    for spec in text_inputs:
+        pairs = zip(spec.shape, (timed[0], OPEN_WORDS), strict=True)
+        sides = (side if isinstance(side, int) else default_size for side, default_size in pairs)
+        yield Spec(spec.name, spec.dtype, tuple(sides))

@@ -1,4 +1,4 @@
-"""The built folders that a site shows, checked before anything is written."""
+"""Read the built folders for a site, and check their files before the site is written."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,17 +14,17 @@ from zoo.common.errors import BadFile, BadRequest
 from zoo.common.fields import OWN_NAME
 from zoo.texts.tokenizer import SETTINGS, WORDS
 
-SERVED = ("", ".json", ".md", ".onnx", ".onnx_data", ".png", ".safetensors")
-"""Endings of a folder's files, which a browser gets from the site's own origin: no page and no
-program is among them."""
+SERVED_ENDINGS = ("", ".json", ".md", ".onnx", ".onnx_data", ".png", ".safetensors")
+"""Endings of the files that a site serves from its own origin. Pages and scripts are not among
+them."""
 
 
 @dataclass(frozen=True)
 class BuiltFolder:
-    """A folder, the model that it holds, and those of its variants and files that are there.
+    """A folder, its model, and those of its variants and files that are present.
 
-    Of a folder that was pulled this may be a part of what its manifest lists. `elsewhere` is how
-    fast the same files were on other machines.
+    A pulled folder may contain only some of the files in its manifest. `elsewhere` holds the speeds
+    of the same files on other machines.
     """
 
     folder: Path
@@ -37,55 +37,59 @@ class BuiltFolder:
 
     @property
     def has_tokenizer(self) -> bool:
-        """Whether texts can be made numbers of."""
+        """Whether the folder contains the files of a tokenizer."""
         return {WORDS, SETTINGS} <= {file.name for file in self.files}
 
 
-def read_all(folders: Sequence[Path], progress: Progress) -> list[BuiltFolder]:
-    """Every folder, digests compared; one with another's files, measured on another machine, is a
-    part of that. **Raises** `BadFile`, `BadRequest` for two of a model that differ."""
+def read_folders(folders: Sequence[Path], progress: Progress) -> list[BuiltFolder]:
+    """Read all folders and check the digests of their files.
+
+    If two folders of a model have the same files and were measured on different machines, they are
+    merged into one.
+
+    **Raises** `BadFile`, or `BadRequest` if two folders of the same model are different.
+    """
     by_name: dict[str, BuiltFolder] = {}
     for folder in folders:
-        built = _read(folder, progress)
+        built = _read_folder(folder, progress)
         name = built.entry.name
         if name not in by_name:
             by_name[name] = built
-        elif _is_measured_elsewhere(built, by_name[name]):
+        elif _is_same_on_other_machine(built, by_name[name]):
             by_name[name] = replace(
                 by_name[name], elsewhere=[*by_name[name].elsewhere, built.speeds]
             )
         else:
             raise BadRequest(
                 f"{by_name[name].folder} and {folder} are both of {name}, and a site has one page "
-                "for each model: leave one out. Only the same files, measured on another machine, "
-                "go beside each other."
+                "for each model: leave one out. Two folders of a model are allowed only if they "
+                "have the same files, measured on different machines."
             )
     return list(by_name.values())
 
 
-def _is_measured_elsewhere(built: BuiltFolder, other: BuiltFolder) -> bool:
-    """Whether a folder has the ONNX files of another, whose speed was measured on machines that
-    were others."""
-    machines = {each.machine for each in (other.speeds, *other.elsewhere)}
+def _is_same_on_other_machine(built: BuiltFolder, other: BuiltFolder) -> bool:
+    """Return whether two folders have the same ONNX files, measured on different machines."""
+    machines = {speeds.machine for speeds in (other.speeds, *other.elsewhere)}
     digests = [
-        {name: each.manifest.listed[v.file].sha256 for name, v in each.variants.items()}
-        for each in (built, other)
+        {name: folder.manifest.listed[v.file].sha256 for name, v in folder.variants.items()}
+        for folder in (built, other)
     ]
     return digests[0] == digests[1] and built.speeds.machine not in machines
 
 
 def _is_timed_on(variant: Variant, speeds: Speeds) -> bool:
-    """Whether a variant takes what it was timed on, and texts of so many words beside that."""
-    ranks = [len(each.shape) for each in variant.inputs]
+    """Return whether the inputs of a variant are the timed input and, optionally, token ids."""
+    ranks = [len(spec.shape) for spec in variant.inputs]
     return ranks[:1] == [len(speeds.input)] and set(ranks[1:]) <= {2}
 
 
-def _read(folder: Path, progress: Progress) -> BuiltFolder:
+def _read_folder(folder: Path, progress: Progress) -> BuiltFolder:
     if folder.is_file():
         raise BadRequest(
-            f"{folder} is a file, and a page shows a folder: `zoo build` makes one of a model or a "
-            "checkpoint. What `converter` wrote of a function has no page; `zoo bench` measures "
-            "such a file."
+            f"{folder} is a file, and a page shows a folder: run `zoo build` with the model or the "
+            "checkpoint. A file that `converter` wrote for a function has no page; `zoo bench` "
+            "measures such a file."
         )
     manifest = read_folder_manifest(folder)
     if not manifest.complete or manifest.speeds is None:
@@ -97,22 +101,24 @@ def _read(folder: Path, progress: Progress) -> BuiltFolder:
         if not variant.passed:
             raise BadFile(f"variant {label} of {folder} failed its verification: {AGAIN}.")
     if not OWN_NAME.fullmatch(manifest.model):
-        raise BadFile(f"{folder} is of a model whose name is that of no folder: {AGAIN}.")
+        raise BadFile(f"{folder} is of a model whose name cannot name a folder: {AGAIN}.")
     for label, variant in variants.items():
         if label in manifest.speeds.variants and not _is_timed_on(variant, manifest.speeds):
             raise BadFile(
-                f"variant {label} of {folder} takes other inputs than were timed: {AGAIN}."
+                f"variant {label} of {folder} takes other inputs than its timing: {AGAIN}."
             )
     files = manifest.needed(variants)
-    odd = [file.name for file in files if PurePosixPath(file.name).suffix not in SERVED]
-    if odd:
-        raise BadFile(f"{folder} lists {odd[0]}, which no build makes: {AGAIN}.")
+    unexpected = [
+        file.name for file in files if PurePosixPath(file.name).suffix not in SERVED_ENDINGS
+    ]
+    if unexpected:
+        raise BadFile(f"{folder} lists {unexpected[0]}, which no build writes: {AGAIN}.")
     entry = stated_entry(manifest)
     if entry.config.pictures is None:
         raise BadRequest(
-            f"{folder} takes texts alone, and the pages of a site ask about pictures: leave it out."
+            f"{folder} takes texts alone, and the pages of a site show pictures: leave it out."
         )
     checked = check_listed(folder, files, progress)
     if not checked.passed:
-        raise BadFile(f"{folder} is not what its manifest says ({checked.detail}): {AGAIN}.")
+        raise BadFile(f"{folder} differs from its manifest ({checked.detail}): {AGAIN}.")
     return BuiltFolder(folder, manifest, entry, variants, manifest.speeds, files)

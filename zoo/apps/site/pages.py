@@ -1,4 +1,4 @@
-"""The pages of a site as HTML. Every number in them is from a catalogue or a manifest."""
+"""Render the pages of a site as HTML. Every number in them comes from a catalogue or a manifest."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from zoo.apps.site.catalogue import Catalogue, CatalogueRow
 from zoo.apps.site.folders import BuiltFolder
 from zoo.apps.site.searchable import Searchable, search_facts
-from zoo.apps.site.structure import structure
+from zoo.apps.site.structure import read_structure
 from zoo.architectures.entry import MEASURED_TASKS
 from zoo.artifacts.measured import Speeds
 from zoo.artifacts.words import NOT_TRAINED, base_model, limit, origin
@@ -24,18 +24,19 @@ from zoo.registry.model_words import purpose
 ASSETS, MODELS, RUNTIME, THUMBS = "assets", "models", "runtime", "thumbnails"
 """Folders of a site."""
 
-RUN_HERE = ("fp32", "fused", "int8")
-"""Variants that browsers compute well; the first two are equally precise, so one is enough."""
+BROWSER_VARIANTS = ("fp32", "fused", "int8")
+"""Variants that browsers run well. The first two have the same precision, so one of them is
+enough."""
 
 DTYPES = {"fp32": ("fp32", ""), "int8": ("q8", "_quantized")}
-"""Precisions as transformers.js calls them, and what it appends to the name of a file."""
+"""Precisions: their names in transformers.js, and what it appends to the name of a file."""
 
 CODE_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Column:
-    """Column of the table: the field of a row that it shows; of a number also how it is shown."""
+    """A column of the table: the field of a row that it shows, and the format if it is a number."""
 
     field: str
     heading: str
@@ -51,25 +52,29 @@ CATALOGUE_COLUMNS = (
     Column("multiply_adds", "Multiply-adds", "G", lambda n: f"{n / 1e9:.3g}"),
     Column("peak_bytes", "Peak memory", "MB", lambda n: f"{n / 1e6:.0f}"),
 )
-"""Of a file; what a model's files have in common is in the first cell of its row."""
+"""Columns for a file. The facts that all files of a model share are in the first cell of its
+row."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Cell of the table: its text, and the number that it is sorted by."""
+    """A cell of the table: its text, and the number that it is sorted by."""
 
     text: str
     number: float | None
 
 
-def pages(
+def render_pages(
     models: Sequence[BuiltFolder],
     table: Catalogue,
     runtime_bytes: int,
     searched: Searchable | None,
     drawn: Mapping[str, str],
 ) -> dict[str, str]:
-    """Every page by the name of its file; `drawn` says what is on the models' small pictures."""
+    """Return the HTML of every page by the name of its file.
+
+    `drawn` maps names of models to captions of their thumbnails.
+    """
     environment = Environment(
         loader=PackageLoader("zoo.apps.site"),
         autoescape=True,
@@ -85,50 +90,50 @@ def pages(
         groups=[facts(built, table) for built in models],
         found=table,
         timed=sorted(
-            {(each.runtime, each.machine) for built in models for each in measured(built)}
+            {(speeds.runtime, speeds.machine) for built in models for speeds in all_speeds(built)}
         ),
         searched=searched,
         choices={field: sorted({vars(row)[field] for row in table.rows}) for field in FILTERS},
     )
     template = environment.get_template("model.html.jinja")
-    made = {}
+    html = {}
     for built in models:
-        parts = {name: structure(built.folder / v.file) for name, v in built.variants.items()}
-        shown = facts(built, table)
-        made[f"{built.entry.name}.html"] = template.render(shown, structures=parts)
+        parts = {name: read_structure(built.folder / v.file) for name, v in built.variants.items()}
+        context = facts(built, table)
+        html[f"{built.entry.name}.html"] = template.render(context, structures=parts)
     if searched is not None:
         names = filter(None, (searched.pictures, searched.texts))
-        towers = {name: loading(searched.built, name) for name in names}
-        shown = search_facts(searched, demo(searched.built) | {"files": towers})
+        towers = {name: loading_options(searched.built, name) for name in names}
+        search = search_facts(searched, demo_facts(searched.built) | {"files": towers})
         page = environment.get_template("search.html.jinja")
-        made["search.html"] = page.render(searched=searched, facts=shown)
-    return {"index.html": index, **made}
+        html["search.html"] = page.render(searched=searched, facts=search)
+    return {"index.html": index, **html}
 
 
 FILTERS = ("family", "precision", "input", "licence")
 
 
-def measured(built: BuiltFolder) -> list[Speeds]:
-    """How fast a model's files are, on one machine or several."""
+def all_speeds(built: BuiltFolder) -> list[Speeds]:
+    """Return the speeds of a model's files, for each machine on which they were measured."""
     return [built.speeds, *built.elsewhere]
 
 
 def cells(row: CatalogueRow) -> dict[str, Cell]:
-    """A row of the table by field, the model's name left out."""
+    """Return the cells of a row by field, without the model's name."""
     cells_by_field = {}
     for column in CATALOGUE_COLUMNS:
         value = vars(row)[column.field]
-        more = "≥ " if column.field == "multiply_adds" and row.uncounted else ""
-        more = "≤ " if column.field == "p50_ms" and row.busy else more
+        sign = "≥ " if column.field == "multiply_adds" and row.uncounted else ""
+        sign = "≤ " if column.field == "p50_ms" and row.busy else sign
         if column.shown is None or value is None:
             cells_by_field[column.field] = Cell("\u2013" if value is None else value, None)
         else:
-            cells_by_field[column.field] = Cell(more + column.shown(value), value)
+            cells_by_field[column.field] = Cell(sign + column.shown(value), value)
     return cells_by_field
 
 
 def facts(built: BuiltFolder, table: Catalogue) -> Mapping[str, Any]:
-    """Facts that a model's page is made of."""
+    """Return the facts for the template of a model's page."""
     manifest, entry = built.manifest, built.entry
     return {
         "built": built,
@@ -145,81 +150,95 @@ def facts(built: BuiltFolder, table: Catalogue) -> Mapping[str, Any]:
         "base_model": base_model(manifest, entry),
         "tasks": MEASURED_TASKS,
         "results_page": entry.results_page if manifest.network is None else "",
-        "timed": measured(built),
+        "timed": all_speeds(built),
         "code": dict(CODE_BLOCK.findall(card(manifest))),
         "folder": f"{MODELS}/{built.entry.name}",
-        "demo": demo(built),
-        "described": entry.config.task.described(entry.pooler),
+        "demo": demo_facts(built),
+        "described": entry.config.task.describe_outputs(entry.pooler),
     }
 
 
-def demo(built: BuiltFolder) -> dict[str, Any]:
-    """Facts with which the programs of the page run the model."""
+def demo_facts(built: BuiltFolder) -> dict[str, Any]:
+    """Return the facts with which the scripts of a page run the model."""
     manifest, config = built.manifest, built.entry.config
-    how = manifest.preprocessing
+    preprocessing = manifest.preprocessing
     outputs = {output.name for variant in built.variants.values() for output in variant.outputs}
     needed = config.task.page_draws
-    drawn = bool(needed) and needed <= outputs
-    # Texts need a tokenizer.
-    is_fed = built.has_tokenizer or config.texts is None
-    is_fed = is_fed and config.pictures is not None and config.pictures.is_plain
-    whole = built.variants.items() if drawn and is_fed else ()
-    small = {name for name, variant in whole if len(variant.files) == 1}
-    chosen = [name for name in RUN_HERE if name in small]
-    if "fp32" in chosen and "fused" in chosen:
-        chosen.remove("fused")
+    can_draw = bool(needed) and needed <= outputs
+    # A network for texts can only be used with a tokenizer.
+    can_feed = built.has_tokenizer or config.texts is None
+    can_feed = can_feed and config.pictures is not None and config.pictures.is_plain
+    candidates = built.variants.items() if can_draw and can_feed else ()
+    small = {name for name, variant in candidates if len(variant.files) == 1}
+    offered = [name for name in BROWSER_VARIANTS if name in small]
+    if "fp32" in offered and "fused" in offered:
+        offered.remove("fused")
     return {
         "folder": f"{MODELS}/{built.entry.name}",
-        "files": {name: loading(built, name) for name in chosen},
+        "files": {name: loading_options(built, name) for name in offered},
         "input": manifest.input,
-        "size": manifest.size or how.size,
+        "size": manifest.size or preprocessing.size,
         "sizes": offered_sizes(built),
-        # Whoever looks at features wants to see patches; what answers was trained at its own size.
+        # Features are shown at a larger size, with more patches. Other networks start at the size
+        # that they were trained with.
         "first_size": int(
             config.task.name == "image-feature-extraction" and len(offered_sizes(built)) > 1
         ),
-        "fit": fit(how.settings),
+        "fit": picture_fit(preprocessing.settings),
         "stride": config.stride,
         "classes": config.classes,
         "photograph": PHOTOGRAPH,
     }
 
 
-def loading(built: BuiltFolder, name: str) -> dict[str, Any]:
-    """Return the options with which transformers.js loads a variant, and its bytes."""
+def loading_options(built: BuiltFolder, name: str) -> dict[str, Any]:
+    """Return the options to load a variant in transformers.js, and the size of the download."""
     variant = built.variants[name]
     dtype, ending = DTYPES[variant.precision]
     options = {"dtype": dtype, "model_file_name": Path(variant.file).stem.removesuffix(ending)}
     return {"options": options, "bytes": built.manifest.listed[variant.file].bytes}
 
 
-def fit(how: Preprocessing) -> dict[str, Any]:
-    """Return how a page draws a picture at the network's size.
+def picture_fit(preprocessing: Preprocessing) -> dict[str, Any]:
+    """Return how a page resizes a picture to the size of the network's input.
 
-    `aspect` is "stretched", "covering" or "inside"; `margin` is how many times as high and as wide
-    as the network's input the picture is before it is cropped. Half of an odd margin is rounded to
-    an `even` number, or else down.
+    - `aspect`: `"stretched"`, `"covering"` or `"inside"`.
+    - `margin`: the (height, width) of the resized picture before the crop, divided by that of the
+      input.
+    - `even`: True if half of an odd margin is rounded to an even number, False if it is rounded
+      down.
     """
-    edges = how.size if how.resize is None else how.covering(how.size, how.resize)
-    kept = "stretched" if how.resize is None or how.is_stretched else "covering"
+    edges = (
+        preprocessing.size
+        if preprocessing.resize is None
+        else preprocessing.covering(preprocessing.size, preprocessing.resize)
+    )
+    aspect = (
+        "stretched" if preprocessing.resize is None or preprocessing.is_stretched else "covering"
+    )
     return {
-        "aspect": "inside" if how.padded else kept,
-        "margin": [edge / side for edge, side in zip(edges, how.size, strict=True)],
-        "even": how.crop_rounding == "half_even",
+        "aspect": "inside" if preprocessing.padded else aspect,
+        "margin": [edge / side for edge, side in zip(edges, preprocessing.size, strict=True)],
+        "even": preprocessing.crop_rounding == "half_even",
     }
 
 
-LARGER = (448, 672)
-"""Pixels of a side at which patches show more than at the usual size."""
+LARGER_SIDES = (448, 672)
+"""Sides in pixels at which patches show more than at the model's own size."""
 
 
 def offered_sizes(built: BuiltFolder) -> list[tuple[int, int]]:
-    """(height, width) that a visitor may choose: the model's own, and larger ones where files leave
-    them open and there are patches to look at."""
+    """Return the list of sizes (height, width) that a visitor can choose.
+
+    The first size is that of the model. Larger sizes are added if the size of the files is dynamic
+    and the model has features of patches.
+    """
     manifest, config = built.manifest, built.entry.config
-    own = manifest.size or manifest.preprocessing.size
-    is_open = manifest.size is None and manifest.input == "float32" and own[0] == own[1] >= 224
+    own_size = manifest.size or manifest.preprocessing.size
+    is_open = (
+        manifest.size is None and manifest.input == "float32" and own_size[0] == own_size[1] >= 224
+    )
     if not is_open or config.texts is not None:
-        return [own]
-    larger = (side // config.stride * config.stride for side in LARGER)
-    return [own, *((side, side) for side in larger if side > own[0])]
+        return [own_size]
+    larger = (side // config.stride * config.stride for side in LARGER_SIDES)
+    return [own_size, *((side, side) for side in larger if side > own_size[0])]

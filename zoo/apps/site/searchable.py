@@ -1,4 +1,4 @@
-"""A dataset of vectors on a site: checked, and written as what a browser searches by itself."""
+"""Check a dataset of vectors and write it for the search page of a site."""
 
 import io
 from collections.abc import Sequence
@@ -19,17 +19,18 @@ from zoo.common.staging import write_text
 from zoo.images.pictures import read_picture
 
 SEARCH, VECTORS_FILE, KEYS, THUMBNAILS = "search", "vectors.f16", "keys.json", "thumbnails"
-"""The folder of a site, and what is in it."""
+"""The folder of the search page in a site, and the names of its contents."""
 
 MOST_SEARCHED = 20_000
-"""Rows of a set that a visitor downloads: of 384 numbers they are 15 MB."""
+"""The largest number of rows, which every visitor downloads. With 384 numbers a row they are 15
+MB."""
 
 THUMBNAIL_SIDE = 128
-"""Pixels of the longer side of a thumbnail, at most."""
+"""The largest side of a thumbnail in pixels."""
 
-RUN = ("fp32", "fused")
-"""Variants whose vectors are those of the dataset but for rounding, where the browser has not the
-very one."""
+EQUIVALENT_VARIANTS = ("fp32", "fused")
+"""Variants whose vectors equal those of the dataset up to rounding. They are used if a browser
+cannot run the variant that made the dataset."""
 
 
 @dataclass(frozen=True)
@@ -42,81 +43,101 @@ class Searchable:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the vectors that are written."""
+        """The number of bytes of the vectors in the site."""
         return 2 * self.table.count * self.table.dim
 
     @property
     def pictures(self) -> str | None:
-        """The variant that makes vectors of a visitor's pictures, if a browser runs one well."""
-        return self._tower("picture", "", tower_variant("picture", ""))
+        """The name of the variant for vectors of pictures, or None if no variant can be used."""
+        return self._find_variant("picture", "", tower_variant("picture", ""))
 
     @property
     def texts(self) -> str | None:
-        """The variant that makes vectors of texts, if there is one and a tokenizer."""
-        return self._tower("text", tower_variant("text", "")) if self.built.has_tokenizer else None
+        """The name of the variant for vectors of texts, or None if no variant can be used.
 
-    def _tower(self, taken: Kind, *prefixes: str) -> str | None:
-        names = (prefix + name for name in (self.table.about.variant, *RUN) for prefix in prefixes)
-        return next((name for name in names if _runs(self.built, name, taken)), None)
+        None is also returned if the folder has no tokenizer.
+        """
+        return (
+            self._find_variant("text", tower_variant("text", ""))
+            if self.built.has_tokenizer
+            else None
+        )
+
+    def _find_variant(self, kind: Kind, *prefixes: str) -> str | None:
+        names = (
+            prefix + name
+            for name in (self.table.about.variant, *EQUIVALENT_VARIANTS)
+            for prefix in prefixes
+        )
+        return next((name for name in names if _runs_in_browser(self.built, name, kind)), None)
 
 
-def _runs(built: BuiltFolder, name: str, taken: Kind) -> bool:
-    """Whether there is a file that takes this and no other kind, and gives vectors. Browsers make
-    `pixel_values` of pictures."""
+def _runs_in_browser(built: BuiltFolder, name: str, kind: Kind) -> bool:
+    """Return whether a browser can compute vectors with a variant from inputs of one kind.
+
+    For pictures, a browser can only compute `pixel_values`.
+    """
     if (variant := built.variants.get(name)) is None:
         return False
-    config, names = built.entry.config, {each.name for each in variant.inputs}
-    known = names <= {*config.takes} and (config.pictures is None or config.pictures.is_plain)
-    outputs = {each.name for each in variant.outputs}
-    whole = variant.precision in ("fp32", "int8") and len(variant.files) == 1
-    fits = known and kinds_of(config.inputs, names) == {taken}
-    return whole and fits and "pooler_output" in outputs
+    config, names = built.entry.config, {spec.name for spec in variant.inputs}
+    is_known = names <= {*config.takes} and (config.pictures is None or config.pictures.is_plain)
+    outputs = {output.name for output in variant.outputs}
+    is_one_file = variant.precision in ("fp32", "int8") and len(variant.files) == 1
+    takes_kind = is_known and kinds_of(config.inputs, names) == {kind}
+    return is_one_file and takes_kind and "pooler_output" in outputs
 
 
 def read_searchable(dataset: Path, models: Sequence[BuiltFolder]) -> Searchable:
-    """Open a dataset for the site of some folders.
+    """Open a dataset of vectors for the search page of a site.
 
-    **Raises** `BadRequest` where it is too large or none of them made it, `BadFile`.
+    **Raises** `BadRequest` if the dataset is too large, or if its model is not in `models`, or
+    `BadFile`.
     """
     table = open_vectors(dataset)
     if not 0 < table.count <= MOST_SEARCHED:
         raise BadRequest(
             f"{dataset} has {table.count:,} rows, and a page searches 1 to {MOST_SEARCHED:,}, "
-            "which every visitor downloads: name a smaller one, or search it with `zoo search`."
+            "which every visitor downloads: name a smaller dataset, or use `zoo search`."
         )
-    about = table.about
+    metadata = table.about
     for built in models:
-        if about.model_sha256 in {file.sha256 for file in built.manifest.files}:
+        if metadata.model_sha256 in {file.sha256 for file in built.manifest.files}:
             return Searchable(dataset.stem, table, built)
     raise BadRequest(
-        f"{dataset} was made by {about.told}, which "
-        "is in none of the folders: name its folder, too."
+        f"{dataset} was made by {metadata.told}, which is in none of the folders: name the folder "
+        "of this model too."
     )
 
 
 def write_searchable(searched: Searchable, site: Path, progress: Progress) -> None:
-    """Write vectors at length 1 in float16, keys, and thumbnails as pictures of their own.
+    """Write vectors of length 1 in float16, keys, and a JPEG file for each thumbnail.
 
-    Rows are sorted by their keys, since a dataset has them in any order.
+    The rows are sorted by their keys, because their order in a dataset is arbitrary.
     """
     progress.stage(f"writing {searched.table.count:,} rows of {searched.name}")
-    place = site / SEARCH
-    (place / THUMBNAILS).mkdir(parents=True)
+    folder = site / SEARCH
+    (folder / THUMBNAILS).mkdir(parents=True)
     blocks = [(block.rows, block.vectors.astype("<f2")) for block in searched.table.blocks()]
     rows, vectors = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
     keys = [values[KEY] for values in searched.table.take(rows, (KEY,))]
     order = np.array(sorted(range(len(keys)), key=keys.__getitem__))
-    (place / VECTORS_FILE).write_bytes(vectors[order].tobytes())
-    shown: list[bool] = []
+    (folder / VECTORS_FILE).write_bytes(vectors[order].tobytes())
+    has_thumbnail: list[bool] = []
     for part in np.array_split(rows[order], -(-len(rows) // 256)):
         for values in searched.table.take(part, (KEY, THUMBNAIL)):
-            shown.append(_write_thumbnail(values.get(THUMBNAIL), place, len(shown)))
+            has_thumbnail.append(
+                _write_thumbnail(values.get(THUMBNAIL), folder, len(has_thumbnail))
+            )
     keys = [keys[index] for index in order]
-    write_text(place / KEYS, to_text({"keys": keys, "thumbnails": shown}))
+    write_text(folder / KEYS, to_text({"keys": keys, "thumbnails": has_thumbnail}))
 
 
-def _write_thumbnail(data: bytes | None, place: Path, row: int) -> bool:
-    """Encode anew what is a picture, and leave out what is none: nobody's bytes are served."""
+def _write_thumbnail(data: bytes | None, folder: Path, row: int) -> bool:
+    """Decode a thumbnail, encode it as JPEG and write it to a file.
+
+    Return False if the data is not a picture. The original bytes are not written, because they may
+    contain anything.
+    """
     try:
         picture = read_picture(data or b"", str(row)).image
     except BadRequest:
@@ -124,12 +145,15 @@ def _write_thumbnail(data: bytes | None, place: Path, row: int) -> bool:
     picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
     encoded = io.BytesIO()
     picture.save(encoded, "JPEG", quality=85)
-    (place / THUMBNAILS / f"{row}.jpg").write_bytes(encoded.getvalue())
+    (folder / THUMBNAILS / f"{row}.jpg").write_bytes(encoded.getvalue())
     return True
 
 
 def search_facts(searched: Searchable, model: dict[str, Any]) -> dict[str, Any]:
-    """Facts for the programs of the page; `model` is what those of the model's page do."""
+    """Return the facts for the scripts of the search page.
+
+    `model` holds those of the model's page.
+    """
     return model | {
         "size": searched.table.about.size or model["size"],
         "search": {

@@ -1,4 +1,4 @@
-"""The coarse structure of an ONNX file: its parts in order, blocks that repeat as one of them."""
+"""Summarize the structure of an ONNX file: its parts in order, with repeated blocks counted."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -8,48 +8,48 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
-MARKS = (
+BLOCK_OPERATORS = (
     *("Attention", "Conv", "ConvInteger", "ConvTranspose"),
     *("Erf", "Gelu", "Gemm", "LayerNormalization"),
     *("MatMul", "MatMulInteger", "MatMulNBits", "Relu"),
     *("Resize", "RMSNormalization", "RotaryEmbedding", "Softmax"),
     *("Tanh",),
 )
-"""Operators that blocks are told by. What lies between, such as that of shapes, may come in another
-order from one block to the next."""
+"""Operators by which blocks are recognised. The operators between them, such as those of shapes,
+may be in another order from one block to the next."""
 
-SHORTEST = 3
-"""Marks of a block: shorter patterns repeat everywhere and mean nothing."""
+SHORTEST_BLOCK = 3
+"""The least number of marks in a block. Shorter patterns repeat by chance."""
 
 
 @dataclass(frozen=True)
 class StructurePart:
-    """Neighbouring operators, most of a kind first, which come `times` one after another."""
+    """Operators of a part of a graph, with their counts. The part is repeated `times` times."""
 
     times: int
     operators: Counter[str]
 
     @property
     def marks(self) -> list[tuple[str, int]]:
-        """Operators that the part is told by, and how many there are."""
-        return [each for each in self.operators.most_common() if each[0] in MARKS]
+        """The operators by which the part is recognised, with their counts."""
+        return [item for item in self.operators.most_common() if item[0] in BLOCK_OPERATORS]
 
     @property
     def others(self) -> list[tuple[str, int]]:
-        """All others."""
-        return [each for each in self.operators.most_common() if each[0] not in MARKS]
+        """All other operators, with their counts."""
+        return [item for item in self.operators.most_common() if item[0] not in BLOCK_OPERATORS]
 
 
-def structure(file: Path) -> list[StructurePart]:
-    """The parts of a file, in the order in which it computes them.
+def read_structure(file: Path) -> list[StructurePart]:
+    """Return the parts of a file in the order in which it computes them.
 
-    Of a block that repeats the operators are those of the one in the middle.
+    The operators of a repeated block are those of its middle repetition.
     """
     nodes = [node.op_type for node in ir.load(file).graph if node.op_type != "Constant"]
-    places = [place for place, name in enumerate(nodes) if name in MARKS]
-    spans = [*_spans([nodes[place] for place in places], 0)]
-    # Parts meet where the later one has its first mark.
-    bounds = [0, *places[1:], len(nodes)]
+    mark_indices = [index for index, name in enumerate(nodes) if name in BLOCK_OPERATORS]
+    spans = [*_spans([nodes[index] for index in mark_indices], 0)]
+    # A part ends at the first mark of the next one.
+    bounds = [0, *mark_indices[1:], len(nodes)]
     parts = []
     for start, period, times in spans:
         begin = start + period * (times // 2)
@@ -59,8 +59,11 @@ def structure(file: Path) -> list[StructurePart]:
 
 
 def _spans(marks: Sequence[str], begin: int) -> Iterator[tuple[int, int, int]]:
-    """First mark, marks and times: of what comes before the longest repetition, of that itself, and
-    of what follows."""
+    """Yield (first mark, number of marks, repetitions) for all parts of a graph.
+
+    The graph is split at its longest repetition. The parts before and after it are split in the
+    same way.
+    """
     if not marks:
         return
     start, period, times = _longest_repetition(marks)
@@ -74,12 +77,14 @@ def _spans(marks: Sequence[str], begin: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _longest_repetition(nodes: Sequence[str]) -> tuple[int, int, int]:
-    """Where the repetition begins that has most operators, its period, and how often it comes;
-    of several the one with the shortest period. Once, if nothing repeats."""
+    """Return the start, period and number of repetitions of the repetition that covers most nodes.
+
+    Of several the one with the shortest period is taken. Without any, return all nodes, once.
+    """
     kinds = {name: number for number, name in enumerate(sorted({*nodes}))}
     codes = np.array([kinds[name] for name in nodes])
     best, most = (0, len(nodes), 1), 0
-    for period in range(SHORTEST, len(nodes) // 2 + 1):
+    for period in range(SHORTEST_BLOCK, len(nodes) // 2 + 1):
         same = np.concatenate(([False], codes[:-period] == codes[period:], [False]))
         starts, ends = np.flatnonzero(np.diff(same)).reshape(-1, 2).T
         times = (ends - starts) // period + 1

@@ -1,4 +1,4 @@
-"""A small picture of what each model makes of the photograph, from its golden numbers."""
+"""Draw a thumbnail of each model's output for the photograph, from its golden numbers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,71 +17,79 @@ from zoo.common.golden_file import read_golden
 from zoo.export.assemble.extras import GOLDEN
 from zoo.images.photograph import photograph
 
-LONGEST = 112
-"""Pixels of a side, at most: what has fewer is enlarged by the page."""
+LONGEST_SIDE = 112
+"""The largest side in pixels. The page enlarges smaller thumbnails."""
 
 PALETTE_SIZE = 64
-"""Of a picture, which keeps it small."""
+"""The number of colours, which keeps the files small."""
 
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A picture, and what is on it, in words."""
+    """A picture and its caption."""
 
     picture: Image.Image
-    told: str
+    caption: str
 
 
 def draw_thumbnail(built: BuiltFolder) -> Thumbnail | None:
-    """Picture of what a model makes of the photograph; the photograph as the model sees it, where
-    it makes nothing that can be drawn; None for a folder without golden numbers.
+    """Return a picture of the model's output for the photograph.
 
-    **Raises** `BadFile` where those cannot be read.
+    If the output cannot be drawn, return the photograph as the input of the model. If the folder
+    has no golden numbers, return None.
+
+    **Raises** `BadFile` if the golden numbers cannot be read.
     """
     if GOLDEN not in {file.name for file in built.files}:
         return None
     golden = read_golden(built.folder / GOLDEN)
-    seen = _seen(built, golden.fed)
-    made = _drawn(built, golden.outputs, seen.shape[:2]) or (seen, "The photograph of a cat")
-    picture = Image.fromarray(made[0])
-    picture.thumbnail((LONGEST, LONGEST))
-    return Thumbnail(picture.quantize(PALETTE_SIZE), made[1])
+    network_input = _network_input(built, golden.fed)
+    drawing = _draw_outputs(built, golden.outputs, network_input.shape[:2]) or (
+        network_input,
+        "The photograph of a cat",
+    )
+    picture = Image.fromarray(drawing[0])
+    picture.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+    return Thumbnail(picture.quantize(PALETTE_SIZE), drawing[1])
 
 
-def write_thumbnail(thumbnail: Thumbnail, place: Path) -> None:
-    """Write it as PNG."""
-    thumbnail.picture.save(place, optimize=True)
+def write_thumbnail(thumbnail: Thumbnail, path: Path) -> None:
+    """Write a thumbnail to a PNG file."""
+    thumbnail.picture.save(path, optimize=True)
 
 
-def _seen(built: BuiltFolder, fed: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
-    """The photograph as the network gets it: [height, width, 3]."""
+def _network_input(built: BuiltFolder, fed: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
+    """Return the photograph as the network receives it, `[height, width, 3]`."""
     pictures = built.entry.config.pictures
-    taken = IMAGE if IMAGE.name in fed else PIXELS
-    found = fed.get(taken.name, np.zeros(0))
-    if taken is PIXELS and pictures is not None and not pictures.is_plain:
+    input_spec = IMAGE if IMAGE.name in fed else PIXELS
+    array = fed.get(input_spec.name, np.zeros(0))
+    if input_spec is PIXELS and pictures is not None and not pictures.is_plain:
         return np.asarray(photograph(), np.uint8)
-    if 0 in found.shape or found.shape[-1 if taken is IMAGE else 1] != 3:
+    if 0 in array.shape or array.shape[-1 if input_spec is IMAGE else 1] != 3:
         raise BadFile(
-            f"{built.folder / GOLDEN} holds no picture of three channels: pull or build the folder "
-            "again."
+            f"{built.folder / GOLDEN} contains no picture of three channels: pull or build the "
+            "folder again."
         )
-    if taken is IMAGE:
-        return np.asarray(found[0], np.uint8)
-    how = built.manifest.preprocessing
-    values = found[0].transpose(1, 2, 0) * np.array(how.std) + np.array(how.mean)
+    if input_spec is IMAGE:
+        return np.asarray(array[0], np.uint8)
+    pixels = built.manifest.preprocessing
+    values = array[0].transpose(1, 2, 0) * np.array(pixels.std) + np.array(pixels.mean)
     return np.asarray(np.nan_to_num(255 * values).clip(0, 255).round(), np.uint8)
 
 
-def _drawn(
+def _draw_outputs(
     built: BuiltFolder, outputs: Mapping[str, NDArray[Any]], size: tuple[int, ...]
 ) -> tuple[NDArray[np.uint8], str] | None:
-    """The output that says most to people, as [height, width, 3]."""
+    """Return a drawing of the outputs, `[height, width, 3]`, and its caption.
+
+    Return None if the outputs cannot be drawn.
+    """
     config = built.entry.config
-    # There are numbers to draw, none but numbers, and those of this network.
-    stated = given_shapes(built.manifest)
-    sound = {
-        name: each
-        for name, each in outputs.items()
-        if each.size and np.isfinite(each).all() and shapes_fit(each.shape, stated.get(name, ()))
+    # Arrays are drawn only if they are not empty, finite, and of the shapes in the manifest.
+    shapes = given_shapes(built.manifest)
+    drawable = {
+        name: array
+        for name, array in outputs.items()
+        if array.size and np.isfinite(array).all() and shapes_fit(array.shape, shapes.get(name, ()))
     }
-    return config.task.draw(sound, (size[0], size[1]))
+    return config.task.draw(drawable, (size[0], size[1]))

@@ -1,4 +1,4 @@
-"""Writing a site: all of it in a hidden folder first, then in one step in its place."""
+"""Write a site: all files into a hidden folder, which then replaces the old site in one step."""
 
 import os
 import shutil
@@ -15,8 +15,8 @@ from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.apps.site.browser_runtime import ONNXRUNTIME_WEB, TRANSFORMERS_JS, write_package
 from zoo.apps.site.catalogue import FORMAT, Catalogue, catalogue
-from zoo.apps.site.folders import BuiltFolder, read_all
-from zoo.apps.site.pages import ASSETS, MODELS, RUNTIME, THUMBS, pages
+from zoo.apps.site.folders import BuiltFolder, read_folders
+from zoo.apps.site.pages import ASSETS, MODELS, RUNTIME, THUMBS, render_pages
 from zoo.apps.site.searchable import Searchable, read_searchable, write_searchable
 from zoo.apps.site.thumbnails import draw_thumbnail, write_thumbnail
 from zoo.artifacts.folder_check import AGAIN
@@ -34,12 +34,12 @@ from zoo.common.staging import (
 )
 
 CATALOGUE = "catalogue.json"
-"""All numbers of a site, and the names of its files."""
+"""The file with all numbers of a site and the names of its files."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """Result of writing a site. `own_bytes` are those of pages, styles and programs."""
+    """The result of writing a site. `own_bytes` is the size of its pages, styles and scripts."""
 
     folder: Path
     catalogue: Catalogue
@@ -56,14 +56,17 @@ def write_site(
     transformers: Path | None = None,
     dataset: Path | None = None,
 ) -> Site:
-    """Write the site of some folders, or leave `out` as it was. **Raises** a `ZooError`.
+    """Write a site for some folders. If this fails, `out` is not changed. **Raises** a `ZooError`.
 
-    **Arguments:** `runtime` and `transformers` are copies of the packages onnxruntime-web and
-    @huggingface/transformers, which npm is asked for if they are None. `dataset` is one of vectors
-    that a model of the folders made, which has a page of its own.
+    **Arguments**
+
+    - `runtime`, `transformers`: copies of the packages onnxruntime-web and
+      @huggingface/transformers. If they are None, they are downloaded with npm.
+    - `dataset`: a dataset of vectors for the search page. The vectors must have been made by one of
+      the models.
     """
-    refuse_strangers(out, force)
-    models = read_all(folders, progress)
+    check_replaceable(out, force)
+    models = read_folders(folders, progress)
     searched = None if dataset is None else read_searchable(dataset, models)
     with staged(out.parent) as stage, locked_output(out, progress), writing(out):
         put_back(out)
@@ -72,48 +75,48 @@ def write_site(
         write_package(TRANSFORMERS_JS, transformers, new / RUNTIME, stage, progress)
         write_package(ONNXRUNTIME_WEB, runtime, new / RUNTIME, stage, progress)
         table = catalogue(models, progress)
-        own = write_own(new, models, table, searched)
+        own_bytes = write_own_files(new, models, table, searched)
         if searched is not None:
             write_searchable(searched, new, progress)
         progress.stage("copying models")
         for built in models:
             copy_model(built, new / MODELS / built.entry.name)
-        made = (path for path in new.rglob("*") if path.is_file())
-        names = sorted(path.relative_to(new).as_posix() for path in made)
+        paths = (path for path in new.rglob("*") if path.is_file())
+        names = sorted(path.relative_to(new).as_posix() for path in paths)
         record = {"format": FORMAT, **asdict(table), "files": names}
         write_text(new / CATALOGUE, to_text(record))
         size = sum((new / name).stat().st_size for name in [*names, CATALOGUE])
-        refuse_strangers(out, force)
+        check_replaceable(out, force)
         replace_folder(new, out)
-    return Site(out, table, own, size)
+    return Site(out, table, own_bytes, size)
 
 
-def refuse_strangers(out: Path, force: bool) -> None:
-    """**Raises** `BadOutput` where something is that must not be replaced."""
-    if Path.cwd().is_relative_to(os.path.realpath(out)):  # of a link to itself, too
+def check_replaceable(out: Path, force: bool) -> None:
+    """Check that `out` is empty or an earlier site that may be replaced. **Raises** `BadOutput`."""
+    if Path.cwd().is_relative_to(os.path.realpath(out)):  # does not fail for a link to itself
         raise BadOutput(
-            f"{out} holds the folder that this command works in, which would be replaced: name "
-            f"another one with {parameter('out')}."
+            f"{out} contains the current folder, which would be replaced: name another folder with "
+            f"{parameter('out')}."
         )
     if out.is_symlink() or (out.exists() and not out.is_dir()):
-        raise BadOutput(f"{out} is no folder: name another one with {parameter('out')}.")
-    places = (path for path in out.rglob("*") if path.is_symlink() or not path.is_dir())
-    there = {path.relative_to(out).as_posix() for path in places}
-    if not there:
+        raise BadOutput(f"{out} is no folder: name a folder with {parameter('out')}.")
+    files_found = (path for path in out.rglob("*") if path.is_symlink() or not path.is_dir())
+    existing = {path.relative_to(out).as_posix() for path in files_found}
+    if not existing:
         return
-    listed = _listed(out)
-    if strange := sorted(there - listed):
-        shown = ", ".join([*strange[:3], *["…"] * (len(strange) > 3)])
+    allowed = _earlier_files(out)
+    if unknown := sorted(existing - allowed):
+        examples = ", ".join([*unknown[:3], *["…"] * (len(unknown) > 3)])
         raise BadOutput(
-            f"{out} has files that are of no site ({shown}): name another folder with "
+            f"{out} has files that belong to no site ({examples}): name another folder with "
             f"{parameter('out')}."
         )
     if not force:
-        raise BadOutput(f"{out} is there already: add {parameter('force')} to replace it.")
+        raise BadOutput(f"{out} exists already: add {parameter('force')} to replace it.")
 
 
-def _listed(out: Path) -> set[str]:
-    """The names of an earlier site's files; none if it is no site."""
+def _earlier_files(out: Path) -> set[str]:
+    """Return the names of an earlier site's files; an empty set if it is no site."""
     try:
         content = as_utf8(read_at_most(out / CATALOGUE, LARGEST_MANIFEST))
         record = EarlierSite.model_validate_json(content)
@@ -123,40 +126,43 @@ def _listed(out: Path) -> set[str]:
 
 
 class EarlierSite(Model):
-    """What is read of the catalogue of a site that may be replaced."""
+    """The fields that are read from the catalogue of an earlier site."""
 
     format: str
     files: tuple[str, ...]
 
 
-def write_own(
+def write_own_files(
     site: Path, models: Sequence[BuiltFolder], table: Catalogue, searched: Searchable | None
 ) -> int:
-    """Write pages, styles, programs and small pictures; how many bytes those are."""
+    """Write pages, styles, scripts and thumbnails, and return their size in bytes."""
     runtime_bytes = sum(path.stat().st_size for path in (site / RUNTIME).iterdir())
-    drawn = {built.entry.name: small for built in models if (small := draw_thumbnail(built))}
+    thumbnails = {built.entry.name: image for built in models if (image := draw_thumbnail(built))}
     (site / THUMBS).mkdir()
-    for name, small in drawn.items():
-        write_thumbnail(small, site / THUMBS / f"{name}.png")
-    captions = {name: small.told for name, small in drawn.items()}
-    for name, text in pages(models, table, runtime_bytes, searched, captions).items():
+    for name, thumbnail in thumbnails.items():
+        write_thumbnail(thumbnail, site / THUMBS / f"{name}.png")
+    captions = {name: thumbnail.caption for name, thumbnail in thumbnails.items()}
+    for name, text in render_pages(models, table, runtime_bytes, searched, captions).items():
         write_text(site / name, text)
     with as_file(files("zoo.apps.site") / ASSETS) as assets:
         shutil.copytree(assets, site / ASSETS)
     with as_file(files("zoo") / "data" / "licences" / "apache-2.0.txt") as licence:
         shutil.copyfile(licence, site / ASSETS / "transformers.txt")
-    own = [*site.glob("*.html"), *(site / ASSETS).iterdir(), *(site / THUMBS).iterdir()]
-    return sum(path.stat().st_size for path in own)
+    paths = [*site.glob("*.html"), *(site / ASSETS).iterdir(), *(site / THUMBS).iterdir()]
+    return sum(path.stat().st_size for path in paths)
 
 
-def copy_model(built: BuiltFolder, place: Path) -> None:
-    """Copy what is there of a folder. **Raises** `BadFile` if a file has changed since."""
-    place.mkdir(parents=True)
-    write_text(place / MANIFEST, to_text(built.manifest))
+def copy_model(built: BuiltFolder, folder: Path) -> None:
+    """Copy the files of a folder that are present.
+
+    **Raises** `BadFile` if one has changed since.
+    """
+    folder.mkdir(parents=True)
+    write_text(folder / MANIFEST, to_text(built.manifest))
     for file in built.files:
-        target = place / file.name
+        target = folder / file.name
         target.parent.mkdir(parents=True, exist_ok=True)
         with open_inside(built.folder, file.name) as source, target.open("wb") as copy:
             shutil.copyfileobj(source, copy, PIECE)
-        if not file.is_at(place):
+        if not file.is_at(folder):
             raise BadFile(f"{built.folder / file.name} was changed while it was read: {AGAIN}.")

@@ -101,7 +101,7 @@ class SwinConfig(MultiStageConfig):
     @property
     def task(self) -> Task:
         """Features, or classes."""
-        return feature_task(self, "the pixels of the last map", fills=True)
+        return feature_task(self, "the pixels of the last map", pads_to_stride=True)
 
     @property
     def is_consistent(self) -> bool:

@@ -26,7 +26,7 @@ from zoo.architectures.parts.layer_options import (
 from zoo.architectures.vit import vit_sizes
 from zoo.tasks.answer import Scores
 from zoo.tasks.feature_task import feature_task
-from zoo.tasks.task import GivenOutput, Task
+from zoo.tasks.task import OutputDescription, Task
 
 
 @config_class
@@ -134,18 +134,20 @@ class ViTConfig(Classifying):
         )
         patches = f"(height / {self.stride}) * (width / {self.stride})"
         more = {
-            "image_embeds": GivenOutput(f"[batch_size, {self.width}]", "the same vector once more"),
-            "attentions": GivenOutput(
+            "image_embeds": OutputDescription(
+                f"[batch_size, {self.width}]", "the same vector once more"
+            ),
+            "attentions": OutputDescription(
                 f"[batch_size, {self.heads}, tokens, tokens]",
                 "how much each token attends to each in the last block",
             ),
-            "class_attention": GivenOutput(
+            "class_attention": OutputDescription(
                 f"[batch_size, {self.heads}, {patches}]",
                 "how much of that the class token gives to each patch, by rows",
             ),
         }
         when = "before" if self.pooled_norm else "after"
-        return feature_task(self, f"{first}the patches", when, more=more)
+        return feature_task(self, f"{first}the patches", when, extra_outputs=more)
 
     @property
     def is_consistent(self) -> bool:

@@ -1,4 +1,4 @@
-"""Results as a person reads them. Nothing is cut: not on 80 columns, not in a pipe."""
+"""Print results as text and tables. Nothing is truncated, neither in 80 columns nor in a pipe."""
 
 import itertools
 import os
@@ -15,13 +15,16 @@ from rich.table import Table as RichTable
 from weights.printable import printable
 from zoo.common.terminal import say
 
-UNBOUNDED = 10_000
-"""Columns of a pipe."""
+PIPE_WIDTH = 10_000
+"""The number of columns of a pipe."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table without lines. `>` marks a column of numbers, `~` one of texts that wrap."""
+    """A table without lines.
+
+    `>` marks the heading of a column of numbers, `~` of texts that wrap.
+    """
 
     headings: Sequence[str]
     rows: Iterable[Iterable[object]]
@@ -30,7 +33,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of one thing, by the names of the facts."""
+    """Facts about one thing, by their names."""
 
     title: str
     facts: Mapping[str, str]
@@ -41,7 +44,7 @@ Block: TypeAlias = str | Table | Facts
 
 
 def print_blocks(blocks: Iterable[Block]) -> None:
-    """Print blocks one after the other, each as soon as it comes."""
+    """Print blocks one after the other, each as soon as it is available."""
     for block in blocks:
         if isinstance(block, Table):
             print_table(block.headings, block.rows, block.title)
@@ -51,72 +54,84 @@ def print_blocks(blocks: Iterable[Block]) -> None:
             say(block)
 
 
-def about(model: str, lines: Iterable[str | None]) -> Iterator[str]:
-    """What there is to say of a model: a text for each line that is not empty."""
+def prefix_lines(model: str, lines: Iterable[str | None]) -> Iterator[str]:
+    """Yield each line that is not empty, after the name of the model and a colon."""
     return (f"{model}: {line}" for line in lines if line)
 
 
-def console() -> Console:
-    """Stdout. Texts are printed as they are."""
+def make_console() -> Console:
+    """Return a console for stdout that prints text without markup."""
     bounded = sys.stdout.isatty() or "COLUMNS" in os.environ
-    width = None if bounded else UNBOUNDED
+    width = None if bounded else PIPE_WIDTH
     return Console(width=width, markup=False, emoji=False, highlight=False)
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Iterable[object]], title: str = "") -> None:
-    """Print a table without lines. `>` marks a column of numbers, `~` one of texts that wrap.
+    """Print a table without lines.
 
-    Where the console is too narrow for a first column without a mark, such as the names of models,
-    each of its cells has a line of its own above the rest of its row. A title stays whole.
+    `>` marks the heading of a column of numbers, `~` of texts that wrap.
+
+    If the console is too narrow and the first column has no mark, such as the names of models, each
+    cell of this column is printed on a line of its own above its row. A title is not wrapped.
     """
     if title:
         say(title)
-    shown = [[printable(str(cell)) for cell in row] for row in rows]
-    out = console()
-    below = _table(headings, [["", *row[1:]] for row in shown])
-    lines = out.render_lines(below, pad=False)
-    whole = headings[0].startswith((">", "~")) or _least(headings, shown) <= out.width
-    if whole or len(lines) > 1 + len(shown):  # or rows take several lines all the same
-        return out.print(_table(headings, shown))
+    printable_rows = [[printable(str(cell)) for cell in row] for row in rows]
+    out = make_console()
+    remaining_columns = _build_table(headings, [["", *row[1:]] for row in printable_rows])
+    lines = out.render_lines(remaining_columns, pad=False)
+    is_wide_enough = (
+        headings[0].startswith((">", "~")) or _required_width(headings, printable_rows) <= out.width
+    )
+    # A row may need several lines even without its first cell. The table is then printed as it is.
+    if is_wide_enough or len(lines) > 1 + len(printable_rows):
+        return out.print(_build_table(headings, printable_rows))
     for number, line in enumerate(lines):
         row = number - 1
-        if row >= 0 and (row == 0 or shown[row][0] != shown[row - 1][0]):
-            say(shown[row][0])
+        if row >= 0 and (row == 0 or printable_rows[row][0] != printable_rows[row - 1][0]):
+            say(printable_rows[row][0])
         say("".join(segment.text for segment in line).rstrip())
 
 
-def _least(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> int:
-    """Columns of a console that a table needs: of whole lines, or of words where they wrap."""
+def _required_width(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> int:
+    """Return the minimum width of a table in columns.
+
+    Columns that wrap need the width of their longest word, other columns that of their longest
+    line.
+    """
     widths = []
     for heading, *cells in zip(headings, *rows, strict=True):
-        parts = [each.split() if heading.startswith("~") else each.splitlines() for each in cells]
+        parts = [cell.split() if heading.startswith("~") else cell.splitlines() for cell in cells]
         widths.append(max(map(cell_len, [heading.lstrip(">~"), *itertools.chain(*parts)])))
     return sum(widths) + 2 * (len(widths) - 1)
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> RichTable:
-    made = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+def _build_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> RichTable:
+    table = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for heading in headings:
-        made.add_column(
+        table.add_column(
             heading.lstrip(">~"),
             justify="right" if heading.startswith(">") else "left",
             no_wrap=not heading.startswith("~"),
             overflow="fold",
         )
     for row in rows:
-        made.add_row(*row)
-    return made
+        table.add_row(*row)
+    return table
 
 
-def counted(number: int, noun: str) -> str:
-    """A number of things, in the singular where it is one."""
+def count_noun(number: int, noun: str) -> str:
+    """Return a number and a noun, in the plural unless the number is 1."""
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def print_facts(title: str, facts: Mapping[str, str]) -> None:
-    """Print what is known of one thing. Addresses stay whole."""
+    """Print facts about one thing. Addresses are not wrapped."""
     wrap = textwrap.TextWrapper(
-        console().width, break_long_words=False, break_on_hyphens=False, subsequent_indent=" " * 17
+        make_console().width,
+        break_long_words=False,
+        break_on_hyphens=False,
+        subsequent_indent=" " * 17,
     )
     say(title)
     for name, text in facts.items():

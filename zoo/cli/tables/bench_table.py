@@ -1,4 +1,7 @@
-"""Tables and JSON of a benchmark. Ratios come first: they vary least between machines."""
+"""Tables and JSON of a benchmark.
+
+The first columns are ratios of times, because they are nearly the same on all machines.
+"""
 
 import os
 from collections.abc import Iterator
@@ -13,20 +16,21 @@ from zoo.common.runtime import VERSION
 from zoo.export.timing.rounds import machine
 
 
-def _ms(value: float) -> str:
+def _format_ms(value: float) -> str:
+    """Return milliseconds as text, with three decimals, or with one decimal from 10 ms on."""
     return f"{value:.1f}" if value >= 10 else f"{value:.3f}"
 
 
 BENCH_COLUMNS = {
     "p50_to_first": (">p50 /\nfirst", "{:.2f}".format),
     "fastest_to_products": (">fastest /\nproducts", "{:.2f}".format),
-    "p50_ms": (">p50 ms", _ms),
-    "p95_ms": (">p95 ms", _ms),
+    "p50_ms": (">p50 ms", _format_ms),
+    "p95_ms": (">p95 ms", _format_ms),
     "load_s": (">load s", "{:.2f}".format),
     "peak_bytes": (">peak\nMB", lambda n: f"{n / 1e6:.0f}"),
     "kept_bytes": (">kept\nMB", lambda n: f"{n / 1e6:.0f}"),
 }
-"""Columns after the file, by their names in JSON: the heading and the format of a number."""
+"""The columns after the file, by their names in JSON: the heading, and the format of a number."""
 
 
 def bench_record(bench: Bench) -> dict[str, Any]:
@@ -39,7 +43,7 @@ def bench_record(bench: Bench) -> dict[str, Any]:
         "busy": is_busy(bench.others),
         "threads": options.threads,
         "rounds": options.rounds,
-        "files": [contender_record(bench, each) for each in bench.contenders],
+        "files": [contender_record(bench, contender) for contender in bench.contenders],
         "products": {
             "ms": 1e3 * floor.total,
             "flops": floor.products.flops,
@@ -54,33 +58,37 @@ def bench_record(bench: Bench) -> dict[str, Any]:
     }
 
 
-def contender_record(bench: Bench, each: Contender) -> dict[str, Any]:
-    """Return one row for JSON. A ratio is None if the first file has no products."""
+def contender_record(bench: Bench, contender: Contender) -> dict[str, Any]:
+    """Return the measurements of one file for JSON.
+
+    A ratio is None if the first file has no products.
+    """
     return {
-        "name": each.name,
+        "name": contender.name,
         "inputs": [
-            {"name": spec.name, "dtype": spec.dtype, "shape": spec.shape} for spec in each.inputs
+            {"name": spec.name, "dtype": spec.dtype, "shape": spec.shape}
+            for spec in contender.inputs
         ],
-        "p50_to_first": each.percentile(50) / bench.contenders[0].percentile(50),
-        "fastest_to_products": each.fastest / bench.floor.total if bench.floor.total else None,
-        "p50_ms": 1e3 * each.percentile(50),
-        "p95_ms": 1e3 * each.percentile(95),
-        "fastest_ms": 1e3 * each.fastest,
-        "load_s": each.footprint and each.footprint.load,
-        "peak_bytes": each.footprint and each.footprint.peak,
-        "kept_bytes": each.footprint and each.footprint.resident,
-        "times_ms": [1e3 * seconds for seconds in each.times],
+        "p50_to_first": contender.percentile(50) / bench.contenders[0].percentile(50),
+        "fastest_to_products": contender.fastest / bench.floor.total if bench.floor.total else None,
+        "p50_ms": 1e3 * contender.percentile(50),
+        "p95_ms": 1e3 * contender.percentile(95),
+        "fastest_ms": 1e3 * contender.fastest,
+        "load_s": contender.footprint and contender.footprint.load,
+        "peak_bytes": contender.footprint and contender.footprint.peak,
+        "kept_bytes": contender.footprint and contender.footprint.resident,
+        "times_ms": [1e3 * seconds for seconds in contender.times],
     }
 
 
 def bench_blocks(bench: Bench) -> Iterator[Block]:
-    """Yield a row for each file, then the products, the input, the machine and its load."""
+    """Yield a row for each file, then the products, the inputs, the machine and its load."""
     rows = []
-    for each in bench.contenders:
-        record = contender_record(bench, each)
-        cells = ((record[key], shown) for key, (_, shown) in BENCH_COLUMNS.items())
+    for contender in bench.contenders:
+        record = contender_record(bench, contender)
+        cells = ((record[key], form) for key, (_, form) in BENCH_COLUMNS.items())
         rows.append(
-            (short_name(each, bench), *("" if n is None else shown(n) for n, shown in cells))
+            (short_name(contender, bench), *("" if n is None else form(n) for n, form in cells))
         )
     yield Table(("~file", *(heading for heading, _ in BENCH_COLUMNS.values())), rows)
     products, total = bench.floor.products, bench.floor.total
@@ -91,23 +99,23 @@ def bench_blocks(bench: Bench) -> Iterator[Block]:
             f"({products.flops / total / 1e9:.0f} GFLOP/s)"
         )
     if products.uncounted:
-        more = ", ".join(f"{count} {op}" for op, count in products.uncounted.items())
-        yield f"not counted among the products: {more}"
-    shapes = {"; ".join(map(str, each.inputs)) for each in bench.contenders}
+        uncounted = ", ".join(f"{count} {op}" for op, count in products.uncounted.items())
+        yield f"not counted among the products: {uncounted}"
+    shapes = {"; ".join(map(str, contender.inputs)) for contender in bench.contenders}
     measured = f"{bench.options.rounds} rounds, threads: {bench.options.threads}; {VERSION}"
     yield f"input {' or '.join(sorted(shapes))}; {measured}"
     yield f"{machine()}; {busy_words(bench.others)}"
 
 
-def short_name(each: Contender, bench: Bench) -> str:
-    """Return a file's path without the folders that all files share."""
-    if each.footprint is None:
-        return each.name
+def short_name(contender: Contender, bench: Bench) -> str:
+    """Return the path of a file relative to the folder that contains all files."""
+    if contender.footprint is None:
+        return contender.name
     parents = [Path(other.name).parent for other in bench.contenders if other.footprint]
     try:
-        return Path(each.name).relative_to(os.path.commonpath(parents) or ".").as_posix()
+        return Path(contender.name).relative_to(os.path.commonpath(parents) or ".").as_posix()
     except ValueError:
-        return each.name
+        return contender.name
 
 
 def timed_rows(bench: Bench) -> list[TimedRow]:
@@ -115,11 +123,11 @@ def timed_rows(bench: Bench) -> list[TimedRow]:
     first = bench.contenders[0].percentile(50)
     return [
         TimedRow(
-            name=short_name(each, bench),
-            fastest=1e3 * each.fastest,
-            median=1e3 * each.percentile(50),
-            p95=1e3 * each.percentile(95),
-            ratio=each.percentile(50) / first,
+            name=short_name(contender, bench),
+            fastest=1e3 * contender.fastest,
+            median=1e3 * contender.percentile(50),
+            p95=1e3 * contender.percentile(95),
+            ratio=contender.percentile(50) / first,
         )
-        for each in bench.contenders
+        for contender in bench.contenders
     ]

@@ -1,4 +1,4 @@
-"""Print what an export wrote, and how far files differ from JAX or from golden outputs."""
+"""Tables of the results of an export, with the differences from JAX and from golden numbers."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,21 +17,26 @@ from zoo.artifacts.words import (
     worst_of,
     worst_words,
 )
-from zoo.cli.tables import Block, Table, about, counted
+from zoo.cli.tables import Block, Table, count_noun, prefix_lines
 from zoo.export.exporter import Outcome
 from zoo.export.request import Plan
 
 
 def export_blocks(plan: Plan, outcome: Outcome) -> Iterator[Block]:
-    """What was written and how far it is from JAX; then what could not be fused, and why."""
+    """Yield a table of the files and their differences from JAX, then the near misses."""
     manifests = outcome.manifests
     rows = [
-        (*_numbers(each), "\n".join(_fused(each.only)), verdict(each.only)) for each in manifests
+        (
+            *_file_sizes(manifest),
+            "\n".join(_fused_operators(manifest.only)),
+            describe_verification(manifest.only),
+        )
+        for manifest in manifests
     ]
     headings = (">opset", ">MB", ">nodes", "fused", "~difference from JAX")
     yield Table(headings, rows, manifests[0].model)
     for target, manifest in zip(plan.targets, manifests, strict=True):
-        yield f"{target} was {fate(manifest.only, target.name in outcome.built)}"
+        yield f"{target} was {describe_outcome(manifest.only, target.name in outcome.built)}"
         if calibration := manifest.only.calibration:
             yield calibration_words(calibration)
     yield f"weights: {origin(manifests[0].weights)}"
@@ -43,38 +48,38 @@ def export_blocks(plan: Plan, outcome: Outcome) -> Iterator[Block]:
 
 
 def outcome_blocks(outcomes: Sequence[Outcome]) -> Iterator[Block]:
-    """One line a file of many exports, then what is in them, and what could not be made."""
+    """Yield a row for each exported file, then the fused operators, weights and errors."""
     headings = ("model", ">opset", ">MB", ">nodes", ">fused", ">from JAX", ">s")
     rows = []
     for outcome in outcomes:
-        made = [
-            (*_numbers(each), sum(each.only.fused.values()), worst_of(each.only))
-            for each in outcome.manifests
+        files = [
+            (*_file_sizes(manifest), sum(manifest.only.fused.values()), worst_of(manifest.only))
+            for manifest in outcome.manifests
         ]
-        for row in made or [("", "", "", "", "failed")]:
+        for row in files or [("", "", "", "", "failed")]:
             rows.append((outcome.model, *row, f"{outcome.seconds:.0f}"))
-    yield Table(headings, rows, counted(len(outcomes), "model"))
+    yield Table(headings, rows, count_noun(len(outcomes), "model"))
     for outcome in outcomes:
         for manifest in outcome.manifests[:1]:
-            fused = f"fused: {', '.join(_fused(manifest.only)) or 'nothing'}"
-            yield from about(outcome.model, (fused, f"weights: {origin(manifest.weights)}"))
+            fused = f"fused: {', '.join(_fused_operators(manifest.only)) or 'nothing'}"
+            yield from prefix_lines(outcome.model, (fused, f"weights: {origin(manifest.weights)}"))
     for outcome in outcomes:
-        wrong = (f"{name} was not written: it is wrong" for name in outcome.failed)
-        yield from about(outcome.model, (*wrong, outcome.error))
+        failures = (f"{name} was not written: it is wrong" for name in outcome.failed)
+        yield from prefix_lines(outcome.model, (*failures, outcome.error))
 
 
-def _fused(variant: Variant) -> list[str]:
+def _fused_operators(variant: Variant) -> list[str]:
     return [f"{count} {name}" for name, count in variant.fused.items()]
 
 
-def _numbers(manifest: Manifest) -> tuple[object, ...]:
-    """Opset, megabytes and nodes of a file that was exported alone."""
+def _file_sizes(manifest: Manifest) -> tuple[object, ...]:
+    """Return the opset, the megabytes and the number of nodes of a single exported file."""
     variant = manifest.only
     return variant.opset, megabytes(manifest, variant), variant.nodes
 
 
-def fate(variant: Variant, is_published: bool) -> str:
-    """Say whether a file was written, and if not, why."""
+def describe_outcome(variant: Variant, is_published: bool) -> str:
+    """Return whether a file was written, and if not, the reason."""
     if is_published:
         return "written"
     if variant.precision == "fp32":
@@ -82,8 +87,8 @@ def fate(variant: Variant, is_published: bool) -> str:
     return "not written: it is too far from fp32 (--keep-inexact keeps it)"
 
 
-def verdict(variant: Variant) -> str:
-    """One line a batch and image size: the worst output's largest absolute difference."""
+def describe_verification(variant: Variant) -> str:
+    """Return the largest absolute difference for each batch and image size, one in a line."""
     verification = variant.verification
     if verification is None:
         return "not verified"
@@ -95,12 +100,12 @@ def verdict(variant: Variant) -> str:
         f"{worst_words(verification, comparison)} at {shape}"
         for shape, comparison in shapes.items()
     ]
-    tried = "" if verification.passed else f", {tried_levels(verification)}"
-    return "\n".join([*lines, f"{passed(verification.passed)} ({limit(verification)}){tried}"])
+    levels = "" if verification.passed else f", {tried_levels(verification)}"
+    return "\n".join([*lines, f"{passed(verification.passed)} ({limit(verification)}){levels}"])
 
 
 def verification_table(file: Path, verification: Verification) -> Table:
-    """Every output at every batch size."""
+    """Return a table of the differences of every output at every batch size."""
     rows = []
     for comparison in verification.comparisons:
         errors = (
@@ -108,19 +113,22 @@ def verification_table(file: Path, verification: Verification) -> Table:
             (comparison.max_rel, ".1e"),
             (comparison.cosine, ".7f"),
         )
-        shown = ("" if error is None else f"{error:{style}}" for error, style in errors)
+        cells = ("" if error is None else f"{error:{style}}" for error, style in errors)
         rows.append(
-            (comparison.output, comparison.batch, comparison.size.replace(" x ", "x"), *shown)
+            (comparison.output, comparison.batch, comparison.size.replace(" x ", "x"), *cells)
         )
     headings = ("~output", ">batch", ">size", ">max abs", ">max rel", ">cosine")
-    asked = f"{limit(verification)}, {tried_levels(verification)}"
-    title = f"{file.name}: {passed(verification.passed)} ({asked})"
+    terms = f"{limit(verification)}, {tried_levels(verification)}"
+    title = f"{file.name}: {passed(verification.passed)} ({terms})"
     return Table(headings, rows, title)
 
 
 def golden_errors(where: str, errors: Mapping[str, float], limit: float) -> list[dict[str, Any]]:
-    """How far each output is from the reference."""
-    # A NaN, which JSON has none of, must fail.
+    """Return a record for each output: its difference from the golden numbers, and the limit.
+
+    `where` names the side that was compared: `JAX` or `ONNX`.
+    """
+    # A NaN fails. It is written as null, because JSON has no NaN.
     return [
         {"where": where, "output": name, "max_abs": error if math.isfinite(error) else None}
         | {"limit": limit, "passed": error <= limit}
@@ -129,10 +137,10 @@ def golden_errors(where: str, errors: Mapping[str, float], limit: float) -> list
 
 
 def difference_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """The same as a table."""
-    shown = []
+    """Return the records of `golden_errors` as a table."""
+    cells = []
     for row in rows:
         error = "NaN" if row["max_abs"] is None else f"{row['max_abs']:.1e}"
-        verdict = "ok" if row["passed"] else "FAILED"
-        shown.append((row["where"], row["output"], error, f"{row['limit']:.0e}", verdict))
-    return Table(("where", "~output", ">max abs", ">limit", ""), shown, title)
+        state = "ok" if row["passed"] else "FAILED"
+        cells.append((row["where"], row["output"], error, f"{row['limit']:.0e}", state))
+    return Table(("where", "~output", ">max abs", ">limit", ""), cells, title)

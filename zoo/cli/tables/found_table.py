@@ -1,14 +1,14 @@
-"""What a search of a dataset found: rows, groups of duplicates, an index."""
+"""Tables of a search in a dataset: rows, groups of duplicates, and the index."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from zoo.apps.embed.index import MEASURED_NEAREST, IndexFacts
 from zoo.apps.embed.search_request import FoundRow
-from zoo.cli.tables import Block, Table, counted
+from zoo.cli.tables import Block, Table, count_noun
 
 
 def found_blocks(rows: Sequence[FoundRow]) -> Iterator[Block]:
-    """Yield rows, best first."""
+    """Yield a table of rows, the most similar first."""
     if not rows:
         yield "nothing was found"
         return
@@ -20,23 +20,26 @@ def found_blocks(rows: Sequence[FoundRow]) -> Iterator[Block]:
 
 
 def group_blocks(groups: Sequence[Mapping[str, object]], count: int) -> Iterator[Block]:
-    """Yield groups of duplicates, a line for each row, with the cosine to the nearest other row."""
-    said: list[tuple[object, ...]] = []
+    """Yield a table of groups of duplicates, with the cosine of each row and its nearest other row.
+
+    `count` is the number of all groups, of which `groups` may be the first ones.
+    """
+    lines: list[tuple[object, ...]] = []
     for number, group in enumerate(groups, 1):
         members = group["rows"]
         assert isinstance(members, list)
-        said += [(number, each["key"], f"{each['cosine']:.4f}") for each in members]
-    if said:
-        yield Table((">group", "key", ">cosine"), said)
-    more = f", of which {len(groups)} are shown" if len(groups) < count else ""
-    yield f"{counted(count, 'group')} of duplicates{more}"
+        lines += [(number, row["key"], f"{row['cosine']:.4f}") for row in members]
+    if lines:
+        yield Table((">group", "key", ">cosine"), lines)
+    shown_groups = f", of which {len(groups)} are shown" if len(groups) < count else ""
+    yield f"{count_noun(count, 'group')} of duplicates{shown_groups}"
 
 
 def index_blocks(index: IndexFacts) -> Iterator[Block]:
-    """Yield an index, and what it finds of what an exact search finds."""
+    """Yield the size of an index, and the share of the nearest rows that it finds."""
     size = f"{index.bytes / 1e6:.1f} MB, built in {index.seconds:.0f} s"
     yield f"{index.kind} of {index.rows:,} rows in {index.partitions} partitions, {size}"
     yield (
-        f"it finds {index.recall:.1%} of the {MEASURED_NEAREST} nearest rows of {index.asked} ones "
+        f"it finds {index.recall:.1%} of the {MEASURED_NEAREST} nearest rows of {index.asked} rows "
         f"in {index.indexed_ms:.1f} ms each; comparing all rows takes {index.exact_ms:.1f} ms"
     )

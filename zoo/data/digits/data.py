@@ -1,7 +1,7 @@
-"""Handwritten digits of 8 x 8 pixels: what `vit_digits` is trained on and measured with.
+"""Handwritten digits of 8 x 8 pixels, with which `vit_digits` is trained and measured.
 
 Source: "Optical Recognition of Handwritten Digits" (E. Alpaydin and C. Kaynak, 1998,
-doi:10.24432/C50P49), of whose test part scikit-learn carries a copy: 1,797 images by 13 people.
+doi:10.24432/C50P49). scikit-learn contains a copy of its test part: 1,797 images by 13 people.
 """
 
 import hashlib
@@ -16,15 +16,16 @@ from zoo.common.errors import MissingLibrary
 Images = NDArray[np.uint8]  # `[n, 8, 8, 3]`, grey in all three channels
 Labels = NDArray[np.int64]  # `[n]`, 0 to 9
 DIGIT_CLASSES = 10
-DARKEST = 16  # pixels are counts from 0 to this
+DARKEST = 16  # the largest value of a pixel in the source; the least is 0
 
 HELD_OUT = VALIDATION = 0.2
-"""Shares of each class: never trained on, and of the rest, apart while settings are chosen."""
+"""Shares of each class: `HELD_OUT` of all digits is never used for training, and `VALIDATION` of
+the rest is set apart while settings are chosen."""
 
 
 @dataclass(frozen=True)
 class Digits:
-    """Images and which digit each shows."""
+    """Images of digits, and the digit that each shows."""
 
     images: Images
     labels: Labels
@@ -34,12 +35,13 @@ class Digits:
 
 
 def load_digits() -> Digits:
-    """All of them. **Raises** `MissingLibrary` where there is no scikit-learn."""
+    """Return all digits. **Raises** `MissingLibrary` if scikit-learn is not installed."""
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
         raise MissingLibrary(
-            "the digits come with scikit-learn, which is not installed: `pip install scikit-learn`."
+            "the digits are part of scikit-learn, which is not installed: run `pip install "
+            "scikit-learn`."
         ) from error
     counts, labels = load_digits(return_X_y=True)
     grey = np.rint(counts.reshape(-1, 8, 8, 1) * (255 / DARKEST)).astype(np.uint8)
@@ -47,28 +49,29 @@ def load_digits() -> Digits:
 
 
 def divide(labels: Labels, share: float, key: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows to keep and rows to set apart, the same share of each class.
+    """Return the rows to keep and the rows to set apart, with the same share of each class.
 
-    `key` shuffles. Its digests do that and no generator, whose stream may change from one version
-    to another and move images that were trained on to those that were not.
+    The rows are shuffled by digests that contain `key`, not by a random generator. The numbers of a
+    generator may change with its version, and images of the training set would get into the test
+    set.
     """
-    apart: list[int] = []
+    set_apart: list[int] = []
     for label in range(DIGIT_CLASSES):
         rows = np.flatnonzero(labels == label).tolist()
         rows.sort(key=lambda row: hashlib.sha256(f"{key}|{row}".encode()).digest())
-        apart += rows[: round(share * len(rows))]
-    return np.setdiff1d(np.arange(len(labels)), apart), np.sort(apart)
+        set_apart += rows[: round(share * len(rows))]
+    return np.setdiff1d(np.arange(len(labels)), set_apart), np.sort(set_apart)
 
 
 def split_digits(seed: int = 0, validate: bool = False) -> tuple[Digits, Digits]:
-    """Digits to train on, and digits to measure with.
+    """Return digits to train on, and digits to measure with.
 
-    The latter are the held-out ones; with `validate` a part of the others, and the held-out ones
-    are in neither. **Raises** `MissingLibrary`.
+    The second are the held-out digits. With `validate` they are a part of the other digits, and the
+    held-out digits are in neither. **Raises** `MissingLibrary` if scikit-learn is not installed.
     """
     digits = load_digits()
-    kept, apart = divide(digits.labels, HELD_OUT, f"{seed}|held out")
+    training_rows, set_apart = divide(digits.labels, HELD_OUT, f"{seed}|held out")
     if validate:
-        digits = digits[kept]
-        kept, apart = divide(digits.labels, VALIDATION, f"{seed}|validation")
-    return digits[kept], digits[apart]
+        digits = digits[training_rows]
+        training_rows, set_apart = divide(digits.labels, VALIDATION, f"{seed}|validation")
+    return digits[training_rows], digits[set_apart]

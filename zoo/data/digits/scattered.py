@@ -1,4 +1,4 @@
-"""Digits scattered over a canvas: what `boxes_digits` is trained and measured with."""
+"""Digits scattered over a canvas, with which `boxes_digits` is trained and measured."""
 
 from dataclasses import dataclass
 
@@ -12,26 +12,30 @@ CANVAS_SIDE = 64
 """Pixels along a side of a canvas."""
 
 SMALLEST_DIGIT, LARGEST_DIGIT = 14, 30
-"""Pixels along a side of a digit's image, of which its strokes need not fill the width."""
+"""The least and the largest side of a digit's image in pixels. Its strokes need not fill the
+width."""
 
 MOST_DIGITS = 5
-"""Digits on a canvas, at most."""
+"""The largest number of digits on a canvas."""
 
 INK = 0.3
-"""How bright a stroke has to be for its box to be around it."""
+"""The least brightness of a stroke that is inside the digit's box."""
 
-NOTHING = -1
-"""The label of a digit that is not there."""
+NO_DIGIT = -1
+"""The label of a row without a digit."""
 
 TRIES = 20
-"""Places that are tried for a digit before it is left out."""
+"""The number of positions that are tried before a digit is left out."""
 
 
 @dataclass(frozen=True)
 class ScatteredDigits:
-    """Grey images [n, height, width] from 0 to 1; the boxes [n, most, 4] of what is on them, as
-    left, top, right and bottom edge in pixels, and which digits these are [n, most]; -1 for one
-    that is not there."""
+    """Canvases with digits, their boxes and their labels.
+
+    - `images`: grey images `[n, height, width]` from 0 to 1.
+    - `boxes`: the left, top, right and bottom edge in pixels of each digit, `[n, MOST_DIGITS, 4]`.
+    - `labels`: the digit in each box, `[n, MOST_DIGITS]`; -1 for a row without a digit.
+    """
 
     images: NDArray[np.float32]
     boxes: NDArray[np.float32]
@@ -39,35 +43,39 @@ class ScatteredDigits:
 
 
 def scatter(digits: Digits, count: int, seed: int) -> ScatteredDigits:
-    """Canvases with one to five of such digits, which do not touch, on some noise; the same
-    arguments give the same."""
+    """Return `count` canvases with noise and one to five digits that do not overlap.
+
+    The result is the same for the same arguments.
+    """
     rng = np.random.Generator(np.random.PCG64(seed))
     noise = rng.uniform(0, 0.25, (count, CANVAS_SIDE, CANVAS_SIDE)).astype("f4")
     boxes = np.zeros((count, MOST_DIGITS, 4), "f4")
-    labels = np.full((count, MOST_DIGITS), NOTHING, "i4")
+    labels = np.full((count, MOST_DIGITS), NO_DIGIT, "i4")
     for canvas in range(count):
         free = np.ones((CANVAS_SIDE, CANVAS_SIDE), bool)
-        for place in range(rng.integers(1, MOST_DIGITS + 1)):
-            which = rng.integers(len(digits.labels))
+        for row in range(rng.integers(1, MOST_DIGITS + 1)):
+            index = rng.integers(len(digits.labels))
             side = int(rng.integers(SMALLEST_DIGIT, LARGEST_DIGIT + 1))
-            ink, (left, top, right, bottom) = drawn(digits.images[which, ..., 0], side)
+            ink, (left, top, right, bottom) = resize_digit(digits.images[index, ..., 0], side)
             for _ in range(TRIES):
                 y, x = rng.integers(0, CANVAS_SIDE - side + 1, 2)
                 part = (slice(y, y + side), slice(x, x + side))
                 if free[part].all():
                     free[part] = False
                     noise[canvas][part] = np.maximum(noise[canvas][part], ink)
-                    boxes[canvas, place] = x + left, y + top, x + right, y + bottom
-                    labels[canvas, place] = digits.labels[which]
+                    boxes[canvas, row] = x + left, y + top, x + right, y + bottom
+                    labels[canvas, row] = digits.labels[index]
                     break
     return ScatteredDigits(noise, boxes, labels)
 
 
-def drawn(
+def resize_digit(
     image: NDArray[np.uint8], side: int
 ) -> tuple[NDArray[np.float32], tuple[int, int, int, int]]:
-    """A digit at another size, from 0 to 1, and the left, top, right and bottom edge of its
-    strokes."""
+    """Return a digit resized to `side` pixels, from 0 to 1, and the edges of its strokes.
+
+    The edges are left, top, right and bottom.
+    """
     grey = Image.fromarray(image).resize((side, side), Image.Resampling.BILINEAR)
     ink = np.asarray(grey, np.float32) / np.float32(255)
     rows, columns = (np.flatnonzero((ink > INK).any(axis)) for axis in (1, 0))

@@ -1,7 +1,7 @@
-"""Scenes of digits, some nearer than others: what `depth_digits` is trained and measured with.
+"""Scenes of digits at several distances, with which `depth_digits` is trained and measured.
 
-A digit is the larger the nearer it is, as things of one size are in a picture, and hides what is
-behind its strokes.
+A nearer digit is larger, as objects of equal size are in a picture, and its strokes hide the digits
+behind it.
 """
 
 from dataclasses import dataclass
@@ -19,30 +19,33 @@ SMALLEST_DIGIT, LARGEST_DIGIT = 8, 24
 """Pixels along a side of the farthest and of the nearest digit."""
 
 MOST_DIGITS = 3
-"""Digits in a scene, at most."""
+"""The largest number of digits in a scene."""
 
 INK = 0.4
-"""How bright a stroke has to be to be a thing that has a distance."""
+"""The least brightness of a stroke that has a distance."""
 
 
 @dataclass(frozen=True)
 class Scenes:
-    """Grey images [n, height, width] from 0 to 1, and how near what they show is: from 1, the
-    nearest, to a third; 0 where there is nothing. `which` is the number of a digit in its scene,
-    from 1, and 0 where there is none."""
+    """Scenes of digits, with the nearness and the digit of each pixel.
+
+    - `images`: grey images `[n, height, width]` from 0 to 1.
+    - `nearness`: from 1, the nearest, down to 1/3; 0 for a pixel without a digit.
+    - `digit_numbers`: the number of the digit in its scene, from 1; 0 for a pixel without a digit.
+    """
 
     images: NDArray[np.float32]
     nearness: NDArray[np.float32]
-    which: NDArray[np.uint8]
+    digit_numbers: NDArray[np.uint8]
 
 
 def draw_scenes(digits: Digits, count: int, seed: int) -> Scenes:
-    """Scenes of such digits; the same arguments give the same."""
+    """Return `count` scenes of these digits. The result is the same for the same arguments."""
     rng = np.random.Generator(np.random.PCG64(seed))
     shape = (count, CANVAS_SIDE, CANVAS_SIDE)
     scenes = Scenes(np.zeros(shape, "f4"), np.zeros(shape, "f4"), np.zeros(shape, "u1"))
     for scene in range(count):
-        # The farthest is drawn first.
+        # The farthest digit is drawn first, and nearer ones over it.
         sides = rng.choice(
             np.arange(SMALLEST_DIGIT, LARGEST_DIGIT + 1, 2), rng.integers(1, MOST_DIGITS + 1), False
         )
@@ -51,9 +54,9 @@ def draw_scenes(digits: Digits, count: int, seed: int) -> Scenes:
             grey = Image.fromarray(digits.images[rng.integers(len(digits.labels)), ..., 0])
             ink = np.asarray(grey.resize((side, side), Image.Resampling.BILINEAR), "f4") / 255
             top, left = rng.integers(0, CANVAS_SIDE - side + 1, 2)
-            place = (scene, slice(top, top + side), slice(left, left + side))
-            scenes.images[place] += ink * (1 - scenes.images[place])
-            there = ink > INK
-            scenes.nearness[place][there] = side / LARGEST_DIGIT
-            scenes.which[place][there] = number
+            part = (scene, slice(top, top + side), slice(left, left + side))
+            scenes.images[part] += ink * (1 - scenes.images[part])
+            strokes = ink > INK
+            scenes.nearness[part][strokes] = side / LARGEST_DIGIT
+            scenes.digit_numbers[part][strokes] = number
     return scenes

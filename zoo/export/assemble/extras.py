@@ -141,7 +141,7 @@ def card(manifest: Manifest) -> str:
         purpose=purpose(entry),
         papers=entry.paper_pages if manifest.licence.name != UNSTATED else (),
         is_stated=manifest.licence.name != UNSTATED,
-        described=entry.config.task.described(entry.pooler),
+        described=entry.config.task.describe_outputs(entry.pooler),
         pooler=entry.pooler,
         examples=entry.examples,
         drawn=entry.is_drawn,

@@ -21,7 +21,7 @@ from zoo.common.golden_file import Golden, read_golden
 from zoo.export.assemble.extras import GOLDEN
 from zoo.export.precisions import PRECISIONS
 from zoo.export.verify import compared, judge, runnable
-from zoo.tasks.answer import unit
+from zoo.tasks.answer import normalize_vectors
 
 TOWER_OUTPUTS: dict[Kind, str] = {"picture": "image_embeds", "text": "text_embeds"}
 """What the vectors of a tower are called in a model of two, by what it takes."""
@@ -114,7 +114,7 @@ def _tower(
         (vectors,) = live.run(["pooler_output"], fed)
     except runtime.ERRORS as error:
         return NumbersCheck(Finding("golden", False, first_line(error)))
-    unit_vectors = unit(np.asarray(vectors))
+    unit_vectors = normalize_vectors(np.asarray(vectors))
     errors = converter.compare(unit_vectors, golden.outputs[name])
     record = compared(fed_sides(inputs, fed), "pooler_output", errors)
     return NumbersCheck(

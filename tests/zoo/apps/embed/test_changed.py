@@ -119,15 +119,15 @@ def test_rows_of_gone_pictures_are_kept(zoo, stub):
     folder, out = Folder(zoo.here / "in", 3), zoo.here / "x.lance"
     folder.add(20)
     command = ("embed", "in", "--model", stub, "--out", out, "--shard", 6)
-    assert "as they were" not in zoo(*command).out
+    assert "are unchanged" not in zoo(*command).out
     everything, (one, other) = dict(folder.files), folder.drawn(2)
     for name in (one, other):
         (folder.place / name).rename(zoo.here / name.replace("/", "_"))
     folder.add(3)
     (folder.place / "notes.txt").write_bytes(b"")
     said = zoo(*command).out
-    assert f"18 rows are as they were, 3 {NEW}, 0 {CHANGED}, 2 gone (kept" in said
-    assert "passed over, as no pictures by their names: 1 .txt" in said
+    assert f"18 rows are unchanged, 3 {NEW}, 0 {CHANGED}, 2 of deleted ones (kept" in said
+    assert "skipped, as no pictures by their names: 1 .txt" in said
     everything |= folder.files
     check(rows(out), everything)
     said = zoo.json(*command)
@@ -138,7 +138,7 @@ def test_rows_of_gone_pictures_are_kept(zoo, stub):
     check(rows(out), everything)
     del everything[other]
     said = zoo(*command, "--prune").out
-    assert f"22 rows are as they were, 0 {NEW}, 0 {CHANGED}, 1 gone (removed" in said
+    assert f"22 rows are unchanged, 0 {NEW}, 0 {CHANGED}, 1 of deleted ones (removed" in said
     check(rows(out), everything)
     zoo("embed", "in", "--model", stub, "--out", zoo.here / "y.lance", "--shard", 6)
     assert content(out) == content(zoo.here / "y.lance")

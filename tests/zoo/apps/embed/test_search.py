@@ -236,7 +236,7 @@ def test_no_picture_is_refused_before_it_is_read(colours, zoo):
     with open(zoo.here / "hole", "wb") as file:
         file.truncate(1 << 37)
     said = zoo("search", colours / "colours.lance", "hole", code=2)
-    assert "begins as none does" in said.error
+    assert "first bytes are those of no picture" in said.error
 
 
 def test_pictures_of_a_sheet_stay_below_their_folder(colours, zoo):

@@ -310,8 +310,8 @@ def test_an_update_computes_what_changed(count, tmp_path, zoo):
     said = zoo(*command, "--prune").out
     assert f"{2 * tenth:,} of them now" in said
     assert (
-        f"{count - 2 * tenth:,} rows are as they were, {tenth:,} of new pictures were added, "
-        f"{tenth:,} of changed ones computed again, {tenth:,} gone (removed)"
+        f"{count - 2 * tenth:,} rows are unchanged, {tenth:,} of new pictures were added, "
+        f"{tenth:,} of changed ones computed again, {tenth:,} of deleted ones (removed)"
     ) in said
     zoo("embed", "in", "--model", model, "--out", "y.lance")
     assert content(zoo.here / OUT) == content(zoo.here / "y.lance")

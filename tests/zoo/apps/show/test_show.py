@@ -15,13 +15,13 @@ from sklearn.metrics.pairwise import cosine_similarity
 from zoo import from_pretrained, preprocess
 from zoo.apps.show.chart import (
     TimedRow,
+    describe_errors,
     draw_residuals,
     draw_times,
     patch_means,
     residual_rows,
-    summary,
 )
-from zoo.apps.show.feature_figure import draw_features, likeness
+from zoo.apps.show.feature_figure import cosine_to_patch, draw_features
 from zoo.apps.show.features import (
     Features,
     compute_file_features,
@@ -32,7 +32,7 @@ from zoo.artifacts.measured import Comparison, Verification, busy_words
 from zoo.common.errors import BadFile
 from zoo.images.photograph import photographs
 from zoo.images.pictures import pictures
-from zoo.tasks.maps import components
+from zoo.tasks.maps import principal_components
 
 ROOT = Path(__file__).parents[4]
 
@@ -42,7 +42,7 @@ PATCHES = np.random.default_rng(0).standard_normal((2, 3, 5, 8)).astype(np.float
 def test_components_are_those_of_all_images_together():
     rows = PATCHES.reshape(-1, 8)
     scores = PCA(3).fit_transform(rows)
-    ours = components(PATCHES).reshape(-1, 3).astype(np.float32)
+    ours = principal_components(PATCHES).reshape(-1, 3).astype(np.float32)
     for mine, theirs in zip(ours.T, scores.T, strict=True):
         spread = 255 * (theirs - theirs.min()) / np.ptp(theirs)
         nearest = min((spread, 255 - spread), key=lambda s: abs(s - mine).max())
@@ -51,7 +51,7 @@ def test_components_are_those_of_all_images_together():
 
 def test_likeness_is_the_cosine_with_one_patch():
     wanted = cosine_similarity(PATCHES.reshape(-1, 8), PATCHES[0, 2, 4][None])
-    np.testing.assert_allclose(likeness(PATCHES, (2, 4)).ravel(), wanted.ravel(), atol=1e-6)
+    np.testing.assert_allclose(cosine_to_patch(PATCHES, (2, 4)).ravel(), wanted.ravel(), atol=1e-6)
 
 
 @pytest.mark.full
@@ -105,9 +105,9 @@ def test_a_figure_has_panels_colour_bars_and_a_note():
     figure.draw_without_rendering()
     assert figure.get_suptitle() == "⚠ Random weights."
     cells = np.reshape(figure.axes, (3, 4))  # two images, and the colour bars
-    alike = likeness(PATCHES, (2, 4))
+    alike = cosine_to_patch(PATCHES, (2, 4))
     for column, values in zip(
-        cells.T, (pixels, components(PATCHES), alike, attention), strict=True
+        cells.T, (pixels, principal_components(PATCHES), alike, attention), strict=True
     ):
         for axes, expected in zip(column, values, strict=False):
             np.testing.assert_array_equal(axes.images[0].get_array(), expected)
@@ -127,7 +127,7 @@ def test_a_figure_has_panels_colour_bars_and_a_note():
     many = Features(np.zeros((90, 6, 10, 3), np.uint8), np.zeros((90, 3, 5, 8), np.float32), None)
     figure = draw_features(many)
     assert max(figure.get_size_inches() * figure.dpi) == pytest.approx(16_383)
-    with pytest.raises(BadFile, match="are no numbers"):
+    with pytest.raises(BadFile, match="are not finite"):
         Features(pixels, np.full_like(PATCHES, np.nan), None)
     assert [legible_size((224, 224), 16), legible_size((448, 448), 14)] == [(448, 448)] * 2
 
@@ -169,8 +169,8 @@ def test_errors_are_drawn_where_they_are():
     errors[0, 0], errors[0, 2 + 5 :] = 3e-4, 1e-3
     np.testing.assert_allclose(patch_means(errors, (3, 5)), [[0] * 5, [1e-3] * 5, [1e-3] * 5])
     told = "largest 1.0e-03, mean 6.1e-04, of the 2 tokens before the patches 1.5e-04"
-    assert summary(errors, (3, 5)).endswith(told)
-    outputs, verdict = {"last_hidden_state": errors}, "at worst 1.0e-03, where ≤ 1e-04 is asked"
+    assert describe_errors(errors, (3, 5)).endswith(told)
+    outputs, verdict = {"last_hidden_state": errors}, "at worst 1.0e-03, allowed ≤ 1e-04"
     rows = residual_rows(
         "a file", outputs, (3, 5), verified(*outputs, "max_abs", 1e-4, 1e-3)
     ) + residual_rows("another", outputs, (3, 5), verified(*outputs, "max_rel", 1e-1, 1e-3))

@@ -7,12 +7,12 @@ import onnxruntime
 import pytest
 from PIL import Image
 
-from zoo.apps.show.feature_figure import likeness
+from zoo.apps.show.feature_figure import cosine_to_patch
 from zoo.artifacts.session import load
 from zoo.data.digits.data import load_digits
 from zoo.images.pixel_values import pixel_values
 from zoo.registry.lookup import MODELS
-from zoo.tasks.maps import components, ramp
+from zoo.tasks.maps import map_to_colours, principal_components
 
 from .conftest import (
     BOXES,
@@ -143,7 +143,7 @@ def test_components_are_those_of_the_command_line(visit, count, dim):
     random = np.random.default_rng(1)
     rows = random.standard_normal((count, dim)) * 0.8 ** np.arange(dim)
     rows = (rows + random.standard_normal(dim)).astype(np.float32)
-    wanted = components(rows[None, None])[0, 0]
+    wanted = principal_components(rows[None, None])[0, 0]
     found = np.array(in_page(page, "features.js", COLOURS, rows.tolist()))
     assert found.shape == wanted.shape and abs(found - wanted).max() <= 1
 
@@ -171,7 +171,7 @@ def test_a_photograph_is_dropped(visit, made):
     session = onnxruntime.InferenceSession(made.folder / f"models/{PICTURES}/onnx/model.onnx")
     feed = {"pixel_values": seen(page, how)}
     tokens, logits = session.run(["last_hidden_state", "logits"], feed)
-    wanted = components(tokens[:, -196:].reshape(1, 14, 14, -1))[0]
+    wanted = principal_components(tokens[:, -196:].reshape(1, 14, 14, -1))[0]
     shown = pixels(page, "fp32: principal components").astype(int)
     assert abs(shown - wanted).max() <= 1
     best = np.argsort(-logits[0])[:5]
@@ -205,8 +205,8 @@ def test_a_photograph_is_dropped(visit, made):
     (tokens, _) = session.run(["last_hidden_state", "logits"], {"pixel_values": seen(page, how)})
     patches = tokens[:, -784:].reshape(1, 28, 28, -1)
     shown = pixels(page, "fp32: principal components").astype(int)
-    assert abs(shown - components(patches)[0]).max() <= 1
-    near = likeness(patches, (14, 14))
+    assert abs(shown - principal_components(patches)[0]).max() <= 1
+    near = cosine_to_patch(patches, (14, 14))
     scale = page.locator("figure", has_text="fp32: likeness").locator(".scale span")
     told = [float(text) for text in scale.all_inner_texts()]
     np.testing.assert_allclose(told, [near.min(), near.max()], rtol=0.06)
@@ -221,7 +221,7 @@ def test_depths_of_a_photograph(visit, made):
     (depth,) = session.run(None, {"pixel_values": seen(page, how)})
     shown = pixels(page, "fp32: depth").astype(int)
     # Python has 256 shades, half of one of which is more than a step of a band.
-    assert depth.max() > 0.1 and abs(shown - ramp(depth[0])).max() <= 2
+    assert depth.max() > 0.1 and abs(shown - map_to_colours(depth[0])).max() <= 2
     assert page.locator("#patch").inner_text().startswith("Chosen: row 3, column 3. Depth there: ")
     nothing_is_in_the_way(page)
 

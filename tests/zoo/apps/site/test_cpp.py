@@ -11,8 +11,8 @@ import onnxruntime
 import pytest
 
 from zoo.apps.site.catalogue import catalogue
-from zoo.apps.site.folders import read_all
-from zoo.apps.site.pages import pages
+from zoo.apps.site.folders import read_folders
+from zoo.apps.site.pages import render_pages
 from zoo.cli.app import app
 from zoo.cli.console import call
 from zoo.common.progress import Lines
@@ -72,8 +72,8 @@ FED = {
 @pytest.mark.parametrize("which", FED)
 def test_the_program_of_a_page_gives_what_python_gives(which, said, folders, of_bytes):
     folder = dict(zip(FED, (*folders[:2], of_bytes), strict=True))[which]
-    models = read_all([folder], Lines())
-    page = pages(models, catalogue(models, Lines()), 0)[f"{folder.name}.html"]
+    models = read_folders([folder], Lines())
+    page = render_pages(models, catalogue(models, Lines()), 0)[f"{folder.name}.html"]
     (shown,) = SHOWN.findall(page)
     *shape, first = said(html.unescape(shown), folder)
     session = onnxruntime.InferenceSession(folder / "onnx" / "model.onnx")

@@ -112,7 +112,7 @@ def test_areas_of_queries_are_those_of_python(visit, built):
     told = list(legend(page))
     assert drawn.shape == (*size, 3) and not drawn[shown[0] :].any()
     part = drawn[: shown[0]]
-    assert (part[want.segmentation == maps.NOWHERE] == 0).all()
+    assert (part[want.segmentation == maps.NO_SEGMENT] == 0).all()
     for segment, (colour, label, score) in zip(want.segments_info, told, strict=True):
         assert label == CLASSES[segment.label_id] and abs(score / 100 - segment.score) < 6e-4
         assert ((part == colour).all(-1) == (want.segmentation == segment.id)).all()

@@ -12,8 +12,8 @@ from tests import folders as folders_of_files
 from tests.clients import environments
 from zoo.apps.site.browser_runtime import ONNXRUNTIME_WEB, TRANSFORMERS_JS
 from zoo.apps.site.catalogue import Catalogue, catalogue
-from zoo.apps.site.folders import read_all
-from zoo.apps.site.pages import demo, pages
+from zoo.apps.site.folders import read_folders
+from zoo.apps.site.pages import demo_facts, render_pages
 from zoo.apps.site.write import write_site
 from zoo.artifacts.read import read_folder_manifest
 from zoo.common.errors import BadFile, BadOutput, BadRequest, ZooError
@@ -31,10 +31,10 @@ TIMED = {"fp32": {"p50_ms": 1.0, "ratio": None}}
 @pytest.mark.parametrize(
     ("more", "changes", "message"),
     [
-        ({"evil.html": b"<script>"}, {}, r"lists evil\.html, which no build makes"),
-        ({}, {"model": "../../evil"}, "whose name is that of no folder"),
-        ({}, {"model": '"; evil(); //'}, "whose name is that of no folder"),
-        ({}, {"variants": TIMED}, "takes other inputs than were timed"),
+        ({"evil.html": b"<script>"}, {}, r"lists evil\.html, which no build writes"),
+        ({}, {"model": "../../evil"}, "whose name cannot name a folder"),
+        ({}, {"model": '"; evil(); //'}, "whose name cannot name a folder"),
+        ({}, {"variants": TIMED}, "takes other inputs than its timing"),
     ],
 )
 def test_folders_that_no_build_makes(more, changes, message, tmp_path):
@@ -45,7 +45,7 @@ def test_folders_that_no_build_makes(more, changes, message, tmp_path):
     told = json.dumps(folders_of_files.manifest(held, speeds=speeds, **changes)).encode()
     folder = folders_of_files.write(tmp_path / "built", held | {"manifest.json": told})
     with pytest.raises(BadFile, match=message):
-        read_all([folder], Lines())
+        read_folders([folder], Lines())
 
 
 def test_folders_of_one_model(tmp_path):
@@ -58,21 +58,21 @@ def test_folders_of_one_model(tmp_path):
         return folders_of_files.write(tmp_path / name, held | {"manifest.json": told})
 
     one, again, elsewhere = (built(m, m[:1]) for m in ("one", "once more", "elsewhere"))
-    (found,) = read_all([one, elsewhere], Lines())
+    (found,) = read_folders([one, elsewhere], Lines())
     assert [each.machine for each in found.elsewhere] == ["e"]
     other = built("other", "x", **{"onnx/model.onnx": b"another"})
     for second in (again, other):
         with pytest.raises(BadRequest, match="are both of dinov3_vits16"):
-            read_all([one, second], Lines())
+            read_folders([one, second], Lines())
 
 
 def test_a_file_has_no_page(tmp_path):
     """It is there, unlike what is not."""
     (tmp_path / "gpt.onnx").write_bytes(b"")
     with pytest.raises(BadRequest, match=r"gpt\.onnx is a file, and a page shows a folder"):
-        read_all([tmp_path / "gpt.onnx"], Lines())
+        read_folders([tmp_path / "gpt.onnx"], Lines())
     with pytest.raises(BadFile, match="does not exist"):
-        read_all([tmp_path / "none"], Lines())
+        read_folders([tmp_path / "none"], Lines())
     with pytest.raises(BadFile, match=r"gpt\.onnx is a file: give a folder"):
         read_folder_manifest(tmp_path / "gpt.onnx")
 
@@ -88,9 +88,9 @@ def test_no_program_is_made_of_a_manifest(tmp_path):
     }
     told["speeds"] = {"runtime": evil, "machine": evil, "input": [1], "rounds": 1, "variants": {}}
     files = held | {"manifest.json": json.dumps(told).encode()}
-    built = read_all([folders_of_files.write(tmp_path / "built", files)], Lines())
+    built = read_folders([folders_of_files.write(tmp_path / "built", files)], Lines())
     (row,) = catalogue(built, Lines()).rows
-    page = pages(built, Catalogue("", "", [row]), 0, None, {})[f"{row.model}.html"]
+    page = render_pages(built, Catalogue("", "", [row]), 0, None, {})[f"{row.model}.html"]
     programs = [html.unescape(text) for text in re.findall("<code>([^<]*)</code></pre>", page)]
     assert len(programs) > 2
     assert [text.count("evil()") for text in programs if "evil()" in text] == [1]
@@ -105,8 +105,8 @@ def test_features_are_shown_at_a_size_with_more_patches(model, first, tmp_path):
     told["preprocessing"]["size"] = [224, 224]
     told["speeds"] = {"runtime": "", "machine": "", "input": [1], "rounds": 1, "variants": {}}
     files = held | {"manifest.json": json.dumps(told).encode()}
-    (built,) = read_all([folders_of_files.write(tmp_path / "built", files)], Lines())
-    shown = demo(built)
+    (built,) = read_folders([folders_of_files.write(tmp_path / "built", files)], Lines())
+    shown = demo_facts(built)
     assert shown["sizes"] == [(224, 224), (448, 448), (672, 672)]
     assert shown["first_size"] == first
 
@@ -126,11 +126,11 @@ def test_what_stands_where_a_site_goes(tmp_path, monkeypatch):
     out, old = tmp_path / "site", tmp_path / ".zoo-site.old"
     out.mkdir()
     (out / "link").symlink_to(tmp_path)
-    with pytest.raises(BadOutput, match=r"files that are of no site \(link\)"):
+    with pytest.raises(BadOutput, match=r"files that belong to no site \(link\)"):
         write_site([], out, None, True, Lines())
     monkeypatch.chdir(out)
     for place in (".", "..", "/", "new/.."):
-        with pytest.raises(BadOutput, match="holds the folder that this command works in"):
+        with pytest.raises(BadOutput, match="contains the current folder"):
             write_site([], Path(place), None, True, Lines())
     monkeypatch.chdir(tmp_path)
     (tmp_path / "loop").symlink_to("loop")
@@ -139,7 +139,7 @@ def test_what_stands_where_a_site_goes(tmp_path, monkeypatch):
     nested = tmp_path / "nested"
     nested.mkdir()
     (nested / "catalogue.json").write_text("[" * 100_000)
-    with pytest.raises(BadOutput, match=r"files that are of no site \(catalogue"):
+    with pytest.raises(BadOutput, match=r"files that belong to no site \(catalogue"):
         write_site([], nested, None, True, Lines())
     out.rename(old)
     with pytest.raises(ZooError):
@@ -216,7 +216,7 @@ def test_a_site_is_replaced_whole_or_not_at_all(runtime, folders, zoo):
     (elsewhere / "manifest.json").write_text(json.dumps(manifest))
     write_site([digits, elsewhere], out, runtime, True, Lines(), runtime)
     rows = re.findall(r'<th scope="row">(.+?) <small>', (out / "vit_digits.html").read_text())
-    assert rows == [read_all([digits], Lines())[0].speeds.machine, "another one, 64 cores"]
+    assert rows == [read_folders([digits], Lines())[0].speeds.machine, "another one, 64 cores"]
     assert "busy: other programs took 3.2 cores" in (out / "vit_digits.html").read_text()
     # A variant that is not there is not shown, as in a folder that was pulled.
     (digits / "onnx" / "model_quantized.onnx").unlink()
@@ -225,5 +225,5 @@ def test_a_site_is_replaced_whole_or_not_at_all(runtime, folders, zoo):
     assert row["variant"] == "fp32"
     with (digits / "onnx" / "model.onnx").open("ab") as file:
         file.write(b"more")
-    assert "is not what its manifest says" in zoo("site", *again, "--force", code=2).error
+    assert "differs from its manifest" in zoo("site", *again, "--force", code=2).error
     assert not [path for path in zoo.here.iterdir() if path.name.startswith(".zoo")]

@@ -6,7 +6,7 @@ import onnx
 import pytest
 from onnx.helper import make_graph, make_model, make_node
 
-from zoo.apps.site.structure import structure
+from zoo.apps.site.structure import read_structure
 
 BLOCK = ["LayerNormalization", "Attention", "MatMul", "Add"]
 HEAD = ["Gemm", "Softmax"]
@@ -32,5 +32,5 @@ def test_structure(name, tmp_path):
     steps = enumerate(operators)
     nodes = [make_node(kind, [f"v{i}"], [f"v{i + 1}"]) for i, kind in steps]
     onnx.save(make_model(make_graph(nodes, "g", [], [])), tmp_path / "g.onnx")
-    found = [(part.times, part.operators) for part in structure(tmp_path / "g.onnx")]
+    found = [(part.times, part.operators) for part in read_structure(tmp_path / "g.onnx")]
     assert found == [(times, Counter(part)) for times, part in wanted]

@@ -1,6 +1,7 @@
-// Things and areas from a network's outputs, with transformers.js. Its pipeline for boxes takes their
-// classes for a softmax with a background, and that for areas keeps what a mask is not sure of and
-// extrapolates logits at the edges: both would answer otherwise than `zoo run`.
+// Compute boxes and areas from a network's outputs. The pipelines of transformers.js are not used,
+// because their answers differ from those of `zoo run`: the pipeline for boxes applies a softmax with
+// a background class, and the pipeline for areas extrapolates logits at the edges and keeps pixels
+// with a low score.
 
 import { model, transformers } from "./model.js";
 
@@ -8,8 +9,8 @@ const SURE = 0.8; // of its class a query has to be more than this,
 const LEFT = 0.8; // and more than this share of its mask has to be left to it
 const LIGHTNESS = [0.55, 0.4, 0.7]; // of the first, second and third segment of a class
 
-/** Things, the surest first, as many as there are queries: `{label, score, corners}`, corners being
- * left, top, right and bottom edge as shares of what the network gets. */
+/** Return boxes `{label, score, corners}`, best score first, one for each query. The corners are the
+ * left, top, right and bottom edge as fractions of the network's input. */
 export async function boxesOf(outputs) {
   const { RTDetrImageProcessor } = await transformers();
   const processor = new RTDetrImageProcessor({});
@@ -19,7 +20,7 @@ export async function boxesOf(outputs) {
     .sort((one, other) => other.score - one.score).slice(0, outputs.logits.dims[1]);
 }
 
-/** The class of every pixel, by logits of patches; of a segment the share of the picture. */
+/** Return the class of every pixel from logits of patches, and the share of each class. */
 async function semantic(logits, size) {
   const { SegformerImageProcessor, interpolate_4d } = await transformers();
   const resized = await interpolate_4d(logits, { size });
@@ -33,7 +34,7 @@ async function semantic(logits, size) {
   return { areas: data.map((label) => numbers.get(label)), segments, size };
 }
 
-/** Segments that share no pixel, of the part of a padded picture that is shown. */
+/** Return segments that do not overlap, without the padding of the picture. */
 async function panoptic(classes, masks, size, shown) {
   const { interpolate_4d, softmax, stack } = await transformers();
   const queries = classes[0].tolist().map((row, query) => {
@@ -63,16 +64,16 @@ async function panoptic(classes, masks, size, shown) {
   return { areas, segments, size: shown };
 }
 
-/** What is where: for every pixel of `size` the number of its segment or -1, and of each segment
- * `{label, score}`; null if outputs say nothing of areas. */
+/** Return the number of the segment of every pixel of `size`, -1 for none, and `{label, score}` of
+ * each segment. Return null if the outputs contain no areas. */
 export async function areasOf(outputs, shown) {
   const { class_queries_logits: classes, masks_queries_logits: masks, logits } = outputs;
   if (masks) return panoptic(classes, masks, model.size, shown);
   return logits?.dims.length === 4 ? semantic(logits, model.size) : null;
 }
 
-/** A colour [red, green, blue] for each segment: one of its class, lighter or darker for the
- * second of a class. */
+/** Return a colour [red, green, blue] for each segment. Segments of one class have lighter and darker
+ * colours of their class. */
 export function segmentColours(segments) {
   const seen = new Map();
   return segments.map(({ label }) => {

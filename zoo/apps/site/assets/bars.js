@@ -1,9 +1,9 @@
-// A list of shares from 0 to 1 as bars; each item's text says the same.
+// Show a list of numbers from 0 to 1 as bars with texts.
 
 import { byId } from "./model.js";
 
-/** Show items `{label, share}` in the list `bars`; the largest is marked, and a share of null is not
- * known yet. */
+/** Show items `{label, share}` in the list `bars` and mark the largest. A share is null until it is
+ * known. */
 export function showBars(items, list = byId("bars")) {
   const most = Math.max(...items.map(({ share }) => share));
   list.replaceChildren(...items.map(({ label, share }) => {

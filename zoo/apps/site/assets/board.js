@@ -15,7 +15,7 @@ let tell = () => {}; // hears that the strokes have changed
 
 export const inked = () => strokes.some((stroke) => stroke.length > 0);
 
-/** Draw lines on a canvas, whose points `place` moves. */
+/** Draw lines on a canvas. `place` maps their points to the canvas. */
 function ink(pen, width, colour, place) {
   Object.assign(pen, { lineCap: "round", lineJoin: "round", lineWidth: width, strokeStyle: colour });
   for (const stroke of strokes) {
@@ -25,8 +25,8 @@ function ink(pen, width, colour, place) {
   }
 }
 
-/** What is drawn, as the data set was made: it fills the height or the width of the picture, white
- * on black, and the grey of a pixel is how much of it is inked. */
+/** Return the drawing in the form of the data set: white on black, scaled to the height or the width
+ * of the picture. The grey value of a pixel is the share of it that is drawn on. */
 export function digit() {
   const [height, width] = model.size;
   const seen = Object.assign(document.createElement("canvas"), { height, width });
@@ -64,13 +64,13 @@ function change(act = () => {}) {
   tell();
 }
 
-/** Take everything away, without a word to who listens. */
+/** Clear the board without calling the listener. */
 export function clear() {
   strokes.length = 0;
   draw();
 }
 
-/** Start; `told` hears of every change. */
+/** Start the board. `told` is called after every change. */
 export function listen(told) {
   tell = told;
   change();

@@ -1,4 +1,4 @@
-// Which digit is drawn.
+// Show which digit is drawn.
 
 import { showBars } from "./bars.js";
 import { digit, inked, listen } from "./board.js";

@@ -1,12 +1,12 @@
-// Numbers of features as colours: principal components, likeness, and differences.
+// Compute colours from features: principal components, likeness, and differences.
 
-// Five colours of viridis, which stay in order in grey and for the colour blind.
+// Five colours of viridis. Their order remains visible in grey and to colour-blind people.
 const RAMP = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
 const ROUNDS = 300; // of the power method
 
 const dot = (one, other) => one.reduce((sum, value, i) => sum + value * other[i], 0);
 
-/** The last `count` rows of [1, tokens, dim]: the patches. */
+/** Return the last `count` rows of [1, tokens, dim], which are the patches. */
 export function patches({ dims: [, tokens, dim], data }, count) {
   return Array.from({ length: count }, (_, patch) => {
     const start = (tokens - count + patch) * dim;
@@ -14,7 +14,7 @@ export function patches({ dims: [, tokens, dim], data }, count) {
   });
 }
 
-/** Vectors made orthogonal and of length 1, by Gram and Schmidt. */
+/** Return orthogonal vectors of length 1, computed with the Gram-Schmidt process. */
 function orthonormal(vectors) {
   const made = [];
   for (const vector of vectors) {
@@ -28,7 +28,7 @@ function orthonormal(vectors) {
   return made;
 }
 
-/** The product of a matrix's transpose, the matrix, and a vector. */
+/** Return the product of the transpose of a matrix, the matrix, and a vector. */
 function squared(rows, vector) {
   const out = new Float64Array(vector.length);
   for (const row of rows) {
@@ -39,31 +39,31 @@ function squared(rows, vector) {
   return out;
 }
 
-/** The directions in which rows differ most, up to three, and the rows' mean. */
+/** Return the first principal components of the rows, at most three, and the mean of the rows. */
 export function principal(rows) {
   const [{ length: dim }] = rows;
   const mean = new Float64Array(dim);
   for (const row of rows) row.forEach((value, i) => { mean[i] += value / rows.length; });
   const centred = rows.map((row) => row.map((value, i) => value - mean[i]));
-  // Any start will do that is no symmetry of the rows.
+  // Any start is suitable that is not orthogonal to a component.
   let directions = Array.from({ length: Math.min(3, dim, rows.length) }, (_, b) =>
     Float64Array.from({ length: dim }, (_, i) => Math.sin(1 + 7.3 * b + (b + 1.7) * i)));
   for (let round = 0; round < ROUNDS; round += 1) {
     directions = orthonormal(directions.map((vector) => squared(centred, vector)));
   }
-  // The sign is left open: the largest weight is made positive.
+  // The sign of a component is arbitrary. The largest weight is made positive.
   const larger = (one, other) => (Math.abs(other) > Math.abs(one) ? other : one);
   const signs = directions.map((vector) => Math.sign(vector.reduce(larger)));
   return { mean, directions: directions.map((vector, b) => vector.map((x) => signs[b] * x)) };
 }
 
-/** Scores of rows along directions: [rows, 3]. */
+/** Return the scores of the rows along the directions: [rows, 3]. */
 export function scores(rows, { mean, directions }) {
   const shifts = directions.map((direction) => dot(mean, direction));
   return rows.map((row) => directions.map((direction, i) => dot(row, direction) - shifts[i]));
 }
 
-/** The least and the largest of some numbers. */
+/** Return the smallest and the largest number. */
 export function limits(values) {
   return values.reduce(([low, high], each) => [Math.min(low, each), Math.max(high, each)],
     [Infinity, -Infinity]);
@@ -72,13 +72,13 @@ export function limits(values) {
 const level = (value, [low, high]) =>
   Math.min(1, Math.max(0, (value - low) / Math.max(high - low, 1e-12)));
 
-/** Scores as red, green and blue, each between its limits in `table`. */
+/** Return scores as red, green and blue. `table` contains the limits of each. */
 export function colours(rows, table) {
   const between = table[0].map((_, i) => limits(table.map((row) => row[i])));
   return rows.map((row) => row.map((value, i) => Math.round(255 * level(value, between[i]))));
 }
 
-/** Numbers as colours from the smallest to the largest. */
+/** Return a colour for each number, from the smallest to the largest. */
 export function ramp(values, between) {
   return Array.from(values, (value) => {
     const place = level(value, between) * (RAMP.length - 1);

@@ -1,4 +1,4 @@
-// Pictures of features, all with the same patches, one of which is chosen in any of them.
+// Show several panels with the same patches. A patch can be chosen in any of them.
 
 import { ramp } from "./features.js";
 
@@ -7,7 +7,7 @@ const MOVES = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowD
 
 const clamp = (value, size) => Math.min(size - 1, Math.max(0, value));
 
-/** An element with properties and children. */
+/** Return an element with properties and children. */
 export function make(tag, properties = {}, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
   element.append(...children);
@@ -21,12 +21,12 @@ function fill(canvas, pixels) {
 }
 
 export class Maps {
-  /** `chosen(row, column)` hears which patch was chosen. */
+  /** `chosen(row, column)` is called when a patch is chosen. */
   constructor(place, chosen) {
     Object.assign(this, { place, grid: [1, 1], chosen, panels: new Map(), patch: null });
   }
 
-  /** Show panels `[name, caption, [height, width]]`; the first takes the keyboard too. */
+  /** Show panels `[name, caption, [height, width]]`. The first can be used with the keyboard too. */
   show(wanted) {
     this.panels.clear();
     for (const [name, caption, [height, width]] of wanted) {
@@ -44,7 +44,7 @@ export class Maps {
     this.place.replaceChildren(...[...this.panels.values()].map(({ figure }) => figure));
   }
 
-  /** What draws on a panel. */
+  /** Return the drawing context of a panel. */
   pen(name) {
     return this.panels.get(name).canvas.getContext("2d");
   }
@@ -54,7 +54,7 @@ export class Maps {
     fill(this.panels.get(name).canvas, pixels);
   }
 
-  /** Say which numbers a panel's colours go from and to. */
+  /** Show the smallest and the largest number of a panel's colours. */
   scale(name, between) {
     const bar = make("canvas", { width: SHADES, height: 1 });
     bar.setAttribute("aria-hidden", "true");

@@ -1,4 +1,5 @@
-// The page's model in transformers.js. All files come from this site, when they are first needed.
+// Run the model of the page with transformers.js. All files are loaded from this site when they are
+// first needed.
 
 export const byId = (id) => document.getElementById(id);
 export const say = (text) => { byId("status").textContent = text; };
@@ -17,18 +18,18 @@ async function configured() {
   });
   const [mjs, wasm] = ["mjs", "wasm"].map((kind) =>
     address(`runtime/ort-wasm-simd-threaded.${kind}`));
-  // Networks run in a worker, so that the page stays alive meanwhile.
+  // Networks run in a worker, so that the page can still be used.
   Object.assign(found.env.backends.onnx.wasm, { proxy: true, wasmPaths: { mjs, wasm } });
   return found;
 }
 
-/** transformers.js, set to this site. */
+/** Return transformers.js, configured to load files from this site. */
 export function transformers() {
   library ??= configured();
   return library;
 }
 
-/** Load a variant; `told` hears how many of its bytes have come. */
+/** Load a variant. `told` is called with the number of bytes that were loaded. */
 export function open(name, told = () => {}) {
   if (!networks.has(name)) {
     const progress_callback = ({ status, loaded }) => { if (status === "progress") told(loaded); };
@@ -41,8 +42,8 @@ export function open(name, told = () => {}) {
   return networks.get(name);
 }
 
-/** The folder's image processor. It rescales and normalises pictures, which have the network's size
- * before. */
+/** Return the image processor of the folder. It rescales and normalizes pictures that already have
+ * the size of the network's input. */
 export async function processor() {
   preparing ??= transformers().then(({ AutoImageProcessor }) =>
     AutoImageProcessor.from_pretrained(model.folder));
@@ -50,7 +51,7 @@ export async function processor() {
   return Object.assign(await preparing, off);
 }
 
-/** Run a variant on a picture: its outputs, its configuration, and the milliseconds it took. */
+/** Run a variant on a picture. Return its outputs, its configuration, and the time in milliseconds. */
 export async function run(name, { seen, full }) {
   const network = await open(name);
   const { RawImage } = await transformers();
@@ -62,7 +63,7 @@ export async function run(name, { seen, full }) {
   return { name, outputs, config: network.config, ms: performance.now() - began };
 }
 
-/** What a pipeline of the library makes of a network's outputs. */
+/** Return the result of a pipeline of the library for a network's outputs. */
 export async function answer(pipeline, { outputs, config }, { seen }, ...options) {
   const { [pipeline]: Pipeline, RawImage } = await transformers();
   const network = Object.assign(async () => outputs, { config });
@@ -70,8 +71,8 @@ export async function answer(pipeline, { outputs, config }, { seen }, ...options
   return ask(RawImage.fromCanvas(seen), ...options);
 }
 
-/** The folder's tokenizer, of lists of texts. It pads, for a file may take no other length. The
- * library's truncation cuts off the mark that ends every text, which is put back. */
+/** Return the tokenizer of the folder, for lists of texts. It pads texts to the length that the file
+ * takes. If the library truncates a text, the token that ends every text is restored. */
 export async function tokenizer() {
   const { AutoTokenizer } = await transformers();
   const found = await AutoTokenizer.from_pretrained(model.folder);
@@ -87,8 +88,8 @@ export async function tokenizer() {
   };
 }
 
-/** A function that acts once more where it was called meanwhile. `act` hears by a function whether
- * its answer is still wanted; an error is shown. */
+/** Return a function that calls `act`, and calls it again if it was called in the meantime. `act` gets
+ * a function that returns whether its answer is still needed. Errors are shown on the page. */
 export function latest(act) {
   let [busy, stale] = [false, false];
   return async () => {

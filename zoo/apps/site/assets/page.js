@@ -1,4 +1,4 @@
-// Buttons that copy the code beside them, and the manifest, which is read when it is asked for.
+// Buttons that copy code, and the manifest, which is loaded when it is opened.
 
 for (const button of document.querySelectorAll("button.copy")) {
   if (!navigator.clipboard) break;

@@ -1,4 +1,4 @@
-// A picture that a visitor gives, drawn at the size that the network takes.
+// Draw a visitor's picture at the size of the network's input.
 
 import { byId, model } from "./model.js";
 
@@ -10,15 +10,15 @@ function drawn(height, width, draw) {
   return canvas;
 }
 
-/** Draw a picture on white, which is seen where it is transparent. */
+/** Draw a picture on a white background, which is visible where the picture is transparent. */
 function put(pen, bitmap, left, top, width, height) {
   pen.fillStyle = "white";
   pen.fillRect(left, top, width, height);
   pen.drawImage(bitmap, left, top, width, height);
 }
 
-/** `seen`, a canvas of `model.size`; `shown`, [height, width] of what is no padding there; and
- * `full()`, a canvas of the picture's own size. */
+/** Return `seen`, a canvas of `model.size`; `shown`, the [height, width] of the picture on it without
+ * the padding; and `full()`, a canvas of the picture's own size. */
 export async function read(file) {
   const bitmap = await createImageBitmap(file, { colorSpaceConversion: "none" }).catch(() => {
     throw new Error("the browser cannot read this file as a picture");
@@ -41,13 +41,13 @@ export async function read(file) {
   return { seen, full, shown: aspect === "inside" ? [tall, wide] : size };
 }
 
-/** Show a picture as the network gets it. */
+/** Show a picture as the network receives it. */
 export function showSeen({ seen }) {
   const { height, width } = seen;
   Object.assign(byId("seen"), { height, width }).getContext("2d").drawImage(seen, 0, 0);
 }
 
-/** Hand every picture that is chosen or dropped, and the page's photograph, to `give` as a file. */
+/** Call `give` with the file of every picture that is chosen or dropped, and of the photograph. */
 export function listenForPictures(give) {
   const drop = byId("drop");
   drop?.addEventListener("dragover", (event) => {

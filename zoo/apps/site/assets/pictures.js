@@ -1,4 +1,4 @@
-// Give a picture: the model's features, depths, areas or boxes of it as colours, file beside file.
+// Show the features, depths, areas or boxes of a visitor's picture, for one or more files.
 
 import { showBars } from "./bars.js";
 import { cosine } from "./features.js";
@@ -61,7 +61,7 @@ async function give(file) {
   }
 }
 
-/** Run again in turns: the first run of a file is slower. */
+/** Run the files again in turns, because the first run of a file is slower. */
 async function repeat(mine) {
   if (answers.some(({ ms }) => ms > SLOW)) return;
   for (let round = 1; round < REPEATS; round += 1) {
@@ -75,7 +75,7 @@ async function repeat(mine) {
   showNumbers();
 }
 
-/** Everything that does not depend on the chosen patch. */
+/** Draw everything that does not depend on the chosen patch. */
 function show() {
   const [{ view, classes }] = answers;
   byId("results").hidden = false;
@@ -113,7 +113,7 @@ function showNumbers() {
   });
   const runs = 1 + first.times.length;
   const time = runs === 1 ? "Time, ms" : `Fastest of ${runs}, ms`;
-  // More than one only on pages that are isolated.
+  // More than one thread is possible only on pages that are cross-origin isolated.
   const threads = globalThis.crossOriginIsolated ? "several threads" : "one thread";
   byId("numbers").replaceChildren(make("table", {},
     make("caption", {}, `On this machine, ${threads}; compared with ${first.name}`),
@@ -127,7 +127,7 @@ function showNumbers() {
   byId("numbers").hidden = false;
 }
 
-/** Whether the times of a file lie so far apart that something else ran too. */
+/** Return whether the times of a file differ so much that another program must have run. */
 export function isDisturbed(times) {
   const sorted = [...times].sort((one, other) => one - other);
   return sorted[0] > COARSE && sorted[Math.floor(sorted.length / 2)] > SCATTER * sorted[0];

@@ -1,4 +1,4 @@
-// Search a dataset: what is like a picture that is given, or like one of the dataset's own.
+// Search a dataset for pictures that are similar to a visitor's picture, a text or one of its rows.
 
 import { make } from "./maps.js";
 import { byId, model, open, run, say, tokenizer } from "./model.js";
@@ -29,7 +29,7 @@ function allVectors() {
   return vectors;
 }
 
-/** The text of a key, which breaks after its marks before it does in the middle of a word. */
+/** Return a key with possible line breaks after punctuation, so that words are not broken. */
 function breaking(text) {
   return text.split(/(?<=[^\p{L}\p{N}\s])/u).flatMap((part) => [part, document.createElement("wbr")]);
 }
@@ -56,14 +56,14 @@ function show() {
   say(`${about}${words ? `${kept.length} of ${order.length} rows.` : `${order.length} rows.`}`);
 }
 
-/** The cosine of a vector with each of many, which have length 1 and lie behind each other. */
+/** Return the cosine of a vector with each of many vectors of length 1, stored one after another. */
 function cosines(vector, many) {
   const length = Math.hypot(...vector) || 1;
   return Float32Array.from({ length: many.length / vector.length }, (_, row) =>
     vector.reduce((sum, value, i) => sum + value * many[row * vector.length + i], 0) / length);
 }
 
-/** Rank all rows by what a function promises for a vector; a later question has the word. */
+/** Rank all rows by their similarity to the vector of a promise. A later search replaces this one. */
 async function ask(words, promised) {
   const mine = (turn += 1);
   try {
@@ -88,7 +88,7 @@ function moreLike(row) {
     (await allVectors()).subarray(row * dim, (row + 1) * dim));
 }
 
-/** Load a file before it is run. */
+/** Load a file before it is needed. */
 async function loaded(file) {
   say("Fetching the model …");
   const bar = byId("progress");

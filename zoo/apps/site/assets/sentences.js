@@ -1,4 +1,4 @@
-// How likely each of some sentences is about a picture, or about a digit that is drawn.
+// Show how well each of several sentences describes a picture or a drawn digit.
 
 import { showBars } from "./bars.js";
 import { byId, latest, model, open, processor, say, tokenizer, transformers } from "./model.js";
@@ -7,7 +7,7 @@ import { listenForPictures, read, showSeen } from "./picture.js";
 const [file] = Object.keys(model.files);
 const first = byId("status").textContent;
 const fields = [...document.querySelectorAll("#sentences input")];
-// Models of digits alone have one.
+// Only the pages of models of digits have a board.
 const board = byId("draw") && (await import("./board.js"));
 
 let picture = null; // null where nothing is drawn or chosen

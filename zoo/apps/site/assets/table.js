@@ -1,4 +1,4 @@
-// Sort and filter the table of models. What was chosen is in the page's address.
+// Sort and filter the table of models. The choices are stored in the address of the page.
 
 const table = document.getElementById("models");
 const groups = [...table.tBodies].map((body) => ({ body, rows: [...body.rows] }));
@@ -7,7 +7,7 @@ const heads = [...table.tHead.rows[0].cells];
 const byId = (id) => document.getElementById(id);
 let order = ""; // a field, with a minus before it where the largest is first
 
-/** Numbers of a field in those files of a model that are shown; none where none was measured. */
+/** Return the measured numbers of a field for the visible files of a model. */
 function numbers({ body, rows }, field) {
   if (field === "parameters") return [Number(body.dataset.parameters)];
   const texts = rows.filter((row) => !row.hidden)
@@ -15,7 +15,7 @@ function numbers({ body, rows }, field) {
   return texts.filter(Boolean).map(Number);
 }
 
-/** What a model is sorted by: its name, or the best number of its files; null where it has none. */
+/** Return the sort key of a model: its name, or the best number of its files; null without numbers. */
 function key(group, field, down) {
   if (field === "model") return group.body.dataset.model;
   if (field === "variant") {
@@ -40,14 +40,14 @@ function sort() {
     else head.setAttribute("aria-sort", down ? "descending" : "ascending");
   }
   const keyed = groups.map((group) => [key(group, field, down), group.body]);
-  // What was not measured is last either way.
+  // Models without numbers are last in both directions.
   const known = keyed.filter(([found]) => found !== null);
   const unknown = keyed.filter(([found]) => found === null);
   known.sort(([one], [other]) => (down ? -1 : 1) * compare(one, other));
   table.append(...[...known, ...unknown].map(([, body]) => body));
 }
 
-/** Show a model's files that fit; the cell that all have in common stands in the first of them. */
+/** Show the files of a model that match. The cell that they share is in the row of the first one. */
 function showFiles({ body, rows }, fits) {
   const shown = rows.filter(fits);
   for (const row of rows) row.hidden = !shown.includes(row);
@@ -85,7 +85,7 @@ function filter() {
     `Asked for: ${asked.map(([name, value]) => `${name} ${value}`).join(", ")}.`;
 }
 
-/** Show what the form says, and keep it in the address, so that it can be passed on. */
+/** Apply the form to the table, and store its values in the address, so that it can be shared. */
 function update() {
   form.elements.sort.value = order.replace("-", "");
   const asked = [...new FormData(form)].filter(([name, value]) => value && name !== "sort");
@@ -108,7 +108,7 @@ heads.forEach((head) => {
   });
 });
 
-/** What an address asks for; of what is no choice here nothing. */
+/** Apply the values in the address to the form. Values that are not available are ignored. */
 function restore() {
   for (const [name, value] of new URLSearchParams(location.search)) {
     const field = form.elements.namedItem(name);

@@ -1,6 +1,6 @@
-// What is shown of a network's outputs. Each view has `panels`, which are filled by `draw`, words on
-// them, and `at`, what one file says of a patch. `answers` are of one or two files, the first of
-// which the others are compared with.
+// Views of a network's outputs. Each view has `panels`, which `draw` fills, words about them, and
+// `at`, which describes the output of one file at a patch. `answers` has the answers of one or two
+// files. The others are compared with the first one.
 
 import { areasOf, boxesOf, segmentColours } from "./areas.js";
 import { colours, cosine, limits, patches, principal, ramp, scores } from "./features.js";
@@ -12,7 +12,7 @@ const LINE = 160; // a line of a box is one pixel for so many of the picture's s
 const className = (config, label) =>
   (label === undefined ? "nothing" : config.id2label?.[label] ?? `class ${label}`);
 
-/** What one file says: `{view, name, config, values, ms, …}`, `values` being what is compared. */
+/** Return the answer of one file: `{view, name, config, values, ms, …}`. `values` are compared. */
 export async function read(result, picture) {
   const { outputs } = result;
   if (outputs.pred_boxes) {
@@ -32,23 +32,23 @@ export async function read(result, picture) {
   return { ...result, view: features, values: tokens.data, rows: patches(tokens, rows * columns), classes };
 }
 
-/** Rows and columns of patches. */
+/** Return the number of rows and columns of patches. */
 export const grid = () => model.size.map((side) => Math.floor(side / model.stride));
 
-/** A panel for each file: `[name, caption, size]`. */
+/** Return a panel for each file: `[name, caption, size]`. */
 const panels = (answers, name, caption, size) =>
   answers.map((each) => [`${name} ${each.name}`, `${each.name}: ${caption}`, size]);
 
-/** The pixel in the middle of a patch. */
+/** Return the pixel in the middle of a patch. */
 const middle = (place) => place.map((each) => Math.floor((each + 0.5) * model.stride));
 
-/** Numbers as colours, and the numbers that these go from and to. */
+/** Fill a panel with numbers as colours, and show the smallest and the largest number. */
 function shade(maps, name, values, between = limits(values)) {
   maps.paint(name, ramp(values, between));
   maps.scale(name, between);
 }
 
-/** What colours stand for, and how sure the first file is of it. */
+/** Show the meaning of the colours, and the scores of the first file. */
 function showLegend([{ config }], segments) {
   const items = segmentColours(segments).map((colour, number) => {
     const { label, score } = segments[number];
@@ -75,7 +75,7 @@ const depths = {
   },
 };
 
-/** The number of the segment at a pixel of the network's input, of which areas may be a part. */
+/** Return the number of the segment at a pixel of the input. The areas may cover a part of it. */
 const segmentAt = ({ areas: numbers, size: [height, width] }, y, x) =>
   (y < height && x < width ? numbers[y * width + x] : -1);
 
@@ -96,7 +96,7 @@ const areas = {
     className(config, found.segments[segmentAt(found, ...middle(place))]?.label),
 };
 
-/** Boxes of which a file is surer than the visitor asks for. */
+/** Return the boxes of a file whose score is above the visitor's threshold. */
 const sure = ({ found }) => found.filter(({ score }) => score > byId("threshold").value / 100);
 
 const boxes = {
@@ -144,7 +144,7 @@ const features = {
   },
   draw(maps, answers) {
     const [{ rows }, second] = answers;
-    // The first file's components, so that what is alike in two files has one colour.
+    // Use the components of the first file, so that equal features have equal colours in all files.
     const basis = principal(rows);
     const table = scores(rows, basis);
     for (const each of answers) maps.paint(`pca ${each.name}`, colours(scores(each.rows, basis), table));
