@@ -39,7 +39,7 @@ from weights.progress import Quiet
 from weights.writers.items import items_for
 from zoo.apps.bench.bench_options import BenchOptions
 from zoo.apps.bench.measure import measure_files
-from zoo.checkpoints.convert import naming_to_write, write_folder
+from zoo.checkpoints.convert import naming_to_write, write_transformers_folder
 from zoo.checkpoints.load import model_shapes
 from zoo.common import runtime
 from zoo.export.assemble.plan import USUAL_VARIANTS, VARIANTS
@@ -111,7 +111,7 @@ def write_checkpoint(model: str, folder: Path) -> None:
     leaves = model_shapes(published.config)
     folder.parent.mkdir(parents=True, exist_ok=True)
     items = items_for(published.naming, random_weights(leaves, 0).arrays, leaves)
-    write_folder(folder, items, entry, Quiet())
+    write_transformers_folder(folder, items, entry, Quiet())
 
 
 def exports(model: str, place: Path, pythons: dict[str, str]) -> dict[str, Callable[[], Row]]:

@@ -21,27 +21,31 @@ if TYPE_CHECKING:
 
 
 def find_entry(name: str | None, choice: Choice) -> tuple[ModelInfo, Choice]:
-    """The entry of a model by its name, with what somebody's checkpoint has otherwise, or without
-    a name of whatever network that is of; and the weights. **Raises** a `ZooError` or a
-    `WeightsError`."""
-    own = isinstance(choice, GivenCheckpoint) and name == choice.name
-    entry = None if name is None or own or name in FAMILY_NAMES else info(name)
-    # Settings are read with pydantic, and a network is known by what JAX would build.
+    """Return the entry of a model, and its weights.
+
+    With a name and a user's checkpoint, the entry describes the network of the checkpoint. Without
+    a name, the network is identified from the checkpoint. **Raises** a `ZooError` or a
+    `WeightsError`.
+    """
+    is_user_name = isinstance(choice, GivenCheckpoint) and name == choice.name
+    entry = None if name is None or is_user_name or name in FAMILY_NAMES else info(name)
+    # Imported here because pydantic, which checks settings, and JAX take time to load.
     if entry is not None:
-        from zoo.checkpoints.custom import own_entry
+        from zoo.checkpoints.custom import describe_checkpoint
 
-        return own_entry(entry, choice)
+        return describe_checkpoint(entry, choice)
     if isinstance(choice, GivenCheckpoint | Checkpoint):
-        from zoo.checkpoints.identify import recognised
+        from zoo.checkpoints.identify import identify_checkpoint
 
-        return recognised(choice)
+        return identify_checkpoint(choice)
     if name is not None:
         return info(name), choice
     raise BadRequest("no model was named: name one; `zoo list` shows them.")
 
 
 FLOAT32 = "local_pos_embed."
-"""Leaves that stay float32: the periods of rotary positions, whose angles need it."""
+"""Part of the paths of leaves that stay float32: the periods of rotary positions, because their
+angles need that precision."""
 
 
 def from_pretrained(
@@ -83,14 +87,14 @@ def from_pretrained(
     >>> features = jax.vmap(model)(zoo.preprocess(model, "cat.png")).pooler_output  # [1, 384]
     >>> model = zoo.from_pretrained("finetuned/")  # a folder, as `zoo export --weights finetuned/`
     """
-    how = {"take": take, "without_head": without_head, "base": base and Path(base).expanduser()}
-    called, path = _named_model(name, os.fspath(weights))
-    entry, choice = find_entry(called, read_weights(path, **how))
+    options = {"take": take, "without_head": without_head, "base": base and Path(base).expanduser()}
+    model_name, path = _split_name_and_path(name, os.fspath(weights))
+    entry, choice = find_entry(model_name, read_weights(path, **options))
     # A misspelt name should not wait for JAX to load.
     import jax.numpy as jnp
 
     is_float = dtype is None
-    with suppress(TypeError):  # no dtype at all
+    with suppress(TypeError):  # `dtype` is not a dtype
         is_float = is_float or jnp.issubdtype(jnp.dtype(dtype), jnp.floating)
     if not is_float:
         raise BadRequest(
@@ -112,10 +116,12 @@ def from_pretrained(
     return bind(model, values)
 
 
-def _named_model(name: str | os.PathLike[str] | None, weights: str) -> tuple[str | None, str]:
-    """Return a model's name and its weights; no name and a path where the path of a checkpoint was
-    given in place of a name."""
-    called = os.fspath(name) if isinstance(name, os.PathLike) else name
-    if not isinstance(called, str) or weights != "auto" or is_model_name(called):
-        return called, weights
-    return (None, called) if Path(called).expanduser().exists() else (called, weights)
+def _split_name_and_path(
+    name: str | os.PathLike[str] | None, weights: str
+) -> tuple[str | None, str]:
+    """Return a model's name and its weights. If a path was given in place of the name, return None
+    and the path."""
+    model_name = os.fspath(name) if isinstance(name, os.PathLike) else name
+    if not isinstance(model_name, str) or weights != "auto" or is_model_name(model_name):
+        return model_name, weights
+    return (None, model_name) if Path(model_name).expanduser().exists() else (model_name, weights)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from converter.opsets import DEFAULT_TARGET, OLDEST_RUNTIME
 from zoo.artifacts.choices import Input, Scales
 from zoo.checkpoints.pretrained import find_entry
-from zoo.checkpoints.source import AskedWeights, GivenCheckpoint
+from zoo.checkpoints.source import GivenCheckpoint, WeightsOptions
 from zoo.cli.command_options import All, DryRun, Filter, model_names, options_of
 from zoo.cli.console import CommandResult, tell_recognised
 from zoo.cli.dry_run import foresee
@@ -58,9 +58,9 @@ SHARE = 0.8
 """Of the memory that is free, what builds may take together unless told otherwise."""
 
 
-@options_of(AskedWeights)
+@options_of(WeightsOptions)
 def build(
-    asked: AskedWeights,
+    asked: WeightsOptions,
     models: Annotated[Sequence[str], model_names(NAMES)] = (),
     all: All = False,
     filter: Filter = (),

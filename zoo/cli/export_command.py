@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from zoo.architectures.entry import ModelInfo
-from zoo.checkpoints.source import AskedWeights, GivenCheckpoint
+from zoo.checkpoints.source import GivenCheckpoint, WeightsOptions
 from zoo.cli.command_options import (
     All,
     DryRun,
@@ -42,9 +42,9 @@ MODELS = (
 )
 
 
-@options_of(AskedWeights, Options)
+@options_of(WeightsOptions, Options)
 def export(
-    asked: AskedWeights,
+    asked: WeightsOptions,
     options: Options,
     models: Annotated[Sequence[str], model_names(MODELS)] = (),
     all: All = False,

@@ -61,9 +61,9 @@ def described_entry(model: str) -> ModelInfo:
         if (manifest := near(path)) is None:
             raise BadFile(f"{path} has no manifest that says what it is: keep it beside it.")
         return stated_entry(manifest)
-    from zoo.checkpoints.identify import recognised
+    from zoo.checkpoints.identify import identify_checkpoint
 
-    return recognised(GivenCheckpoint(path))[0]
+    return identify_checkpoint(GivenCheckpoint(path))[0]
 
 
 def model_record(entry: ModelInfo) -> dict[str, Any]:

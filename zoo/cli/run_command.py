@@ -176,10 +176,10 @@ def _answers(
     if (file := file_of(model, weights)) is not None:
         return open_file(file).ask(images, question)
     name, place = model_in_jax(model, weights)
-    from zoo.checkpoints.checkpoint_tokenizer import tokenizer_of
+    from zoo.checkpoints.checkpoint_tokenizer import load_tokenizer
 
     # Without a tokenizer no network answers this: it is looked for before weights are read.
-    tokenizer = tokenizer_of(name, place) if question.labels else None
+    tokenizer = load_tokenizer(name, place) if question.labels else None
     from zoo.artifacts.in_jax import network_in_jax
     from zoo.checkpoints.pretrained import from_pretrained
 

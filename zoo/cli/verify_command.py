@@ -90,7 +90,13 @@ def _verify_golden(
 ) -> CommandResult[list[dict[str, Any]]]:
     if plot is not None:
         raise BadRequest(f"--plot {plot} draws the errors of a file or a folder: leave it out.")
-    from zoo.checkpoints.golden import JAX_ATOL, ONNX_ATOL, check_jax, check_onnx, load_known
+    from zoo.checkpoints.golden import (
+        JAX_ATOL,
+        ONNX_ATOL,
+        check_jax,
+        check_onnx,
+        load_named_weights,
+    )
     from zoo.cli.tables.export_table import difference_table, golden_errors
     from zoo.common.golden_file import read_golden
 
@@ -98,7 +104,7 @@ def _verify_golden(
     rows: list[dict[str, Any]] = []
     if chosen is not None:
         with progress_bar() as progress:
-            loaded = load_known(reference.model, chosen, progress)
+            loaded = load_named_weights(reference.model, chosen, progress)
         rows += golden_errors("JAX", check_jax(reference, loaded), JAX_ATOL)
     if onnx is not None:
         rows += golden_errors("ONNX", check_onnx(reference, onnx, provider), ONNX_ATOL)

@@ -11,7 +11,7 @@ from converter.opsets import DEFAULT_TARGET, FUSED
 from weights.parameters import parameter
 from zoo.architectures.entry import ModelInfo
 from zoo.artifacts.choices import Input, Layout, Precision, Scales, Target
-from zoo.checkpoints.source import Choice, chosen_weights
+from zoo.checkpoints.source import Choice, resolve_weights
 from zoo.common.errors import BadOutput, BadRequest
 from zoo.common.options import FORCE, OFFLINE, SIZE, out_folder
 from zoo.common.staging import NAME, check_free, manifest_path, sidecar_path
@@ -127,9 +127,9 @@ def plan_files(entry: ModelInfo, options: Options) -> Plan:
     **Raises** a `ZooError` for the first option that makes no sense.
     """
     import converter
-    from zoo.checkpoints.custom import own_entry
+    from zoo.checkpoints.custom import describe_checkpoint
 
-    entry, weights = own_entry(entry, chosen_weights(options.weights))
+    entry, weights = describe_checkpoint(entry, resolve_weights(options.weights))
     for option, value, choices in (
         ("precision", options.precision, get_args(Precision)),
         ("input", options.input, get_args(Input)),

@@ -29,7 +29,7 @@ from zoo.architectures.segmentation.segmentation_config import MaskConfig, Segme
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.artifacts.read import stated_entry
 from zoo.artifacts.schema import Manifest
-from zoo.checkpoints.identify import likely
+from zoo.checkpoints.identify import rank_networks
 from zoo.checkpoints.load import model_shapes
 from zoo.export.describe import describe_shared
 from zoo.export.request import Signature
@@ -155,7 +155,7 @@ def test_a_tower_of_a_known_size_is_not_all(tmp_path):
     config = DualConfig(entry.config.vision, replace(entry.config.words, vocabulary=96))
     shapes = source_shapes(plan(entry.namings[0].rules, model_shapes(config)))
     tensors = {key: LazyTensor(shape, "float32", dict) for key, shape in shapes.items()}
-    found = likely(Checkpoint(tmp_path, "safetensors", (), tensors), None)
+    found = rank_networks(Checkpoint(tmp_path, "safetensors", (), tensors), None)
     assert {each.config.words.vocabulary for each in found} == {96}
 
 

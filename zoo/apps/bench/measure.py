@@ -14,7 +14,7 @@ from zoo.apps.bench.bench_options import BenchOptions
 from zoo.architectures.inputs import Feeds
 from zoo.artifacts.read import near, stated_entry
 from zoo.artifacts.schema import Manifest
-from zoo.checkpoints.settings.library_configs import transformers_config, transformers_kind
+from zoo.checkpoints.settings.library_configs import find_transformers_class, transformers_config
 from zoo.common import runtime
 from zoo.common.errors import BadFile, BadRequest, MissingLibrary, first_line
 from zoo.export.timing.footprint import Footprint, footprint
@@ -101,7 +101,7 @@ def torch_task(model: str | None, specs: Sequence[Spec], threads: int) -> Task:
     network = AutoModel.from_config(AutoConfig.for_model(kind, **settings)).train(False)
     (array,) = draw_inputs(specs).values()
     images = torch.from_numpy(array)
-    options = {"interpolate_pos_encoding": True} if transformers_kind(config).asks else {}
+    options = {"interpolate_pos_encoding": True} if find_transformers_class(config).asks else {}
 
     def task() -> object:
         with torch.inference_mode():

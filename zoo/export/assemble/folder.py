@@ -15,11 +15,11 @@ from zoo.architectures.kinds import parts_of_network
 from zoo.artifacts.choices import Scales
 from zoo.artifacts.measured import Speeds, StatedSimilarity
 from zoo.artifacts.schema import MANIFEST, Manifest, Variant
-from zoo.checkpoints.checkpoint_tokenizer import Words, find_words
+from zoo.checkpoints.checkpoint_tokenizer import TokenizerFiles, find_tokenizer_files
 from zoo.checkpoints.convert import write_json
 from zoo.checkpoints.load import LoadedWeights, read_for_model
 from zoo.checkpoints.pretrained import find_entry
-from zoo.checkpoints.source import opened
+from zoo.checkpoints.source import open_source
 from zoo.common import runtime
 from zoo.common.errors import BadOutput
 from zoo.common.runtime import Session
@@ -61,7 +61,7 @@ def similarity(loaded: LoadedWeights) -> StatedSimilarity | None:
     return StatedSimilarity(scale=scale, bias=bias, probabilities="sigmoid" if alone else "softmax")
 
 
-def write_words(stage: Path, words: Words) -> tuple[str, ...]:
+def write_words(stage: Path, words: TokenizerFiles) -> tuple[str, ...]:
     """The tokenizer's files in `stage`, and their names. Its settings say how long texts are, for
     clients that ask nothing else."""
     write_text(stage / WORDS, read_words(words.folder))
@@ -131,7 +131,7 @@ def build_folder(plan: Plan, progress: Progress) -> Outcome:
         if not options.force:
             _refuse_others(plan.folder)
         entry, choice = find_entry(plan.model.name, plan.weights)
-        with opened(choice, entry, progress, options.offline) as source:
+        with open_source(choice, entry, progress, options.offline) as source:
             loaded = read_for_model(source, entry)
         empty = describe_shared(entry, plan.signature, loaded.weights.provenance)
         empty = empty.changed(similarity=similarity(loaded))
@@ -141,7 +141,7 @@ def build_folder(plan: Plan, progress: Progress) -> Outcome:
         if not missing and ledger.content.complete:
             return Outcome(entry.name, [ledger.content], already_there=there)
         ledger.write(complete=False)
-        words = find_words(source, entry, options.offline, progress)
+        words = find_tokenizer_files(source, entry, options.offline, progress)
         published: dict[str, bool] = {}
         sessions: dict[str, Session] = {}
         for tower, subject in parts_of(entry, loaded):
@@ -213,7 +213,7 @@ def finish(
     production: Production,
     ledger: Ledger,
     sessions: Mapping[str, Session],
-    words: Words | None,
+    words: TokenizerFiles | None,
     complete: bool,
     progress: Progress,
 ) -> None:

@@ -15,9 +15,9 @@ from zoo.artifacts.folder_check import Finding, NumbersCheck, Residuals, residua
 from zoo.artifacts.read import stated_entry
 from zoo.artifacts.schema import Manifest, Variant
 from zoo.artifacts.words import worst_of
-from zoo.checkpoints.custom import own_entry
+from zoo.checkpoints.custom import describe_checkpoint
 from zoo.checkpoints.load import open_weights
-from zoo.checkpoints.source import Choice, GivenCheckpoint, SeededWeights, chosen_weights
+from zoo.checkpoints.source import Choice, GivenCheckpoint, SeededWeights, resolve_weights
 from zoo.common import runtime
 from zoo.common.errors import BadFile, first_line
 from zoo.export.audit.golden_check import Compare, finding
@@ -40,7 +40,7 @@ def compare_with_jax(
         return skip(made.passed or made.verification is None, detail)
     entry = stated_entry(manifest)
     signature = stated_signature(manifest, entry)
-    entry, choice = own_entry(entry, read_choice(weights, manifest, entry, progress))
+    entry, choice = describe_checkpoint(entry, read_choice(weights, manifest, entry, progress))
     loaded = open_weights(choice, entry, progress)
     here, recorded = loaded.weights.provenance, manifest.weights
     if (here.seed, here.sha256) != (recorded.seed, recorded.sha256):
@@ -112,7 +112,7 @@ def read_choice(
 ) -> Choice:
     """The weights that were named, by default those that the file was made from."""
     if named is not None:
-        chosen = chosen_weights(named)
+        chosen = resolve_weights(named)
         return GivenCheckpoint(locate(entry.places, listener).path) if chosen == "auto" else chosen
     weights = manifest.weights
     if weights.seed is not None:
