@@ -19,7 +19,7 @@ from weights.parameters import parameter
 from weights.progress import Progress
 from weights.sources.content import check_digest
 from weights.sources.hub import HubFile, ask, cached, download
-from zoo.artifacts.read import LARGEST_MANIFEST, parse
+from zoo.artifacts.read import MAX_MANIFEST_BYTES, parse_manifest
 from zoo.artifacts.schema import MANIFEST, File, Manifest, Variant
 from zoo.common.errors import BadFile, BadOutput, BadRequest
 from zoo.common.staging import locked_output, refuse_links, undivided, writing
@@ -183,14 +183,14 @@ def _online(request: PullSpec, progress: Progress) -> Listing:
     """Of the commit that the revision is at now."""
     file = ask(request.manifest, request.advice, progress)
     where = f"{file.repository} at {file.revision:.12}"
-    if (file.size or 0) > LARGEST_MANIFEST:
+    if (file.size or 0) > MAX_MANIFEST_BYTES:
         raise BadFile(
             f"the manifest of {where} has {file.size} bytes: take another {parameter('revision')}."
         )
     with TemporaryDirectory() as place:
         path = download(file, request.advice, progress, Path(place))
-        content = read_at_most(path, LARGEST_MANIFEST + 1)
-    manifest = parse(content, f"the manifest of {where}", request.model)
+        content = read_at_most(path, MAX_MANIFEST_BYTES + 1)
+    manifest = parse_manifest(content, f"the manifest of {where}", request.model)
     return Listing(manifest, content, file.revision, where)
 
 
@@ -202,9 +202,11 @@ def _offline(request: PullSpec) -> Listing:
     path = own if request.revision is None and own.is_file() else copy
     if path is None:
         raise _forbidden(request.manifest, request)
-    content = read_at_most(path, LARGEST_MANIFEST + 1)
+    content = read_at_most(path, MAX_MANIFEST_BYTES + 1)
     revision = request.manifest.revision if copy is None else copy.parent.name
-    return Listing(parse(content, str(path), request.model), content, revision, str(path.parent))
+    return Listing(
+        parse_manifest(content, str(path), request.model), content, revision, str(path.parent)
+    )
 
 
 def _forbidden(file: HubFile, request: PullSpec) -> Unreachable:

@@ -17,9 +17,9 @@ from weights.parameters import parameter
 from weights.progress import Progress
 from weights.sources.http_client import request_errors
 from weights.sources.hub import FORBIDDEN, reason, status_of
-from zoo.artifacts.folder_check import AGAIN, check_folder
+from zoo.artifacts.folder_check import REBUILD_ADVICE, check_folder
 from zoo.artifacts.pull import BRANCH
-from zoo.artifacts.read import LARGEST_MANIFEST, parse
+from zoo.artifacts.read import MAX_MANIFEST_BYTES, parse_manifest
 from zoo.artifacts.schema import MANIFEST, File, Manifest
 from zoo.common.errors import BadFile, BadRequest
 from zoo.common.progress import is_terminal
@@ -98,9 +98,9 @@ def _look(target: PushTarget) -> tuple[str, dict[str, RepoSibling] | None]:
 
 def _manifest_file(folder: Path, manifest: Manifest) -> File:
     """The file of a manifest that was read. **Raises** `BadFile` if it is another by now."""
-    content = read_at_most(folder / MANIFEST, LARGEST_MANIFEST + 1)
-    if parse(content, str(folder / MANIFEST)) != manifest:
-        raise BadFile(f"{folder / MANIFEST} was changed while it was read: {AGAIN}.")
+    content = read_at_most(folder / MANIFEST, MAX_MANIFEST_BYTES + 1)
+    if parse_manifest(content, str(folder / MANIFEST)) != manifest:
+        raise BadFile(f"{folder / MANIFEST} was changed while it was read: {REBUILD_ADVICE}.")
     return File(name=MANIFEST, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
@@ -155,7 +155,7 @@ def commit(planned: PushPlan) -> str:
 
 def _addition(folder: Path, row: PushedFile) -> CommitOperationAdd:
     """A file as it was checked. **Raises** `BadFile` if it has changed since then."""
-    changed = BadFile(f"{folder / row.name} was changed since it was checked: {AGAIN}.")
+    changed = BadFile(f"{folder / row.name} was changed since it was checked: {REBUILD_ADVICE}.")
     content: bytes | Path = folder / row.name
     try:
         if row.bytes <= HELD_BYTES:

@@ -101,9 +101,9 @@ class VisionModel:
     @cached_property
     def _config(self) -> Config:
         """Configuration of the network, of which the file may be a part."""
-        from zoo.artifacts.read import stated_entry
+        from zoo.artifacts.read import entry_of_manifest
 
-        return stated_entry(self.manifest).config
+        return entry_of_manifest(self.manifest).config
 
     @property
     def _kinds(self) -> set[Kind]:
@@ -134,18 +134,18 @@ class VisionModel:
     def ask(self, images: Pictures, question: Question) -> list[PictureAnswer]:
         """Answer a question about each picture. **Raises** `BadRequest` where the network cannot
         answer it, and as `tokenizer`."""
-        from zoo.artifacts.ask import AskedNetwork, check_logits
-        from zoo.artifacts.read import stated_entry
+        from zoo.artifacts.ask import AnsweringNetwork, check_logits
+        from zoo.artifacts.read import entry_of_manifest
 
         def run(feeds: Feeds, names: Sequence[str]) -> Outputs:
             outputs = self._described.run_network(names or self._names, self._taken(feeds))
             check_logits(self.path, outputs, question)
             return outputs
 
-        network = AskedNetwork(
+        network = AnsweringNetwork(
             self.manifest.model,
             self._config,
-            stated_entry(self.manifest).class_names,
+            entry_of_manifest(self.manifest).class_names,
             frozenset(self._kinds),
             self.manifest.preprocessing.settings,
             self.manifest.size,
@@ -226,9 +226,9 @@ class VisionModel:
         named = self.manifest.variants.items()
         own = next((name for name, variant in named if variant == self.variant), "")
         if kind not in self.towers:
-            from zoo.artifacts.find import variant_in_folder
+            from zoo.artifacts.find import find_variant_in_folder
 
-            tower = variant_in_folder(self.path.parent.parent, tower_variant(kind, own))
+            tower = find_variant_in_folder(self.path.parent.parent, tower_variant(kind, own))
             self.towers[kind] = _described(tower, self.session.get_providers())
         return self.towers[kind]
 
@@ -260,32 +260,34 @@ def load(
     >>> zoo.load("dinov3_vits16")("cat.png")["pooler_output"].shape
     (1, 384)
     """
-    from zoo.artifacts.find import find_folder, folder_of
+    from zoo.artifacts.find import check_folder_model, find_or_pull_folder
 
     model = os.fspath(model) if isinstance(model, os.PathLike) else model
     if folder is None and isinstance(model, str) and model.endswith(".onnx"):
         return open_file(Path(model), providers)
     if folder is None:
-        return open_folder(find_folder(model, variant, revision, offline), variant, providers)
+        return open_folder(
+            find_or_pull_folder(model, variant, revision, offline), variant, providers
+        )
     name = info(model).name
     if revision is not None:
         raise BadRequest(f"got folder {folder} and revision {revision!r}: give one of them.")
-    return open_folder(folder_of(Path(folder), name), variant, providers)
+    return open_folder(check_folder_model(Path(folder), name), variant, providers)
 
 
 def open_folder(place: Path, variant: str, providers: Sequence[str] | None = None) -> VisionModel:
     """The model that was built in a folder. **Raises** `BadFile` or `BadRequest`."""
-    from zoo.artifacts.find import variant_in_folder
+    from zoo.artifacts.find import find_variant_in_folder
 
-    return _opened(variant_in_folder(place, variant), providers)
+    return _opened(find_variant_in_folder(place, variant), providers)
 
 
 def open_file(path: Path, providers: Sequence[str] | None = None) -> VisionModel:
     """The model in a file with a manifest beside it, or in the folder above. **Raises** `BadFile`
     or `BadRequest`."""
-    from zoo.artifacts.find import variant_in_file
+    from zoo.artifacts.find import find_variant_in_file
 
-    return _opened(variant_in_file(path), providers)
+    return _opened(find_variant_in_file(path), providers)
 
 
 def _opened(variant: FoundVariant, providers: Sequence[str] | None) -> VisionModel:

@@ -157,14 +157,14 @@ def build_record(plan: Plan, outcome: "Outcome") -> dict[str, Any]:
 def build_blocks(outcomes: Sequence["Outcome"]) -> "Iterator[Block]":
     """One line a file of every folder, then what could not be made, and why."""
     from zoo.artifacts.measured import is_busy
-    from zoo.artifacts.words import build_rows, calibration_words
+    from zoo.artifacts.words import describe_calibration, variant_rows
     from zoo.cli.tables import Table, about, counted
 
     rows = [
         (outcome.model, *row)
         for outcome in outcomes
         for manifest in outcome.manifests
-        for row in build_rows(manifest)
+        for row in variant_rows(manifest)
     ]
     headings = ("model", "file", ">MB", ">nodes", ">from JAX", ">speed")
     if rows:
@@ -172,8 +172,8 @@ def build_blocks(outcomes: Sequence["Outcome"]) -> "Iterator[Block]":
     for outcome in outcomes:
         variants = (each for manifest in outcome.manifests for each in manifest.variants.values())
         speeds = [each.speeds for each in outcome.manifests if each.speeds]
-        busy = (each.busy_words for each in speeds if is_busy(each.others))
-        ranged = (calibration_words(each.calibration) for each in variants if each.calibration)
+        busy = (each.load_description for each in speeds if is_busy(each.others))
+        ranged = (describe_calibration(each.calibration) for each in variants if each.calibration)
         yield from about(outcome.model, ranged)
         wrong = (f"{name} was not written: it is too far from fp32" for name in outcome.failed)
         yield from about(outcome.model, (*busy, *wrong, outcome.error))

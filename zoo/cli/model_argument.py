@@ -26,16 +26,16 @@ def named_model(how_files_run: str = "") -> Option:
 def file_of(model: str, weights: str | None) -> Path | None:
     """The ONNX file that is named, or the one of a folder in float32; None for a model in JAX.
     **Raises** a `ZooError`, also where weights are named that such a file has itself."""
-    from zoo.artifacts.find import is_built, variant_in_folder
+    from zoo.artifacts.find import find_variant_in_folder, is_built_folder
 
     path = Path(model)
-    if not (built := is_built(path)) and not model.endswith(".onnx"):
+    if not (built := is_built_folder(path)) and not model.endswith(".onnx"):
         return None
     if weights is not None:
         raise BadRequest(
             f"--weights {weights} has no effect here, for {model} has its own: leave it out."
         )
-    return variant_in_folder(path, "fp32").path if built else path
+    return find_variant_in_folder(path, "fp32").path if built else path
 
 
 def model_in_jax(model: str, weights: str | None) -> tuple[str, str]:

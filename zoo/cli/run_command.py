@@ -180,10 +180,10 @@ def _answers(
 
     # Without a tokenizer no network answers this: it is looked for before weights are read.
     tokenizer = load_tokenizer(name, place) if question.labels else None
-    from zoo.artifacts.in_jax import network_in_jax
+    from zoo.artifacts.in_jax import to_answering_network
     from zoo.checkpoints.pretrained import from_pretrained
 
-    return network_in_jax(from_pretrained(name, place), tokenizer).answers(images, question)
+    return to_answering_network(from_pretrained(name, place), tokenizer).answers(images, question)
 
 
 def _stems(pictures: Sequence[str]) -> list[str]:

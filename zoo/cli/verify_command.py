@@ -149,7 +149,7 @@ def report_record(report: "AuditReport") -> dict[str, Any]:
 def audit_blocks(report: "AuditReport", exported: Path | None = None) -> "Iterator[Block]":
     """Every output of a file that was `exported` alone; every check of the folder, then of each
     file; and what is not there."""
-    from zoo.artifacts.words import passed
+    from zoo.artifacts.words import passed_or_failed
     from zoo.cli.tables import Table
     from zoo.cli.tables.export_table import verification_table
 
@@ -158,7 +158,7 @@ def audit_blocks(report: "AuditReport", exported: Path | None = None) -> "Iterat
     files = ((file.name, file.findings) for file in report.variants)
     places = [("folder", report.findings), *files]
     lines = [row for place, findings in places for row in check_rows(place, findings)]
-    title = f"{report.model}: {passed(report.passed)} ({report.provider})"
+    title = f"{report.model}: {passed_or_failed(report.passed)} ({report.provider})"
     yield Table(("~of", "~check", "", "~found"), lines, title)
     if report.absent:
         yield f"not there, and not checked: {', '.join(report.absent)}"

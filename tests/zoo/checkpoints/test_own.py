@@ -27,7 +27,7 @@ from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
 from zoo.architectures.vit.vit_config import ViTConfig
-from zoo.artifacts.read import stated_entry
+from zoo.artifacts.read import entry_of_manifest
 from zoo.artifacts.schema import Manifest
 from zoo.checkpoints.identify import rank_networks
 from zoo.checkpoints.load import model_shapes
@@ -144,7 +144,7 @@ def test_a_manifest_states_every_network():
             config = replace(config, classes=3)
         own = replace(entry.unlisted, config=config, labels=names)
         said = describe_shared(own, Signature((64, 96), None), Provenance("random", seed=1))
-        again = stated_entry(Manifest.model_validate_json(said.model_dump_json()))
+        again = entry_of_manifest(Manifest.model_validate_json(said.model_dump_json()))
         assert (again.config, again.class_names, again.name) == (own.config, names, own.name)
         assert again.licence == own.licence
 

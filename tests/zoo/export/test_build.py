@@ -25,7 +25,7 @@ from weights import bind, random_weights
 from weights.progress import Quiet
 from zoo import info, list_models
 from zoo.architectures.builder import abstract
-from zoo.artifacts.read import parse, to_text
+from zoo.artifacts.read import parse_manifest, to_text
 from zoo.checkpoints.load import model_shapes
 from zoo.checkpoints.settings.library_configs import portable_config
 from zoo.common.errors import BadOutput
@@ -127,7 +127,7 @@ def test_a_card_names_the_base_model_where_it_is_known():
         more = {"model": "dinov2_vits14", "weights": weights, "speeds": speeds}
         more["tools"] = {"jax-onnx-zoo": "0"}
         record = folders.manifest(folders.contents(), **more)
-        text = card(parse(json.dumps(record).encode(), "the manifest"))
+        text = card(parse_manifest(json.dumps(record).encode(), "the manifest"))
         settings = yaml.safe_load(text.split("---")[1])
         assert settings.get("base_model") == wanted, weights
         assert "<https://arxiv.org/abs/2304.07193>" in text

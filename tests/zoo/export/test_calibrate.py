@@ -16,7 +16,7 @@ from tests.zoo.architectures.test_digits import accuracy
 from tests.zoo.export.test_precision import MODELS, pixels, write
 from zoo import from_pretrained, to_onnx
 from zoo.artifacts.measured import RangedFile, Speed
-from zoo.artifacts.read import near
+from zoo.artifacts.read import read_nearby_manifest
 from zoo.data.digits.data import split_digits
 from zoo.export.calibration import choose, widest, write_fixed
 from zoo.export.precision import load_typed
@@ -123,7 +123,7 @@ def test_from_pictures_to_a_file(seen, zoo):
         f"{NAME[:-5]}.manifest.json",
     }
     assert "as listed" in zoo("verify", zoo.here / "out" / NAME).out
-    calibration = near(zoo.here / "out" / NAME).only.calibration
+    calibration = read_nearby_manifest(zoo.here / "out" / NAME).only.calibration
     assert set(calibration.candidates) == {"dynamic", "minmax"}
     assert calibration.sha256 == read_picture_folder(seen).digest
     (seen / "0.png").rename(seen / "00.png")

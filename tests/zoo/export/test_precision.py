@@ -22,7 +22,7 @@ from tests.synthetic import make_image
 from zoo.architectures.builder import abstract
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.swin.swin_config import SwinConfig
-from zoo.artifacts.words import limit
+from zoo.artifacts.words import describe_limit
 from zoo.common import runtime
 from zoo.export.make import convert_model
 from zoo.export.precision import CODECS, derive, outgrown
@@ -343,7 +343,7 @@ def test_rows_that_change_places_are_no_error(change, excused, is_right, tmp_pat
     verification = verify_file(tmp_path / "x.onnx", [sample])
     assert verification.passed == is_right
     assert verification.comparisons[0].excused == pytest.approx(excused)
-    assert ("as for inputs moved" in limit(verification)) == bool(excused)
+    assert ("as for inputs moved" in describe_limit(verification)) == bool(excused)
 
 
 def negated(file):

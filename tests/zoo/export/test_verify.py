@@ -18,7 +18,7 @@ import zoo
 from tests import folders
 from tests.runtimes.load import needs_placement
 from weights.errors import NotACheckpoint, WeightsNotFound
-from zoo.artifacts.read import parse
+from zoo.artifacts.read import parse_manifest
 from zoo.checkpoints.source import SeededWeights
 from zoo.cli.console import print_json
 from zoo.cli.verify_command import report_record
@@ -288,7 +288,7 @@ def described(inputs=(PIXELS,), **changes):
     """The manifest of one file with a sidecar."""
     variant = VARIANT | {"inputs": list(inputs)}
     content = folders.manifest(FILES, variants={"fp32": variant}, **changes)
-    return parse(json.dumps(content).encode(), "the manifest")
+    return parse_manifest(json.dumps(content).encode(), "the manifest")
 
 
 def shaped(*shape):

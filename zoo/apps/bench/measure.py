@@ -12,7 +12,7 @@ from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.apps.bench.bench_options import BenchOptions
 from zoo.architectures.inputs import Feeds
-from zoo.artifacts.read import near, stated_entry
+from zoo.artifacts.read import entry_of_manifest, read_nearby_manifest
 from zoo.artifacts.schema import Manifest
 from zoo.checkpoints.settings.library_configs import find_transformers_class, transformers_config
 from zoo.common import runtime
@@ -151,7 +151,7 @@ def measure_files(files: Sequence[Path], options: BenchOptions, progress: Progre
     names, first = [*map(str, files)], sources[0][0]
     if options.against is not None:
         progress.stage("building transformers' model")
-        manifest = near(files[0])
+        manifest = read_nearby_manifest(files[0])
         task = torch_task(manifest.model if manifest else None, first, options.threads)
         names.append("transformers, torch")
         sources.append((first, task))
@@ -179,7 +179,7 @@ def measure_files(files: Sequence[Path], options: BenchOptions, progress: Progre
 def _sample(manifest: Manifest, batch: int, size: tuple[int, int]) -> Feeds | None:
     """Return the arrays of photographs for a network that takes more of a picture than
     `pixel_values`, which may not be any numbers; None for others."""
-    pictures = stated_entry(manifest).config.pictures
+    pictures = entry_of_manifest(manifest).config.pictures
     if pictures is None or pictures.is_plain:
         return None
     return pictures.sample(batch, manifest.preprocessing.settings, manifest.size or size)
@@ -189,7 +189,7 @@ def _open(file: Path, options: BenchOptions) -> tuple[list[Spec], Task]:
     """Return the inputs of a file, and a task that runs it, after one successful run."""
     if not file.is_file():
         raise BadFile(f"{file} is no file: name .onnx files.")
-    manifest = near(file)
+    manifest = read_nearby_manifest(file)
     usual = manifest.preprocessing.size if manifest else (224, 224)
     sample = _sample(manifest, options.batch or 1, options.size or usual) if manifest else None
     try:

@@ -13,7 +13,7 @@ from weights.opening import open_regular
 from weights.parameters import parameter
 from zoo.apps.embed.network import FoundNetwork, Runner, find_network, lane_session
 from zoo.apps.embed.vector_table import VectorTable, unit_rows
-from zoo.artifacts.find import is_built
+from zoo.artifacts.find import is_built_folder
 from zoo.artifacts.session import open_file, open_folder
 from zoo.common.errors import BadFile, BadRequest
 from zoo.images.pictures import (
@@ -75,7 +75,7 @@ def _dataset_network(table: VectorTable, place: Path | None) -> tuple[FoundNetwo
     made = table.network
     path = Path(made.place) if place is None else place
     is_file = path.suffix == ".onnx"
-    if not (path.is_file() if is_file else is_built(path)):
+    if not (path.is_file() if is_file else is_built_folder(path)):
         where = f"{path}, where {table.path} notes it," if place is None else f"{path}"
         raise BadFile(
             f"{where} has no model: name the file or folder of {made.model} that made the vectors "

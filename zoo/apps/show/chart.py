@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from zoo.artifacts.measured import Verification
-from zoo.artifacts.words import limit, passed, worst_words
+from zoo.artifacts.words import describe_limit, describe_worst_error, passed_or_failed
 from zoo.export.precisions import Limit
 from zoo.images.pixel_values import Float32, Size
 
@@ -117,8 +117,11 @@ def residual_rows(
     rows = []
     for name, errors in outputs.items():
         found = [each for each in verification.comparisons if each.output == name]
-        worst = f"at worst {worst_words(verification, found)}, where {limit(verification)} is asked"
-        verdict = f"{passed(all(map(bound.holds, found)))}: {worst}"
+        worst = (
+            f"at worst {describe_worst_error(verification, found)}, where "
+            f"{describe_limit(verification)} is asked"
+        )
+        verdict = f"{passed_or_failed(all(map(bound.holds, found)))}: {worst}"
         allowed = bound.value if bound.measure == "max_abs" else None
         if bound.measure == "max_rel" and found and found[0].max_abs and found[0].max_rel:
             allowed = bound.value * found[0].max_abs / found[0].max_rel

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from weights.progress import Progress
 from zoo.apps.site.folders import BuiltFolder
-from zoo.artifacts.measured import is_busy, worst
+from zoo.artifacts.measured import find_worst_error, is_busy
 from zoo.artifacts.schema import Manifest, Variant
 from zoo.common.runtime import VERSION
 from zoo.export.timing.footprint import footprint
@@ -89,8 +89,8 @@ def _rows(built: BuiltFolder, progress: Progress) -> Iterator[CatalogueRow]:
             input=_input(manifest),
             licence=manifest.licence.name,
             random=manifest.weights.kind == "random",
-            error=worst(checked, "max_abs"),
-            cosine=worst(checked, "cosine"),
+            error=find_worst_error(checked, "max_abs"),
+            cosine=find_worst_error(checked, "cosine"),
             **_measured(built, label, variant),
         )
 

@@ -6,9 +6,9 @@ from pathlib import Path, PurePosixPath
 
 from weights.progress import Progress
 from zoo.architectures.entry import ModelInfo
-from zoo.artifacts.folder_check import AGAIN, check_listed, present
+from zoo.artifacts.folder_check import REBUILD_ADVICE, check_listed_files, find_present_variants
 from zoo.artifacts.measured import Speeds
-from zoo.artifacts.read import read_folder_manifest, stated_entry
+from zoo.artifacts.read import entry_of_manifest, read_folder_manifest
 from zoo.artifacts.schema import File, Manifest, Variant
 from zoo.common.errors import BadFile, BadRequest
 from zoo.common.fields import OWN_NAME
@@ -90,29 +90,31 @@ def _read(folder: Path, progress: Progress) -> BuiltFolder:
     manifest = read_folder_manifest(folder)
     if not manifest.complete or manifest.speeds is None:
         raise BadFile(f"{folder} is not complete: run `zoo build` to its end.")
-    variants = manifest.pick(present(folder, manifest))
+    variants = manifest.pick(find_present_variants(folder, manifest))
     if not variants:
-        raise BadFile(f"{folder} has no ONNX file: {AGAIN}.")
+        raise BadFile(f"{folder} has no ONNX file: {REBUILD_ADVICE}.")
     for label, variant in variants.items():
         if not variant.passed:
-            raise BadFile(f"variant {label} of {folder} failed its verification: {AGAIN}.")
+            raise BadFile(f"variant {label} of {folder} failed its verification: {REBUILD_ADVICE}.")
     if not OWN_NAME.fullmatch(manifest.model):
-        raise BadFile(f"{folder} is of a model whose name is that of no folder: {AGAIN}.")
+        raise BadFile(f"{folder} is of a model whose name is that of no folder: {REBUILD_ADVICE}.")
     for label, variant in variants.items():
         if label in manifest.speeds.variants and not _is_timed_on(variant, manifest.speeds):
             raise BadFile(
-                f"variant {label} of {folder} takes other inputs than were timed: {AGAIN}."
+                f"variant {label} of {folder} takes other inputs than were timed: {REBUILD_ADVICE}."
             )
     files = manifest.needed(variants)
     odd = [file.name for file in files if PurePosixPath(file.name).suffix not in SERVED]
     if odd:
-        raise BadFile(f"{folder} lists {odd[0]}, which no build makes: {AGAIN}.")
-    entry = stated_entry(manifest)
+        raise BadFile(f"{folder} lists {odd[0]}, which no build makes: {REBUILD_ADVICE}.")
+    entry = entry_of_manifest(manifest)
     if entry.config.pictures is None:
         raise BadRequest(
             f"{folder} takes texts alone, and the pages of a site ask about pictures: leave it out."
         )
-    checked = check_listed(folder, files, progress)
+    checked = check_listed_files(folder, files, progress)
     if not checked.passed:
-        raise BadFile(f"{folder} is not what its manifest says ({checked.detail}): {AGAIN}.")
+        raise BadFile(
+            f"{folder} is not what its manifest says ({checked.detail}): {REBUILD_ADVICE}."
+        )
     return BuiltFolder(folder, manifest, entry, variants, manifest.speeds, files)

@@ -15,7 +15,7 @@ from zoo.apps.site.searchable import Searchable, search_facts
 from zoo.apps.site.structure import structure
 from zoo.architectures.entry import MEASURED_TASKS
 from zoo.artifacts.measured import Speeds
-from zoo.artifacts.words import NOT_TRAINED, base_model, limit, origin
+from zoo.artifacts.words import RANDOM_WEIGHTS, describe_limit, describe_weights, find_base_model
 from zoo.common.versions import __version__
 from zoo.export.assemble.extras import PHOTOGRAPH, card
 from zoo.images.preprocessing import Preprocessing
@@ -138,11 +138,11 @@ def facts(built: BuiltFolder, table: Catalogue) -> Mapping[str, Any]:
         "rows": [row for row in table.rows if row.model == built.entry.name],
         "found": table,
         "steps": preprocessing_words(manifest.preprocessing.settings),
-        "origin": origin(manifest.weights),
-        "not_trained": NOT_TRAINED.format(seed=manifest.weights.seed),
-        "limit": limit,
+        "origin": describe_weights(manifest.weights),
+        "not_trained": RANDOM_WEIGHTS.format(seed=manifest.weights.seed),
+        "limit": describe_limit,
         "purpose": purpose(entry),
-        "base_model": base_model(manifest, entry),
+        "base_model": find_base_model(manifest, entry),
         "tasks": MEASURED_TASKS,
         "results_page": entry.results_page if manifest.network is None else "",
         "timed": measured(built),

@@ -11,7 +11,7 @@ from PIL import Image
 
 from zoo.apps.site.folders import BuiltFolder
 from zoo.architectures.inputs import IMAGE, PIXELS
-from zoo.artifacts.described_file import given_shapes, shapes_fit
+from zoo.artifacts.described_file import are_shapes_compatible, network_output_shapes
 from zoo.common.errors import BadFile
 from zoo.common.golden_file import read_golden
 from zoo.export.assemble.extras import GOLDEN
@@ -78,10 +78,12 @@ def _drawn(
     """The output that says most to people, as [height, width, 3]."""
     config = built.entry.config
     # There are numbers to draw, none but numbers, and those of this network.
-    stated = given_shapes(built.manifest)
+    stated = network_output_shapes(built.manifest)
     sound = {
         name: each
         for name, each in outputs.items()
-        if each.size and np.isfinite(each).all() and shapes_fit(each.shape, stated.get(name, ()))
+        if each.size
+        and np.isfinite(each).all()
+        and are_shapes_compatible(each.shape, stated.get(name, ()))
     }
     return config.task.draw(sound, (size[0], size[1]))

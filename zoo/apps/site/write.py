@@ -19,8 +19,8 @@ from zoo.apps.site.folders import BuiltFolder, read_all
 from zoo.apps.site.pages import ASSETS, MODELS, RUNTIME, THUMBS, pages
 from zoo.apps.site.searchable import Searchable, read_searchable, write_searchable
 from zoo.apps.site.thumbnails import draw_thumbnail, write_thumbnail
-from zoo.artifacts.folder_check import AGAIN
-from zoo.artifacts.read import LARGEST_MANIFEST, to_text
+from zoo.artifacts.folder_check import REBUILD_ADVICE
+from zoo.artifacts.read import MAX_MANIFEST_BYTES, to_text
 from zoo.artifacts.schema import MANIFEST
 from zoo.common.errors import BadFile, BadOutput
 from zoo.common.fields import Model
@@ -115,7 +115,7 @@ def refuse_strangers(out: Path, force: bool) -> None:
 def _listed(out: Path) -> set[str]:
     """The names of an earlier site's files; none if it is no site."""
     try:
-        content = as_utf8(read_at_most(out / CATALOGUE, LARGEST_MANIFEST))
+        content = as_utf8(read_at_most(out / CATALOGUE, MAX_MANIFEST_BYTES))
         record = EarlierSite.model_validate_json(content)
     except (OSError, ValidationError):
         return set()
@@ -159,4 +159,6 @@ def copy_model(built: BuiltFolder, place: Path) -> None:
         with open_inside(built.folder, file.name) as source, target.open("wb") as copy:
             shutil.copyfileobj(source, copy, PIECE)
         if not file.is_at(place):
-            raise BadFile(f"{built.folder / file.name} was changed while it was read: {AGAIN}.")
+            raise BadFile(
+                f"{built.folder / file.name} was changed while it was read: {REBUILD_ADVICE}."
+            )

@@ -7,7 +7,7 @@ from typing import Any
 
 from zoo.apps.bench.measure import Bench, Contender
 from zoo.apps.show.chart import TimedRow
-from zoo.artifacts.measured import busy_words, is_busy
+from zoo.artifacts.measured import describe_load, is_busy
 from zoo.cli.tables import Block, Table
 from zoo.common.runtime import VERSION
 from zoo.export.timing.rounds import machine
@@ -96,7 +96,7 @@ def bench_blocks(bench: Bench) -> Iterator[Block]:
     shapes = {"; ".join(map(str, each.inputs)) for each in bench.contenders}
     measured = f"{bench.options.rounds} rounds, threads: {bench.options.threads}; {VERSION}"
     yield f"input {' or '.join(sorted(shapes))}; {measured}"
-    yield f"{machine()}; {busy_words(bench.others)}"
+    yield f"{machine()}; {describe_load(bench.others)}"
 
 
 def short_name(each: Contender, bench: Bench) -> str:

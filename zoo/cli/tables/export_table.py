@@ -8,14 +8,14 @@ from typing import Any
 from zoo.artifacts.measured import Comparison, Verification
 from zoo.artifacts.schema import Manifest, Variant
 from zoo.artifacts.words import (
-    calibration_words,
-    limit,
-    megabytes,
-    origin,
-    passed,
-    tried_levels,
-    worst_of,
-    worst_words,
+    describe_calibration,
+    describe_levels,
+    describe_limit,
+    describe_variant_error,
+    describe_weights,
+    describe_worst_error,
+    format_megabytes,
+    passed_or_failed,
 )
 from zoo.cli.tables import Block, Table, about, counted
 from zoo.export.exporter import Outcome
@@ -33,8 +33,8 @@ def export_blocks(plan: Plan, outcome: Outcome) -> Iterator[Block]:
     for target, manifest in zip(plan.targets, manifests, strict=True):
         yield f"{target} was {fate(manifest.only, target.name in outcome.built)}"
         if calibration := manifest.only.calibration:
-            yield calibration_words(calibration)
-    yield f"weights: {origin(manifests[0].weights)}"
+            yield describe_calibration(calibration)
+    yield f"weights: {describe_weights(manifests[0].weights)}"
     missed = (miss for manifest in manifests for miss in manifest.only.near_misses)
     yield from dict.fromkeys(f"not fused: {miss}" for miss in missed)
     checks = (manifest.only.verification for manifest in manifests)
@@ -48,7 +48,7 @@ def outcome_blocks(outcomes: Sequence[Outcome]) -> Iterator[Block]:
     rows = []
     for outcome in outcomes:
         made = [
-            (*_numbers(each), sum(each.only.fused.values()), worst_of(each.only))
+            (*_numbers(each), sum(each.only.fused.values()), describe_variant_error(each.only))
             for each in outcome.manifests
         ]
         for row in made or [("", "", "", "", "failed")]:
@@ -57,7 +57,9 @@ def outcome_blocks(outcomes: Sequence[Outcome]) -> Iterator[Block]:
     for outcome in outcomes:
         for manifest in outcome.manifests[:1]:
             fused = f"fused: {', '.join(_fused(manifest.only)) or 'nothing'}"
-            yield from about(outcome.model, (fused, f"weights: {origin(manifest.weights)}"))
+            yield from about(
+                outcome.model, (fused, f"weights: {describe_weights(manifest.weights)}")
+            )
     for outcome in outcomes:
         wrong = (f"{name} was not written: it is wrong" for name in outcome.failed)
         yield from about(outcome.model, (*wrong, outcome.error))
@@ -70,7 +72,7 @@ def _fused(variant: Variant) -> list[str]:
 def _numbers(manifest: Manifest) -> tuple[object, ...]:
     """Opset, megabytes and nodes of a file that was exported alone."""
     variant = manifest.only
-    return variant.opset, megabytes(manifest, variant), variant.nodes
+    return variant.opset, format_megabytes(manifest, variant), variant.nodes
 
 
 def fate(variant: Variant, is_published: bool) -> str:
@@ -92,11 +94,13 @@ def verdict(variant: Variant) -> str:
         shape = f"{comparison.batch} x {comparison.size}"
         shapes.setdefault(shape, []).append(comparison)
     lines = [
-        f"{worst_words(verification, comparison)} at {shape}"
+        f"{describe_worst_error(verification, comparison)} at {shape}"
         for shape, comparison in shapes.items()
     ]
-    tried = "" if verification.passed else f", {tried_levels(verification)}"
-    return "\n".join([*lines, f"{passed(verification.passed)} ({limit(verification)}){tried}"])
+    tried = "" if verification.passed else f", {describe_levels(verification)}"
+    return "\n".join(
+        [*lines, f"{passed_or_failed(verification.passed)} ({describe_limit(verification)}){tried}"]
+    )
 
 
 def verification_table(file: Path, verification: Verification) -> Table:
@@ -113,8 +117,8 @@ def verification_table(file: Path, verification: Verification) -> Table:
             (comparison.output, comparison.batch, comparison.size.replace(" x ", "x"), *shown)
         )
     headings = ("~output", ">batch", ">size", ">max abs", ">max rel", ">cosine")
-    asked = f"{limit(verification)}, {tried_levels(verification)}"
-    title = f"{file.name}: {passed(verification.passed)} ({asked})"
+    asked = f"{describe_limit(verification)}, {describe_levels(verification)}"
+    title = f"{file.name}: {passed_or_failed(verification.passed)} ({asked})"
     return Table(headings, rows, title)
 
 

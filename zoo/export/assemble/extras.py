@@ -15,9 +15,15 @@ from converter.opsets import OLDEST_ON_CUDA
 from zoo.architectures.architecture import Config
 from zoo.architectures.entry import UNSTATED
 from zoo.architectures.inputs import PictureInput, batch_name
-from zoo.artifacts.read import stated_entry
+from zoo.artifacts.read import entry_of_manifest
 from zoo.artifacts.schema import Manifest
-from zoo.artifacts.words import NOT_TRAINED, base_model, build_rows, doubt, markdown
+from zoo.artifacts.words import (
+    RANDOM_WEIGHTS,
+    describe_licence_doubt,
+    find_base_model,
+    render_markdown,
+    variant_rows,
+)
 from zoo.checkpoints.convert import write_json
 from zoo.checkpoints.settings.library_configs import portable_config, transformers_processor
 from zoo.checkpoints.settings.settings_files import CONFIG, PROCESSOR
@@ -127,16 +133,16 @@ def picture_arrays(config: Config) -> str:
 
 def card(manifest: Manifest) -> str:
     """`README.md`: Markdown, whose programs run as they stand if they are started in the folder."""
-    entry, how = stated_entry(manifest), manifest.preprocessing.settings
+    entry, how = entry_of_manifest(manifest), manifest.preprocessing.settings
     variants = manifest.variants
     outputs = {item.name for variant in variants.values() for item in variant.outputs}
-    return markdown(
+    return render_markdown(
         "card.md.jinja",
         **{**dict(manifest), "outputs": outputs},
         hub_licence=HUB_LICENCES.get(manifest.licence.text),
         config=entry.config,
         arrays=picture_arrays(entry.config),
-        base_model=base_model(manifest, entry),
+        base_model=find_base_model(manifest, entry),
         purpose=purpose(entry),
         papers=entry.paper_pages if manifest.licence.name != UNSTATED else (),
         is_stated=manifest.licence.name != UNSTATED,
@@ -145,9 +151,9 @@ def card(manifest: Manifest) -> str:
         examples=entry.examples,
         drawn=entry.is_drawn,
         photograph=PHOTOGRAPH,
-        doubt=doubt(manifest.weights),
-        not_trained=NOT_TRAINED.format(seed=manifest.weights.seed),
-        rows=[(variants[name], *numbers) for name, *numbers in build_rows(manifest)],
+        doubt=describe_licence_doubt(manifest.weights),
+        not_trained=RANDOM_WEIGHTS.format(seed=manifest.weights.seed),
+        rows=[(variants[name], *numbers) for name, *numbers in variant_rows(manifest)],
         without_runtime=[each.file for each in variants.values() if each.minimum_runtime is None],
         oldest_on_cuda=OLDEST_ON_CUDA,
         oldest={name: target.oldest for name, target in converter.TARGETS.items()},

@@ -9,10 +9,10 @@ from zoo.artifacts.folder_check import (
     AuditReport,
     FileReport,
     Finding,
-    as_listed,
-    check_others,
-    present,
-    wrong_files,
+    check_unlisted_files,
+    find_present_variants,
+    find_wrong_files,
+    summarize_files,
 )
 from zoo.artifacts.read import read_folder_manifest, read_manifest
 from zoo.artifacts.schema import MANIFEST, Manifest, Variant
@@ -38,16 +38,16 @@ def audit_folder(folder: Path, provider: str, progress: Progress) -> AuditReport
     """Check everything that is in a folder. **Raises** `BadFile` without a sound manifest."""
     runtime.check_provider(provider)
     manifest = read_folder_manifest(folder)
-    there = present(folder, manifest)
+    there = find_present_variants(folder, manifest)
     items = manifest.needed(there)
-    wrong = wrong_files(folder, items, progress)
+    wrong = find_wrong_files(folder, items, progress)
     readable, compare = golden_check.compare_golden(folder, manifest)
     state = "complete" if manifest.complete else "the build of this folder was not finished"
     findings = [
         Finding("manifest", manifest.complete, state),
         # A pulled folder has the variants that somebody asked for.
-        as_listed(items, wrong),
-        check_others(folder, manifest),
+        summarize_files(items, wrong),
+        check_unlisted_files(folder, manifest),
         readable,
         Finding("variants", bool(there), ", ".join(there) or "not one is there"),
     ]
@@ -68,9 +68,9 @@ def audit_one(file: Path, provider: str, progress: Progress) -> AuditReport:
     name = _find(manifest, file.absolute().relative_to(folder).as_posix())
     names = {*manifest.variants[name].files, GOLDEN}
     items = [item for item in manifest.files if item.name in names]
-    wrong = wrong_files(folder, items, progress)
+    wrong = find_wrong_files(folder, items, progress)
     readable, compare = golden_check.compare_golden(folder, manifest)
-    findings = [as_listed(items, wrong), readable]
+    findings = [summarize_files(items, wrong), readable]
     return _report(folder, manifest, findings, [name], wrong, compare, provider, progress)
 
 
@@ -84,8 +84,8 @@ def audit_export(
     runtime.check_provider(provider)
     manifest = read_manifest(manifest_path(file))
     name = _find(manifest, file.name)
-    wrong = wrong_files(file.parent, manifest.files, progress)
-    listed = as_listed(manifest.files, wrong)
+    wrong = find_wrong_files(file.parent, manifest.files, progress)
+    listed = summarize_files(manifest.files, wrong)
     if listed.passed:
         compare = jax.compare_with_jax(file, manifest, weights, provider, progress)
     else:

@@ -10,11 +10,11 @@ import numpy as np
 
 import converter
 from zoo.architectures.inputs import Input, Kind, fed_sides, kinds_of
-from zoo.artifacts.folder_check import Finding, NumbersCheck, Residuals, residuals
+from zoo.artifacts.folder_check import Finding, NumbersCheck, Residuals, compute_residuals
 from zoo.artifacts.measured import Verification
-from zoo.artifacts.read import stated_entry
+from zoo.artifacts.read import entry_of_manifest
 from zoo.artifacts.schema import Manifest, Variant
-from zoo.artifacts.words import limit, tried_levels, worst_words
+from zoo.artifacts.words import describe_levels, describe_limit, describe_worst_error
 from zoo.common import runtime
 from zoo.common.errors import BadFile, first_line
 from zoo.common.golden_file import Golden, read_golden
@@ -73,7 +73,7 @@ def rerun(
     golden: Golden, manifest: Manifest, live: runtime.Session, variant: Variant
 ) -> NumbersCheck:
     """The golden input through a session, and how far from the golden outputs that is."""
-    taken, config = {each.name for each in live.get_inputs()}, stated_entry(manifest).config
+    taken, config = {each.name for each in live.get_inputs()}, entry_of_manifest(manifest).config
     if taken < golden.fed.keys():
         return _tower(golden, taken, config.inputs, live, variant)
     names = [output.name for output in live.get_outputs()]
@@ -93,7 +93,7 @@ def rerun(
 
     def by_patch() -> Residuals:
         stride, (height, width) = config.stride, manifest.preprocessing.size
-        return residuals((height // stride, width // stride), got, golden.outputs)
+        return compute_residuals((height // stride, width // stride), got, golden.outputs)
 
     return NumbersCheck(*judged, by_patch if config.takes_pixels_alone else None)
 
@@ -124,6 +124,9 @@ def _tower(
 
 def finding(check: str, verification: Verification) -> tuple[Finding, Verification]:
     """How far off numbers are, in words as well."""
-    detail = f"{worst_words(verification, verification.comparisons)}, {limit(verification)} asked"
-    detail += "" if verification.passed else f", {tried_levels(verification)}"
+    detail = (
+        f"{describe_worst_error(verification, verification.comparisons)}, "
+        f"{describe_limit(verification)} asked"
+    )
+    detail += "" if verification.passed else f", {describe_levels(verification)}"
     return Finding(check, verification.passed, detail), verification

@@ -11,10 +11,10 @@ from weights.sources.locate import find_named, locate
 from zoo.architectures.builder import abstract, output_choices
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.inputs import fed_sides
-from zoo.artifacts.folder_check import Finding, NumbersCheck, Residuals, residuals
-from zoo.artifacts.read import stated_entry
+from zoo.artifacts.folder_check import Finding, NumbersCheck, Residuals, compute_residuals
+from zoo.artifacts.read import entry_of_manifest
 from zoo.artifacts.schema import Manifest, Variant
-from zoo.artifacts.words import worst_of
+from zoo.artifacts.words import describe_variant_error
 from zoo.checkpoints.custom import describe_checkpoint
 from zoo.checkpoints.load import open_weights
 from zoo.checkpoints.source import Choice, GivenCheckpoint, SeededWeights, resolve_weights
@@ -35,10 +35,13 @@ def compare_with_jax(
     """
     if manifest.weights.kind == "own" and weights is None:
         made = manifest.only
-        detail = f"the model is the user's own; when it was exported: {worst_of(made)}. To compare "
+        detail = (
+            f"the model is the user's own; when it was exported: {describe_variant_error(made)}. "
+            "To compare "
+        )
         detail += f"it again, name its checkpoint with {parameter('weights')}"
         return skip(made.passed or made.verification is None, detail)
-    entry = stated_entry(manifest)
+    entry = entry_of_manifest(manifest)
     signature = stated_signature(manifest, entry)
     entry, choice = describe_checkpoint(entry, read_choice(weights, manifest, entry, progress))
     loaded = open_weights(choice, entry, progress)
@@ -70,7 +73,7 @@ def first_residuals(live: runtime.Session, sample: Sample, entry: ModelInfo) -> 
     got = dict(zip(expected, live.run([*expected], sample.fed), strict=True))
     stride = entry.config.stride
     sides = fed_sides(sample.taken, sample.inputs)  # of the network, not of images in 8 bits
-    return residuals((sides["height"] // stride, sides["width"] // stride), got, expected)
+    return compute_residuals((sides["height"] // stride, sides["width"] // stride), got, expected)
 
 
 def skip(passed: bool, detail: str) -> Compare:
