@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weights.sources.hub import COMMIT, ask, cached, download
-from zoo.artifacts.pull import PullSpec, namespace, pull_folder
+from zoo.artifacts.pull import PullRequest, hub_namespace, pull_folder
 from zoo.artifacts.read import read_folder_manifest, read_nearby_manifest
 from zoo.artifacts.schema import MANIFEST, Manifest, Variant
 from zoo.common.errors import BadFile
@@ -34,8 +34,8 @@ def pull_variant(model: str, variant: str, revision: str | None, offline: bool) 
     stored. **Raises** the errors of `pull_folder`, and `BadFile` if nothing was downloaded before
     and `offline` forbids requests.
     """
-    model_folder = downloads_folder() / f"{namespace()}/{model}".replace("/", "--")
-    request = PullSpec(model, (variant,), model_folder, revision)
+    model_folder = downloads_folder() / f"{hub_namespace()}/{model}".replace("/", "--")
+    request = PullRequest(model, (variant,), model_folder, revision)
     manifest = request.manifest
     copy = cached(manifest)
     cached_commit = None if copy is None else copy.parent.name
@@ -55,7 +55,7 @@ def pull_variant(model: str, variant: str, revision: str | None, offline: bool) 
     folder = model_folder / commit
     if not _has_variant(folder, variant):
         with bar() as progress:
-            pull_folder(PullSpec(model, (variant,), folder, commit, offline), progress)
+            pull_folder(PullRequest(model, (variant,), folder, commit, offline), progress)
     if commit != cached_commit:
         with bar() as progress:
             download(manifest, advice, progress)

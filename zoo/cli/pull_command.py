@@ -12,7 +12,7 @@ from zoo.export.assemble.plan import variant_names
 from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
-    from zoo.artifacts.pull import Preview, PullResult
+    from zoo.artifacts.pull import PullPreview, PullResult
     from zoo.cli.tables import Block
 
 
@@ -34,9 +34,9 @@ def pull(
 
     name = info(model).name
     folder = out or Path(name)
-    request = hub.PullSpec(name, tuple(variant or ("fp32",)), folder, revision, offline, force)
+    request = hub.PullRequest(name, tuple(variant or ("fp32",)), folder, revision, offline, force)
     with progress_bar() as progress:
-        result = hub.preview(request, progress) if dry_run else hub.pull_folder(request, progress)
+        result = hub.preview_pull(request, progress) if dry_run else hub.pull_folder(request, progress)
     return CommandResult(
         result,
         partial(pull_blocks, folder),
@@ -46,10 +46,10 @@ def pull(
 
 def pull_blocks(folder: Path, result: "Preview | PullResult") -> "Iterator[Block]":
     """What was downloaded, or would be."""
-    from zoo.artifacts.pull import Preview
+    from zoo.artifacts.pull import PullPreview
     from zoo.cli.tables import Table, counted
 
-    if isinstance(result, Preview):
+    if isinstance(result, PullPreview):
         sizes = [*((file.name, file.bytes) for file in result.missing), ("total", result.bytes)]
         yield Table(("~file", ">bytes"), [(name, f"{size:,}") for name, size in sizes])
         yield f"{folder}: from {result.where}; {counted(result.kept, 'file')} kept"
