@@ -42,8 +42,8 @@ from zoo.apps.bench.measure import measure_files
 from zoo.checkpoints.convert import naming_to_write, write_transformers_folder
 from zoo.checkpoints.load import model_shapes
 from zoo.common import runtime
-from zoo.export.assemble.plan import USUAL_VARIANTS, VARIANTS
-from zoo.export.timing.rounds import machine
+from zoo.export.assemble.plan import DEFAULT_VARIANTS, VARIANTS
+from zoo.export.timing.rounds import describe_machine
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
 
@@ -56,7 +56,7 @@ MODELS = (
 )
 BATCHES, THREADS = (1, 8), (1, 2)
 SIDE = 224
-OURS = tuple(name for name in USUAL_VARIANTS if VARIANTS[name].precision != "fp16")
+OURS = tuple(name for name in DEFAULT_VARIANTS if VARIANTS[name].precision != "fp16")
 """The files of a folder that are measured; no CPU computes in float16."""
 
 PEERS = {
@@ -213,7 +213,7 @@ def header(busy: bool, pythons: Mapping[str, str]) -> Row:
     }
     return {
         "date": datetime.now(UTC).date().isoformat(),
-        "machine": machine(),
+        "machine": describe_machine(),
         "versions": {library: version(library) for library in LIBRARIES["zoo"]},
         "note": BUSY if busy else None,
         "peers": {exporter: told.strip() for exporter, told in peers.items()},

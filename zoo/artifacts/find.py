@@ -68,7 +68,7 @@ def _has_variant(folder: Path, variant: str) -> bool:
     if not (folder / MANIFEST).is_file():
         return False
     manifest = read_folder_manifest(folder)
-    return all(file.is_complete(folder) for file in manifest.needed(manifest.pick([variant])))
+    return all(file.has_full_size_in(folder) for file in manifest.select_files(manifest.select_variants([variant])))
 
 
 @dataclass(frozen=True)
@@ -117,9 +117,9 @@ def find_variant_in_folder(folder: Path, name: str) -> FoundVariant:
     """Return a variant of a folder. **Raises** `BadFile` if a file of it is missing, and
     `BadRequest` if the folder has no such variant."""
     manifest = read_folder_manifest(folder)
-    variant = manifest.one(name)
+    variant = manifest.get_variant(name)
     for file in variant.files:
-        if not manifest.listed[file].is_complete(folder):
+        if not manifest.files_by_name[file].has_full_size_in(folder):
             raise BadFile(
                 f"{folder / file} is missing or has another size than its manifest says: run "
                 f"`zoo pull {manifest.model} --variant {name} --out {folder}`."

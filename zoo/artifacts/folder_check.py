@@ -165,7 +165,7 @@ def _describe_fault(folder: Path, item: File, progress: Progress) -> str | None:
 def check_unlisted_files(folder: Path, manifest: Manifest) -> Finding:
     """Return whether a folder has files that are not listed, or symbolic links. Hidden files are
     ignored."""
-    names = {MANIFEST, *manifest.listed}
+    names = {MANIFEST, *manifest.files_by_name}
     faults = sorted(_find_unlisted(folder, folder, names))
     first_faults = faults[:10] + [f"{len(faults) - 10} more"] * (len(faults) > 10)
     return Finding(

@@ -145,12 +145,12 @@ def _compare_folder(
     """Return the preview of a pull, and the names of the files in the folder that would be
     replaced. **Raises** `BadOutput` if there are such files and they must not be replaced."""
     folder, manifest = request.folder, located.manifest
-    refuse_links(folder, manifest.listed)
-    needed = manifest.needed(variants)
-    present = [file for file in manifest.files if file.is_complete(folder)]
+    refuse_links(folder, manifest.files_by_name)
+    needed = manifest.select_files(variants)
+    present = [file for file in manifest.files if file.has_full_size_in(folder)]
     if present:
         progress.stage(f"checking {folder}", sum(file.bytes for file in present))
-    intact = {file.name for file in present if file.is_at(folder, progress.step)}
+    intact = {file.name for file in present if file.is_intact_in(folder, progress.step)}
     differing = _find_differing_files(request, located, intact)
     missing = tuple(file for file in needed if file.name not in intact)
     size = sum(file.bytes for file in missing)
@@ -188,7 +188,7 @@ def _read_wanted(
     `zoo push` would have refused it.
     """
     located = _read_from_disk(request) if request.offline else _read_from_hub(request, progress)
-    variants = located.manifest.pick(request.variants)
+    variants = located.manifest.select_variants(request.variants)
     failed = [name for name, variant in variants.items() if not variant.passed]
     if failed or not located.manifest.complete:
         problem = f"variant {failed[0]} failed its verification" if failed else "a build broke off"
@@ -246,7 +246,7 @@ def _find_differing_files(
     """Return the names of existing files that differ from those of the manifest. **Raises**
     `BadOutput` if there are any and the request does not allow them to be replaced."""
     folder = request.folder
-    names = [name for name in located.manifest.listed if name not in intact]
+    names = [name for name in located.manifest.files_by_name if name not in intact]
     folder_manifest = folder / MANIFEST
     size = len(located.content) + 1
     if (

@@ -77,7 +77,7 @@ def plan_push(folder: Path, target: PushTarget, progress: Progress) -> PushPlan:
     manifest = check_folder(folder, progress)
     progress.stage(f"asking the hub about {target.repository}")
     state, remote_files = _read_repository(target)
-    files = (_manifest_file(folder, manifest), *manifest.listed.values())
+    files = (_manifest_file(folder, manifest), *manifest.files_by_name.values())
     changes = ((file, _compare_with_hub(folder, file, remote_files)) for file in files)
     rows = tuple(PushedFile(file.name, file.bytes, file.sha256, change) for file, change in changes)
     names = {file.name for file in files}

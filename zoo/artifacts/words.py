@@ -130,7 +130,7 @@ def describe_licence_doubt(weights: StatedWeights) -> str:
 
 def format_megabytes(manifest: Manifest, variant: Variant) -> str:
     """Return the size of a variant's files in megabytes."""
-    return f"{sum(manifest.listed[name].bytes for name in variant.files) / 1e6:.1f}"
+    return f"{sum(manifest.files_by_name[name].bytes for name in variant.files) / 1e6:.1f}"
 
 
 def variant_rows(manifest: Manifest) -> Iterator[tuple[str, str, str, str, str]]:

@@ -24,11 +24,11 @@ from zoo.common.options import (
     out_folder,
 )
 from zoo.export.assemble.plan import (
-    USUAL_VARIANTS,
+    DEFAULT_VARIANTS,
     VARIANTS,
     plan_folder,
     read_variants,
-    variant_names,
+    variant_option,
 )
 from zoo.export.export_options import CALIBRATE, INPUT, KEEP_INEXACT, OUTPUTS, SCALES
 from zoo.export.request import Options, Plan, Size, check_activations, read_calibration
@@ -64,7 +64,7 @@ def build(
     models: Annotated[Sequence[str], model_names(NAMES)] = (),
     all: All = False,
     filter: Filter = (),
-    variant: Annotated[Sequence[str], variant_names(", ".join(USUAL_VARIANTS))] = (),
+    variant: Annotated[Sequence[str], variant_option(", ".join(DEFAULT_VARIANTS))] = (),
     out: Annotated[Path, out_folder(True, ", which gets one for each model")] = Path("artifacts"),
     force: Annotated[bool, FORCE] = False,
     keep_inexact: Annotated[bool, KEEP_INEXACT] = False,

@@ -13,7 +13,7 @@ from zoo.cli.model_argument import here, publisher
 from zoo.common.errors import WRONG_USE, BadRequest, ZooError
 from zoo.common.staging import sidecar_path
 from zoo.export.request import Plan
-from zoo.export.resources import LARGEST_WHOLE, written
+from zoo.export.resources import MAX_UNSPLIT_BYTES, estimate_file_bytes
 
 if TYPE_CHECKING:
     from zoo.cli.tables import Block
@@ -48,9 +48,9 @@ def foresee(
 def _foreseen(plan: Plan, offline: bool) -> ModelPlan:
     files: dict[str, int] = {}
     for path, spec in zip(plan.targets, plan.files, strict=True):
-        size = written(plan.model, spec.precision)
+        size = estimate_file_bytes(plan.model, spec.precision)
         outside = {str(path): 0, str(sidecar_path(path)): size}
-        files |= outside if size > LARGEST_WHOLE else {str(path): size}
+        files |= outside if size > MAX_UNSPLIT_BYTES else {str(path): size}
     return ModelPlan(plan.model.name, _weights(plan.model, plan.weights, offline), files)
 
 

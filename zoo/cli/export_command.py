@@ -96,10 +96,10 @@ def export_one(entry: ModelInfo, options: Options) -> "CommandResult[Outcome]":
 def export_many(jobs: Sequence[tuple[ModelInfo, Options]]) -> "CommandResult[list[Outcome]]":
     """Export one model after the other, whatever becomes of the others, and sum up."""
     from zoo.cli.tables.export_table import outcome_blocks
-    from zoo.export.bulk import run_bulk
+    from zoo.export.bulk import export_models
 
     with progress_bar() as progress:
-        outcomes = run_bulk(jobs, progress)
+        outcomes = export_models(jobs, progress)
     code = max(outcome.code for outcome in outcomes)
     return CommandResult(
         outcomes, outcome_blocks, lambda done: [each.record for each in done], code

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from zoo.cli.command_options import DryRun, Model, Revision, options_of
 from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.options import FORCE, OFFLINE, out_folder
-from zoo.export.assemble.plan import variant_names
+from zoo.export.assemble.plan import variant_option
 from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 @options_of()
 def pull(
     model: Model,
-    variant: Annotated[Sequence[str], variant_names("fp32, which most runtimes run")] = (),
+    variant: Annotated[Sequence[str], variant_option("fp32, which most runtimes run")] = (),
     out: Annotated[Path | None, out_folder("./MODEL")] = None,
     revision: Revision = None,
     force: Annotated[bool, FORCE] = False,
     offline: Annotated[bool, OFFLINE] = False,
     dry_run: DryRun = False,
-) -> CommandResult["Preview | PullResult"]:
+) -> CommandResult["PullPreview | PullResult"]:
     """Download ready-made ONNX files, and check every byte of them.
 
     Preprocessing, a photograph and expected outputs come along.
@@ -36,7 +36,9 @@ def pull(
     folder = out or Path(name)
     request = hub.PullRequest(name, tuple(variant or ("fp32",)), folder, revision, offline, force)
     with progress_bar() as progress:
-        result = hub.preview_pull(request, progress) if dry_run else hub.pull_folder(request, progress)
+        result = (
+            hub.preview_pull(request, progress) if dry_run else hub.pull_folder(request, progress)
+        )
     return CommandResult(
         result,
         partial(pull_blocks, folder),
@@ -44,7 +46,7 @@ def pull(
     )
 
 
-def pull_blocks(folder: Path, result: "Preview | PullResult") -> "Iterator[Block]":
+def pull_blocks(folder: Path, result: "PullPreview | PullResult") -> "Iterator[Block]":
     """What was downloaded, or would be."""
     from zoo.artifacts.pull import PullPreview
     from zoo.cli.tables import Table, counted

@@ -173,9 +173,9 @@ class Production:
         samples."""
         if self.samples is None:
             return ()
-        from zoo.export.verify import untaken_sides
+        from zoo.export.verify import describe_untaken_sides
 
-        return untaken_sides(export, self.samples(), self.subject.weights.arrays)
+        return describe_untaken_sides(export, self.samples(), self.subject.weights.arrays)
 
     def verified(
         self, spec: FileSpec, export: converter.Export, untaken: tuple[str, ...]
@@ -215,15 +215,19 @@ class Production:
         """The verification of a file, the session that it ran in, and the oldest version of ONNX
         Runtime in which it is right, if it passed and runs as it is."""
         from zoo.common.runtime import session
-        from zoo.export.other_runtimes import minimum_runtime
-        from zoo.export.verify import limit_for, runnable, verify_file
+        from zoo.export.other_runtimes import find_minimum_runtime
+        from zoo.export.verify import choose_limit, to_runnable, verify_file
 
         file, subject = self.stage / spec.name, self.subject
-        limit = limit_for(spec.precision, subject.weights.provenance.kind, subject.entry.config)
-        opened = cache(partial(session, runnable(file, spec.precision)))
+        limit = choose_limit(spec.precision, subject.weights.provenance.kind, subject.entry.config)
+        opened = cache(partial(session, to_runnable(file, spec.precision)))
         found = verify_file(file, samples, spec.precision, limit=limit, opened=opened)
         runs_as_it_is = found.passed and PRECISIONS[spec.precision].on_cpu
-        return found, opened(), minimum_runtime(file, samples[0], limit) if runs_as_it_is else None
+        return (
+            found,
+            opened(),
+            find_minimum_runtime(file, samples[0], limit) if runs_as_it_is else None,
+        )
 
     def _activations(self, spec: FileSpec) -> dict[str, Any]:
         """How activations are scaled, if they are integers."""
@@ -247,9 +251,9 @@ def produce(
         samples = None
         if plan.options.verify:
             # ONNX Runtime is imported only where a file is verified.
-            from zoo.export.verify import runs
+            from zoo.export.verify import sample_tasks
 
-            tasks = runs(subject.entry, subject.model, subject.weights.arrays, signature)
+            tasks = sample_tasks(subject.entry, subject.model, subject.weights.arrays, signature)
             samples = stack.enter_context(prefetching(tasks))
             del tasks
         stage = stack.enter_context(staged(plan.folder))

@@ -1,4 +1,4 @@
-"""`zoo export`: from a plan to files. Importing this costs no JAX."""
+"""Export a plan (`zoo export`). Importing this module does not import JAX."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def run_export(plan: Plan, progress: Progress) -> "Outcome":
-    """Export a model at each opset; a thread reads the checkpoint from before JAX is imported."""
+    """Export a model at each opset of the plan. A thread reads the checkpoint while JAX is
+    imported."""
     check_resources(plan, progress)
     entry = plan.model
     with open_source(plan.weights, entry, progress, plan.options.offline) as source:

@@ -22,7 +22,7 @@ from zoo.artifacts.measured import Comparison
 from zoo.artifacts.read import MAX_COMMAS, parse_manifest, read_nearby_manifest, to_text
 from zoo.artifacts.schema import StatedLicence, StatedPreprocessing, StatedWeights
 from zoo.common.errors import BadFile
-from zoo.export.describe import weights_origin
+from zoo.export.describe import describe_origin
 from zoo.images.preprocessing import Preprocessing
 from zoo.registry.lookup import info
 
@@ -133,17 +133,17 @@ def test_what_is_no_manifest(given):
 
 def test_a_good_manifest():
     manifest = parse_manifest(said(), "the manifest", folders.MODEL)
-    assert list(manifest.pick(["all"])) == list(folders.VARIANTS)
-    needed = {file.name for file in manifest.needed(manifest.pick(["fp16"]))}
+    assert list(manifest.select_variants(["all"])) == list(folders.VARIANTS)
+    needed = {file.name for file in manifest.select_files(manifest.select_variants(["fp16"]))}
     assert needed == folders.COMMON | set(folders.VARIANTS["fp16"])
-    assert manifest.one("fp16").file == folders.VARIANTS["fp16"][0]
+    assert manifest.get_variant("fp16").file == folders.VARIANTS["fp16"][0]
     assert json.loads(to_text(manifest)) == json.loads(said())
     unchecked = parse_manifest(said(**variant(verification=None)), "the manifest")
-    assert not unchecked.one("fp32").passed
-    changed = manifest.changed(complete=False)
+    assert not unchecked.get_variant("fp32").passed
+    changed = manifest.with_changes(complete=False)
     assert manifest.complete and not changed.complete and "speeds" not in to_text(changed)
     with pytest.raises(ValidationError):
-        manifest.changed(files=())
+        manifest.with_changes(files=())
     with pytest.raises(ValidationError):
         manifest.model = "another"
 
@@ -221,7 +221,7 @@ def test_errors_that_are_no_numbers():
 
 @pytest.mark.parametrize("name", ["a\n\x9b[2J.eqx", "\udcff.eqx", "a" * 255])
 def test_a_checkpoint_may_be_called_anything(name):
-    told = weights_origin(Provenance("eqx", name), info(folders.MODEL)).name
+    told = describe_origin(Provenance("eqx", name), info(folders.MODEL)).name
     assert told.isprintable() and told.endswith(name[-4:])
 
 

@@ -17,9 +17,15 @@ from zoo.artifacts.schema import Manifest
 from zoo.checkpoints.settings.library_configs import find_transformers_class, transformers_config
 from zoo.common import runtime
 from zoo.common.errors import BadFile, BadRequest, MissingLibrary, first_line
-from zoo.export.timing.footprint import Footprint, footprint
-from zoo.export.timing.rounds import Task, interleave, resting_session, run_once, watch_others
-from zoo.export.timing.timed_inputs import Spec, draw_inputs, settle_inputs
+from zoo.export.timing.footprint import Footprint, measure_footprint
+from zoo.export.timing.rounds import (
+    Task,
+    as_task,
+    measure_interleaved,
+    resting_session,
+    watch_other_programs,
+)
+from zoo.export.timing.timed_inputs import InputSpec, draw_inputs, fix_input_shapes
 from zoo.export.timing.timed_products import Products, TimedProduct, timed_products
 from zoo.registry.lookup import info
 
@@ -71,10 +77,10 @@ def _product_task(product: TimedProduct, threads: int) -> Task:
         inputs, [output], nodes=[node], initializers=weights, opset_imports={"": 18}, name="product"
     )
     data = ir.to_proto(ir.Model(graph, ir_version=8)).SerializeToString()
-    return run_once(resting_session(data, threads), feeds)
+    return as_task(resting_session(data, threads), feeds)
 
 
-def torch_task(model: str | None, specs: Sequence[Spec], threads: int) -> Task:
+def torch_task(model: str | None, specs: Sequence[InputSpec], threads: int) -> Task:
     """Return a run of transformers' model with random weights: float32, eager, on the CPU.
 
     **Raises** `MissingLibrary` without PyTorch or transformers, and `BadRequest` if the model is
@@ -115,7 +121,7 @@ class Contender:
     """A measured file, or transformers' model, which has no footprint. `times` are in seconds."""
 
     name: str
-    inputs: Sequence[Spec]
+    inputs: Sequence[InputSpec]
     times: Sequence[float]
     footprint: Footprint | None
 
@@ -161,11 +167,11 @@ def measure_files(files: Sequence[Path], options: BenchOptions, progress: Progre
     footprints: list[Footprint | None] = [None] * len(sources)
     for index, file in enumerate(files):
         progress.stage(f"{file}: memory")
-        footprints[index] = footprint(file, sources[index][0], options.threads)
+        footprints[index] = measure_footprint(file, sources[index][0], options.threads)
     progress.stage(f"{options.rounds} rounds of {len(timed)} runs")
-    others = watch_others()
+    others = watch_other_programs()
     try:
-        times = interleave(timed, options.rounds, options.clock)
+        times = measure_interleaved(timed, options.rounds, options.clock)
     except runtime.ERRORS as error:
         raise BadFile(f"a file does not run: {first_line(error)}") from error
     busy_cores = others()
@@ -185,7 +191,7 @@ def _sample(manifest: Manifest, batch: int, size: tuple[int, int]) -> Feeds | No
     return pictures.sample(batch, manifest.preprocessing.settings, manifest.size or size)
 
 
-def _open(file: Path, options: BenchOptions) -> tuple[list[Spec], Task]:
+def _open(file: Path, options: BenchOptions) -> tuple[list[InputSpec], Task]:
     """Return the inputs of a file, and a task that runs it, after one successful run."""
     if not file.is_file():
         raise BadFile(f"{file} is no file: name .onnx files.")
@@ -195,8 +201,8 @@ def _open(file: Path, options: BenchOptions) -> tuple[list[Spec], Task]:
     try:
         live = resting_session(file, options.threads)
         declared = live.get_inputs()
-        specs = settle_inputs(file, declared, options.batch, options.size, usual, sample)
-        task = run_once(live, draw_inputs(specs))
+        specs = fix_input_shapes(file, declared, options.batch, options.size, usual, sample)
+        task = as_task(live, draw_inputs(specs))
         task()
     except runtime.ERRORS as error:
         raise BadFile(

@@ -48,7 +48,7 @@ class FoundNetwork(FoundVariant):
     @property
     def digest(self) -> str:
         """The sha256 of its file; of what `sha256sum` prints of them where there are several."""
-        digests = {name: self.manifest.listed[name].sha256 for name in self.variant.files}
+        digests = {name: self.manifest.files_by_name[name].sha256 for name in self.variant.files}
         if len(digests) == 1:
             return digests[self.variant.file]
         lines = "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
@@ -106,7 +106,7 @@ def find_network(model: str, precision: str, offline: bool = False) -> FoundNetw
         return _checked(find_variant_in_file(Path(model).absolute()))
     place = find_or_pull_folder(model, precision, offline=offline).absolute()
     manifest = read_folder_manifest(place)
-    taken = {each.name for each in manifest.one(precision).inputs}
+    taken = {each.name for each in manifest.get_variant(precision).inputs}
     # Of a network that compares pictures with texts the tower for pictures.
     takes_texts = "text" in kinds_of(entry_of_manifest(manifest).config.inputs, taken)
     tower = tower_variant("picture", precision)

@@ -83,8 +83,8 @@ def _dataset_network(table: VectorTable, place: Path | None) -> tuple[FoundNetwo
         )
     network = find_network(os.fspath(path), made.variant, offline=True)
     folder = network.path.parents[len(Path(network.variant.file).parts) - 1]
-    listed = (network.manifest.listed[name] for name in network.variant.files)
-    if network.digest != made.model_sha256 or not all(file.is_at(folder) for file in listed):
+    files = (network.manifest.files_by_name[name] for name in network.variant.files)
+    if network.digest != made.model_sha256 or not all(file.is_intact_in(folder) for file in files):
         raise BadFile(
             f"{path} is of another model than {table.path}, whose vectors are of "
             f"{made.told}: name that with {parameter('model')}."

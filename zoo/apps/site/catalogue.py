@@ -11,9 +11,9 @@ from zoo.apps.site.folders import BuiltFolder
 from zoo.artifacts.measured import find_worst_error, is_busy
 from zoo.artifacts.schema import Manifest, Variant
 from zoo.common.runtime import VERSION
-from zoo.export.timing.footprint import footprint
-from zoo.export.timing.rounds import machine
-from zoo.export.timing.timed_inputs import OPEN_WORDS, Spec
+from zoo.export.timing.footprint import measure_footprint
+from zoo.export.timing.rounds import describe_machine
+from zoo.export.timing.timed_inputs import OPEN_TEXT_TOKENS, InputSpec
 from zoo.export.timing.timed_products import timed_products
 
 FORMAT = "jax-onnx-zoo site"
@@ -67,7 +67,7 @@ def catalogue(models: Sequence[BuiltFolder], progress: Progress) -> Catalogue:
     """Read and measure everything. **Raises** `BadFile` for a file whose process dies."""
     return Catalogue(
         runtime=f"{VERSION}, CPU, {THREADS} thread",
-        machine=machine(),
+        machine=describe_machine(),
         rows=[row for built in models for row in _rows(built, progress)],
     )
 
@@ -85,7 +85,7 @@ def _rows(built: BuiltFolder, progress: Progress) -> Iterator[CatalogueRow]:
             precision=variant.precision,
             opset=variant.opset,
             parameters=manifest.parameters,
-            bytes=sum(manifest.listed[name].bytes for name in variant.files),
+            bytes=sum(manifest.files_by_name[name].bytes for name in variant.files),
             input=_input(manifest),
             licence=manifest.licence.name,
             random=manifest.weights.kind == "random",
@@ -116,15 +116,15 @@ def _measured(built: BuiltFolder, label: str, variant: Variant) -> dict[str, Any
         "ratio": speed.ratio,
         "multiply_adds": counted.flops // 2,
         "uncounted": counted.uncounted.total(),
-        "peak_bytes": footprint(path, specs, THREADS).peak,
+        "peak_bytes": measure_footprint(path, specs, THREADS).peak,
     }
 
 
-def _specs(variant: Variant, timed: tuple[int, ...]) -> Iterator[Spec]:
+def _specs(variant: Variant, timed: tuple[int, ...]) -> Iterator[InputSpec]:
     """The inputs of a file: what was timed, and of texts beside it as many."""
     first, *others = variant.inputs
-    yield Spec(first.name, first.dtype, timed)
+    yield InputSpec(first.name, first.dtype, timed)
     for each in others:
-        pairs = zip(each.shape, (timed[0], OPEN_WORDS), strict=True)
+        pairs = zip(each.shape, (timed[0], OPEN_TEXT_TOKENS), strict=True)
         sides = (side if isinstance(side, int) else usual for side, usual in pairs)
-        yield Spec(each.name, each.dtype, tuple(sides))
+        yield InputSpec(each.name, each.dtype, tuple(sides))

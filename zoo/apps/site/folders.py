@@ -68,7 +68,7 @@ def _is_measured_elsewhere(built: BuiltFolder, other: BuiltFolder) -> bool:
     were others."""
     machines = {each.machine for each in (other.speeds, *other.elsewhere)}
     digests = [
-        {name: each.manifest.listed[v.file].sha256 for name, v in each.variants.items()}
+        {name: each.manifest.files_by_name[v.file].sha256 for name, v in each.variants.items()}
         for each in (built, other)
     ]
     return digests[0] == digests[1] and built.speeds.machine not in machines
@@ -90,7 +90,7 @@ def _read(folder: Path, progress: Progress) -> BuiltFolder:
     manifest = read_folder_manifest(folder)
     if not manifest.complete or manifest.speeds is None:
         raise BadFile(f"{folder} is not complete: run `zoo build` to its end.")
-    variants = manifest.pick(find_present_variants(folder, manifest))
+    variants = manifest.select_variants(find_present_variants(folder, manifest))
     if not variants:
         raise BadFile(f"{folder} has no ONNX file: {REBUILD_ADVICE}.")
     for label, variant in variants.items():
@@ -103,7 +103,7 @@ def _read(folder: Path, progress: Progress) -> BuiltFolder:
             raise BadFile(
                 f"variant {label} of {folder} takes other inputs than were timed: {REBUILD_ADVICE}."
             )
-    files = manifest.needed(variants)
+    files = manifest.select_files(variants)
     odd = [file.name for file in files if PurePosixPath(file.name).suffix not in SERVED]
     if odd:
         raise BadFile(f"{folder} lists {odd[0]}, which no build makes: {REBUILD_ADVICE}.")

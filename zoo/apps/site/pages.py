@@ -17,7 +17,7 @@ from zoo.architectures.entry import MEASURED_TASKS
 from zoo.artifacts.measured import Speeds
 from zoo.artifacts.words import RANDOM_WEIGHTS, describe_limit, describe_weights, find_base_model
 from zoo.common.versions import __version__
-from zoo.export.assemble.extras import PHOTOGRAPH, card
+from zoo.export.assemble.extras import PHOTOGRAPH, render_card
 from zoo.images.preprocessing import Preprocessing
 from zoo.registry.model_words import preprocessing_words, purpose
 
@@ -146,7 +146,7 @@ def facts(built: BuiltFolder, table: Catalogue) -> Mapping[str, Any]:
         "tasks": MEASURED_TASKS,
         "results_page": entry.results_page if manifest.network is None else "",
         "timed": measured(built),
-        "code": dict(CODE_BLOCK.findall(card(manifest))),
+        "code": dict(CODE_BLOCK.findall(render_card(manifest))),
         "folder": f"{MODELS}/{built.entry.name}",
         "demo": demo(built),
         "described": entry.config.task.described(entry.pooler),
@@ -190,7 +190,7 @@ def loading(built: BuiltFolder, name: str) -> dict[str, Any]:
     variant = built.variants[name]
     dtype, ending = DTYPES[variant.precision]
     options = {"dtype": dtype, "model_file_name": Path(variant.file).stem.removesuffix(ending)}
-    return {"options": options, "bytes": built.manifest.listed[variant.file].bytes}
+    return {"options": options, "bytes": built.manifest.files_by_name[variant.file].bytes}
 
 
 def fit(how: Preprocessing) -> dict[str, Any]:

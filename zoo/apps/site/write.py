@@ -158,7 +158,7 @@ def copy_model(built: BuiltFolder, place: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         with open_inside(built.folder, file.name) as source, target.open("wb") as copy:
             shutil.copyfileobj(source, copy, PIECE)
-        if not file.is_at(place):
+        if not file.is_intact_in(place):
             raise BadFile(
                 f"{built.folder / file.name} was changed while it was read: {REBUILD_ADVICE}."
             )

@@ -10,7 +10,7 @@ from zoo.apps.show.chart import TimedRow
 from zoo.artifacts.measured import describe_load, is_busy
 from zoo.cli.tables import Block, Table
 from zoo.common.runtime import VERSION
-from zoo.export.timing.rounds import machine
+from zoo.export.timing.rounds import describe_machine
 
 
 def _ms(value: float) -> str:
@@ -34,7 +34,7 @@ def bench_record(bench: Bench) -> dict[str, Any]:
     options, floor = bench.options, bench.floor
     return {
         "runtime": f"{VERSION}, CPU",
-        "machine": machine(),
+        "machine": describe_machine(),
         "others": bench.others,
         "busy": is_busy(bench.others),
         "threads": options.threads,
@@ -96,7 +96,7 @@ def bench_blocks(bench: Bench) -> Iterator[Block]:
     shapes = {"; ".join(map(str, each.inputs)) for each in bench.contenders}
     measured = f"{bench.options.rounds} rounds, threads: {bench.options.threads}; {VERSION}"
     yield f"input {' or '.join(sorted(shapes))}; {measured}"
-    yield f"{machine()}; {describe_load(bench.others)}"
+    yield f"{describe_machine()}; {describe_load(bench.others)}"
 
 
 def short_name(each: Contender, bench: Bench) -> str:
