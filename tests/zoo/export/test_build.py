@@ -250,8 +250,8 @@ def test_images_as_input(zoo):
     """With preprocessing inside, every variant reads the photograph itself."""
     zoo(*BUILD, "--input", "uint8")
     folder = zoo.here / "out" / MODEL
-    make_golden = load_file(folder / "golden.safetensors")
-    assert make_golden["image"].shape == (1, 224, 336, 3) and make_golden["image"].dtype == np.uint8
+    golden = load_file(folder / "golden.safetensors")
+    assert golden["image"].shape == (1, 224, 336, 3) and golden["image"].dtype == np.uint8
     zoo("verify", folder)
     assert "any height and width" in (folder / "README.md").read_text()
 
