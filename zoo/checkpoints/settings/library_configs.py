@@ -1,6 +1,6 @@
 """Write the settings of a network in the formats of transformers (5.23) and Equimo (1.1.0)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from typing import Any
@@ -10,7 +10,6 @@ from zoo.architectures.common_config import THREE_CHANNELS
 from zoo.architectures.config_settings import EQUIMO, TransformersClass, write_settings
 from zoo.architectures.kinds import architecture_of, features_below
 from zoo.common.errors import BadRequest
-from zoo.images.preprocessing import Filter, Preprocessing
 
 PROBLEM_TYPES = {"sigmoid": "multi_label_classification", "none": "regression"}
 """The `problem_type` of transformers for scores other than a softmax."""
@@ -90,45 +89,6 @@ def find_transformers_class(config: Config) -> TransformersClass:
     none."""
     transformers_class: TransformersClass = architecture_of(config).transformers(config)
     return transformers_class
-
-
-RESAMPLE: Mapping[Filter, int] = {"bilinear": 2, "bicubic": 3}
-"""Pillow's number of each filter."""
-
-
-def transformers_processor(preprocessing: Preprocessing) -> dict[str, Any]:
-    """Return `preprocessor_config.json` of the image processor of transformers that preprocesses
-    pictures as the argument describes."""
-    size: dict[str, Any] = {"height": preprocessing.size[0], "width": preprocessing.size[1]}
-    settings: dict[str, Any] = {
-        "do_resize": True,
-        "size": size,
-        "resample": RESAMPLE[preprocessing.resample],
-        "do_rescale": True,
-        "rescale_factor": preprocessing.rescale,
-        "do_normalize": True,
-        "image_mean": list(preprocessing.mean),
-        "image_std": list(preprocessing.std),
-    }
-    if preprocessing.rescale_first:
-        return {"image_processor_type": "DINOv3ViTImageProcessorFast"} | settings
-    if preprocessing.padded:
-        edge = max(preprocessing.size)
-        square = {"size": {"shortest_edge": edge, "longest_edge": edge}, "do_pad": True}
-        return {"image_processor_type": "EomtImageProcessor"} | settings | square
-    if preprocessing.multiple is not None:
-        proportional = {"keep_aspect_ratio": True, "ensure_multiple_of": preprocessing.multiple}
-        return {"image_processor_type": "DPTImageProcessor"} | settings | proportional
-    if preprocessing.resize is None:
-        return {"image_processor_type": "SiglipImageProcessor"} | settings
-    crop: dict[str, Any] = {"do_center_crop": True, "crop_size": size}
-    if preprocessing.crop_rounding != "floor":
-        crop["crop_rounding"] = preprocessing.crop_rounding
-    if isinstance(preprocessing.resize, tuple):
-        resize = {"size": {"height": preprocessing.resize[0], "width": preprocessing.resize[1]}}
-        return {"image_processor_type": "DeiTImageProcessor"} | settings | crop | resize
-    resize = {"size": {"shortest_edge": preprocessing.resize}}
-    return {"image_processor_type": "BitImageProcessor"} | settings | crop | resize
 
 
 EQUIMO_VERSION = "1.1.0"

@@ -1,25 +1,30 @@
-"""Read the settings of transformers' image processors (5.23), with the defaults of each class.
+"""Read and write the settings of transformers' image processors (5.23), with the defaults of each
+class.
 
 The files are not trusted: every value that is used is checked here.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, Strict, model_validator
 
-from zoo.checkpoints.settings.library_configs import RESAMPLE
 from zoo.common.fields import Line, Model, Side, Three
 from zoo.images.preprocessing import (
     CENTRED_PIXELS,
     IMAGENET_PIXELS,
     OPENAI_PIXELS,
     CropRounding,
+    Filter,
     Preprocessing,
 )
+
+RESAMPLE: Mapping[Filter, int] = {"bilinear": 2, "bicubic": 3}
+"""Pillow's number of each filter."""
 
 FILTER_NAMES = {number: name for name, number in RESAMPLE.items()}
 
@@ -69,6 +74,8 @@ class ProcessorKind:
         pads_to_square: whether `do_pad` pads pictures to the square of `size`.
         rescale_first: whether pictures are rescaled to floating-point values before they are
             resized.
+        counts_patches: whether pictures keep their aspect ratio and get the largest size with at
+            most `max_num_patches` patches.
         ignored: settings that the class does not use.
         difference: a sentence about what the zoo computes differently; empty if nothing.
     """
@@ -79,6 +86,7 @@ class ProcessorKind:
     rounds_to_multiple: bool = False
     pads_to_square: bool = False
     rescale_first: bool = False
+    counts_patches: bool = False
     ignored: tuple[str, ...] = ()
     difference: str = ""
 
@@ -117,6 +125,12 @@ PROCESSOR_KINDS = (
     ProcessorKind("DeiT", _normalized(CENTRED_PIXELS, BICUBIC) | _square(256) | CROPPED),
     ProcessorKind(
         "Siglip", _normalized(CENTRED_PIXELS, BICUBIC) | _edge_sizes(height=224, width=224)
+    ),
+    ProcessorKind(
+        "Siglip2",
+        _normalized(CENTRED_PIXELS, BILINEAR) | {"patch_size": 16, "max_num_patches": 256},
+        counts_patches=True,
+        ignored=("size", "default_to_square", "do_center_crop", "crop_size", "do_pad", "pad_size"),
     ),
     ProcessorKind(
         "ConvNext",
@@ -196,6 +210,8 @@ class Processor(Model, extra="allow"):
     image_std: ChannelStatistic = None
     keep_aspect_ratio: bool | None = False
     ensure_multiple_of: Side | None = 1
+    patch_size: Annotated[int, Field(ge=1, le=64)] | None = None
+    max_num_patches: Annotated[int, Field(ge=1, le=4096)] | None = None
     crop_rounding: CropRounding = "floor"  # a setting of the zoo, which transformers ignores
 
     @model_validator(mode="before")
@@ -234,8 +250,11 @@ class Processor(Model, extra="allow"):
 
     @property
     def unknown_settings(self) -> tuple[str, ...]:
-        """Names of the settings that the zoo does not know."""
-        return tuple(name for name in self.model_extra or {} if name not in NO_EFFECT_ON_PIXELS)
+        """Names of the settings that the zoo does not know, or that the class does not follow."""
+        patches = {"patch_size", "max_num_patches"} & self.model_fields_set
+        unused = {} if self.kind.counts_patches else dict.fromkeys(sorted(patches))
+        names = {**(self.model_extra or {}), **unused}
+        return tuple(name for name in names if name not in NO_EFFECT_ON_PIXELS)
 
     @property
     def preprocessing(self) -> Preprocessing:
@@ -249,10 +268,29 @@ class Processor(Model, extra="allow"):
             rescale=(self.do_rescale and self.rescale_factor) or 1.0,
             rescale_first=self.kind.rescale_first and bool(self.do_rescale),
             resample=FILTER_NAMES[self.resample],
-            multiple=(self.ensure_multiple_of or 1) if self._keeps_proportions else None,
-            padded=bool(self.do_pad) and self.kind.pads_to_square,
+            multiple=self._multiple,
+            padded=self.kind.counts_patches or (bool(self.do_pad) and self.kind.pads_to_square),
             crop_rounding=self.crop_rounding,
         )
+
+    @property
+    def _multiple(self) -> int | None:
+        """Number that the sides of pictures are multiples of, if pictures keep their proportions;
+        otherwise None."""
+        if self.kind.counts_patches:
+            return self.patch_size
+        return (self.ensure_multiple_of or 1) if self._keeps_proportions else None
+
+    def _size_of_patches(self) -> Size:
+        """Return the size with `max_num_patches` patches that is nearest to a square.
+
+        **Raises** `ValueError` if a setting is null.
+        """
+        if self.patch_size is None or self.max_num_patches is None:
+            raise ValueError("patch_size or max_num_patches is null: give both")
+        count, side = self.max_num_patches, self.patch_size
+        rows = next(n for n in range(math.isqrt(count), 0, -1) if count % n == 0)
+        return rows * side, count // rows * side
 
     @property
     def _keeps_proportions(self) -> bool:
@@ -263,6 +301,8 @@ class Processor(Model, extra="allow"):
     def _target_and_resize(self) -> TargetAndResize:
         """Return the sizes of the result and of resized pictures. **Raises** `ValueError` for a way
         of resizing and cropping that the zoo does not have."""
+        if self.kind.counts_patches:
+            return TargetAndResize(self._size_of_patches(), None)
         size = _to_sides(self.size, bool(self.default_to_square))
         if self.do_pad and self.kind.rounds_to_multiple:
             raise ValueError("do_pad enlarges pictures to multiples, which the zoo does not")
@@ -358,3 +398,43 @@ def _per_channel(value: ChannelStatistic, default: float) -> Three:
         return value
     number = default if value is None else value
     return number, number, number
+
+
+def transformers_processor(preprocessing: Preprocessing) -> dict[str, Any]:
+    """Return `preprocessor_config.json` of the image processor of transformers that preprocesses
+    pictures as the argument describes."""
+    size: dict[str, Any] = {"height": preprocessing.size[0], "width": preprocessing.size[1]}
+    settings: dict[str, Any] = {
+        "do_resize": True,
+        "size": size,
+        "resample": RESAMPLE[preprocessing.resample],
+        "do_rescale": True,
+        "rescale_factor": preprocessing.rescale,
+        "do_normalize": True,
+        "image_mean": list(preprocessing.mean),
+        "image_std": list(preprocessing.std),
+    }
+    if preprocessing.rescale_first:
+        return {"image_processor_type": "DINOv3ViTImageProcessorFast"} | settings
+    if preprocessing.padded and preprocessing.multiple is not None:
+        max_patches = preprocessing.size[0] * preprocessing.size[1] // preprocessing.multiple**2
+        del settings["size"]
+        patches = {"patch_size": preprocessing.multiple, "max_num_patches": max_patches}
+        return {"image_processor_type": "Siglip2ImageProcessor"} | settings | patches
+    if preprocessing.padded:
+        edge = max(preprocessing.size)
+        square = {"size": {"shortest_edge": edge, "longest_edge": edge}, "do_pad": True}
+        return {"image_processor_type": "EomtImageProcessor"} | settings | square
+    if preprocessing.multiple is not None:
+        proportional = {"keep_aspect_ratio": True, "ensure_multiple_of": preprocessing.multiple}
+        return {"image_processor_type": "DPTImageProcessor"} | settings | proportional
+    if preprocessing.resize is None:
+        return {"image_processor_type": "SiglipImageProcessor"} | settings
+    crop: dict[str, Any] = {"do_center_crop": True, "crop_size": size}
+    if preprocessing.crop_rounding != "floor":
+        crop["crop_rounding"] = preprocessing.crop_rounding
+    if isinstance(preprocessing.resize, tuple):
+        resize = {"size": {"height": preprocessing.resize[0], "width": preprocessing.resize[1]}}
+        return {"image_processor_type": "DeiTImageProcessor"} | settings | crop | resize
+    resize = {"size": {"shortest_edge": preprocessing.resize}}
+    return {"image_processor_type": "BitImageProcessor"} | settings | crop | resize

@@ -26,7 +26,8 @@ from zoo.artifacts.words import (
     variant_rows,
 )
 from zoo.checkpoints.convert import write_json
-from zoo.checkpoints.settings.library_configs import portable_config, transformers_processor
+from zoo.checkpoints.settings.library_configs import portable_config
+from zoo.checkpoints.settings.processors import transformers_processor
 from zoo.checkpoints.settings.settings_files import CONFIG, PROCESSOR
 from zoo.common.golden_file import Golden, write_golden
 from zoo.export.assemble.plan import PLANNED_FILES
@@ -37,7 +38,7 @@ from zoo.export.subject import Subject
 from zoo.export.verify import Sample, make_samples
 from zoo.images.photograph import STORED
 from zoo.images.preprocessing import Preprocessing
-from zoo.registry.model_words import preprocessing_words, purpose
+from zoo.registry.model_words import purpose
 
 PHOTOGRAPH = "photograph.png"
 GOLDEN = "golden.safetensors"
@@ -170,5 +171,5 @@ def render_card(manifest: Manifest) -> str:
         oldest={name: target.oldest for name, target in converter.TARGETS.items()},
         by_tensor=[variant.file for variant in variants.values() if variant.scales == "tensor"],
         how=preprocessing,
-        steps=preprocessing_words(preprocessing),
+        steps=preprocessing.words,
     )
