@@ -68,7 +68,10 @@ def _has_variant(folder: Path, variant: str) -> bool:
     if not (folder / MANIFEST).is_file():
         return False
     manifest = read_folder_manifest(folder)
-    return all(file.has_full_size_in(folder) for file in manifest.select_files(manifest.select_variants([variant])))
+    return all(
+        file.has_full_size_in(folder)
+        for file in manifest.select_files(manifest.select_variants([variant]))
+    )
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ def summarize_files(items: Collection[File], faults: Mapping[str, str]) -> Findi
 
 
 def _describe_fault(folder: Path, item: File, progress: Progress) -> str | None:
-    """Return how a file differs from its listing; None if it does not."""
+    """Return how a file differs from its listing, or None if it does not."""
     try:
         with open_inside(folder, item.name) as file:
             size = State.of(file).size

@@ -86,8 +86,8 @@ def plan_push(folder: Path, target: PushTarget, progress: Progress) -> PushPlan:
 
 
 def _read_repository(target: PushTarget) -> tuple[str, dict[str, RepoSibling] | None]:
-    """Return the state of the repository in words, and its files by name; None in place of the
-    files if they are not known."""
+    """Return the state of the repository in words, and its files by name. The files are None if
+    they are not known."""
     kind = "private" if target.private else "public"
     try:
         repository = HfApi().model_info(

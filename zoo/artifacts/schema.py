@@ -374,7 +374,7 @@ class Manifest(Model):
         return variant
 
     def label_of(self, file: str) -> str | None:
-        """Return the name of the variant whose ONNX file has this name, in any folder; None if
+        """Return the name of the variant whose ONNX file has this name, in any folder, or None if
         there is none."""
         labels = {PurePosixPath(variant.file).name: name for name, variant in self.variants.items()}
         return labels.get(file)
@@ -395,8 +395,8 @@ class Manifest(Model):
     def select_files(self, names: Collection[str]) -> list[File]:
         """Return the files of these variants, and the files that belong to no variant."""
         files_of_variants = {name: set(variant.files) for name, variant in self.variants.items()}
-        wanted = set().union(*(files_of_variants[name] for name in names))
-        unwanted = set().union(*files_of_variants.values()) - wanted
+        selected = set().union(*(files_of_variants[name] for name in names))
+        unwanted = set().union(*files_of_variants.values()) - selected
         return [file for file in self.files if file.name not in unwanted]
 
     def with_changes(self, **changes: object) -> Self:

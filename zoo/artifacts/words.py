@@ -21,7 +21,7 @@ def render_markdown(template: str, **values: object) -> str:
     data = files("zoo") / "data"
     environment = Environment(
         loader=FunctionLoader(lambda name: (data / name).read_text(encoding="utf-8")),
-        autoescape=False,  # Markdown is no HTML
+        autoescape=False,  # Markdown is not HTML
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
@@ -120,7 +120,7 @@ def find_base_model(manifest: Manifest, entry: ModelInfo) -> str:
 
 def describe_licence_doubt(weights: StatedWeights) -> str:
     """Return the remark that a checkpoint fits models with another licence too, so that the licence
-    depends on the user's choice of the model; empty if it fits none."""
+    depends on the user's choice of the model, or an empty string if it fits none."""
     other_models = " or ".join(weights.also_fits or ())
     remark = (
         f"; it fits {other_models} too, which has other terms, and nothing in it says which it is"

@@ -231,7 +231,7 @@ def select_prefixes(candidates: Iterable[Candidate], take: str) -> list[str]:
         used[candidate.view.prefix] = max(
             used.get(candidate.view.prefix, frozenset()), candidate.used_tensor_ids, key=len
         )
-    # Of two prefixes of the same tensors, the shorter stands for both.
+    # If two prefixes lead to the same tensors, the shorter one is kept.
     shortest = {used[prefix]: prefix for prefix in sorted(used, key=len, reverse=True)}
     largest = [
         tensor_ids for tensor_ids in shortest if not any(tensor_ids < other for other in shortest)

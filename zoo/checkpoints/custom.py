@@ -86,8 +86,8 @@ def apply_user_name(entry: ModelInfo, request: GivenCheckpoint) -> ModelInfo:
 
 
 def _name_of(path: Path) -> str:
-    """Return a model name made from the name of a file or of its folder; empty if both are
-    generic."""
+    """Return a model name made from the name of a file or of its folder, or an empty string if both
+    are generic."""
     for name in (path.name if path.is_dir() else path.name.partition(".")[0], path.parent.name):
         short = re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")[:60]
         if short and short not in GENERIC_FILE_NAMES:
@@ -250,15 +250,17 @@ def settings_warnings(checkpoint_settings: CheckpointSettings, config: Config) -
         return checkpoint_settings.warnings
     try:
         transformers_class = _transformers_class(config)
-        known = dict.fromkeys(transformers_class.idle) | transformers_class.settings(
+        known_settings = dict.fromkeys(transformers_class.idle) | transformers_class.settings(
             _transformers_part(config)
         )
     except BadRequest:  # transformers has no class for this network
-        known = {}
+        known_settings = {}
     nested_names = (
-        name for value in known.values() if isinstance(value, Mapping) for name in value
+        name for value in known_settings.values() if isinstance(value, Mapping) for name in value
     )
-    unknown = find_unknown_settings(checkpoint_settings.settings, config, (*known, *nested_names))
+    unknown = find_unknown_settings(
+        checkpoint_settings.settings, config, (*known_settings, *nested_names)
+    )
     return (
         *([describe_ignored_settings(CONFIG, unknown)] if unknown else ()),
         *checkpoint_settings.warnings,
@@ -284,12 +286,12 @@ def _transformers_part(config: Config) -> Config:
 
 
 def _check_equal_settings(
-    stated: Mapping[str, Any], expected: Mapping[str, Any], free: tuple[str, ...]
+    settings: Mapping[str, Any], expected: Mapping[str, Any], free: tuple[str, ...]
 ) -> None:
     """Raise `MappingError` for a setting that differs from the expected value, except for those
     that may have any value."""
     for name, expected_value in expected.items():
-        value = stated.get(name, expected_value)
+        value = settings.get(name, expected_value)
         if isinstance(expected_value, Mapping) and isinstance(value, Mapping):
             _check_equal_settings(value, expected_value, free)
         elif name not in (*FREE_SETTINGS, *free) and value != expected_value:

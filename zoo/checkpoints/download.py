@@ -70,7 +70,7 @@ def _fetch(
             _check_readable(path)
         else:
             source, _ = fetch(file, advice, progress, show_terms, stage)
-            # An index comes after its shards.
+            # The index is moved last, because it refers to its shards.
             for part in reversed(_files(source)):
                 part.replace(path.with_name(part.name))
     return result

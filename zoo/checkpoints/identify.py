@@ -157,8 +157,8 @@ def _adapted_entry(candidate: Candidate, checkpoint_settings: CheckpointSettings
 def rank_networks(
     checkpoint: Checkpoint, settings: Settings | None, request: GivenCheckpoint | None = None
 ) -> list[Candidate]:
-    """Return the networks that a checkpoint fits and that are equally likely; empty if it fits
-    none.
+    """Return the networks that a checkpoint fits and that are equally likely, or an empty list if
+    it fits none.
 
     Candidates are ranked by file names, sizes and settings (`Rank`). Networks are built from the
     most likely candidate on, until one fits. A network whose sizes are not published is returned

@@ -1,4 +1,4 @@
-"""Explain why a checkpoint holds no network of the zoo, in a sentence that names the cause."""
+"""Explain in a sentence why a checkpoint holds no network of the zoo."""
 
 import math
 import re
@@ -137,8 +137,8 @@ def describe_mismatch(checkpoint: Checkpoint, settings: Settings | None) -> str:
 
 
 def _describe_sizes(naming: Naming, view: Checkpoint, published_config: Config) -> str:
-    """Return the sizes of a file in words, read in the architecture of
-    `published_config`; empty if they cannot be read."""
+    """Return the sizes of a file in words, read in the architecture of `published_config`, or an
+    empty string if they cannot be read."""
     config = read_sizes(published_config, partial(leaf_shape, naming, view.tensors))
     return config.text if config is not None else ""
 
@@ -146,8 +146,8 @@ def _describe_sizes(naming: Naming, view: Checkpoint, published_config: Config) 
 def describe_larger_network(
     checkpoint: Checkpoint, settings: Settings | None, best: Checkpoint
 ) -> str:
-    """Return the tensors that do not fit the larger network of which `best` is a part; empty if no
-    larger network nearly fits."""
+    """Return the tensors that do not fit the larger network of which `best` is a part, or an empty
+    string if no larger network nearly fits."""
     misfit = next(iter(find_nearest_misfits(checkpoint, settings, len(best.tensors))), None)
     if misfit is None or not 0 < NEAR_FIT_RATIO * misfit.total <= len(misfit.view.tensors):
         return ""
@@ -170,7 +170,7 @@ def _with_advice(checkpoint: Checkpoint, family: str, naming: Naming, descriptio
 
 def describe_storage(checkpoint: Checkpoint) -> str:
     """Return how a checkpoint stores its weights if not as one floating-point tensor a layer, and
-    how to save them so; empty if it does."""
+    how to save them so, or an empty string if it does."""
     tensors = checkpoint.tensors
     integers = [
         key
@@ -274,15 +274,15 @@ def find_nearest_misfits(
 
 def _knows_half(naming: Naming, view: Checkpoint) -> bool:
     """Return whether a naming knows at least half of the names of a part."""
-    known = sum(naming.knows(key) for key in view.tensors)
-    return known > 0 and 2 * known >= len(view.tensors)
+    count = sum(naming.knows(key) for key in view.tensors)
+    return count > 0 and 2 * count >= len(view.tensors)
 
 
 def _compare_at_file_sizes(
     published: Published, view: Checkpoint, settings: Settings | None
 ) -> Reasons | None:
     """Return the tensors that do not fit the network of this architecture in the sizes of the file,
-    by reason; None if the sizes cannot be read."""
+    by reason, or None if the sizes cannot be read."""
     naming, published_config = published.naming, published.config
     config = read_sizes(published_config, SiblingShapes(naming, view, published_config).find)
     facts = CheckpointFacts(naming.name, settings, bool(view.head))
@@ -332,10 +332,10 @@ class SiblingShapes:
     that it lacks get the number of the published network.
     """
 
-    def __init__(self, naming: Naming, view: Checkpoint, usual: Config):
+    def __init__(self, naming: Naming, view: Checkpoint, published_config: Config):
         self.read_shape = partial(leaf_shape, naming, view.tensors)
         self.leaves = {naming.leaf(key) or "" for key in view.tensors}
-        self.positions = positions_in(usual)
+        self.positions = positions_in(published_config)
 
     @cached_property
     def blocks(self) -> Mapping[str, Collection[str]]:
@@ -347,7 +347,7 @@ class SiblingShapes:
         return numbers
 
     def find(self, leaf: str) -> Shape | None:
-        """Return the shape of a leaf; None if neither the file nor another of its blocks has the
+        """Return the shape of a leaf, or None if neither the file nor another of its blocks has the
         leaf."""
         if (shape := self.read_shape(leaf)) is not None:
             return shape

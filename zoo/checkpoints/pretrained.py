@@ -57,31 +57,31 @@ def from_pretrained(
     without_head: bool = False,
     base: str | os.PathLike[str] | None = None,
 ) -> Network:
-    """A model of the zoo with its weights, as an Equinox module for one image.
+    """Return a model of the zoo with its weights, as an Equinox module for one image.
 
-    It takes `pixel_values [3, height, width]` (see `zoo.preprocess`) and returns an `Output` with
-    `last_hidden_state [tokens, dim]`, `pooler_output [dim]` and, for a classifier,
-    `logits [classes]`; `jax.vmap(model)` takes a batch. It knows its own `name` and
-    `preprocessing`, so that `zoo.preprocess` and `zoo.to_onnx` need nothing else.
+    The model takes `pixel_values [3, height, width]` (see `zoo.preprocess`) and returns an `Output`
+    with `last_hidden_state [tokens, dim]`, `pooler_output [dim]` and, for a classifier,
+    `logits [classes]`. Use `jax.vmap(model)` for a batch. The model has the attributes `name` and
+    `preprocessing`, which `zoo.preprocess` and `zoo.to_onnx` use.
 
     **Arguments:**
 
-    - `name`: a name (`zoo.list_models()`), an alias, or how a hub calls it, such as
-      `facebook/dinov3-vits16-pretrain-lvd1689m`; or the path of a checkpoint, of whatever network
-      it is, where nothing is said of `weights`.
-    - `weights`: the path of a checkpoint in any format that is read (Meta's `.pth`, Hugging Face
-      or timm safetensors, an Equimo archive, `.eqx`, Google's `.npz`); `"auto"` for the usual
-      folders and caches and then the hub; `"random"` or `"random:7"` for seeded numbers.
-    - `dtype`: of the parameters, such as `jnp.bfloat16`; float32 by default. Rotary periods stay
-      float32.
-    - `take`: of several networks in a checkpoint, the one to take: a word before its tensors'
-      names, such as `"teacher"` or `"ema"`; by default the averaged one.
-    - `without_head`: leave out the head on the network, which then gives features alone.
-    - `base`: the checkpoint on which an adapter of peft (LoRA) was trained, where `weights` is the
-      folder of one.
+    - `name`: a name (`zoo.list_models()`), an alias, or a name on a hub, such as
+      `facebook/dinov3-vits16-pretrain-lvd1689m`. Without `weights` it may also be the path of a
+      checkpoint, whose network is identified.
+    - `weights`: the path of a checkpoint in any supported format (Meta's `.pth`, safetensors of
+      Hugging Face or timm, an Equimo archive, `.eqx`, Google's `.npz`); `"auto"` for the standard
+      folders and caches and then the hub; `"random"` or `"random:7"` for random numbers of a seed.
+    - `dtype`: the dtype of the parameters, such as `jnp.bfloat16`; float32 by default. Rotary
+      periods stay float32.
+    - `take`: the network to use if a checkpoint holds several: a word in the prefix of its tensors,
+      such as `"teacher"` or `"ema"`. By default the averaged network is used.
+    - `without_head`: whether the head is left out, so that the model returns features.
+    - `base`: the checkpoint on which an adapter of peft (LoRA) was trained, if `weights` is the
+      folder of an adapter.
 
-    **Raises** `UnknownModel`, `BadRequest`, or a `WeightsError` if there are no weights, or if
-    they are of something else.
+    **Raises** `UnknownModel`, `BadRequest`, or a `WeightsError` if no weights are found or they
+    belong to another network.
 
     >>> model = zoo.from_pretrained("dinov3_vits16")
     >>> features = jax.vmap(model)(zoo.preprocess(model, "cat.png")).pooler_output  # [1, 384]
@@ -90,7 +90,7 @@ def from_pretrained(
     options = {"take": take, "without_head": without_head, "base": base and Path(base).expanduser()}
     model_name, path = _split_name_and_path(name, os.fspath(weights))
     entry, choice = find_entry(model_name, read_weights(path, **options))
-    # A misspelt name should not wait for JAX to load.
+    # JAX is imported here, so that a wrong name is reported at once.
     import jax.numpy as jnp
 
     is_float = dtype is None

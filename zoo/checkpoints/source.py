@@ -113,9 +113,9 @@ def read_weights(weights: str, **options: Any) -> Literal["auto"] | SeededWeight
     choice = _parse_weights(weights)
     if isinstance(choice, Path):
         return GivenCheckpoint(choice, **options)
-    if given := [name for name, value in options.items() if value]:
+    if names_given := [name for name, value in options.items() if value]:
         raise BadRequest(
-            f"{parameter(given[0])} is about a checkpoint: name it with "
+            f"{parameter(names_given[0])} is about a checkpoint: name it with "
             f"{parameter('weights')} PATH."
         )
     return choice
@@ -136,17 +136,17 @@ def _parse_weights(text: str) -> Literal["auto"] | SeededWeights | Path:
     return Path(text).expanduser()
 
 
-def open_given_checkpoint(given: GivenCheckpoint) -> Checkpoint:
+def open_given_checkpoint(request: GivenCheckpoint) -> Checkpoint:
     """Open the checkpoint at a path. An adapter is merged into its base. **Raises** a
     `WeightsError`."""
-    if given.base is None:
-        return open_checkpoint(given.path)
+    if request.base is None:
+        return open_checkpoint(request.path)
     # Imported here because only adapters need it.
     from weights.adapters import with_adapter
 
     namings = (naming for entry in MODELS.values() for naming in entry.namings)
     renamed = dict.fromkeys(naming for naming in namings if naming.in_memory is not None)
-    return with_adapter(given.path, open_checkpoint(given.base), renamed)
+    return with_adapter(request.path, open_checkpoint(request.base), renamed)
 
 
 @dataclass(frozen=True)

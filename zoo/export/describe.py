@@ -130,8 +130,8 @@ def tool_versions() -> dict[str, str]:
 
 
 def _distributions(library: str) -> list[str]:
-    """Return the name of the distribution that installed a library, as a list; empty if there is
-    none. ONNX Runtime has several distributions."""
+    """Return the name of the distribution that installed a library, as a list, or an empty list if
+    there is none. ONNX Runtime has several distributions."""
     try:
         return [distribution(library).name]
     except PackageNotFoundError:
@@ -149,7 +149,7 @@ def describe_origin(provenance: Provenance, entry: ModelInfo) -> schema.StatedWe
     """Return the origin of the weights, and whether they are the published file."""
     facts = {key: value for key, value in asdict(provenance).items() if value not in (None, ())}
     for key in ("name", "adapter", "folder"):
-        if key in facts and not facts[key].isprintable():  # a file may be called anything
+        if key in facts and not facts[key].isprintable():  # file names may have any characters
             facts[key] = facts[key].encode("unicode_escape").decode()
     if provenance.sha256 is not None and entry.digest:
         # `entry.digest` may be the beginning of the digest only, from the published file's name.

@@ -251,8 +251,8 @@ class Production:
         )
 
     def _activations(self, spec: FileSpec) -> dict[str, Any]:
-        """Return the fields of the record about the scaling of integer activations; empty if they
-        are not integers."""
+        """Return the fields of the record about the scaling of integer activations, or an empty
+        dictionary if they are not integers."""
         if not PRECISIONS[spec.precision].scales_activations:
             return {}
         calibration = self.calibrations.get(spec.name)

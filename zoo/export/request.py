@@ -218,7 +218,7 @@ def newest_with_scales(options: Options, runtime: "Runtime") -> int:
 
 
 def read_calibration(options: Options) -> PictureFolder | None:
-    """Return the pictures for calibration; None without. **Raises** `BadRequest` if the folder
+    """Return the pictures for calibration, or None without. **Raises** `BadRequest` if the folder
     cannot be used."""
     return None if options.calibrate is None else read_picture_folder(options.calibrate)
 

@@ -37,10 +37,10 @@ def describe_model(model: Callable[..., Any]) -> Subject:
     not hold exactly one network of the zoo."""
     networks = networks_in(model)
     if len(networks) != 1 or not (networks[0].name and networks[0].config):
-        found = f"{len(networks)} of them" if len(networks) != 1 else "one that was built by hand"
+        problem = f"{len(networks)} of them" if len(networks) != 1 else "one that was built by hand"
         raise BadRequest(
             "zoo.to_onnx takes models that hold one network of `zoo.from_pretrained` or "
-            f"`zoo.create`, which knows its preprocessing and licence; this one holds {found}. "
+            f"`zoo.create`, which knows its preprocessing and licence; this one holds {problem}. "
             "`converter.to_onnx` takes any function."
         )
     (network,), values = networks, array_leaves(model)

@@ -126,13 +126,13 @@ def _are_published_names(numbered: NumberedNames, entry: ModelInfo, config: Conf
     RF-DETR counts COCO's 80 classes up to 90, and its own files list their names one by one.
     """
     published = entry.class_names if entry.config.classes == config.classes else ()
-    found = tuple(numbered.names[number] for number in sorted(numbered.names))
-    return found == tuple(name for name in published if name != NO_CLASS) != published
+    names = tuple(numbered.names[number] for number in sorted(numbered.names))
+    return names == tuple(name for name in published if name != NO_CLASS) != published
 
 
 def _describe_wrong_count(numbered: NumberedNames, classes: int) -> str:
-    """Return the sentence that names belong to a network with another number of classes; empty if
-    they fit."""
+    """Return the sentence that names belong to a network with another number of classes, or an
+    empty string if they fit."""
     count = len(numbered.names)
     is_wrong = (
         count != classes if numbered.is_complete else not set(numbered.names) <= {*range(classes)}

@@ -144,8 +144,8 @@ other tensors."""
 
 
 def describe_unusual_options(settings: Settings | None) -> str:
-    """Return a sentence about settings that no network of the zoo has; empty if all have usual
-    values."""
+    """Return a sentence about settings that no network of the zoo has, or an empty string if all
+    have usual values."""
     if settings is None:
         return ""
     values = {**settings.model_args}

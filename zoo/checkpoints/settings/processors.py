@@ -39,13 +39,13 @@ class Sides(Model, extra="forbid"):
 
     @property
     def both(self) -> Size | None:
-        """(height, width); None if the setting does not state exactly these two."""
+        """(height, width), or None if the setting does not state exactly these two."""
         is_complete = self.height and self.width and not (self.shortest_edge or self.longest_edge)
         return (self.height or 0, self.width or 0) if is_complete else None
 
     @property
     def edge(self) -> int | None:
-        """Shorter edge; None if the setting does not state this alone."""
+        """Shorter edge, or None if the setting does not state this alone."""
         return None if self.height or self.width or self.longest_edge else self.shortest_edge
 
 

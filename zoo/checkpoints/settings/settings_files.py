@@ -136,7 +136,7 @@ def add_temperature_tensor(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def _read_file(path: Path, model: type[SettingsModel]) -> SettingsModel | None:
-    """Return the settings in a file, checked with a model; None if the file does not exist.
+    """Return the settings in a file, checked with a model, or None if the file does not exist.
     **Raises** `MappingError` if it cannot be read or is not valid."""
     try:
         content = read_at_most(path, MAX_SETTINGS_BYTES + 1)

@@ -126,8 +126,8 @@ def _have_same_pictures(pictures: PictureInput | None, first: Inputs, second: In
 
 
 def describe_picture_arrays(config: Config) -> str:
-    """Return the arrays that files of a network take of a picture, in words; empty if it takes no
-    pictures."""
+    """Return the arrays that files of a network take of a picture, in words, or an empty string if
+    it takes no pictures."""
     pictures = config.pictures
     if pictures is None:
         return ""

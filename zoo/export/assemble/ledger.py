@@ -25,11 +25,11 @@ class Ledger:
         with variants that would be left over, unless it is to be replaced (`force`).
         """
         self.folder, self.content = folder, header
-        earlier = None if force else read_earlier_manifest(folder)
-        if earlier is None:
+        earlier_manifest = None if force else read_earlier_manifest(folder)
+        if earlier_manifest is None:
             return
         new_identity, earlier_identity = (
-            manifest.model_dump(include=IDENTITY) for manifest in (header, earlier)
+            manifest.model_dump(include=IDENTITY) for manifest in (header, earlier_manifest)
         )
         different = [key for key in new_identity if earlier_identity[key] != new_identity[key]]
         if different:
@@ -37,19 +37,24 @@ class Ledger:
                 f"{folder} holds a build with other {' and '.join(different)}: replace it with "
                 f"{parameter('force')}, or choose another place with {parameter('out')}."
             )
-        if earlier.tools == header.tools:
-            intact = tuple(file for file in earlier.files if file.is_intact_in(folder))
+        if earlier_manifest.tools == header.tools:
+            intact = tuple(file for file in earlier_manifest.files if file.is_intact_in(folder))
             names = {file.name for file in intact}
-            kept_variants = {n: v for n, v in earlier.variants.items() if names.issuperset(v.files)}
+            kept_variants = {
+                n: v for n, v in earlier_manifest.variants.items() if names.issuperset(v.files)
+            }
             # A build is complete if no file is missing or has changed.
-            complete = earlier.complete and len(intact) == len(earlier.files)
+            complete = earlier_manifest.complete and len(intact) == len(earlier_manifest.files)
             self.content = header.with_changes(
-                files=intact, variants=kept_variants, complete=complete, speeds=earlier.speeds
+                files=intact,
+                variants=kept_variants,
+                complete=complete,
+                speeds=earlier_manifest.speeds,
             )
-        elif left_over := [name for name in earlier.variants if name not in variants]:
+        elif left_over := [name for name in earlier_manifest.variants if name not in variants]:
             raise BadOutput(
                 f"{folder} holds {' and '.join(left_over)} of a build with "
-                f"{_describe_versions(earlier, header)}: build them again with "
+                f"{_describe_versions(earlier_manifest, header)}: build them again with "
                 f"{parameter('variant')}, replace the folder with {parameter('force')}, or choose "
                 f"another place with {parameter('out')}."
             )
@@ -86,18 +91,18 @@ class Ledger:
                     path.unlink(missing_ok=True)
 
 
-def _describe_versions(earlier: Manifest, header: Manifest) -> str:
+def _describe_versions(earlier_manifest: Manifest, header: Manifest) -> str:
     """Return the versions of another build in words: ``onnxruntime 1.31.0 (1.32.0 here)``."""
     differences = [
         f"{name} {version} ({header.tools.get(name, 'none')} here)"
-        for name, version in earlier.tools.items()
+        for name, version in earlier_manifest.tools.items()
         if header.tools.get(name) != version
     ]
     return ", ".join(differences) or "fewer tools"
 
 
 def read_earlier_manifest(folder: Path) -> Manifest | None:
-    """Return the manifest of an earlier build; None if there is none. **Raises** `BadOutput` for
+    """Return the manifest of an earlier build, or None if there is none. **Raises** `BadOutput` for
     another file of this name."""
     path = folder / MANIFEST
     try:

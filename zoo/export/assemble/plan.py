@@ -39,7 +39,7 @@ VARIANTS = {row.variant: row for row in _variant_specs()}
 MIN_OPSETS = {name: PRECISIONS[row.precision].least_opset for name, row in VARIANTS.items()}
 """Oldest opset of each variant."""
 MIN_OPSETS["fused"] = FUSED
-"""The oldest opset at which there is each variant."""
+"""Oldest opset of each variant."""
 
 TOWER_FILES = {
     f"{tower}_{name}": replace(
@@ -137,7 +137,7 @@ def plan_folder(
     files = []
     for row in (PLANNED_FILES[name] for name in add_tower_variants(variants, entry.config)):
         config = parts[towers[row.tower]] if row.tower else entry.config
-        # Texts have no size.
+        # The file of a text tower has no image size.
         size = signature["size"] if config.pictures is not None else None
         opset = min(row.opset, _newest_opset_for(row, options))
         files.append(replace(row, **{**signature, "size": size}, opset=opset))

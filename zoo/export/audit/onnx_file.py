@@ -100,8 +100,8 @@ def check_fused(model: ir.Model, expected: Mapping[str, int]) -> Finding:
 def open_model(
     file: Path, precision: Precision, provider: str
 ) -> tuple[Finding, runtime.Session | None]:
-    """Return the finding about loading a file in ONNX Runtime, and the session; None if it does not
-    load."""
+    """Return the finding about loading a file in ONNX Runtime, and the session. The session is None
+    if the file does not load."""
     try:
         session = runtime.session(to_runnable(file, precision), provider)
     except (*runtime.ERRORS, *UNREADABLE) as error:

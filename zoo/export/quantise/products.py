@@ -200,8 +200,8 @@ def _is_padded(value: ir.Value) -> bool:
 
 
 def _bias(product: FloatProduct) -> ir.Value | None:
-    """Return the parameter that is added to a product; None if the product has other readers or no
-    bias."""
+    """Return the parameter that is added to a product, or None if the product has other readers or
+    no bias."""
     result = product.result
     users = [user for user, _ in result.uses()]
     if len(users) != 1 or users[0].op_type != "Add" or result.is_graph_output():

@@ -51,8 +51,8 @@ def _channel_divisors(parameters: Sequence[ir.Value], matrices: Sequence[ir.Valu
 
 
 def _affine_parameters(node: ir.Node) -> list[ir.Value]:
-    """Return scale and shift of a norm whose parameters only this node reads; empty for other
-    nodes. A decomposed norm ends in `x * scale` or `x * scale + shift`."""
+    """Return scale and shift of a norm whose parameters only this node reads, or an empty list for
+    other nodes. A decomposed norm ends in `x * scale` or `x * scale + shift`."""
     if node.op_type in ("LayerNormalization", "RMSNormalization"):
         parameters = list(node.inputs[1:])
     elif node.op_type in ("Mul", "Add"):

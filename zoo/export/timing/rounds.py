@@ -98,7 +98,7 @@ def describe_machine() -> str:
 def watch_other_programs() -> Callable[[], float | None]:
     """Start to measure the processor time of other programs.
 
-    **Returns** a function that returns the number of cores that they used on average since then;
+    **Returns** a function that returns the number of cores that they used on average since then, or
     None if the system does not report it. Time that a hypervisor takes away counts as used.
     """
     before, start = _other_programs_seconds(), time.perf_counter()
@@ -113,8 +113,9 @@ def watch_other_programs() -> Callable[[], float | None]:
 
 
 def _other_programs_seconds() -> float | None:
-    """Return the processor seconds of other programs since the machine started; None if not known.
-    The time of this process and of its ended children is subtracted. Source: `man 5 proc_stat`."""
+    """Return the processor seconds of other programs since the machine started, or None if not
+    known. The time of this process and of its ended children is subtracted. Source: `man 5
+    proc_stat`."""
     if sys.platform == "win32" or not STAT.exists():
         return None
     ticks = [int(field) for field in STAT.read_text().split("\n", 1)[0].split()[1:9]]
