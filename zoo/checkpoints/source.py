@@ -122,6 +122,8 @@ def read_weights(weights: str, **options: Any) -> Literal["auto"] | SeededWeight
 
 
 def _parse_weights(text: str) -> Literal["auto"] | SeededWeights | Path:
+    """Return the weights that a word means: `auto`, `random`, `random:SEED`, or otherwise the path
+    of a file. **Raises** `BadRequest` for a seed that is not a number."""
     if text == "auto":
         return "auto"
     if text == "random":
