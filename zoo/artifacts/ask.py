@@ -30,7 +30,7 @@ class AnsweringNetwork:
         input_kinds: the kinds of inputs that this file or module takes. A file may hold one of two
             towers.
         preprocessing: how pictures become arrays.
-        size: (height, width) of its input; None if it depends on the picture.
+        size: (height, width) of its input, or None if it depends on the picture.
         feed_pictures: function from RGB images to the arrays that `run` takes.
         feed_texts: function from texts to the arrays that `run` takes.
         run: function from arrays and output names to outputs by name. No names mean all outputs.

@@ -33,8 +33,7 @@ class DescribedFile:
     """An ONNX file whose inputs and outputs are those of its manifest. **Raises** `BadFile` if they
     are not.
 
-    `variant` is the part of the manifest about this file; None if there is none, and nothing is
-    compared.
+    `variant` is the part of the manifest about this file. If it is None, nothing is compared.
     """
 
     path: Path
@@ -166,8 +165,8 @@ def declared_tensor(argument: NodeArg) -> Tensor:
 
 
 def _parse_sizes(shape: str) -> Iterator[int | None]:
-    """Yield the sizes in a shape as model cards write it, such as `[batch_size, height / 14, 384]`;
-    None for an open size."""
+    """Yield the sizes in a shape as model cards write it, such as `[batch_size, height / 14, 384]`.
+    An open size is None."""
     for size in shape.strip("[]").split(", "):
         yield int(size) if size.isdecimal() else None
 

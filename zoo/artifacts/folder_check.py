@@ -40,8 +40,8 @@ class Residuals:
 
 @dataclass(frozen=True)
 class NumbersCheck:
-    """Result of checking the numbers of a file. `residuals` computes where they differ; None if
-    that cannot be computed."""
+    """Result of checking the numbers of a file. `residuals` computes where they differ, and is None
+    if that cannot be computed."""
 
     finding: Finding
     verification: Verification | None = None
@@ -67,7 +67,7 @@ class FileReport:
         file: name of the file.
         passed: whether all checks passed.
         findings: the results.
-        verification: comparisons of its numbers; None if the file did not run.
+        verification: comparisons of its numbers, or None if the file did not run.
         elsewhere: number of nodes that run on another provider than the chosen one, by provider and
             operator; None if the file did not load.
         residuals: function that computes where the numbers differ.

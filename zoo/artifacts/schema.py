@@ -150,7 +150,7 @@ class File(Model):
 
     @classmethod
     def at(cls, path: Path, name: str | None = None, digest: str | None = None) -> Self:
-        """Return the record of the file at a path. `name` replaces its name; without `digest` the
+        """Return the record of the file at a path. `name` replaces its name. Without `digest` the
         file is read to compute it."""
         size = path.stat().st_size
         return cls(name=name or path.name, bytes=size, sha256=digest or sha256(path))

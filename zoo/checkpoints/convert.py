@@ -122,7 +122,7 @@ def convert_file(
 ) -> ConversionResult:
     """Write the checkpoint of `source` to `target`. On an error nothing is written.
 
-    `model` is the name of the model; with None the network is identified from the checkpoint.
+    `model` is the name of the model. If it is None, the network is identified from the checkpoint.
     `force` allows an existing file to be replaced. **Raises** a `ZooError` or a `WeightsError`.
     """
     form = read_format(target)

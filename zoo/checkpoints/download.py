@@ -20,8 +20,8 @@ from zoo.common.staging import locked_output, staged, writing
 
 @dataclass(frozen=True)
 class DownloadedCheckpoint:
-    """Path of a checkpoint, its source, and the number of bytes that were downloaded or copied; 0
-    if it existed."""
+    """Path of a checkpoint, its source, and the number of bytes that were downloaded or copied. The
+    number is 0 if the checkpoint existed."""
 
     model: str
     path: Path
@@ -122,7 +122,8 @@ def _check_readable(path: Path) -> None:
 
 
 def _check_same(path: Path, digest: str | None) -> None:
-    """Raise `BadOutput` if a file has another sha256 than `digest`; None is not compared."""
+    """Raise `BadOutput` if a file has another sha256 than `digest`. A digest of None is not
+    compared."""
     if digest is not None and sha256(path) != digest:
         raise BadOutput(
             f"{path} is another file: remove it, or name another folder with {parameter('out')}."

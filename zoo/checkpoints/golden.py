@@ -48,8 +48,8 @@ def run_transformers(
 
     They are `last_hidden_state` and `pooler_output`, or the outputs that the class of transformers
     has in their place. The model is loaded from the folder that `zoo weights convert` writes, and
-    uses the rotary periods of the weights. The ConvNeXt classifiers of transformers return the last
-    map without a norm; the zoo has no such output, and it is left out.
+    uses the rotary periods of the weights. ConvNeXt classifiers of transformers return the last map
+    without a norm, which is not an output of the zoo and is left out.
 
     **Raises** `BadRequest` if transformers has no such model, interpolates positions by another
     rule or does not take such pictures, and `MissingLibrary` if it is not installed.

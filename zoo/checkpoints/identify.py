@@ -225,8 +225,8 @@ class Inspection:
         naming: the convention of its tensor names.
         models: names of the published models that it fits.
         network: the network that it holds if it fits no published model; otherwise empty.
-        strangeness: why the zoo has no network for it; empty if it has one.
-        prefix: the prefix of the network's tensors; empty if it fits a published model.
+        strangeness: why the zoo has no network for it, or empty if it has one.
+        prefix: the prefix of the network's tensors, or empty if it fits a published model.
         objects: values that were not read, by their position in the file.
         parameters: number of elements of all tensors.
         bytes: size of its files.

@@ -233,7 +233,7 @@ def find_nearest_misfits(
 
     Arguments:
         checkpoint: the checkpoint, which may hold several networks.
-        settings: its settings; None without a settings file.
+        settings: its settings, or None without a settings file.
         min_tensors: parts must have more tensors than this.
     """
     parts = views_of(checkpoint)
@@ -358,8 +358,8 @@ class SiblingShapes:
         return next((shape for shape in shapes if shape is not None), None)
 
     def _siblings(self, leaf: str) -> Iterator[str]:
-        """Yield the paths of the same leaf in other blocks; none if the file has no leaf of the
-        leaf's block. Those that differ in the last number of the path come first."""
+        """Yield the paths of the same leaf in other blocks. Those that differ in the last number of
+        the path come first. Nothing is yielded if the file has no leaf of the leaf's block."""
         numbers = [*NUMBER.finditer(leaf)]
         if numbers and numbers[-1][1] in self.blocks.get(leaf[: numbers[-1].start() + 1], ()):
             for match in reversed(numbers):
@@ -369,7 +369,7 @@ class SiblingShapes:
 
 
 def _describe_channels(naming: Naming, view: Checkpoint) -> str:
-    """Return how many channels the network's pictures have, if not 3; otherwise empty."""
+    """Return how many channels the network's pictures have, or an empty string if they have 3."""
     for prefix in ("", "vision.", "backbone."):
         for leaf in (PATCHES, "blocks.0.downsample.conv.weight"):
             kernel = leaf_shape(naming, view.tensors, prefix + leaf) or ()
@@ -384,7 +384,7 @@ def _describe_channels(naming: Naming, view: Checkpoint) -> str:
 
 def _describe_grid(naming: Naming, view: Checkpoint) -> str:
     """Return that the number of positions is not a square number, so that no tensor determines
-    height and width of the grid; otherwise empty."""
+    height and width of the grid. Return an empty string if it is one."""
     for prefix in ("", "vision.", "backbone."):
         table = leaf_shape(naming, view.tensors, prefix + POSITIONS)
         readable = (published for entry in MODELS.values() for published in entry.readable)

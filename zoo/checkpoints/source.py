@@ -45,9 +45,9 @@ class GivenCheckpoint:
         path: file or folder.
         take: part of the prefix of the network to take, if the checkpoint holds several networks.
         without_head: whether the head is left out, so that the network returns features.
-        name: the user's name for the model; empty if not given.
-        licence: the licence of the checkpoint; empty if not given.
-        base: the checkpoint on which the adapter at `path` was trained; None if `path` is not an
+        name: the user's name for the model, or empty if not given.
+        licence: the licence of the checkpoint, or empty if not given.
+        base: the checkpoint on which the adapter at `path` was trained, or None if `path` is not an
             adapter.
     """
 

@@ -43,8 +43,8 @@ reverse their order."""
 
 
 def choose_candidate(candidates: Mapping[Ranging, RangedFile], min_cosine: float) -> Ranging:
-    """Return the fastest candidate whose cosine is at least `min_cosine`; of equally fast ones the
-    most exact.
+    """Return the fastest candidate whose cosine is at least `min_cosine`. Among equally fast ones
+    it is the most exact.
 
     If no cosine is large enough, return the most exact candidate.
     """

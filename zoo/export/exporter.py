@@ -35,7 +35,7 @@ class Outcome:
         built: names of the files or variants that were published.
         already_there: names of those that existed already.
         failed: names of those that failed their verification and were not published.
-        error: message if the work failed; None otherwise.
+        error: message if the work failed, or None otherwise.
         seconds: time of the work.
         nonfinite: paths of parameters that contain NaN or infinity.
     """

@@ -49,7 +49,7 @@ class ExportedFile:
         path: its path in the staged folder.
         variant: its record for the manifest.
         digests: sha256 of the file and its sidecar, by file name.
-        session: the session that it was verified in; None if that would keep a file open.
+        session: the session that it was verified in, or None if that would keep a file open.
     """
 
     spec: FileSpec
@@ -83,10 +83,10 @@ class Production:
 
     Arguments:
         options: options of the request.
-        pictures: the user's pictures for calibration; None without.
+        pictures: the user's pictures for calibration, or None without them.
         subject: the network with its weights.
         signature: the signature of all files.
-        samples: function that returns the samples; None if files are not verified.
+        samples: function that returns the samples, or None if files are not verified.
         stage: the staged folder.
         progress: reports progress.
         digests: digests of the files that are written, by name.
@@ -187,8 +187,8 @@ class Production:
             converter.save(joined, file, written=written)
 
     def untaken(self, export: converter.Export) -> tuple[str, ...]:
-        """Return a sentence for each branch of a network that no sample takes; empty without
-        samples."""
+        """Return a sentence for each branch of a network that no sample takes, or an empty tuple if
+        there are no samples."""
         if self.samples is None:
             return ()
         from zoo.export.verify import describe_untaken_sides

@@ -52,13 +52,13 @@ class PrecisionTraits:
         bits: average number of bits of a parameter.
         opset: opset of the file in a folder.
         half: type of the computations; None for float32.
-        integers: format of the matrices; None if they are not integers.
+        integers: format of the matrices, or None if they are not integers.
         operator: operator that multiplies by an integer matrix.
         activation_operator: operator that converts activations to integers with fixed ranges or row
             by row; empty if activations stay floating-point numbers.
         least_opset: oldest opset of the file in a folder.
         on_cpu: whether ONNX Runtime has kernels for CPUs. Without them a file is emulated there.
-        rank: rank among the precisions that WebAssembly runs, 1 for the best; None if it does not
+        rank: rank among the precisions that WebAssembly runs, 1 for the best, or None if it does not
             run.
     """
 

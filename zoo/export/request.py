@@ -28,8 +28,8 @@ class Signature:
     """Inputs and outputs of an exported file.
 
     Arguments:
-        size: (height, width) of the input; None if it is open.
-        batch: batch size; None if it is open.
+        size: (height, width) of the input, or None if it is open.
+        batch: batch size, or None if it is open.
         layers: blocks whose hidden states are outputs too, counted from 1 and in order.
         as_maps: whether hidden states are maps `[batch, dim, height, width]`.
         input: `float32` for preprocessed pixels; `uint8` for images that the file resizes to

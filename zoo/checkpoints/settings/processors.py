@@ -77,7 +77,7 @@ class ProcessorKind:
         counts_patches: whether pictures keep their aspect ratio and get the largest size with at
             most `max_num_patches` patches.
         ignored: settings that the class does not use.
-        difference: a sentence about what the zoo computes differently; empty if nothing.
+        difference: a sentence about what the zoo computes differently, or empty if nothing.
     """
 
     name: str
@@ -275,8 +275,8 @@ class Processor(Model, extra="allow"):
 
     @property
     def _multiple(self) -> int | None:
-        """Number that the sides of pictures are multiples of, if pictures keep their proportions;
-        otherwise None."""
+        """Number that the sides of pictures are multiples of, or None if pictures do not keep their
+        proportions."""
         if self.kind.counts_patches:
             return self.patch_size
         return (self.ensure_multiple_of or 1) if self._keeps_proportions else None
@@ -393,7 +393,8 @@ def _to_sides(value: SizeSetting, is_square: bool) -> Sides:
 
 
 def _per_channel(value: ChannelStatistic, default: float) -> Three:
-    """Return a number for each channel. One number stands for all; None stands for the default."""
+    """Return a number for each channel. A single number is used for all channels, and the default
+    is used for None."""
     if isinstance(value, tuple):
         return value
     number = default if value is None else value

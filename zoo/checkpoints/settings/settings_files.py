@@ -44,8 +44,8 @@ class CheckpointSettings(NamedTuple):
     """Contents of the settings files in a checkpoint's folder.
 
     Arguments:
-        settings: contents of `config.json`; None if there is none.
-        pictures: the preprocessing of pictures; None if no file states it.
+        settings: contents of `config.json`, or None if there is none.
+        pictures: the preprocessing of pictures, or None if no file states it.
         warnings: sentences about settings that the zoo does not know or does not follow.
     """
 

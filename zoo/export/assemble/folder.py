@@ -52,7 +52,7 @@ from zoo.texts.tokenizer import SETTINGS, WORDS, read_tokenizer_settings, read_w
 
 
 def read_similarity(loaded: LoadedWeights) -> StatedSimilarity | None:
-    """Return the similarity of a network with two towers; None for other networks."""
+    """Return the similarity of a network with two towers, or None for other networks."""
     similarity_of = loaded.config.task.similarity
     if similarity_of is None:
         return None

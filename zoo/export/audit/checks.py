@@ -84,8 +84,8 @@ def audit_export(
 ) -> AuditReport:
     """Return the report about a file that was exported alone, which is compared with JAX.
 
-    `weights` are those that the file was made from; None takes them from the manifest. **Raises**
-    `BadFile` if they are other weights, and the errors of loading them.
+    `weights` are those that the file was made from. If they are None, the manifest names them.
+    **Raises** `BadFile` if they are other weights, and the errors of loading them.
     """
     runtime.check_provider(provider)
     manifest = read_manifest(manifest_path(file))

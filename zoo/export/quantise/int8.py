@@ -83,7 +83,7 @@ class ActivationRange:
 
     @property
     def step(self) -> np.float32:
-        """Size of a step; 1 if the range is empty."""
+        """Size of a step, or 1 if the range is empty."""
         return np.float32((self.high - self.low) / LEVELS or 1)
 
     @property

@@ -78,7 +78,8 @@ def _is_read_once(node: ir.Node) -> bool:
 
 
 def _find_matrices(value: ir.Value) -> Iterator[ir.Value]:
-    """Yield the matrices that a value is multiplied by; none if the value has other readers."""
+    """Yield the matrices that a value is multiplied by. Nothing is yielded if the value has other
+    readers."""
     if value.is_graph_output():
         return
     uses = value.uses()
