@@ -58,8 +58,8 @@ class PrecisionTraits:
             by row; empty if activations stay floating-point numbers.
         least_opset: oldest opset of the file in a folder.
         on_cpu: whether ONNX Runtime has kernels for CPUs. Without them a file is emulated there.
-        rank: rank among the precisions that WebAssembly runs, 1 for the best, or None if it does not
-            run.
+        rank: rank among the precisions that WebAssembly runs, 1 for the best, or None if it does
+            not run.
     """
 
     file: str
