@@ -87,7 +87,7 @@ class DescribedFile:
         outputs = self.run_rows(names, feeds, shapes)
         for name in shapes.keys() & outputs.keys():
             if not np.isfinite(outputs[name]).all():
-                raise self._mismatch_error(f"gives {name} with infinite numbers, or none", "")
+                raise self._mismatch_error(f"gives {name} with infinite values or NaN", "")
         return outputs
 
     def run_rows(
@@ -111,7 +111,7 @@ class DescribedFile:
         for name, values in outputs.items():
             if not isinstance(values, np.ndarray) or values.dtype.kind not in "biuf":
                 raise self._mismatch_error(
-                    f"gives something for {name} that is no array of numbers", ""
+                    f"gives a value for {name} that is not an array of numbers", ""
                 )
             self._check_shape(name, values.shape, expected_shapes)
             if values.shape[:1] != (count,) or not values.size:

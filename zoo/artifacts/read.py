@@ -80,7 +80,7 @@ def to_text(content: object) -> str:
 def to_json_fields(value: object) -> object:
     """Return the fields of a part of a manifest, as `json.dumps` asks for them."""
     if not isinstance(value, BaseModel):
-        raise TypeError(f"JSON has nothing for a {type(value).__name__}.")
+        raise TypeError(f"a {type(value).__name__} cannot be written as JSON.")
     # Fields that the file does not state are not written either.
     return value.model_dump(mode="json", exclude_unset=True)
 

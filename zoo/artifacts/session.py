@@ -121,7 +121,7 @@ class VisionModel:
             input_names = [session_input.name for session_input in self.session.get_inputs()]
             raise BadRequest(
                 f"{self.manifest.model} takes {' and '.join(input_names) or 'nothing'}, not "
-                "pictures alone: of one that compares them with texts ask its `text`, `image` or "
+                "pictures alone: for a model that compares them with texts, use `text`, `image` or "
                 "`classify`."
             )
         return self._described_file.run(self._output_names, self.feeds(images))

@@ -21,7 +21,9 @@ from zoo.texts.tokenizer import (
     read_words,
 )
 
-WITHOUT_TOKENIZER = "Without it there are no words: put that of the checkpoint beside its weights."
+WITHOUT_TOKENIZER = (
+    "Texts cannot be used without it: put the checkpoint's tokenizer next to its weights."
+)
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def load_tokenizer(name: str, weights: str) -> Tokenizer:
         files = find_tokenizer_files(source, entry, False, progress)
     if files is None:
         raise BadRequest(
-            f"{entry.name} has no tokenizer here, without which labels mean nothing: take a model "
-            "of `zoo list '*_dual'`, and weights with their tokenizer.json beside them."
+            f"{entry.name} has no tokenizer here, which labels need: take a model "
+            "of `zoo list '*_dual'`, and weights with their tokenizer.json next to them."
         )
     return read_tokenizer(files.folder, files.tokens)

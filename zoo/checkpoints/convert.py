@@ -99,7 +99,8 @@ def leaves_to_write(entry: ModelInfo, published: Published, config: Config) -> d
     if published.naming is LEAVES and config != entry.config:
         raise BadRequest(
             f"the checkpoint is of a network that differs in detail from `zoo.create("
-            f"{entry.name!r})`, and an .eqx file cannot say so. Choose another format."
+            f"{entry.name!r})`, and an .eqx file cannot record the difference. Choose another "
+            "format."
         )
     available, needed = model_shapes(config), model_shapes(published.config)
     if missing := [path for path, shape in needed.items() if available.get(path) != shape]:

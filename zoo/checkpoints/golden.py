@@ -219,7 +219,8 @@ def largest_differences(golden: Golden, outputs: dict[str, Any]) -> dict[str, fl
     `outputs`."""
     if missing := sorted(golden.outputs.keys() - outputs.keys()):
         raise BadFile(
-            f"only the golden file has {', '.join(missing)}: compare what gives that, too."
+            f"only the golden file has {', '.join(missing)}: compare a file that has this output "
+            "too."
         )
     return {
         name: float(np.abs(np.asarray(outputs[name]) - expected).max())

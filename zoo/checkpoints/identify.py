@@ -203,7 +203,7 @@ def check_unstated_sizes(candidate: Candidate, settings: Settings | None) -> Non
         heads = getattr(tower, "heads", None)
         if type(heads) is int and not tower.is_sound:
             raise BadRequest(
-                f"{heads} heads cannot share {tower.dim} channels: mend the "
+                f"{heads} heads cannot share {tower.dim} channels: correct the "
                 f"num_attention_heads of {CONFIG} beside the checkpoint."
             )
 

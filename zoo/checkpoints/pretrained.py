@@ -98,7 +98,7 @@ def from_pretrained(
         is_float = is_float or jnp.issubdtype(jnp.dtype(dtype), jnp.floating)
     if not is_float:
         raise BadRequest(
-            f"dtype {dtype!r} is no floating-point type: give one such as jnp.bfloat16."
+            f"dtype {dtype!r} is not a floating-point type: give one such as jnp.bfloat16."
         )
 
     from weights import bind

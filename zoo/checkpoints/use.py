@@ -46,9 +46,9 @@ def check_head_input(candidate: Candidate, settings: Settings | None) -> None:
         f'{{"global_pool": "{pool}"}} ({description})' for pool, description in choices.items()
     )
     raise BadRequest(
-        f"{view.path} has a linear layer `{view.head}` on the network, and no tensor tells which "
-        f"vector it takes: write {alternatives} into a {CONFIG} beside it, or leave it out with "
-        f"{parameter('without_head')}."
+        f"{view.path} has a linear layer `{view.head}` on the network, and its tensors do not show "
+        f"which vector it takes: write {alternatives} into a {CONFIG} beside it, or leave it out "
+        f"with {parameter('without_head')}."
     )
 
 
@@ -101,7 +101,7 @@ def _check_unused_tensors(
     """Raise `MappingError` for unused tensors that may change the answer."""
     if unexplained := _find_unexplained(candidate, unused_tensors):
         raise MappingError(
-            f"{path} has trained tensors that the network of the zoo has no place for "
+            f"{path} has trained tensors that the network of the zoo does not use "
             f"({_join_modules(unexplained)}). A head is read if it is one linear layer on what the "
             f"network pools and nothing else. Leave out what is on the network with "
             f"{parameter('without_head')}, or export the whole of your network with "

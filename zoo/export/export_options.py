@@ -17,7 +17,7 @@ def parse_opsets(texts: Sequence[str]) -> list[int]:
     for text in texts:
         if not text.isdecimal():
             raise BadRequest(
-                f"{parameter('opset')} {text} is no opset: write numbers such as 18,23."
+                f"{parameter('opset')} {text} is not an opset: write numbers such as 18,23."
             )
     return [int(text) for text in texts]
 

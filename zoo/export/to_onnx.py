@@ -71,7 +71,7 @@ def to_onnx(
 
     out = Path(path)
     if out.suffix != ".onnx":
-        raise BadRequest(f"{out} is no name of an ONNX file: end it in .onnx.")
+        raise BadRequest(f"{out} is not the name of an ONNX file: end it in .onnx.")
     subject = describe_model(model)
     for option, value in {"layers": layers, "outputs": outputs}.items():
         if value is not None and not subject.is_network:
@@ -80,7 +80,7 @@ def to_onnx(
                 "out, or export the network inside of it."
             )
     if not (size is None or size == "dynamic" or isinstance(size, int | tuple)):
-        raise BadRequest(f"size {size!r} is none: give 224, (height, width) or 'dynamic'.")
+        raise BadRequest(f"size {size!r} is not valid: give 224, (height, width) or 'dynamic'.")
     options = Options(
         opsets=() if opset is None else (opset,),
         size=(size, size) if isinstance(size, int) else size,
@@ -105,5 +105,5 @@ def to_onnx(
         paths = ", ".join(outcome.nonfinite[:10])
         warnings.warn(f"there are NaN or infinite values in {paths}", stacklevel=2)
     if outcome.failed:
-        raise NotVerified(f"{out} was not written, for it is too far from JAX.")
+        raise NotVerified(f"{out} was not written, because it differs too much from JAX.")
     return outcome.manifests[0]

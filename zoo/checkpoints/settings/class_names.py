@@ -88,7 +88,7 @@ def _read_earlier_timm_names(settings: Settings) -> dict[int, str]:
         return numbered_names("label_names", names)
     except ValueError as error:
         raise MappingError(
-            f"{CONFIG} beside the checkpoint cannot be used: {error}. Mend it, or take it away."
+            f"{CONFIG} beside the checkpoint cannot be used: {error}. Correct it, or remove it."
         ) from error
 
 

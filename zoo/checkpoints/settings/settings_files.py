@@ -144,7 +144,7 @@ def _read_file(path: Path, model: type[SettingsModel]) -> SettingsModel | None:
         return None
     except OSError as error:
         raise MappingError(
-            f"{path} cannot be read ({error.strerror}): make it readable, or take it away."
+            f"{path} cannot be read ({error.strerror}): make it readable, or remove it."
         ) from error
     try:
         if len(content) <= MAX_SETTINGS_BYTES:
@@ -152,4 +152,4 @@ def _read_file(path: Path, model: type[SettingsModel]) -> SettingsModel | None:
         fault = f"it has more than {MAX_SETTINGS_BYTES >> 20} MB"
     except ValidationError as error:
         fault = first_fault(error)
-    raise MappingError(f"{path} cannot be used: {fault}. Mend it, or take it away.")
+    raise MappingError(f"{path} cannot be used: {fault}. Correct it, or remove it.")

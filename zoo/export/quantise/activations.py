@@ -86,7 +86,7 @@ def measure_ranges(
         [number for item in ranges.values() for number in (item.low, item.high)]
     ).all():
         raise BadRequest(
-            "these pictures lead to values that are NaN or infinite, of which there is no range: "
+            "these pictures lead to activations that are NaN or infinite, which have no range: "
             "leave out calibrate, or look for such values in the weights."
         )
     return {matrix: ranges[left] for matrix, left in readers.items()}

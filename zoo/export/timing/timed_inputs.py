@@ -73,7 +73,10 @@ def _dtype(file: object, declared: NodeArg) -> str:
     """Return the numpy dtype of an input. **Raises** `BadFile` for a type that cannot be drawn."""
     inner = declared.type.removeprefix("tensor(").removesuffix(")")
     if inner not in FLOAT_NAMES and inner not in INTEGER_TYPES and inner != "uint8":
-        raise BadFile(f"{file}: {declared.name} is {declared.type}, which cannot be made up here.")
+        raise BadFile(
+            f"{file}: {declared.name} is {declared.type}, a type for which no random inputs are "
+            "drawn."
+        )
     return FLOAT_NAMES.get(inner, inner)
 
 
