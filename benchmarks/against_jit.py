@@ -23,7 +23,7 @@ import onnx_ir as ir
 import converter
 from benchmarks.jit_programs import PROGRAMS, Program
 from benchmarks.performance import SIZES, Row, key
-from zoo.export.timing.rounds import interleave, resting_session, run_once
+from zoo.export.timing.rounds import as_task, measure_interleaved, resting_session
 
 THREADS = 2
 SECONDS = 0.4
@@ -46,14 +46,14 @@ def measure(program: Program, size: str) -> Row:
     pairs = zip(live.get_inputs(), inputs, strict=True)
     feeds = {each.name: np.asarray(x) for each, x in pairs}
     compiled, given = jax.jit(fn), [jnp.asarray(x) for x in inputs]
-    tasks = {"file": run_once(live, feeds), "jit": lambda: jax.block_until_ready(compiled(*given))}
+    tasks = {"file": as_task(live, feeds), "jit": lambda: jax.block_until_ready(compiled(*given))}
     for task in tasks.values():
         task()
     began = time.perf_counter()
     for task in tasks.values():
         task()
     rounds = int(np.clip(SECONDS / (time.perf_counter() - began), FEWEST, MOST))
-    found = {name: 1e3 * min(each) for name, each in interleave(tasks, rounds).items()}
+    found = {name: 1e3 * min(each) for name, each in measure_interleaved(tasks, rounds).items()}
     return {
         "group": program.group,
         "name": program.name,

@@ -32,10 +32,10 @@ from zoo.apps.bench.measure import compute_floor, product_tasks
 from zoo.checkpoints.settings.library_configs import transformers_config
 from zoo.common import runtime
 from zoo.export.precision import derive
-from zoo.export.timing.rounds import interleave, resting_session, run_once
-from zoo.export.timing.timed_inputs import settle_inputs
+from zoo.export.timing.rounds import as_task, measure_interleaved, resting_session
+from zoo.export.timing.timed_inputs import fix_input_shapes
 from zoo.export.timing.timed_products import timed_products
-from zoo.export.verify import moved_inputs, within_rounding
+from zoo.export.verify import move_inputs, nearest_within_rounding
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
 from zoo.tasks.boxes import align_detections
@@ -285,8 +285,8 @@ def apart(network: AnswerNetwork, made: Made, file: Path, feeds: Arrays, low: bo
     if network.ranks and low:
         got, wanted = align_detections(got, wanted)
     elif network.ranks:
-        moved = [dict(zip(feeds, each, strict=True)) for each in moved_inputs({**feeds})]
-        wanted = within_rounding(got, wanted, [in_torch(made, each) for each in moved])
+        moved = [dict(zip(feeds, each, strict=True)) for each in move_inputs({**feeds})]
+        wanted = nearest_within_rounding(got, wanted, [in_torch(made, each) for each in moved])
     found = [converter.compare(got[name], wanted[name]) for name in wanted]
     return {
         "max_abs": max(each.max_abs for each in found),
@@ -370,13 +370,13 @@ def speed(
     files = {label: place / row["file"] for label, row in rows.items() if "file" in row}
     live = {label: resting_session(file, THREADS) for label, file in files.items()}
     tasks = {
-        label: run_once(each, {it.name: feeds[it.name] for it in each.get_inputs()})
+        label: as_task(each, {it.name: feeds[it.name] for it in each.get_inputs()})
         for label, each in live.items()
     }
     label, file = next(iter(files.items()))
-    specs = settle_inputs(file, live[label].get_inputs(), 1, network.size)
+    specs = fix_input_shapes(file, live[label].get_inputs(), 1, network.size)
     products = timed_products(ir.load(file), specs)
-    times = interleave(tasks | product_tasks(products, THREADS), asked.rounds, clock)
+    times = measure_interleaved(tasks | product_tasks(products, THREADS), asked.rounds, clock)
     total = compute_floor(products, times).total
     return {
         "products_ms": round(1e3 * total, 3),

@@ -26,7 +26,7 @@ from zoo.architectures.builder import batched
 from zoo.common import runtime
 from zoo.data.digits.data import split_digits
 from zoo.data.digits.scattered import ScatteredDigits, scatter
-from zoo.export.timing.rounds import machine
+from zoo.export.timing.rounds import describe_machine
 from zoo.tasks.boxes import Box
 
 CANVASES, SEED = 300, 0
@@ -120,7 +120,7 @@ def render(content: dict) -> Iterator[str]:
 def main() -> None:
     canvases = scatter(split_digits()[1], CANVASES, SEED)
     content = {
-        "machine": machine(),
+        "machine": describe_machine(),
         "canvases": {
             "canvases": CANVASES,
             "digits": int((canvases.labels >= 0).sum()),

@@ -41,9 +41,9 @@ import zoo
 from benchmarks.pages import table
 from weights.progress import Quiet
 from zoo.data.digits.data import split_digits
-from zoo.export.calibration import Calibrator, widest, write_fixed
+from zoo.export.calibration import Calibrator, full_ranges, write_with_ranges
 from zoo.export.precision import derive
-from zoo.export.timing.rounds import interleave, resting_session, run_once
+from zoo.export.timing.rounds import as_task, measure_interleaved, resting_session
 from zoo.images.photograph import photographs
 from zoo.images.picture_folder import read_picture_folder
 from zoo.images.pixel_values import pixel_values
@@ -144,8 +144,8 @@ def scales(name: str, rounds: int, folder: Path) -> None:
     live = {each: resting_session(file, 1) for each, file in files.items()}
     rows = []
     for batch in BATCHES:
-        tasks = {it: run_once(each, {"pixel_values": pixels[:batch]}) for it, each in live.items()}
-        times = interleave(tasks, rounds, time.process_time)
+        tasks = {it: as_task(each, {"pixel_values": pixels[:batch]}) for it, each in live.items()}
+        times = measure_interleaved(tasks, rounds, time.process_time)
         got = {it: converter.run(each, [pixels[:batch]]) for it, each in live.items()}
         for each in ("tensor", "row"):
             alone = converter.run(live[each], [pixels[:1]])
@@ -190,7 +190,7 @@ def files_of(model: object, name: str, pictures: Sequence[Image.Image], place: P
     calibrator = Calibrator(read_picture_folder(place), how, how.size, 1)
     seen = calibrator.ranges(source, Quiet())
     means = {name: each.means for name, each in seen.items()}
-    write_fixed(source, files["minmax"], widest(seen), means)
+    write_with_ranges(source, files["minmax"], full_ranges(seen), means)
     return files
 
 
@@ -200,10 +200,10 @@ def times(files: Mapping[str, Path], pixels: np.ndarray, rounds: int) -> dict[st
     settings["INFERENCE_PRECISION_HINT"] = "f32"
     tasks = {}
     for way, file in files.items():
-        tasks[way, 0] = run_once(resting_session(file, THREADS), {"pixel_values": pixels})
+        tasks[way, 0] = as_task(resting_session(file, THREADS), {"pixel_values": pixels})
         request = core.compile_model(file, "CPU", settings).create_infer_request()
         tasks[way, 1] = partial(request.infer, {0: pixels})
-    found = {key: min(each) for key, each in interleave(tasks, rounds).items()}
+    found = {key: min(each) for key, each in measure_interleaved(tasks, rounds).items()}
     return {way: [f"{found[way, n] / found['float32', n]:.2f}" for n in (0, 1)] for way in files}
 
 

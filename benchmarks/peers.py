@@ -39,11 +39,11 @@ from weights.progress import Quiet
 from weights.writers.items import items_for
 from zoo.apps.bench.bench_options import BenchOptions
 from zoo.apps.bench.measure import measure_files
-from zoo.checkpoints.convert import naming_to_write, write_folder
+from zoo.checkpoints.convert import naming_to_write, write_transformers_folder
 from zoo.checkpoints.load import model_shapes
 from zoo.common import runtime
-from zoo.export.assemble.plan import USUAL_VARIANTS, VARIANTS
-from zoo.export.timing.rounds import machine
+from zoo.export.assemble.plan import DEFAULT_VARIANTS, VARIANTS
+from zoo.export.timing.rounds import describe_machine
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
 
@@ -56,7 +56,7 @@ MODELS = (
 )
 BATCHES, THREADS = (1, 8), (1, 2)
 SIDE = 224
-OURS = tuple(name for name in USUAL_VARIANTS if VARIANTS[name].precision != "fp16")
+OURS = tuple(name for name in DEFAULT_VARIANTS if VARIANTS[name].precision != "fp16")
 """The files of a folder that are measured; no CPU computes in float16."""
 
 PEERS = {
@@ -111,7 +111,7 @@ def write_checkpoint(model: str, folder: Path) -> None:
     leaves = model_shapes(published.config)
     folder.parent.mkdir(parents=True, exist_ok=True)
     items = items_for(published.naming, random_weights(leaves, 0).arrays, leaves)
-    write_folder(folder, items, entry, Quiet())
+    write_transformers_folder(folder, items, entry, Quiet())
 
 
 def exports(model: str, place: Path, pythons: dict[str, str]) -> dict[str, Callable[[], Row]]:
@@ -213,7 +213,7 @@ def header(busy: bool, pythons: Mapping[str, str]) -> Row:
     }
     return {
         "date": datetime.now(UTC).date().isoformat(),
-        "machine": machine(),
+        "machine": describe_machine(),
         "versions": {library: version(library) for library in LIBRARIES["zoo"]},
         "note": BUSY if busy else None,
         "peers": {exporter: told.strip() for exporter, told in peers.items()},

@@ -28,7 +28,7 @@ from zoo.architectures.builder import abstract
 from zoo.artifacts.choices import Precision, Target
 from zoo.export.make import convert_model
 from zoo.export.request import Signature
-from zoo.export.timing.rounds import interleave
+from zoo.export.timing.rounds import measure_interleaved
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8", "q4")
 TIMED = ("dinov3_vits16", "dinov3_convnext_tiny")
@@ -89,7 +89,7 @@ def ratio(runtime: str, model: str, kind: Kind, folder: Path) -> str:
     images = [make_image(0, *size)[None]]
     # Three in a row, since the threads of the other runtime may wait busily for a while.
     several = [lambda run=run: [run(images) for _ in range(3)] for run in runs]
-    times = interleave(dict(enumerate(several)), ROUNDS)
+    times = measure_interleaved(dict(enumerate(several)), ROUNDS)
     return f"{min(times[0]) / min(times[1]):.1f}"
 
 

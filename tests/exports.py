@@ -26,7 +26,7 @@ from zoo.cli.app import app
 from zoo.cli.console import call
 from zoo.export.request import Options, plan_files
 from zoo.export.run import run_export
-from zoo.export.timing.rounds import machine
+from zoo.export.timing.rounds import describe_machine
 
 RECORD = Path(__file__).parent / "golden" / "exports.json"
 
@@ -131,7 +131,7 @@ EXPORTS = {
 
 def made_with() -> dict[str, str]:
     """Versions of the libraries, and the machine."""
-    return {"machine": machine(), **{name: version(name) for name in LIBRARIES}}
+    return {"machine": describe_machine(), **{name: version(name) for name in LIBRARIES}}
 
 
 def digests(export: Export) -> dict[str, str]:

@@ -36,7 +36,7 @@ from zoo.export.make import convert_model
 from zoo.export.precision import derive
 from zoo.export.precisions import PRECISIONS
 from zoo.export.request import Signature
-from zoo.export.verify import moved_inputs, within_rounding
+from zoo.export.verify import move_inputs, nearest_within_rounding
 from zoo.tasks.task import keep_outputs
 
 FAMILIES = (
@@ -132,12 +132,12 @@ def measure(name: str) -> Iterator[Row]:
         against[who] = {"abs": error, "rel": relative}
     values, wanted = values_of(entry.config), outputs(model_of(entry.config), image)
     ranks = entry.config.task.compare is not keep_outputs
-    images = moved_inputs({"image": image}) if ranks else ()
+    images = move_inputs({"image": image}) if ranks else ()
     moved = [outputs(model_of(entry.config), near) for (near,) in images]
     runtime = {}
     for opset, live in files(abstract(entry.config), values, Signature(size, None)):
         got = {output: value[0] for output, value in run(live, [image[None]]).items()}
-        runtime[str(opset)], _ = worst(got, within_rounding(got, wanted, moved))
+        runtime[str(opset)], _ = worst(got, nearest_within_rounding(got, wanted, moved))
     yield {
         **{"model": name, "family": entry.family, "size": list(size)},
         **{"parameters": entry.parameters, "against": against, "onnxruntime": runtime},

@@ -15,7 +15,7 @@ from weights.mapping import Naming
 from weights.tensors import LazyArrays, Provenance, Weights
 from weights.writers.items import items_for
 from zoo.architectures.architecture import Config
-from zoo.checkpoints.settings.library_configs import transformers_kind
+from zoo.checkpoints.settings.library_configs import find_transformers_class
 
 Values = Mapping[str, np.ndarray]
 
@@ -88,7 +88,7 @@ def by_settings(naming: Naming, config: Config, values: Values) -> Any:
     """The same of the class and the settings that the zoo writes for a configuration."""
     import transformers
 
-    made = transformers_kind(config)
+    made = find_transformers_class(config)
     kind = getattr(transformers, made.name)
     labels = {"num_labels": config.classes} if "ImageClassification" in made.name else {}
     settings = kind.config_class(**made.settings(config), **labels)

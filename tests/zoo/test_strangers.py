@@ -16,7 +16,7 @@ from zoo.apps.embed.row_columns import RowColumns
 from zoo.apps.show.feature_figure import draw_features
 from zoo.apps.show.features import compute_file_features
 from zoo.apps.site.write import CATALOGUE, check_replaceable
-from zoo.artifacts.read import read_manifest, stated_entry
+from zoo.artifacts.read import entry_of_manifest, read_manifest
 from zoo.cli.app import app
 from zoo.cli.console import call
 from zoo.cli.models_command import resolve_entry
@@ -148,7 +148,7 @@ def test_a_network_of_another_kind_than_its_family(exported):
     manifest = read_manifest(exported / "vit_digits.manifest.json")
     other = package.info("depth_anything_v2_vits")
     with pytest.raises(BadFile, match="another kind"):
-        stated_entry(manifest.changed(network=other.config, family="vit"))
+        entry_of_manifest(manifest.changed(network=other.config, family="vit"))
 
 
 BROKEN = ("null", "5", "[]", '"x"', '{"a": 1}', "[[1]]", "[null]", '["../x", 1]', "true", "1e400")

@@ -1,4 +1,5 @@
-"""`python -m zoo.artifacts`: the JSON Schema of manifests, for `docs/manifest.schema.json`."""
+"""Print the JSON Schema of manifests (`python -m zoo.artifacts`), for
+`docs/manifest.schema.json`."""
 
 from zoo.artifacts.read import to_text
 from zoo.artifacts.schema import Manifest

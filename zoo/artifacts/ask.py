@@ -1,4 +1,4 @@
-"""Questions about pictures, answered by a network that runs in JAX or in ONNX Runtime."""
+"""Answer questions about pictures with a network that runs in JAX or in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -20,20 +20,26 @@ Size = tuple[int, int]  # (height, width)
 
 
 @dataclass(frozen=True)
-class AskedNetwork:
-    """A network that can be asked about pictures.
+class AnsweringNetwork:
+    """A network that answers questions about pictures.
 
-    - `name` and `config` are the model's; `names` are the names of its classes.
-    - `takes` are the kinds of things that it takes as it is here: a file may be of one tower alone.
-    - `size` is the (height, width) of its input; None where that follows the picture.
-    - `feed_pictures` and `feed_texts` make the arrays that `run` takes; `run` returns all outputs
-      by name, or those that are asked for.
+    Arguments:
+        name: name of the model.
+        config: its configuration.
+        class_names: names of its classes.
+        input_kinds: the kinds of inputs that this file or module takes. A file may hold one of two
+            towers.
+        preprocessing: how pictures become arrays.
+        size: (height, width) of its input, or None if it depends on the picture.
+        feed_pictures: function from RGB images to the arrays that `run` takes.
+        feed_texts: function from texts to the arrays that `run` takes.
+        run: function from arrays and output names to outputs by name. No names mean all outputs.
     """
 
     name: str
     config: Config
-    names: Sequence[str]
-    takes: frozenset[Kind]
+    class_names: Sequence[str]
+    input_kinds: frozenset[Kind]
     preprocessing: Preprocessing
     size: Size | None
     feed_pictures: Callable[[Sequence[Image]], Feeds]
@@ -41,38 +47,41 @@ class AskedNetwork:
     run: Callable[[Feeds, Sequence[str]], Outputs]
 
     def answers(self, images: Sequence[Image], question: Question) -> list[PictureAnswer]:
-        """Return the answer about each of some RGB images.
+        """Return the answer to a question about each RGB image.
 
         **Raises** `BadRequest` for a question that the network cannot answer.
         """
         self._check(question)
-        task, texts, names = self.config.task, Feeds(), tuple[str, ...]()
+        task, texts, output_names = self.config.task, Feeds(), tuple[str, ...]()
         if question.labels:
-            names = task.label_outputs
+            output_names = task.label_outputs
             texts = self.feed_texts(question.sentences)
         answers = []
         for image in images:
-            rows = self.run(self.feed_pictures([image]) | texts, names)
-            outputs = {name: row[0] for name, row in rows.items()}
+            batches = self.run(self.feed_pictures([image]) | texts, output_names)
+            outputs = {name: row[0] for name, row in batches.items()}
             size = image.height, image.width
-            fed = InputSize(
+            input_size = InputSize(
                 self.size or self.preprocessing.fitted(*size), self.preprocessing.padded
             )
-            picture = InputPicture(self.names, size, fed, image)
+            picture = InputPicture(self.class_names, size, input_size, image)
             answers.append(task.answer(outputs, picture, question))
         return answers
 
     def _check(self, question: Question) -> None:
-        """**Raises** `BadRequest` where labels are missing, or are asked of another network."""
-        takes_texts = "text" in self.takes
+        """Raise `BadRequest` if the network needs labels and the question has none, or the other
+        way round."""
+        takes_texts = "text" in self.input_kinds
         if not question.labels and takes_texts:
-            taken = " and ".join(name for each in self.config.inputs for name in each.names)
+            input_names = " and ".join(
+                name for network_input in self.config.inputs for name in network_input.names
+            )
             raise BadRequest(
-                f"{self.name} takes {taken}, not pictures alone: with both towers, name what may "
-                f"be in pictures with {parameter('labels')}, or ask the `text`, `image` or "
+                f"{self.name} takes {input_names}, not pictures alone: with both towers, name what "
+                f"may be in pictures with {parameter('labels')}, or ask the `text`, `image` or "
                 "`classify` of what `zoo.load` gives; with one, build it first."
             )
-        if question.labels and not (self.config.task.similarity and len(self.takes) == 2):
+        if question.labels and not (self.config.task.similarity and len(self.input_kinds) == 2):
             raise BadRequest(
                 f"{parameter('labels')} is for a model with towers for pictures and for texts, and "
                 f"{self.name} is none: `zoo list '*_dual'` names them."
@@ -80,7 +89,7 @@ class AskedNetwork:
 
 
 def check_logits(path: object, outputs: Outputs, question: Question) -> None:
-    """**Raises** `BadFile` where a file does not give a logit for each label of a question."""
+    """Raise `BadFile` if a file does not return one logit for each label of a question."""
     logits = outputs.get("logits_per_image")
     count = len(question.labels)
     if count and logits is not None and logits.shape != (1, count):

@@ -1,4 +1,4 @@
-"""What files may be made in: said by requests, and kept in manifests."""
+"""Choices about exported files: values of requests that manifests record."""
 
 from typing import Literal, TypeAlias
 
@@ -7,23 +7,25 @@ from zoo.architectures.inputs import Kind
 Layout = Literal["4d", "3d"]
 
 Target: TypeAlias = str
-"""The runtime that a file is for, as the converter knows them; with versions, as in
-`onnxruntime>=1.32`, it is for these alone."""
+"""Runtime that a file is written for, by the converter's name. A version bound, as in
+`onnxruntime>=1.32`, limits it to these versions."""
 
 Precision = Literal["fp32", "fp16", "bf16", "int8", "q4", "q4f16"]
 
 TOWERS: dict[Kind, str] = {"picture": "vision", "text": "text"}
-"""How the variants of the parts of a model of two begin, by what they take."""
+"""Prefix of the variant that holds one tower, by the kind of its input."""
 
 
-def tower_variant(taken: Kind, variant: str) -> str:
-    """The variant that is the part of another which takes pictures, or texts."""
-    return f"{TOWERS[taken]}_{variant}"
+def tower_variant(kind: Kind, variant: str) -> str:
+    """Return the name of the variant with one tower of another variant: the one that takes this
+    kind of input."""
+    return f"{TOWERS[kind]}_{variant}"
 
 
 Scales = Literal["tensor", "row"]
-"""How activations of int8 are scaled: by one scale for each tensor, which depends on all images of
-a batch, or by one for each row."""
+"""Scaling of int8 activations: one scale for each tensor, which depends on all images of a batch,
+or one scale for each row."""
 
 Input = Literal["float32", "uint8"]
-"""Preprocessed `pixel_values`, or images of any size that the file preprocesses itself."""
+"""Input of a file: preprocessed `pixel_values` in float32, or images in uint8 of any size that the
+file preprocesses itself."""

@@ -1,7 +1,8 @@
-"""An ONNX file beside the manifest that describes it, which may both be a stranger's.
+"""Run an ONNX file and compare it with the manifest that describes it. Neither is trusted.
 
-What a file takes and gives is compared with its manifest, and with what the network of the manifest
-gives, before it is run; what it gave is compared once more, because a file may leave sizes open.
+Declared inputs and outputs are compared with the manifest, and with the outputs of the network in
+the manifest, before the file runs. Results are compared afterwards, because a file may declare
+sizes that are open.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.artifacts.read import stated_entry
+from zoo.artifacts.read import entry_of_manifest
 from zoo.artifacts.schema import Manifest, Tensor, Variant
 from zoo.common.errors import BadFile, first_line
 
@@ -22,16 +23,17 @@ if TYPE_CHECKING:
     from zoo.common.runtime import NodeArg, Session
 
 Dims = Sequence[int | str | None]
-"""Sides of an array; one that is open has a name or None."""
+"""Sizes of an array. An open size is a name or None."""
 
 Outputs = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class DescribedFile:
-    """A file that takes and gives what its manifest says. **Raises** `BadFile` where it does not.
+    """An ONNX file whose inputs and outputs are those of its manifest. **Raises** `BadFile` if they
+    are not.
 
-    `variant` is the part of the manifest that is about it, where there is one.
+    `variant` is the part of the manifest about this file. If it is None, nothing is compared.
     """
 
     path: Path
@@ -42,31 +44,33 @@ class DescribedFile:
     def __post_init__(self) -> None:
         if self.variant is None:
             return
-        for what, arguments, stated in (
+        for verb, arguments, tensors in (
             ("takes", self.session.get_inputs(), self.variant.inputs),
             ("gives", self.session.get_outputs(), self.variant.outputs),
         ):
-            declared = {each.name: each for each in map(declared_tensor, arguments)}
-            for tensor in stated:
-                own = declared.get(tensor.name)
+            declared = {tensor.name: tensor for tensor in map(declared_tensor, arguments)}
+            for tensor in tensors:
+                declaration = declared.get(tensor.name)
                 if (
-                    own is None
-                    or own.dtype != tensor.dtype
-                    or not shapes_fit(own.shape, tensor.shape)
+                    declaration is None
+                    or declaration.dtype != tensor.dtype
+                    or not are_shapes_compatible(declaration.shape, tensor.shape)
                 ):
-                    listed = "; ".join(map(str, declared.values()))
-                    raise self._misfit(f"{what} {listed}", f"its manifest says {tensor}")
+                    declarations = "; ".join(map(str, declared.values()))
+                    raise self._mismatch_error(
+                        f"{verb} {declarations}", f"its manifest says {tensor}"
+                    )
 
     def run(self, names: Sequence[str], feeds: Mapping[str, NDArray[Any]]) -> Outputs:
-        """Return the outputs of these names. **Raises** `BadFile` where it lacks one, or does not
+        """Return the outputs of these names. **Raises** `BadFile` if the file lacks one or does not
         run."""
         from zoo.common.runtime import ERRORS
 
-        given = [each.name for each in self.session.get_outputs()]
-        if missing := [name for name in names if name not in given]:
+        declared = [output.name for output in self.session.get_outputs()]
+        if missing := [name for name in names if name not in declared]:
             raise BadFile(
-                f"{self.path} gives {_short(', '.join(given))} and no {missing[0]}, which is asked "
-                "of it: name a file that was exported with that output."
+                f"{self.path} gives {_shorten(', '.join(declared))} and no {missing[0]}, which is "
+                "asked of it: name a file that was exported with that output."
             )
         try:
             return dict(zip(names, self.session.run(list(names), dict(feeds)), strict=True))
@@ -74,98 +78,110 @@ class DescribedFile:
             raise BadFile(f"{self.path} does not run on this: {first_line(error)}") from error
 
     def run_network(self, names: Sequence[str], feeds: Mapping[str, NDArray[Any]]) -> Outputs:
-        """Return the outputs of the network of the manifest, one row for each row of what it takes.
+        """Return outputs of the network in the manifest, with one row for each row of the feeds.
 
-        **Raises** `BadFile` where an output is none that this network gives, or where one is
-        infinite or no number.
+        **Raises** `BadFile` if an output has another shape than the network's, or contains
+        infinities or NaN.
         """
-        stated = given_shapes(self.manifest)
-        outputs = self.run_rows(names, feeds, stated)
-        for name in stated.keys() & outputs.keys():
+        shapes = network_output_shapes(self.manifest)
+        outputs = self.run_rows(names, feeds, shapes)
+        for name in shapes.keys() & outputs.keys():
             if not np.isfinite(outputs[name]).all():
-                raise self._misfit(f"gives {name} with infinite numbers, or none", "")
+                raise self._mismatch_error(f"gives {name} with infinite values or NaN", "")
         return outputs
 
     def run_rows(
         self,
         names: Sequence[str],
         feeds: Mapping[str, NDArray[Any]],
-        stated: Mapping[str, Dims],
+        expected_shapes: Mapping[str, Dims],
     ) -> Outputs:
-        """Return the outputs, of the `stated` shapes, one row for each row of what it takes.
+        """Return outputs of the expected shapes, with one row for each row of the feeds. Outputs
+        that are not among `expected_shapes` may have any shape.
 
-        **Raises** `BadFile` where the file declares or gives others, or no numbers.
+        **Raises** `BadFile` if the file declares or returns other shapes, or values that are not
+        numbers.
         """
         for argument in self.session.get_outputs():
-            # ONNX Runtime has [] for a shape that is not known.
+            # ONNX Runtime reports an unknown shape as [].
             if argument.name in names and argument.shape:
-                self._check_shape(argument.name, argument.shape, stated)
+                self._check_shape(argument.name, argument.shape, expected_shapes)
         outputs = self.run(names, feeds)
         count = len(next(iter(feeds.values())))
         for name, values in outputs.items():
             if not isinstance(values, np.ndarray) or values.dtype.kind not in "biuf":
-                raise self._misfit(f"gives something for {name} that is no array of numbers", "")
-            self._check_shape(name, values.shape, stated)
+                raise self._mismatch_error(
+                    f"gives a value for {name} that is not an array of numbers", ""
+                )
+            self._check_shape(name, values.shape, expected_shapes)
             if values.shape[:1] != (count,) or not values.size:
                 shape = list(values.shape)
-                raise self._misfit(f"gives {name} {shape}", f"it was given {count} to answer")
+                raise self._mismatch_error(
+                    f"gives {name} {shape}", f"it was given {count} to answer"
+                )
         return outputs
 
-    def _check_shape(self, name: str, shape: Dims, stated: Mapping[str, Dims]) -> None:
-        if name in stated and not shapes_fit(shape, stated[name]):
-            wanted = ", ".join("?" if side is None else str(side) for side in stated[name])
+    def _check_shape(self, name: str, shape: Dims, expected_shapes: Mapping[str, Dims]) -> None:
+        """Raise `BadFile` if an output has another shape than the expected one."""
+        if name in expected_shapes and not are_shapes_compatible(shape, expected_shapes[name]):
+            sizes = ", ".join("?" if side is None else str(side) for side in expected_shapes[name])
             model = self.manifest.model or self.manifest.family or "its network"
-            raise self._misfit(f"gives {name} {list(shape)}", f"that is [{wanted}] of {model}")
+            raise self._mismatch_error(
+                f"gives {name} {list(shape)}", f"that is [{sizes}] of {model}"
+            )
 
-    def stated_shapes(self) -> Mapping[str, Dims]:
-        """Return the shapes of outputs by the manifest."""
+    def manifest_shapes(self) -> Mapping[str, Dims]:
+        """Return the shapes of the outputs by name, as the manifest states them."""
         outputs = self.variant.outputs if self.variant else ()
-        return {each.name: each.shape for each in outputs}
+        return {output.name: output.shape for output in outputs}
 
-    def _misfit(self, found: str, wanted: str) -> BadFile:
-        where = f", and {wanted}" if wanted else ""
+    def _mismatch_error(self, difference: str, expectation: str) -> BadFile:
+        """Return the error that the file differs from its manifest."""
+        contrast = f", and {expectation}" if expectation else ""
         return BadFile(
-            f"{self.path} is not what its manifest says: it {_short(found)}{_short(where)}. Keep "
-            "the manifest beside the file that it was written with, or export or pull both again."
+            f"{self.path} is not what its manifest says: it "
+            f"{_shorten(difference)}{_shorten(contrast)}. Keep the manifest beside the file that "
+            "it was written with, or export or pull both again."
         )
 
 
-def given_shapes(manifest: Manifest) -> Mapping[str, Dims]:
-    """Return the shapes of what the network of a manifest gives, None for a side that is open.
+def network_output_shapes(manifest: Manifest) -> Mapping[str, Dims]:
+    """Return the shapes of the outputs of the network in a manifest, with None for an open size.
 
-    **Raises** `UnknownModel`.
+    **Raises** `UnknownModel` if the zoo does not have the model.
     """
-    entry = stated_entry(manifest)
-    described = entry.config.task.describe_outputs(entry.pooler)
-    return {name: tuple(_sides(given.shape)) for name, given in described.items()}
+    entry = entry_of_manifest(manifest)
+    outputs = entry.config.task.describe_outputs(entry.pooler)
+    return {name: tuple(_parse_sizes(output.shape)) for name, output in outputs.items()}
 
 
 def declared_tensor(argument: NodeArg) -> Tensor:
-    """Return an input or output as ONNX Runtime sees it."""
+    """Return an input or output as ONNX Runtime reports it."""
     inner = argument.type.removeprefix("tensor(").removesuffix(")")
     dtype = {"float": "float32", "double": "float64"}.get(inner, inner)
     shape = tuple("?" if side is None else side for side in argument.shape)
-    # Unchecked: a damaged file may have anything there.
+    # The fields are not validated because a damaged file may declare anything.
     return Tensor.model_construct(name=argument.name, dtype=dtype, shape=shape)
 
 
-def _sides(shape: str) -> Iterator[int | None]:
-    """Yield the sides of a shape as cards write it: `[batch_size, height / 14, 384]`."""
-    for side in shape.strip("[]").split(", "):
-        yield int(side) if side.isdecimal() else None
+def _parse_sizes(shape: str) -> Iterator[int | None]:
+    """Yield the sizes in a shape as model cards write it, such as `[batch_size, height / 14, 384]`.
+    An open size is None."""
+    for size in shape.strip("[]").split(", "):
+        yield int(size) if size.isdecimal() else None
 
 
-def shapes_fit(shape: Dims, stated: Dims) -> bool:
-    """Return whether two shapes may be of one array. An empty shape and a side that is no number
-    may be anything."""
-    if not shape or not stated:
+def are_shapes_compatible(shape: Dims, other: Dims) -> bool:
+    """Return whether one array can have both shapes. An unknown shape, which is empty, and open
+    sizes are compatible with anything."""
+    if not shape or not other:
         return True
-    pairs = zip(shape, stated, strict=False)
-    same = (a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int))
-    return len(shape) == len(stated) and all(same)
+    pairs = zip(shape, other, strict=False)
+    equal = (a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int))
+    return len(shape) == len(other) and all(equal)
 
 
-def _short(text: str) -> str:
-    """Words that may quote a file, short and printable."""
-    shown = "".join(c if c.isprintable() else "?" for c in text)
-    return shown if len(shown) <= 400 else f"{shown[:400]} …"
+def _shorten(text: str) -> str:
+    """Return text that may quote a file in printable characters, at most 400 of them."""
+    printable = "".join(c if c.isprintable() else "?" for c in text)
+    return printable if len(printable) <= 400 else f"{printable[:400]} …"

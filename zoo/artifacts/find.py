@@ -1,4 +1,4 @@
-"""Find a variant of a built model: in a file, in a folder, or in a folder that is downloaded."""
+"""Find a variant of a built model: in a file, in a folder, or on a hub."""
 
 from __future__ import annotations
 
@@ -7,68 +7,84 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weights.sources.hub import COMMIT, ask, cached, download
-from zoo.artifacts.pull import PullSpec, namespace, pull_folder
-from zoo.artifacts.read import near, read_folder_manifest
+from zoo.artifacts.pull import PullRequest, hub_namespace, pull_folder
+from zoo.artifacts.read import read_folder_manifest, read_nearby_manifest
 from zoo.artifacts.schema import MANIFEST, Manifest, Variant
 from zoo.common.errors import BadFile
 from zoo.common.progress import bar
 from zoo.registry.lookup import info
 
 
-def downloads() -> Path:
-    """Return the folder in which `zoo.load` keeps models. They are not in the hub's cache, since
-    ONNX Runtime refuses the links there that lead to a model's tensors."""
-    if own := os.environ.get("ZOO_CACHE_DIR"):
-        return Path(own).expanduser() / "models"
-    common = os.environ.get("XDG_CACHE_HOME")
-    return (Path(common) if common else Path.home() / ".cache") / "jax-onnx-zoo" / "models"
+def downloads_folder() -> Path:
+    """Return the folder in which `zoo.load` keeps downloaded models. It is not the hub's cache,
+    because ONNX Runtime refuses the symbolic links there that lead to a model's tensors."""
+    if user_folder := os.environ.get("ZOO_CACHE_DIR"):
+        return Path(user_folder).expanduser() / "models"
+    cache_folder = os.environ.get("XDG_CACHE_HOME")
+    return (
+        (Path(cache_folder) if cache_folder else Path.home() / ".cache") / "jax-onnx-zoo" / "models"
+    )
 
 
-def pulled_folder(model: str, variant: str, revision: str | None, offline: bool) -> Path:
-    """Return a folder with a model's variant, which is downloaded unless it is there.
+def pull_variant(model: str, variant: str, revision: str | None, offline: bool) -> Path:
+    """Return a folder with a variant of a model. The variant is downloaded if the folder does not
+    have it.
 
-    The hub's cache records the commit that a branch was at when it was loaded last, in the form of
-    the manifest of that commit. **Raises** as `pull`, or `BadFile`.
+    The commit of a branch at its last load is the commit of the manifest that the hub's cache then
+    stored. **Raises** the errors of `pull_folder`, and `BadFile` if nothing was downloaded before
+    and `offline` forbids requests.
     """
-    place = downloads() / f"{namespace()}/{model}".replace("/", "--")
-    request = PullSpec(model, (variant,), place, revision)
+    model_folder = downloads_folder() / f"{hub_namespace()}/{model}".replace("/", "--")
+    request = PullRequest(model, (variant,), model_folder, revision)
     manifest = request.manifest
     copy = cached(manifest)
-    known = None if copy is None else copy.parent.name
+    cached_commit = None if copy is None else copy.parent.name
     advice = f"{request.advice} Or load with offline=True."
     if COMMIT.fullmatch(manifest.revision):
-        commit = known = manifest.revision
+        commit = cached_commit = manifest.revision
     elif not offline:
         with bar() as progress:
             commit = ask(manifest, advice, progress).revision
-    elif known is None:
+    elif cached_commit is None:
         raise BadFile(
-            f"{manifest.repository} at {manifest.revision} was never loaded into {place}, and "
-            "offline=True forbids asking: load it once without."
+            f"{manifest.repository} at {manifest.revision} was never loaded into {model_folder}, "
+            "and offline=True forbids asking: load it once without."
         )
     else:
-        commit = known
-    folder = place / commit
-    if not _has(folder, variant):
+        commit = cached_commit
+    folder = model_folder / commit
+    if not _has_variant(folder, variant):
         with bar() as progress:
-            pull_folder(PullSpec(model, (variant,), folder, commit, offline), progress)
-    if commit != known:
+            pull_folder(PullRequest(model, (variant,), folder, commit, offline), progress)
+    if commit != cached_commit:
         with bar() as progress:
             download(manifest, advice, progress)
     return folder
 
 
-def _has(folder: Path, variant: str) -> bool:
-    """Whether a variant is complete in a folder that `pull` made, where digests were checked."""
+def _has_variant(folder: Path, variant: str) -> bool:
+    """Return whether a folder of `pull_folder`, which compared the digests, has all files of a
+    variant."""
     if not (folder / MANIFEST).is_file():
         return False
     manifest = read_folder_manifest(folder)
-    return all(file.is_complete(folder) for file in manifest.needed(manifest.pick([variant])))
+    return all(
+        file.has_full_size_in(folder)
+        for file in manifest.select_files(manifest.select_variants([variant]))
+    )
 
 
 @dataclass(frozen=True)
 class FoundVariant:
-    """A variant and its file, which is all there. `place` is what `zoo.load` opens."""
+    """A variant whose files exist.
+
+    Arguments:
+        place: the folder or file that was named.
+        name: name of the variant.
+        manifest: the manifest that describes it.
+        variant: the variant's part of the manifest.
+        path: the ONNX file.
+    """
 
     place: Path
     name: str
@@ -77,48 +93,49 @@ class FoundVariant:
     path: Path
 
 
-def is_built(place: Path) -> bool:
-    """Whether a folder is one of `zoo build` or `zoo pull`."""
-    return (place / MANIFEST).is_file()
+def is_built_folder(folder: Path) -> bool:
+    """Return whether a folder has a manifest, as `zoo build` and `zoo pull` write it."""
+    return (folder / MANIFEST).is_file()
 
 
-def find_folder(
+def find_or_pull_folder(
     model: str, variant: str, revision: str | None = None, offline: bool = False
 ) -> Path:
-    """A folder that has the variant: one that is named, or that of a model's name, into which it is
-    downloaded. **Raises** a `ZooError` or `WeightsError`."""
-    if isinstance(model, str) and is_built(Path(model)):
+    """Return a folder that has the variant. `model` is such a folder, or the name of a model, which
+    is downloaded if necessary. **Raises** a `ZooError` or `WeightsError`."""
+    if isinstance(model, str) and is_built_folder(Path(model)):
         return Path(model)
     name = info(model).name
-    return folder_of(pulled_folder(name, variant, revision, offline), name)
+    return check_folder_model(pull_variant(name, variant, revision, offline), name)
 
 
-def folder_of(place: Path, name: str) -> Path:
-    """A folder that holds the model of this name. **Raises** `BadFile`."""
-    if (held := read_folder_manifest(place).model) != name:
-        raise BadFile(f"{place} holds {held}, not {name}: name another folder.")
-    return place
+def check_folder_model(folder: Path, name: str) -> Path:
+    """Return the folder. **Raises** `BadFile` if it holds another model than the named one."""
+    if (found_model := read_folder_manifest(folder).model) != name:
+        raise BadFile(f"{folder} holds {found_model}, not {name}: name another folder.")
+    return folder
 
 
-def variant_in_folder(place: Path, name: str) -> FoundVariant:
-    """A variant of a folder. **Raises** `BadFile` or `BadRequest`."""
-    manifest = read_folder_manifest(place)
-    chosen = manifest.one(name)
-    for file in chosen.files:
-        if not manifest.listed[file].is_complete(place):
+def find_variant_in_folder(folder: Path, name: str) -> FoundVariant:
+    """Return a variant of a folder. **Raises** `BadFile` if a file of it is missing, and
+    `BadRequest` if the folder has no such variant."""
+    manifest = read_folder_manifest(folder)
+    variant = manifest.get_variant(name)
+    for file in variant.files:
+        if not manifest.files_by_name[file].has_full_size_in(folder):
             raise BadFile(
-                f"{place / file} is missing or has another size than its manifest says: run "
-                f"`zoo pull {manifest.model} --variant {name} --out {place}`."
+                f"{folder / file} is missing or has another size than its manifest says: run "
+                f"`zoo pull {manifest.model} --variant {name} --out {folder}`."
             )
-    return FoundVariant(place, name, manifest, chosen, place / chosen.file)
+    return FoundVariant(folder, name, manifest, variant, folder / variant.file)
 
 
-def variant_in_file(path: Path) -> FoundVariant:
-    """The variant that a file is, with a manifest beside it or in the folder above. **Raises**
-    `BadFile`."""
+def find_variant_in_file(path: Path) -> FoundVariant:
+    """Return the variant that an ONNX file holds. Its manifest is next to it or in the folder
+    above. **Raises** `BadFile` if the file or the manifest is missing."""
     if not path.is_file():
         raise BadFile(f"there is no file {path}: name one, or a folder of `zoo build`.")
-    manifest = near(path)
+    manifest = read_nearby_manifest(path)
     name = manifest.label_of(path.name) if manifest else None
     if manifest is None or name is None:
         raise BadFile(f"{path} has no manifest that says how to preprocess: keep it beside it.")

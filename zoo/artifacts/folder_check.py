@@ -1,4 +1,4 @@
-"""Check that a folder has the files of its manifest, with their digests, and no others."""
+"""Check that a folder has exactly the files of its manifest, with their digests."""
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from zoo.images.pixel_values import Size
 
 @dataclass(frozen=True)
 class Finding:
-    """How one check went; `detail` says in words what was found, and what was asked."""
+    """Result of one check, with a description of the finding and the expectation."""
 
     check: str
     passed: bool
@@ -31,7 +31,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class Residuals:
-    """Absolute differences of outputs for one image of `grid`, rows and columns of patches."""
+    """Absolute differences of the outputs for one image with a `grid` of (rows, columns) of
+    patches."""
 
     grid: Size
     outputs: Mapping[str, NDArray[np.float32]]
@@ -39,27 +40,37 @@ class Residuals:
 
 @dataclass(frozen=True)
 class NumbersCheck:
-    """How a file's numbers are; `residuals` computes where they differ, if they could be had."""
+    """Result of checking the numbers of a file. `residuals` computes where they differ, and is None
+    if that cannot be computed."""
 
     finding: Finding
     verification: Verification | None = None
     residuals: Callable[[], Residuals] | None = None
 
 
-def residuals(
-    grid: Size, got: Mapping[str, NDArray[Any]], expected: Mapping[str, NDArray[Any]]
+def compute_residuals(
+    grid: Size, outputs: Mapping[str, NDArray[Any]], expected: Mapping[str, NDArray[Any]]
 ) -> Residuals:
-    """Residuals of outputs by their names, in float32."""
-    pairs = {name: (np.asarray(got[name], np.float32), expected[name]) for name in expected}
-    return Residuals(grid, {name: abs(have - want) for name, (have, want) in pairs.items()})
+    """Return the absolute differences of the expected outputs in float32."""
+    pairs = {name: (np.asarray(outputs[name], np.float32), expected[name]) for name in expected}
+    return Residuals(
+        grid, {name: abs(actual - wanted_values) for name, (actual, wanted_values) in pairs.items()}
+    )
 
 
 @dataclass(frozen=True)
 class FileReport:
-    """All checks of one ONNX file; `verification` has those of its numbers, if it ran.
+    """Results of all checks of one ONNX file.
 
-    `residuals` says where these lie. `elsewhere` counts the nodes, by provider and operator, that
-    other providers than the chosen one compute; None if the file did not load.
+    Arguments:
+        name: name of the variant.
+        file: name of the file.
+        passed: whether all checks passed.
+        findings: the results.
+        verification: comparisons of its numbers, or None if the file did not run.
+        elsewhere: number of nodes that run on another provider than the chosen one, by provider and
+            operator; None if the file did not load.
+        residuals: function that computes where the numbers differ.
     """
 
     name: str
@@ -73,7 +84,8 @@ class FileReport:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """All checks of a folder, or of one file in it; `absent` names the variants without files."""
+    """Results of all checks of a folder, or of one file in it. `absent` names the variants without
+    files."""
 
     folder: str
     model: str
@@ -84,25 +96,31 @@ class AuditReport:
     absent: Sequence[str] = ()
 
 
-AGAIN = "build the folder again, or `zoo pull --variant all` it"
+REBUILD_ADVICE = "build the folder again, or `zoo pull --variant all` it"
 
 
 def check_folder(folder: Path, progress: Progress) -> Manifest:
-    """Refuse a folder that is not just what was built and verified. **Raises** `BadFile`."""
+    """Return the manifest of a folder if the folder holds exactly the files that were built and
+    verified. **Raises** `BadFile` otherwise."""
     manifest = read_folder_manifest(folder)
     if not manifest.complete:
         raise BadFile(f"{folder} is not complete: run `zoo build` to its end.")
     for label, variant in manifest.variants.items():
         if not variant.passed:
-            raise BadFile(f"variant {label} of {folder} failed its verification: {AGAIN}.")
-    for finding in (check_others(folder, manifest), check_listed(folder, manifest.files, progress)):
+            raise BadFile(f"variant {label} of {folder} failed its verification: {REBUILD_ADVICE}.")
+    for finding in (
+        check_unlisted_files(folder, manifest),
+        check_listed_files(folder, manifest.files, progress),
+    ):
         if not finding.passed:
-            raise BadFile(f"{folder} is not what its manifest says ({finding.detail}): {AGAIN}.")
+            raise BadFile(
+                f"{folder} is not what its manifest says ({finding.detail}): {REBUILD_ADVICE}."
+            )
     return manifest
 
 
-def present(folder: Path, manifest: Manifest) -> list[str]:
-    """The variants of which at least one file is there."""
+def find_present_variants(folder: Path, manifest: Manifest) -> list[str]:
+    """Return the names of the variants of which at least one file exists."""
     return [
         name
         for name, variant in manifest.variants.items()
@@ -110,23 +128,24 @@ def present(folder: Path, manifest: Manifest) -> list[str]:
     ]
 
 
-def check_listed(folder: Path, items: Collection[File], progress: Progress) -> Finding:
-    """Presence, size and digest of files."""
-    return as_listed(items, wrong_files(folder, items, progress))
+def check_listed_files(folder: Path, items: Collection[File], progress: Progress) -> Finding:
+    """Return whether files exist and have the listed sizes and digests."""
+    return summarize_files(items, find_wrong_files(folder, items, progress))
 
 
-def wrong_files(folder: Path, items: Collection[File], progress: Progress) -> dict[str, str]:
-    """Faults of files that are not as they are listed, by name."""
+def find_wrong_files(folder: Path, items: Collection[File], progress: Progress) -> dict[str, str]:
+    """Return the faults of the files that are not as they are listed, by file name."""
     progress.stage("checking digests", sum(max(item.bytes, 0) for item in items))
-    return {item.name: line for item in items if (line := _wrong(folder, item, progress))}
+    return {item.name: line for item in items if (line := _describe_fault(folder, item, progress))}
 
 
-def as_listed(items: Collection[File], wrong: Mapping[str, str]) -> Finding:
-    """Whether all files are as they are listed."""
-    return Finding("files", not wrong, "; ".join(wrong.values()) or f"{len(items)} as listed")
+def summarize_files(items: Collection[File], faults: Mapping[str, str]) -> Finding:
+    """Return the finding about listed files and their faults."""
+    return Finding("files", not faults, "; ".join(faults.values()) or f"{len(items)} as listed")
 
 
-def _wrong(folder: Path, item: File, progress: Progress) -> str | None:
+def _describe_fault(folder: Path, item: File, progress: Progress) -> str | None:
+    """Return how a file differs from its listing, or None if it does not."""
     try:
         with open_inside(folder, item.name) as file:
             size = State.of(file).size
@@ -143,27 +162,31 @@ def _wrong(folder: Path, item: File, progress: Progress) -> str | None:
     return None
 
 
-def check_others(folder: Path, manifest: Manifest) -> Finding:
-    """Files that are not listed, and symbolic links; what is hidden does not count."""
-    listed = {MANIFEST, *manifest.listed}
-    wrong = sorted(_strange(folder, folder, listed))
-    shown = wrong[:10] + [f"{len(wrong) - 10} more"] * (len(wrong) > 10)
-    return Finding("nothing else", not wrong, "; ".join(shown) or "no other files, no links")
+def check_unlisted_files(folder: Path, manifest: Manifest) -> Finding:
+    """Return whether a folder has files that are not listed, or symbolic links. Hidden files are
+    ignored."""
+    names = {MANIFEST, *manifest.files_by_name}
+    faults = sorted(_find_unlisted(folder, folder, names))
+    first_faults = faults[:10] + [f"{len(faults) - 10} more"] * (len(faults) > 10)
+    return Finding(
+        "nothing else", not faults, "; ".join(first_faults) or "no other files, no links"
+    )
 
 
-def _strange(folder: Path, place: Path, listed: Collection[str]) -> Iterator[str]:
+def _find_unlisted(folder: Path, subfolder: Path, names: Collection[str]) -> Iterator[str]:
+    """Yield a sentence for each unlisted file and each symbolic link below `subfolder`."""
     try:
-        entries = [entry for entry in os.scandir(place) if not entry.name.startswith(".")]
+        entries = [entry for entry in os.scandir(subfolder) if not entry.name.startswith(".")]
     except OSError as error:
-        yield f"{place.name} cannot be read ({error.strerror})"
+        yield f"{subfolder.name} cannot be read ({error.strerror})"
         return
     for entry in entries:
         path = Path(entry.path)
         name = path.relative_to(folder).as_posix()
-        shown = name if name.isprintable() else ascii(name)
+        printable_name = name if name.isprintable() else ascii(name)
         if entry.is_symlink():
-            yield f"{shown} is a symbolic link"
+            yield f"{printable_name} is a symbolic link"
         elif entry.is_dir():
-            yield from _strange(folder, path, listed)
-        elif name not in listed:
-            yield f"{shown} is not listed"
+            yield from _find_unlisted(folder, path, names)
+        elif name not in names:
+            yield f"{printable_name} is not listed"

@@ -1,4 +1,4 @@
-"""A model in JAX, as a network that can be asked about pictures."""
+"""Answer questions about pictures with a model in JAX."""
 
 from collections.abc import Sequence
 
@@ -10,30 +10,31 @@ from PIL.Image import Image
 from zoo.architectures.base import Network
 from zoo.architectures.builder import batched
 from zoo.architectures.inputs import Feeds
-from zoo.artifacts.ask import AskedNetwork
+from zoo.artifacts.ask import AnsweringNetwork
 from zoo.common.errors import BadRequest
 from zoo.images.pictures import reduced_picture
 from zoo.tasks.answer import Outputs
 from zoo.texts.tokenizer import Tokenizer
 
 
-def network_in_jax(model: Network, tokenizer: Tokenizer | None = None) -> AskedNetwork:
-    """Return a model of `zoo.from_pretrained` as a network that can be asked about pictures.
+def to_answering_network(model: Network, tokenizer: Tokenizer | None = None) -> AnsweringNetwork:
+    """Return a model of `zoo.from_pretrained` as a network that answers questions about pictures.
 
-    **Arguments:** `tokenizer` is that of a model that takes texts; it is needed for labels.
+    **Arguments:** `tokenizer` belongs to a model that takes texts. It is needed for questions with
+    labels.
 
     **Raises** `BadRequest` for a model that does not know its preprocessing.
     """
-    how, config = model.preprocessing, model.config
-    if how is None or config is None:
+    preprocessing, config = model.preprocessing, model.config
+    if preprocessing is None or config is None:
         raise BadRequest("this model does not know its preprocessing: name a model of the zoo.")
     compiled = eqx.filter_jit(batched)
 
-    def feed(images: Sequence[Image]) -> Feeds:
+    def feed_pictures(images: Sequence[Image]) -> Feeds:
         if config.pictures is None:
             return {}
-        size = how.fitted(images[0].height, images[0].width)
-        return config.pictures.make([*map(reduced_picture, images)], how, size)
+        size = preprocessing.fitted(images[0].height, images[0].width)
+        return config.pictures.make([*map(reduced_picture, images)], preprocessing, size)
 
     def feed_texts(texts: Sequence[str]) -> Feeds:
         if config.texts is None or tokenizer is None:
@@ -45,5 +46,7 @@ def network_in_jax(model: Network, tokenizer: Tokenizer | None = None) -> AskedN
         outputs = compiled(model, *arrays)
         return {name: np.asarray(outputs[name]) for name in names or outputs}
 
-    kinds = frozenset(each.kind for each in config.inputs)
-    return AskedNetwork(model.name, config, model.labels, kinds, how, None, feed, feed_texts, run)
+    kinds = frozenset(network_input.kind for network_input in config.inputs)
+    return AnsweringNetwork(
+        model.name, config, model.labels, kinds, preprocessing, None, feed_pictures, feed_texts, run
+    )

@@ -1,7 +1,8 @@
-"""Files that somebody built, from a hub into a folder: all of one commit, whole, and checked.
+"""Download the files that somebody built from a hub into a folder (`zoo pull`).
 
-huggingface-hub downloads them into a hidden folder beside their places, where files that arrived
-before an interruption are kept. They are moved when all of them are right; the manifest comes last.
+All files are of one commit, complete and checked. huggingface-hub downloads them into a hidden
+folder in the target folder, where complete files are kept after an interruption. They are moved to
+their paths when all of them are checked, the manifest last.
 """
 
 import os
@@ -19,23 +20,27 @@ from weights.parameters import parameter
 from weights.progress import Progress
 from weights.sources.content import check_digest
 from weights.sources.hub import HubFile, ask, cached, download
-from zoo.artifacts.read import LARGEST_MANIFEST, parse
+from zoo.artifacts.read import MAX_MANIFEST_BYTES, parse_manifest
 from zoo.artifacts.schema import MANIFEST, File, Manifest, Variant
 from zoo.common.errors import BadFile, BadOutput, BadRequest
 from zoo.common.staging import locked_output, refuse_links, undivided, writing
 
 NAMESPACE = "jax-onnx-zoo"
-"""Whose repositories are asked, unless the environment's ZOO_HUB names somebody else."""
+"""Owner of the repositories on the hub, unless the environment variable ZOO_HUB names another."""
 
-BRANCH = "main"
+DEFAULT_BRANCH = "main"
 
-COLLECTING = ".zoo-pull"
+PARTS_FOLDER = ".zoo-pull"
+"""Hidden folder for files that are not complete yet."""
 
 
 @dataclass(frozen=True)
-class PullSpec:
-    """Request of a pull: what, and where to. No revision means the newest, or offline what there
-    is."""
+class PullRequest:
+    """Request of a pull: model, variants and target folder.
+
+    Without a `revision` the newest commit is taken, or offline the one that was downloaded before.
+    `force` allows existing files to be replaced.
+    """
 
     model: str
     variants: tuple[str, ...]
@@ -46,12 +51,12 @@ class PullSpec:
 
     @property
     def manifest(self) -> HubFile:
-        """The first file to ask for."""
-        return HubFile(f"{namespace()}/{self.model}", MANIFEST, self.revision or BRANCH)
+        """Manifest of the model on the hub."""
+        return HubFile(f"{hub_namespace()}/{self.model}", MANIFEST, self.revision or DEFAULT_BRANCH)
 
     @property
     def advice(self) -> str:
-        """How to go on without."""
+        """Sentence about what to do if the model cannot be pulled."""
         return (
             "Name a repository's owner with ZOO_HUB and its branch, tag or commit with "
             f"{parameter('revision')}, or make the files yourself with `zoo build {self.model}`."
@@ -59,8 +64,9 @@ class PullSpec:
 
 
 @dataclass(frozen=True)
-class Listing:
-    """A manifest, the bytes it was read from, and the revision its files are taken from."""
+class LocatedManifest:
+    """A manifest, the bytes it was read from, the revision of its files, and its origin in
+    words."""
 
     manifest: Manifest
     content: bytes
@@ -70,7 +76,8 @@ class Listing:
 
 @dataclass(frozen=True)
 class PullResult:
-    """Result of a pull: what is in the folder now, and how many files had to be brought there."""
+    """Result of a pull: the variants in the folder, and the numbers of files that were downloaded
+    and kept."""
 
     where: str
     variants: Mapping[str, Variant]
@@ -79,8 +86,9 @@ class PullResult:
 
 
 @dataclass(frozen=True)
-class Preview:
-    """Preview of a pull: what it would bring, and how many files are there already."""
+class PullPreview:
+    """Preview of a pull: the files it would download, their size, and the number of files that
+    exist already."""
 
     where: str
     missing: tuple[File, ...]
@@ -88,187 +96,214 @@ class Preview:
     kept: int
 
 
-def namespace() -> str:
-    """The owner of the repositories. **Raises** `BadRequest`."""
+def hub_namespace() -> str:
+    """Return the owner of the repositories on the hub. **Raises** `BadRequest` if ZOO_HUB is not a
+    valid name."""
     name = os.environ.get("ZOO_HUB") or NAMESPACE
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]{0,95}", name, re.ASCII):
         raise BadRequest(f"ZOO_HUB is {name!r}: name a user or an organization of the hub.")
     return name
 
 
-def pull_folder(request: PullSpec, progress: Progress) -> PullResult:
-    """Bring what the variants need into the folder; what is there and right stays.
+def pull_folder(request: PullRequest, progress: Progress) -> PullResult:
+    """Download the files of the variants into the folder. Files that exist and are right are kept.
 
-    **Raises** `Unreachable`, `WrongDigest`, `BadFile` for a manifest that makes no sense,
-    `BadRequest` for a variant that there is not, `BadOutput` for other files in the way.
+    **Raises** `Unreachable`, `WrongDigest`, `BadFile` for a manifest that is not valid,
+    `BadRequest` for an unknown variant, and `BadOutput` if the folder has other files with these
+    names.
     """
-    (listing, variants), folder = _listing(request, progress), request.folder
-    with locked_output(folder, progress), writing(folder), _collecting(folder) as parts:
-        comparison, in_the_way = _compare(request, listing, variants, progress)
+    (located, variants), folder = _read_wanted(request, progress), request.folder
+    with locked_output(folder, progress), writing(folder), _parts_folder(folder) as parts:
+        comparison, differing = _compare_folder(request, located, variants, progress)
         if comparison.missing:
-            tell_licence(listing, progress)
+            report_licence(located, progress)
         for file in comparison.missing:
-            _bring(file, listing, request, parts, progress)
-        _put_in_place(folder, parts, comparison.missing, in_the_way, listing.content)
-    return PullResult(listing.where, variants, len(comparison.missing), comparison.kept)
+            _fetch_file(file, located, request, parts, progress)
+        _move_files(folder, parts, comparison.missing, differing, located.content)
+    return PullResult(located.where, variants, len(comparison.missing), comparison.kept)
 
 
-def tell_licence(listing: Listing, progress: Progress) -> None:
-    """Say under which terms the files are that will come."""
-    licence = listing.manifest.licence
+def report_licence(located: LocatedManifest, progress: Progress) -> None:
+    """Print the licence of the files before they are downloaded."""
+    licence = located.manifest.licence
     page = f", {licence.page}" if licence.page else ""
-    progress.note(f"the files of {listing.where} have terms of their own: {licence.name}{page}")
+    progress.note(f"the files of {located.where} have terms of their own: {licence.name}{page}")
 
 
-def preview(request: PullSpec, progress: Progress) -> Preview:
-    """Preview what `pull` would bring, without writing anything. **Raises** as it does."""
-    return _compare(request, *_listing(request, progress), progress)[0]
+def preview_pull(request: PullRequest, progress: Progress) -> PullPreview:
+    """Return a preview of a pull, without writing anything. **Raises** the errors of
+    `pull_folder`."""
+    return _compare_folder(request, *_read_wanted(request, progress), progress)[0]
 
 
-def _compare(
-    request: PullSpec, listing: Listing, variants: Mapping[str, Variant], progress: Progress
-) -> tuple[Preview, list[str]]:
-    """What is missing of the folder, and what is in the way. **Raises** `BadOutput`."""
-    folder, manifest = request.folder, listing.manifest
-    refuse_links(folder, manifest.listed)
-    needed = manifest.needed(variants)
-    there = [file for file in manifest.files if file.is_complete(folder)]
-    if there:
-        progress.stage(f"checking {folder}", sum(file.bytes for file in there))
-    right = {file.name for file in there if file.is_at(folder, progress.step)}
-    in_the_way = _in_the_way(request, listing, right)
-    missing = tuple(file for file in needed if file.name not in right)
+def _compare_folder(
+    request: PullRequest,
+    located: LocatedManifest,
+    variants: Mapping[str, Variant],
+    progress: Progress,
+) -> tuple[PullPreview, list[str]]:
+    """Return the preview of a pull, and the names of the files in the folder that would be
+    replaced. **Raises** `BadOutput` if there are such files and they must not be replaced."""
+    folder, manifest = request.folder, located.manifest
+    refuse_links(folder, manifest.files_by_name)
+    needed = manifest.select_files(variants)
+    present = [file for file in manifest.files if file.has_full_size_in(folder)]
+    if present:
+        progress.stage(f"checking {folder}", sum(file.bytes for file in present))
+    intact = {file.name for file in present if file.is_intact_in(folder, progress.step)}
+    differing = _find_differing_files(request, located, intact)
+    missing = tuple(file for file in needed if file.name not in intact)
     size = sum(file.bytes for file in missing)
-    return Preview(listing.where, missing, size, len(needed) - len(missing)), in_the_way
+    return PullPreview(located.where, missing, size, len(needed) - len(missing)), differing
 
 
 @contextmanager
-def _collecting(folder: Path) -> Generator[Path]:
-    """Make a hidden folder, which stays only if it holds complete files."""
+def _parts_folder(folder: Path) -> Generator[Path]:
+    """Make a hidden folder for downloads, and remove it at the end unless it holds complete
+    files."""
     is_new = not folder.exists()
-    parts = folder / COLLECTING
-    refuse_links(folder, [f"{COLLECTING}/{MANIFEST}"])
+    parts = folder / PARTS_FOLDER
+    refuse_links(folder, [f"{PARTS_FOLDER}/{MANIFEST}"])
     parts.mkdir(parents=True, exist_ok=True)
-    if linked := [path for path in parts.rglob("*") if path.is_symlink()]:
+    if links := [path for path in parts.rglob("*") if path.is_symlink()]:
         raise BadOutput(
-            f"{linked[0]} is a link: remove it, or name another folder with {parameter('out')}."
+            f"{links[0]} is a link: remove it, or name another folder with {parameter('out')}."
         )
     try:
         yield parts
     finally:
-        # The library keeps notes of its own in folders whose names begin with a dot.
+        # huggingface-hub keeps its own records in folders whose names begin with a dot.
         if not any(path.is_file() for path in parts.glob("[!.]*/[!.]*/**/*")):
             shutil.rmtree(parts, ignore_errors=True)
             if is_new and not any(folder.iterdir()):
                 folder.rmdir()
 
 
-def _listing(request: PullSpec, progress: Progress) -> tuple[Listing, dict[str, Variant]]:
-    """The manifest, and what is wanted of it.
+def _read_wanted(
+    request: PullRequest, progress: Progress
+) -> tuple[LocatedManifest, dict[str, Variant]]:
+    """Return the manifest of a model and the variants that are requested.
 
-    **Raises** `BadFile` for what its builder would not have been allowed to push.
+    **Raises** `BadFile` if the build is not complete or a variant failed its verification, because
+    `zoo push` would have refused it.
     """
-    listing = _offline(request) if request.offline else _online(request, progress)
-    variants = listing.manifest.pick(request.variants)
+    located = _read_from_disk(request) if request.offline else _read_from_hub(request, progress)
+    variants = located.manifest.select_variants(request.variants)
     failed = [name for name, variant in variants.items() if not variant.passed]
-    if failed or not listing.manifest.complete:
-        what = f"variant {failed[0]} failed its verification" if failed else "a build broke off"
+    if failed or not located.manifest.complete:
+        problem = f"variant {failed[0]} failed its verification" if failed else "a build broke off"
         raise BadFile(
-            f"{listing.where} is not fit for use ({what}): take another {parameter('revision')}."
+            f"{located.where} is not fit for use ({problem}): take another {parameter('revision')}."
         )
-    return listing, variants
+    return located, variants
 
 
-def _online(request: PullSpec, progress: Progress) -> Listing:
-    """Of the commit that the revision is at now."""
+def _read_from_hub(request: PullRequest, progress: Progress) -> LocatedManifest:
+    """Return the manifest at the revision's current commit."""
     file = ask(request.manifest, request.advice, progress)
     where = f"{file.repository} at {file.revision:.12}"
-    if (file.size or 0) > LARGEST_MANIFEST:
+    if (file.size or 0) > MAX_MANIFEST_BYTES:
         raise BadFile(
             f"the manifest of {where} has {file.size} bytes: take another {parameter('revision')}."
         )
-    with TemporaryDirectory() as place:
-        path = download(file, request.advice, progress, Path(place))
-        content = read_at_most(path, LARGEST_MANIFEST + 1)
-    manifest = parse(content, f"the manifest of {where}", request.model)
-    return Listing(manifest, content, file.revision, where)
+    with TemporaryDirectory() as folder:
+        path = download(file, request.advice, progress, Path(folder))
+        content = read_at_most(path, MAX_MANIFEST_BYTES + 1)
+    manifest = parse_manifest(content, f"the manifest of {where}", request.model)
+    return LocatedManifest(manifest, content, file.revision, where)
 
 
-def _offline(request: PullSpec) -> Listing:
-    """Of the folder, or of the hub's cache."""
-    own = request.folder / MANIFEST
-    copy = cached(request.manifest)
-    # The folder does not say of which revision it is.
-    path = own if request.revision is None and own.is_file() else copy
+def _read_from_disk(request: PullRequest) -> LocatedManifest:
+    """Return the manifest in the folder or in the hub's cache."""
+    folder_manifest = request.folder / MANIFEST
+    cached_manifest = cached(request.manifest)
+    # The folder is used only without a revision, because it does not record its own.
+    path = (
+        folder_manifest
+        if request.revision is None and folder_manifest.is_file()
+        else cached_manifest
+    )
     if path is None:
-        raise _forbidden(request.manifest, request)
-    content = read_at_most(path, LARGEST_MANIFEST + 1)
-    revision = request.manifest.revision if copy is None else copy.parent.name
-    return Listing(parse(content, str(path), request.model), content, revision, str(path.parent))
+        raise _offline_error(request.manifest, request)
+    content = read_at_most(path, MAX_MANIFEST_BYTES + 1)
+    revision = request.manifest.revision if cached_manifest is None else cached_manifest.parent.name
+    return LocatedManifest(
+        parse_manifest(content, str(path), request.model), content, revision, str(path.parent)
+    )
 
 
-def _forbidden(file: HubFile, request: PullSpec) -> Unreachable:
+def _offline_error(file: HubFile, request: PullRequest) -> Unreachable:
+    """Return the error that a file was not downloaded before."""
     return Unreachable(
         f"{file} is neither in {request.folder} nor in the hub's cache, and {parameter('offline')} "
         "forbids asking: run the command once without it."
     )
 
 
-def _in_the_way(request: PullSpec, listing: Listing, right: set[str]) -> list[str]:
-    """Files in the folder that the manifest has otherwise. **Raises** `BadOutput`."""
+def _find_differing_files(
+    request: PullRequest, located: LocatedManifest, intact: set[str]
+) -> list[str]:
+    """Return the names of existing files that differ from those of the manifest. **Raises**
+    `BadOutput` if there are any and the request does not allow them to be replaced."""
     folder = request.folder
-    names = [name for name in listing.manifest.listed if name not in right]
-    own = folder / MANIFEST
-    size = len(listing.content) + 1
-    if not own.is_file() or own.is_symlink() or read_at_most(own, size) != listing.content:
+    names = [name for name in located.manifest.files_by_name if name not in intact]
+    folder_manifest = folder / MANIFEST
+    size = len(located.content) + 1
+    if (
+        not folder_manifest.is_file()
+        or folder_manifest.is_symlink()
+        or read_at_most(folder_manifest, size) != located.content
+    ):
         names.append(MANIFEST)
     present = [name for name in names if os.path.lexists(folder / name)]
     if present and not request.force:
         raise BadOutput(
-            f"{folder / present[0]} is not the file of {listing.where}: replace it with "
+            f"{folder / present[0]} is not the file of {located.where}: replace it with "
             f"{parameter('force')}, or name another folder with {parameter('out')}."
         )
     return present
 
 
-def _bring(
-    file: File, listing: Listing, request: PullSpec, parts: Path, progress: Progress
+def _fetch_file(
+    file: File, located: LocatedManifest, request: PullRequest, parts: Path, progress: Progress
 ) -> None:
     """Copy a file from the hub's cache, or download it, and compare its digest."""
     repository = request.manifest.repository
-    remote = HubFile(repository, file.name, listing.revision, file.sha256, file.bytes)
-    part = _part(parts, file)
-    copy = cached(remote)
-    if copy is not None:
-        check_digest(copy, remote, progress)
+    remote = HubFile(repository, file.name, located.revision, file.sha256, file.bytes)
+    part = _part_path(parts, file)
+    cached_file = cached(remote)
+    if cached_file is not None:
+        check_digest(cached_file, remote, progress)
         part.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(copy, part)
+        shutil.copyfile(cached_file, part)
     elif request.offline:
-        raise _forbidden(remote, request)
+        raise _offline_error(remote, request)
     else:
         advice = "The files that arrived are kept, so run the command again to go on."
         download(ask(remote, advice, progress), advice, progress, parts / file.sha256)
     check_digest(part, remote, progress)
 
 
-def _part(parts: Path, file: File) -> Path:
-    # By its digest, so that another revision does not go on with this one's bytes.
+def _part_path(parts: Path, file: File) -> Path:
+    """Return the path of a file that is not moved yet."""
+    # The path contains the digest, so that a download of another revision does not resume it.
     return parts / file.sha256 / file.name
 
 
-def _put_in_place(
-    folder: Path, parts: Path, files: Sequence[File], in_the_way: list[str], manifest: bytes
+def _move_files(
+    folder: Path, parts: Path, files: Sequence[File], differing: list[str], manifest: bytes
 ) -> None:
-    """Move everything; who is killed in the middle leaves a folder without manifest."""
+    """Move all files to their paths. If the process is killed meanwhile, the folder has no
+    manifest."""
     with undivided():
-        for name in sorted(in_the_way, key=lambda name: name != MANIFEST):
+        for name in sorted(differing, key=lambda name: name != MANIFEST):
             (folder / name).unlink()
-        # What a model needs comes before it.
+        # The files that a model needs are moved before the model.
         for file in sorted(files, key=lambda file: file.name.endswith(".onnx")):
             target = folder / file.name
             target.parent.mkdir(parents=True, exist_ok=True)
-            _part(parts, file).replace(target)
+            _part_path(parts, file).replace(target)
         (parts / MANIFEST).write_bytes(manifest)
         (parts / MANIFEST).replace(folder / MANIFEST)
-    # Parts of what was wanted once, too.
+    # This also removes the parts of earlier requests.
     shutil.rmtree(parts)

@@ -1,4 +1,5 @@
-"""A verified folder to a hub: every file that its manifest names, in one commit or not at all."""
+"""Upload a verified folder to a hub (`zoo push`): all files of its manifest, in one commit or not
+at all."""
 
 import hashlib
 import re
@@ -17,35 +18,36 @@ from weights.parameters import parameter
 from weights.progress import Progress
 from weights.sources.http_client import request_errors
 from weights.sources.hub import FORBIDDEN, reason, status_of
-from zoo.artifacts.folder_check import AGAIN, check_folder
-from zoo.artifacts.pull import BRANCH
-from zoo.artifacts.read import LARGEST_MANIFEST, parse
+from zoo.artifacts.folder_check import REBUILD_ADVICE, check_folder
+from zoo.artifacts.pull import DEFAULT_BRANCH
+from zoo.artifacts.read import MAX_MANIFEST_BYTES, parse_manifest
 from zoo.artifacts.schema import MANIFEST, File, Manifest
 from zoo.common.errors import BadFile, BadRequest
 from zoo.common.progress import is_terminal
 
-TOKEN = "set HF_TOKEN to a token of yours that may write to {}"
+TOKEN_ADVICE = "set HF_TOKEN to a token of yours that may write to {}"
 
-HELD_BYTES = 8 << 20
-"""Bytes of a file that is read once, for its digest and to be sent. The hub itself compares the
-digest of larger ones with what arrives."""
+MAX_BYTES_IN_MEMORY = 8 << 20
+"""Largest file that is read once, for its digest and for the upload. For larger files the hub
+compares the digest with the bytes that arrive."""
 
 TIMEOUT = 10.0
-"""Seconds for the question what there is."""
+"""Seconds to wait for the list of files in the repository."""
 
 
 @dataclass(frozen=True)
 class PushTarget:
-    """Where to: `repository` is OWNER/NAME. `private` counts only if it has to be created."""
+    """Target of a push: repository (`OWNER/NAME`) and branch. `private` is used only if the
+    repository is created."""
 
     repository: str
-    branch: str = BRANCH
+    branch: str = DEFAULT_BRANCH
     private: bool = False
 
 
 @dataclass(frozen=True)
 class PushedFile:
-    """A file and what becomes of it in the repository."""
+    """A file of a push, and its change in the repository: new, changed, same or unknown."""
 
     name: str
     bytes: int
@@ -55,7 +57,8 @@ class PushedFile:
 
 @dataclass(frozen=True)
 class PushPlan:
-    """Plan of a push. `state` says it of the repository; `others` are files it keeps."""
+    """Plan of a push. `state` describes the repository, and `others` are the files that it
+    keeps."""
 
     folder: Path
     target: PushTarget
@@ -66,22 +69,25 @@ class PushPlan:
 
 
 def plan_push(folder: Path, target: PushTarget, progress: Progress) -> PushPlan:
-    """Check a folder and compare it with the repository. **Raises** `BadFile`, `BadRequest`."""
+    """Check a folder, compare it with the repository and return the plan. **Raises** `BadFile` if
+    the folder is not complete and verified, and `BadRequest` for a repository name that is not
+    valid."""
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", target.repository, re.ASCII):
         raise BadRequest(f"{parameter('repo')} {target.repository}: write OWNER/NAME.")
     manifest = check_folder(folder, progress)
     progress.stage(f"asking the hub about {target.repository}")
-    state, there = _look(target)
-    files = (_manifest_file(folder, manifest), *manifest.listed.values())
-    changes = ((file, _change(folder, file, there)) for file in files)
-    rows = tuple(PushedFile(it.name, it.bytes, it.sha256, change) for it, change in changes)
+    state, remote_files = _read_repository(target)
+    files = (_manifest_file(folder, manifest), *manifest.files_by_name.values())
+    changes = ((file, _compare_with_hub(folder, file, remote_files)) for file in files)
+    rows = tuple(PushedFile(file.name, file.bytes, file.sha256, change) for file, change in changes)
     names = {file.name for file in files}
-    others = tuple(name for name in there or () if name not in names)
+    others = tuple(name for name in remote_files or () if name not in names)
     return PushPlan(folder, target, manifest.model, state, rows, others)
 
 
-def _look(target: PushTarget) -> tuple[str, dict[str, RepoSibling] | None]:
-    """What the hub has now, in words and by name; None where that is not known."""
+def _read_repository(target: PushTarget) -> tuple[str, dict[str, RepoSibling] | None]:
+    """Return the state of the repository in words, and its files by name. The files are None if
+    they are not known."""
     kind = "private" if target.private else "public"
     try:
         repository = HfApi().model_info(
@@ -97,18 +103,20 @@ def _look(target: PushTarget) -> tuple[str, dict[str, RepoSibling] | None]:
 
 
 def _manifest_file(folder: Path, manifest: Manifest) -> File:
-    """The file of a manifest that was read. **Raises** `BadFile` if it is another by now."""
-    content = read_at_most(folder / MANIFEST, LARGEST_MANIFEST + 1)
-    if parse(content, str(folder / MANIFEST)) != manifest:
-        raise BadFile(f"{folder / MANIFEST} was changed while it was read: {AGAIN}.")
+    """Return the name, size and digest of the manifest in a folder. **Raises** `BadFile` if it has
+    changed since it was read."""
+    content = read_at_most(folder / MANIFEST, MAX_MANIFEST_BYTES + 1)
+    if parse_manifest(content, str(folder / MANIFEST)) != manifest:
+        raise BadFile(f"{folder / MANIFEST} was changed while it was read: {REBUILD_ADVICE}.")
     return File(name=MANIFEST, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
-def _change(folder: Path, file: File, there: dict[str, RepoSibling] | None) -> str:
-    """What becomes of a file. The hub knows git's sha1 of small files, the sha256 of large ones."""
-    if there is None:
+def _compare_with_hub(folder: Path, file: File, remote_files: dict[str, RepoSibling] | None) -> str:
+    """Return the change of a file in the repository. The hub records git's sha1 of small files and
+    the sha256 of large ones."""
+    if remote_files is None:
         return "unknown"
-    remote = there.get(file.name)
+    remote = remote_files.get(file.name)
     if remote is None:
         return "new"
     if file.bytes != remote.size:
@@ -120,59 +128,64 @@ def _change(folder: Path, file: File, there: dict[str, RepoSibling] | None) -> s
     return "same" if remote.blob_id == blob.hexdigest() else "changed"
 
 
-def commit(planned: PushPlan) -> str:
-    """Create what is missing and upload, in one commit; gives its page.
+def commit_push(push_plan: PushPlan) -> str:
+    """Create the repository and branch if they are missing, upload the files in one commit, and
+    return the page of the commit.
 
-    **Raises** `BadRequest` without a token, or `Unreachable`: the repository then holds what it
-    held before.
+    **Raises** `BadRequest` without a token, and `Unreachable` if the upload fails. The repository
+    is unchanged then.
     """
-    target = planned.target
+    target = push_plan.target
     if get_token() is None:
-        raise BadRequest(f"pushing needs a token: {TOKEN.format(target.repository)}.")
+        raise BadRequest(f"pushing needs a token: {TOKEN_ADVICE.format(target.repository)}.")
     if not is_terminal(sys.stderr):
         disable_progress_bars()
     api = HfApi()
-    # Older versions of the hub's library would send again what is unchanged.
-    changed = [row for row in planned.rows if row.change != "same"] or planned.rows
-    files = [_addition(planned.folder, row) for row in changed]
+    # Older versions of huggingface-hub would upload unchanged files again.
+    changed = [row for row in push_plan.rows if row.change != "same"] or push_plan.rows
+    files = [_to_commit_operation(push_plan.folder, row) for row in changed]
     try:
         api.create_repo(target.repository, private=target.private, exist_ok=True)
-        if target.branch != BRANCH:
+        if target.branch != DEFAULT_BRANCH:
             api.create_branch(target.repository, branch=target.branch, exist_ok=True)
-        message = f"{planned.model}: verified ONNX files"
-        done = api.create_commit(
+        message = f"{push_plan.model}: verified ONNX files"
+        commit_info = api.create_commit(
             target.repository, files, commit_message=message, revision=target.branch
         )
-    # The library makes a RuntimeError of an upload that failed, a ValueError of a README.md whose
-    # head the hub does not accept.
+    # huggingface-hub raises RuntimeError if an upload fails, and ValueError if the hub does not
+    # accept the metadata of README.md.
     except request_errors(RuntimeError, ValueError) as error:
         raise Unreachable(
-            f"nothing was committed to {target.repository}: {_why(error, target)}. Run the command "
-            "again afterwards; what arrived already is not sent twice."
+            f"nothing was committed to {target.repository}: {_describe_error(error, target)}. Run "
+            "the command again afterwards; what arrived already is not sent twice."
         ) from error
-    return done.commit_url
+    return commit_info.commit_url
 
 
-def _addition(folder: Path, row: PushedFile) -> CommitOperationAdd:
-    """A file as it was checked. **Raises** `BadFile` if it has changed since then."""
-    changed = BadFile(f"{folder / row.name} was changed since it was checked: {AGAIN}.")
+def _to_commit_operation(folder: Path, row: PushedFile) -> CommitOperationAdd:
+    """Return the upload of a file. **Raises** `BadFile` if the file has changed since it was
+    checked."""
+    changed_error = BadFile(
+        f"{folder / row.name} was changed since it was checked: {REBUILD_ADVICE}."
+    )
     content: bytes | Path = folder / row.name
     try:
-        if row.bytes <= HELD_BYTES:
+        if row.bytes <= MAX_BYTES_IN_MEMORY:
             with open_inside(folder, row.name) as file:
                 content = file.read()
-        added = CommitOperationAdd(row.name, content)
-    except (OSError, ValueError) as error:  # the library's own, of a path without a file
-        raise changed from error
-    if added.upload_info.sha256.hex() != row.sha256:
-        raise changed
-    return added
+        operation = CommitOperationAdd(row.name, content)
+    except (OSError, ValueError) as error:  # huggingface-hub raises ValueError for a missing file
+        raise changed_error from error
+    if operation.upload_info.sha256.hex() != row.sha256:
+        raise changed_error
+    return operation
 
 
-def _why(error: Exception, target: PushTarget) -> str:
+def _describe_error(error: Exception, target: PushTarget) -> str:
+    """Return the reason why an upload failed."""
     code = status_of(error)
     if code in FORBIDDEN:
-        return f"the hub refuses it ({code}), so {TOKEN.format(target.repository)}"
+        return f"the hub refuses it ({code}), so {TOKEN_ADVICE.format(target.repository)}"
     if not code and type(error) is ValueError:
         return " ".join(str(error).split()).rstrip(".")
     return reason(error)

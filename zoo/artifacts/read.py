@@ -15,25 +15,28 @@ from zoo.common.fields import first_fault
 from zoo.common.staging import manifest_path
 from zoo.registry.lookup import MODELS, architecture, info
 
-LARGEST_MANIFEST = 4 << 20
-MOST_VALUES = 20_000
-"""More than any manifest has, and few enough to go through if each one is wrong."""
+MAX_MANIFEST_BYTES = 4 << 20
+"""Largest size of a manifest."""
+MAX_COMMAS = 20_000
+"""Largest number of commas in a manifest: more than any manifest has, and few enough that
+validation is quick even if every value is wrong."""
 
-MAKE_AGAIN = "Take another revision, or export, build or pull the files again."
+RETRY_ADVICE = "Take another revision, or export, build or pull the files again."
 
 
 def read_folder_manifest(folder: Path) -> Manifest:
-    """Manifest of a folder. **Raises** `BadFile`."""
+    """Return the manifest of a folder. **Raises** `BadFile` if there is none or it is not valid."""
     path = folder / MANIFEST
     if not path.is_file():
-        what = "is a file" if folder.is_file() else "does not exist"
-        what = "has no manifest.json" if folder.is_dir() else what
-        raise BadFile(f"{folder} {what}: give a folder that `zoo build` or `zoo pull` made.")
+        problem = "is a file" if folder.is_file() else "does not exist"
+        problem = "has no manifest.json" if folder.is_dir() else problem
+        raise BadFile(f"{folder} {problem}: give a folder that `zoo build` or `zoo pull` made.")
     return read_manifest(path)
 
 
-def near(file: Path) -> Manifest | None:
-    """The manifest beside an ONNX file, or in the folder above; None if no sound one is there."""
+def read_nearby_manifest(file: Path) -> Manifest | None:
+    """Return the manifest next to an ONNX file, or the one in the folder above. Return None if
+    neither exists and is valid."""
     for path in (manifest_path(file), file.absolute().parent.parent / MANIFEST):
         with suppress(BadFile):
             return read_manifest(path)
@@ -41,50 +44,58 @@ def near(file: Path) -> Manifest | None:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest at a path. **Raises** `BadFile`."""
+    """Return the manifest in a file. **Raises** `BadFile` if it cannot be read or is not valid."""
     try:
-        content = read_at_most(path, LARGEST_MANIFEST + 1)
+        content = read_at_most(path, MAX_MANIFEST_BYTES + 1)
     except FileNotFoundError as error:
         raise BadFile(f"{path} is missing: keep the manifest beside its files.") from error
     except OSError as error:
         raise BadFile(f"{path} cannot be read ({error.strerror}): make it readable.") from error
-    return parse(content, str(path))
+    return parse_manifest(content, str(path))
 
 
-def parse(content: bytes, origin: str, model: str | None = None) -> Manifest:
-    """A manifest's content. **Raises** `BadFile`, also if it is of another model than `model`."""
-    if len(content) > LARGEST_MANIFEST or content.count(b",") > MOST_VALUES:
-        raise BadFile(f"{origin} cannot be used: it is too large for a manifest. {MAKE_AGAIN}")
+def parse_manifest(content: bytes, origin: str, model: str | None = None) -> Manifest:
+    """Return a manifest from its JSON. `origin` names the file in errors. **Raises** `BadFile` if
+    it is not valid, or if it describes another model than `model`."""
+    if len(content) > MAX_MANIFEST_BYTES or content.count(b",") > MAX_COMMAS:
+        raise BadFile(f"{origin} cannot be used: it is too large for a manifest. {RETRY_ADVICE}")
     try:
         manifest = Manifest.model_validate_json(as_utf8(content))
     except ValidationError as error:
-        raise BadFile(f"{origin} cannot be used: {first_fault(error)}. {MAKE_AGAIN}") from error
+        raise BadFile(f"{origin} cannot be used: {first_fault(error)}. {RETRY_ADVICE}") from error
     if model is not None and manifest.model != model:
-        trouble = f"it is of {manifest.model or 'no model'}, not of {model}"
-        raise BadFile(f"{origin} cannot be used: {trouble}. {MAKE_AGAIN}")
+        problem = f"it is of {manifest.model or 'no model'}, not of {model}"
+        raise BadFile(f"{origin} cannot be used: {problem}. {RETRY_ADVICE}")
     return manifest
 
 
 def to_text(content: object) -> str:
-    """JSON for files and for stdout: of a manifest, or of anything that has manifests in it."""
-    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=fields) + "\n"
+    """Return indented JSON of a manifest, or of a value that contains manifests."""
+    return (
+        json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=to_json_fields)
+        + "\n"
+    )
 
 
-def fields(value: object) -> object:
-    """Fields of JSON for a part of a manifest."""
+def to_json_fields(value: object) -> object:
+    """Return the fields of a part of a manifest, as `json.dumps` asks for them."""
     if not isinstance(value, BaseModel):
-        raise TypeError(f"JSON has nothing for a {type(value).__name__}.")
-    # What was left out stays out.
+        raise TypeError(f"a {type(value).__name__} cannot be written as JSON.")
+    # Fields that the file does not state are not written either.
     return value.model_dump(mode="json", exclude_unset=True)
 
 
-def stated_entry(manifest: Manifest) -> ModelInfo:
-    """The zoo's entry for the model of a manifest, or one for the network of somebody's own that it
-    describes. **Raises** `UnknownModel`, or `BadFile` where that is of another kind."""
+def entry_of_manifest(manifest: Manifest) -> ModelInfo:
+    """Return the zoo's entry for the model of a manifest, or an entry for the user's network that
+    the manifest describes.
+
+    **Raises** `UnknownModel` if the zoo does not have the model, and `BadFile` if the network is
+    not of the stated family.
+    """
     if manifest.network is None:
         entry = info(manifest.model)
-        is_other = len(manifest.classes) == entry.config.classes != 0
-        return replace(entry, labels=manifest.classes) if is_other else entry
+        has_class_names = len(manifest.classes) == entry.config.classes != 0
+        return replace(entry, labels=manifest.classes) if has_class_names else entry
     family = architecture(manifest.family or manifest.model)
     kinds = {type(entry.config) for entry in MODELS.values() if entry.family == family.family}
     if type(manifest.network) not in kinds:

@@ -1,4 +1,4 @@
-"""Contents of a manifest in words, for model cards and for the terminal."""
+"""Describe the contents of a manifest in words, for model cards and for the terminal."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from zoo.artifacts.schema import Manifest, StatedWeights, Variant
 
 
-def markdown(template: str, **values: object) -> str:
-    """Return a page. **Raises** an error for a name of the template that `values` lack."""
+def render_markdown(template: str, **values: object) -> str:
+    """Return a Markdown page from a template in `zoo/data`. **Raises** an error if the template
+    uses a name that `values` lacks."""
     data = files("zoo") / "data"
     environment = Environment(
         loader=FunctionLoader(lambda name: (data / name).read_text(encoding="utf-8")),
-        autoescape=False,  # Markdown is no HTML
+        autoescape=False,  # Markdown is not HTML
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
@@ -30,73 +31,82 @@ def markdown(template: str, **values: object) -> str:
     return environment.get_template(template).render(values)
 
 
-NOT_TRAINED = "random (seed {seed}): the shapes are real, the features mean nothing"
+RANDOM_WEIGHTS = "random (seed {seed}): the shapes are real, the features mean nothing"
 
 
-def passed(right: bool) -> str:
-    """How a check went."""
-    return "passed" if right else "FAILED"
+def passed_or_failed(passed: bool) -> str:
+    """Return the result of a check in words."""
+    return "passed" if passed else "FAILED"
 
 
-def worst_words(verification: Verification, comparisons: Sequence[Comparison]) -> str:
-    """The worst of some comparisons, in the measure that counts."""
+def describe_worst_error(verification: Verification, comparisons: Sequence[Comparison]) -> str:
+    """Return the worst error of some comparisons, in the measure of the verification."""
     from zoo.artifacts import measured
 
-    error = measured.worst(comparisons, verification.measure)
+    error = measured.find_worst_error(comparisons, verification.measure)
     if error is None:
         return "no number"
     return f"cosine {error:.6f}" if verification.measure == "cosine" else f"{error:.1e}"
 
 
-def worst_of(variant: Variant) -> str:
-    """The worst of all comparisons."""
+def describe_variant_error(variant: Variant) -> str:
+    """Return the worst error of a variant."""
     verification = variant.verification
-    return worst_words(verification, verification.comparisons) if verification else "not verified"
+    return (
+        describe_worst_error(verification, verification.comparisons)
+        if verification
+        else "not verified"
+    )
 
 
-def limit(verification: Verification) -> str:
-    """Limit that was asked of a file, and how much of an output is right for moved inputs alone."""
+def describe_limit(verification: Verification) -> str:
+    """Return the limit of a verification, and the largest share of an output that agrees only with
+    JAX at perturbed inputs."""
     if verification.measure == "cosine":
         return f"cosine ≥ {verification.limit}"
-    excused = max((each.excused for each in verification.comparisons), default=0)
-    but = f"; {excused:.1%} of an output as for inputs moved by rounding" if excused else ""
-    return f"≤ {verification.limit:.0e}{but}"
+    share = max((comparison.excused for comparison in verification.comparisons), default=0)
+    remark = f"; {share:.1%} of an output as for inputs moved by rounding" if share else ""
+    return f"≤ {verification.limit:.0e}{remark}"
 
 
-def tried_levels(verification: Verification) -> str:
-    """At how many levels of ONNX Runtime's optimiser a file was run, and where it was worst."""
+def describe_levels(verification: Verification) -> str:
+    """Return the number of optimization levels at which a file was run, and the levels with an
+    error if it failed."""
     count = len(verification.levels)
-    lower = sorted({each.level for each in verification.comparisons} - {"all"})
-    worst = f", worst at {', '.join(map(repr, lower))}" if lower and not verification.passed else ""
-    return f"run at {count} level{'s' * (count > 1)} of optimisation{worst}"
+    lower = sorted({comparison.level for comparison in verification.comparisons} - {"all"})
+    failed = (
+        f", worst at {', '.join(map(repr, lower))}" if lower and not verification.passed else ""
+    )
+    return f"run at {count} level{'s' * (count > 1)} of optimisation{failed}"
 
 
-def calibration_words(calibration: Calibration) -> str:
-    """Words about what was chosen of which int8 files."""
+def describe_calibration(calibration: Calibration) -> str:
+    """Return the choice among the int8 files, with the measurements of all."""
     measured = (
-        f"{name} cosine {'no number' if each.cosine is None else format(each.cosine, '.6f')}, "
-        f"x {each.speed.ratio:.2f}"
-        for name, each in calibration.candidates.items()
+        f"{name} cosine "
+        f"{'no number' if candidate.cosine is None else format(candidate.cosine, '.6f')}, x "
+        f"{candidate.speed.ratio:.2f}"
+        for name, candidate in calibration.candidates.items()
     )
     pictures = f"{calibration.pictures} pictures, measured on {calibration.held_out} others"
     return f"int8: {calibration.method}, by {pictures} ({'; '.join(measured)})"
 
 
-def origin(weights: StatedWeights) -> str:
-    """Where the weights come from."""
+def describe_weights(weights: StatedWeights) -> str:
+    """Return the origin of the weights in words."""
     if weights.seed is not None:
-        return NOT_TRAINED.format(seed=weights.seed)
+        return RANDOM_WEIGHTS.format(seed=weights.seed)
     verdicts = {True: ", the published file", False: ", not the published file", None: ""}
     published = verdicts[weights.is_published_file]
     if weights.is_embedded_file:
         published = ", trained, from this package"
     digest = f", sha256 {weights.sha256[:8]}…" if weights.sha256 else ""
-    return f"{weights.name or weights.kind}{digest}{published}{doubt(weights)}"
+    return f"{weights.name or weights.kind}{digest}{published}{describe_licence_doubt(weights)}"
 
 
-def base_model(manifest: Manifest, entry: ModelInfo) -> str:
-    """The repository on the hub whose weights these are; nothing for those that are random, those
-    of this package, and those of a file that nobody published."""
+def find_base_model(manifest: Manifest, entry: ModelInfo) -> str:
+    """Return the repository on the hub whose weights these are. Empty for random weights, for
+    weights in this package, and for a file that is not the publisher's."""
     weights = manifest.weights
     if weights.kind == "random":
         return ""
@@ -104,26 +114,36 @@ def base_model(manifest: Manifest, entry: ModelInfo) -> str:
     if weights.repository and weights.repository not in mirrors:
         return weights.repository
     changed = weights.is_published_file is not None and not weights.is_published_file
-    own = manifest.network is not None or changed
-    return "" if own else entry.repository
+    is_custom = manifest.network is not None or changed
+    return "" if is_custom else entry.repository
 
 
-def doubt(weights: StatedWeights) -> str:
-    """Remark that the licence is known only from who named the file, if so."""
-    others = " or ".join(weights.also_fits or ())
-    remark = f"; it fits {others} too, which has other terms, and nothing in it says which it is"
-    return remark if others else ""
+def describe_licence_doubt(weights: StatedWeights) -> str:
+    """Return the remark that a checkpoint fits models with another licence too, so that the licence
+    depends on the user's choice of the model, or an empty string if it fits none."""
+    other_models = " or ".join(weights.also_fits or ())
+    remark = (
+        f"; it fits {other_models} too, which has other terms, and nothing in it says which it is"
+    )
+    return remark if other_models else ""
 
 
-def megabytes(manifest: Manifest, variant: Variant) -> str:
-    """Megabytes of a variant's files."""
-    return f"{sum(manifest.listed[name].bytes for name in variant.files) / 1e6:.1f}"
+def format_megabytes(manifest: Manifest, variant: Variant) -> str:
+    """Return the size of a variant's files in megabytes."""
+    return f"{sum(manifest.files_by_name[name].bytes for name in variant.files) / 1e6:.1f}"
 
 
-def build_rows(manifest: Manifest) -> Iterator[tuple[str, str, str, str, str]]:
-    """Row of every variant in a folder: name, megabytes, nodes, worst difference, speed."""
+def variant_rows(manifest: Manifest) -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield a table row for every variant in a folder: name, megabytes, nodes, worst error,
+    speed."""
     speeds = manifest.speeds.variants if manifest.speeds else {}
     for name, variant in manifest.variants.items():
         ratio = speeds[name].ratio if name in speeds else None
         speed = "" if ratio is None else f"x {ratio:.2f}"
-        yield name, megabytes(manifest, variant), str(variant.nodes), worst_of(variant), speed
+        yield (
+            name,
+            format_megabytes(manifest, variant),
+            str(variant.nodes),
+            describe_variant_error(variant),
+            speed,
+        )

@@ -1,1 +1,1 @@
-"""Models of the zoo from checkpoints, and checkpoints from models of the zoo."""
+"""Load models of the zoo from checkpoints, and write checkpoints from models."""

@@ -1,4 +1,4 @@
-"""Networks of the registry that a checkpoint, or a part of it, may be of."""
+"""Find the published networks that a checkpoint, or a part of it, may contain."""
 
 from __future__ import annotations
 
@@ -29,7 +29,14 @@ from zoo.registry.lookup import MODELS
 
 @dataclass(frozen=True)
 class Candidate:
-    """An entry whose architecture a part of a checkpoint has, in whose names, in which sizes."""
+    """A reading of one part of a checkpoint as the architecture of a published model.
+
+    Arguments:
+        entry: the model of the registry.
+        published: the naming in which the tensor names were read, with its network.
+        config: the configuration with the sizes of the checkpoint.
+        view: the part of the checkpoint, with the tensor names of that naming.
+    """
 
     entry: ModelInfo
     published: Published
@@ -38,23 +45,23 @@ class Candidate:
 
     @property
     def naming(self) -> Naming:
-        """The names of the part's tensors."""
+        """Naming of the part's tensors."""
         return self.published.naming
 
     @property
-    def is_variant(self) -> bool:
-        """Whether the sizes are the entry's too."""
-        return have_same_sizes(self.config, self.usual)
+    def has_entry_sizes(self) -> bool:
+        """Whether the checkpoint has the sizes of the published model."""
+        return have_same_sizes(self.config, self.published_config)
 
     @property
-    def usual(self) -> Config:
-        """The network of the entry."""
+    def published_config(self) -> Config:
+        """Configuration of the published model."""
         return self.published.config
 
     @cached_property
-    def used(self) -> frozenset[int]:
-        """The tensors that the network uses if it `fits`, by their identity: those whose names
-        stand for leaves that the network has."""
+    def used_tensor_ids(self) -> frozenset[int]:
+        """The `id` of each tensor that the network uses if the part matches it exactly. These are
+        the trained tensors whose names stand for leaves of the network."""
         leaves, tensors = self.view.leaves, self.view.tensors
         absent = absent_leaves(self.config)
         return frozenset(
@@ -64,133 +71,169 @@ class Candidate:
         )
 
     @cached_property
-    def fits(self) -> bool:
-        """Whether the part has just the tensors of the network, however many heads that has. This
-        builds the network, and is asked of the likely ones alone."""
+    def has_exact_tensors(self) -> bool:
+        """Whether the part has exactly the tensors of the network, for any number of attention
+        heads. This builds the network, which takes time, so that only the most likely candidates
+        are tested."""
         from zoo.checkpoints.load import model_shapes
 
         config = self.config if self.config.is_sound else with_one_head(self.config)
         return config.is_sound and fits(self.naming, self.view.tensors, model_shapes(config))
 
-    def is_custom_head(self, settings: Settings | None) -> bool:
-        """Whether somebody has put a head on the network that its library has not."""
-        return _is_custom(self.view, self.naming, settings)
+    def has_custom_head(self, settings: Settings | None) -> bool:
+        """Return whether the network has a head that its source library does not define."""
+        return _has_custom_head(self.view, self.naming, settings)
 
     @property
-    def called(self) -> str:
-        """The model, or the family of a network in sizes of no table."""
-        return self.entry.name if self.is_variant else self.entry.family
+    def display_name(self) -> str:
+        """Name of the model, or name of the family if the checkpoint has other sizes than the
+        published model."""
+        return self.entry.name if self.has_entry_sizes else self.entry.family
 
 
-def candidates(
+def find_candidates(
     checkpoint: Checkpoint, settings: Settings | None, with_head: bool = True
 ) -> Iterator[Candidate]:
-    """Yield the networks whose sizes parts of a checkpoint have. Which of them a part `fits` is
-    still to be asked."""
+    """Yield the networks whose sizes can be read from parts of a checkpoint. The tensors are not
+    compared yet: `Candidate.has_exact_tensors` does that."""
     for entry in MODELS.values():
-        for candidate in readings(entry, checkpoint, settings, with_head):
-            shapes = _shapes(candidate.naming, candidate.view)
-            if _is_alike(candidate) and has_sizes(candidate.config, shapes):
+        for candidate in read_candidates(entry, checkpoint, settings, with_head):
+            shapes = _leaf_shape_reader(candidate.naming, candidate.view)
+            if _has_entry_architecture(candidate) and has_sizes(candidate.config, shapes):
                 yield candidate
 
 
-def _is_alike(candidate: Candidate) -> bool:
-    """Whether a network is of the entry's architecture, with the options of its library."""
+def _has_entry_architecture(candidate: Candidate) -> bool:
+    """Return whether the configuration has the architecture of the entry, including the options of
+    its source library."""
     naming, view = candidate.naming, candidate.view
-    if candidate.is_variant:
+    if candidate.has_entry_sizes:
         return True
-    usual = with_options(candidate.usual, candidate.published.options, _shapes(naming, view))
-    return have_same_architecture(candidate.config, usual)
+    expected = with_options(
+        candidate.published_config, candidate.published.options, _leaf_shape_reader(naming, view)
+    )
+    return have_same_architecture(candidate.config, expected)
 
 
-def readings(
+def read_candidates(
     entry: ModelInfo, checkpoint: Checkpoint, settings: Settings | None, with_head: bool = True
 ) -> Iterator[Candidate]:
-    """Yield the sizes of a checkpoint's parts in each naming of an entry in which they can be
-    read."""
+    """Yield a candidate for each naming of an entry and each part of a checkpoint from which the
+    sizes of the network can be read."""
     parts = views_of(checkpoint, with_head)
     for published in entry.readable:
         naming = published.naming
         for view in parts(naming):
-            usual = with_options(published.config, published.options, _shapes(naming, view))
-            if sized := read_sizes(usual, _shapes(naming, view)):
-                beside = CheckpointFacts(naming.name, settings, _is_custom(view, naming, settings))
-                yield Candidate(entry, published, complete_config(sized, beside), view)
+            config = with_options(
+                published.config, published.options, _leaf_shape_reader(naming, view)
+            )
+            if sized_config := read_sizes(config, _leaf_shape_reader(naming, view)):
+                facts = CheckpointFacts(
+                    naming.name, settings, _has_custom_head(view, naming, settings)
+                )
+                yield Candidate(entry, published, complete_config(sized_config, facts), view)
 
 
-def _is_custom(view: Checkpoint, naming: Naming, settings: Settings | None) -> bool:
-    """Whether the head of a part is somebody's own; a class of transformers has no other than its
-    own, whatever module somebody has put the network in."""
+def _has_custom_head(view: Checkpoint, naming: Naming, settings: Settings | None) -> bool:
+    """Return whether the head of a part is a custom one. A classifier class of transformers has
+    only its own head, whichever module contains the network."""
     is_named = view.head.rpartition(".")[2] == naming.head
     is_of_class = settings is not None and settings.is_classifier and naming.name == "huggingface"
     return view.head_is_custom and not (is_named and is_of_class)
 
 
-def _shapes(naming: Naming, view: Checkpoint) -> partial[tuple[int, ...] | None]:
+def _leaf_shape_reader(naming: Naming, view: Checkpoint) -> partial[tuple[int, ...] | None]:
+    """Return the function from the path of a leaf to its shape in a part of a checkpoint."""
     return partial(leaf_shape, naming, view.tensors)
 
 
-def without_needless_heads(alike: Iterable[Candidate]) -> list[Candidate]:
+def drop_redundant_heads(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Return the candidates without those whose custom head is a layer of another candidate's
-    network, as the projection of CLIP."""
-    alike = [*alike]
-    usual = [each for each in alike if not each.view.head_is_custom]
+    network, such as the projection of CLIP."""
+    candidates = [*candidates]
+    with_own_head = [candidate for candidate in candidates if not candidate.view.head_is_custom]
     return [
-        each
-        for each in alike
-        if not each.view.head_is_custom
-        or not any(_without_bias(each) <= other.used and other.fits for other in usual)
+        candidate
+        for candidate in candidates
+        if not candidate.view.head_is_custom
+        or not any(
+            _without_bias(candidate) <= complete.used_tensor_ids and complete.has_exact_tensors
+            for complete in with_own_head
+        )
     ]
 
 
 class Rank(NamedTuple):
-    """How likely a candidate is, the largest first: tensors that it uses; whether it has the sizes
-    of its entry; whether it is the entry's network in what settings tell and tensors do not, as
-    OpenAI's CLIP has another GELU than LAION's; whether a file has the entry's name; whether timm
-    calls the network so, by an alias (2) or a name (1); and whether both are classifiers: one with
-    weights that the registry does not have began as another classifier."""
+    """Likelihood of a candidate, compared field by field; the largest is the most likely.
 
-    used: int
-    is_variant: bool
-    is_usual: bool
-    is_named: bool
-    called: int
-    is_trained_alike: bool
+    Arguments:
+        used_tensors: number of tensors that the network uses.
+        has_entry_sizes: whether the sizes are those of the published model.
+        equals_published: whether the configuration is that of the published model, including the
+            settings that tensors do not determine. OpenAI's CLIP and LAION's differ in their GELU
+            only.
+        has_entry_file_name: whether a file of the checkpoint has a file name of the entry.
+        timm_match: 2 if timm's name of the network is an alias of the entry, 1 if its architecture
+            is the name of the entry, otherwise 0.
+        are_both_classifiers: whether the candidate and the published model are classifiers. A
+            classifier whose weights are not in the registry was trained from another classifier.
+    """
+
+    used_tensors: int
+    has_entry_sizes: bool
+    equals_published: bool
+    has_entry_file_name: bool
+    timm_match: int
+    are_both_classifiers: bool
 
     @classmethod
-    def of(cls, each: Candidate, names: Collection[str], settings: Settings | None) -> Rank:
-        """Rank of a candidate in files of these names."""
-        is_named = not {*each.entry.files}.isdisjoint(names)
-        called, is_trained_alike = 0, False
+    def of(cls, candidate: Candidate, names: Collection[str], settings: Settings | None) -> Rank:
+        """Return the rank of a candidate in a checkpoint whose files have these names."""
+        has_entry_file_name = not {*candidate.entry.files}.isdisjoint(names)
+        timm_match, are_both_classifiers = 0, False
         if settings is not None and settings.architecture:
-            called = 2 * (settings.timm_name in each.entry.aliases)
-            called = called or int(settings.architecture == each.entry.name)
-            classifiers = each.config.classes and each.entry.config.classes
-            is_trained_alike = called > 0 or bool(classifiers)
-        is_usual = each.config == each.usual
-        is_variant = each.is_variant
-        return cls(len(each.used), is_variant, is_usual, is_named, called, is_trained_alike)
+            timm_match = 2 * (settings.timm_name in candidate.entry.aliases)
+            timm_match = timm_match or int(settings.architecture == candidate.entry.name)
+            classifiers = candidate.config.classes and candidate.entry.config.classes
+            are_both_classifiers = timm_match > 0 or bool(classifiers)
+        equals_published = candidate.config == candidate.published_config
+        has_entry_sizes = candidate.has_entry_sizes
+        return cls(
+            len(candidate.used_tensor_ids),
+            has_entry_sizes,
+            equals_published,
+            has_entry_file_name,
+            timm_match,
+            are_both_classifiers,
+        )
 
 
 def _without_bias(candidate: Candidate) -> frozenset[int]:
-    """Return the tensors that a network uses but the bias of its head: a layer that has none in
-    the file has zeros."""
+    """Return the ids of the tensors that a network uses, except the bias of its head. A layer
+    without a bias in the file gets a bias of zeros."""
     bias = candidate.view.tensors.get(f"{candidate.naming.head}.bias")
-    return candidate.used - {id(bias)}
+    return candidate.used_tensor_ids - {id(bias)}
 
 
-def prefixes_of(fitting: Iterable[Candidate], take: str) -> list[str]:
-    """Return the prefixes of networks, without those that are parts of another one unless one is
-    to be taken by its name: a tower beside another is a network too, of a size that may be known,
-    and both together leave nothing out."""
-    fitting = [*fitting]
-    prefixes = [*dict.fromkeys(each.view.prefix for each in fitting)]
+def select_prefixes(candidates: Iterable[Candidate], take: str) -> list[str]:
+    """Return the prefixes of the networks that a checkpoint contains.
+
+    A network that is part of another one is left out: one tower of two is a network too, of a size
+    that may be published, but both towers together use all tensors. No prefix is left out if the
+    user selects a network by name (`take`).
+    """
+    candidates = [*candidates]
+    prefixes = [*dict.fromkeys(candidate.view.prefix for candidate in candidates)]
     if take or len(prefixes) == 1:
         return prefixes
     used: dict[str, frozenset[int]] = {}
-    for each in fitting:
-        used[each.view.prefix] = max(used.get(each.view.prefix, frozenset()), each.used, key=len)
-    # Of two prefixes of the same tensors, the shorter stands for both.
+    for candidate in candidates:
+        used[candidate.view.prefix] = max(
+            used.get(candidate.view.prefix, frozenset()), candidate.used_tensor_ids, key=len
+        )
+    # If two prefixes lead to the same tensors, the shorter one is kept.
     shortest = {used[prefix]: prefix for prefix in sorted(used, key=len, reverse=True)}
-    largest = [own for own in shortest if not any(own < other for other in shortest)]
-    return [prefix for prefix in used if prefix in {shortest[own] for own in largest}]
+    largest = [
+        tensor_ids for tensor_ids in shortest if not any(tensor_ids < other for other in shortest)
+    ]
+    return [prefix for prefix in used if prefix in {shortest[tensor_ids] for tensor_ids in largest}]

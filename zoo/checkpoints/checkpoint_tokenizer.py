@@ -1,4 +1,4 @@
-"""Find the tokenizer in a checkpoint's folder or in its repository."""
+"""Find the tokenizer of a checkpoint: in its folder, or in the repository that it comes from."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,7 +9,7 @@ from weights.sources.fetch import fetch
 from weights.sources.hub import HubFile, cached
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.pretrained import find_entry
-from zoo.checkpoints.source import SeededWeights, Source, opened, read_weights
+from zoo.checkpoints.source import SeededWeights, Source, open_source, read_weights
 from zoo.common.errors import BadRequest
 from zoo.common.progress import bar
 from zoo.texts.tokenizer import (
@@ -21,22 +21,28 @@ from zoo.texts.tokenizer import (
     read_words,
 )
 
-WITHOUT_TOKENIZER = "Without it there are no words: put that of the checkpoint beside its weights."
+WITHOUT_TOKENIZER = (
+    "Texts cannot be used without it: put the checkpoint's tokenizer next to its weights."
+)
 
 
 @dataclass(frozen=True)
-class Words:
-    """A tokenizer's files, and how many words a text has."""
+class TokenizerFiles:
+    """Folder with the files of a tokenizer, and the number of tokens of each text."""
 
     folder: Path
     tokens: int
 
 
-def find_words(
+def find_tokenizer_files(
     source: Source | SeededWeights, entry: ModelInfo, offline: bool, progress: Progress
-) -> Words | None:
-    """The tokenizer beside a checkpoint, or in its repository; None for images, and where there is
-    none, which is said. **Raises** `BadFile` for one that cannot be used."""
+) -> TokenizerFiles | None:
+    """Return the tokenizer files next to a checkpoint, or download them from its repository.
+
+    Return None for random weights, for a network that takes no texts, and if there are no such
+    files. The last case is reported through `progress`. **Raises** `BadFile` if a tokenizer cannot
+    be used.
+    """
     if isinstance(source, SeededWeights) or (texts := entry.config.texts) is None:
         return None
     path = source.checkpoint.path
@@ -44,7 +50,9 @@ def find_words(
     if source.file is not None and not (folder / WORDS).is_file() and not offline:
         try:
             for name in (WORDS, SETTINGS):
-                folder = fetched(replace(source.file, name=name, sha256=None, size=None), progress)
+                folder = fetch_folder(
+                    replace(source.file, name=name, sha256=None, size=None), progress
+                )
         except WeightsError as error:
             progress.note(str(error))
             return None
@@ -53,23 +61,23 @@ def find_words(
         return None
     read_words(folder)
     read_tokenizer_settings(folder)
-    return Words(folder, texts.tokens)
+    return TokenizerFiles(folder, texts.tokens)
 
 
-def fetched(file: HubFile, progress: Progress) -> Path:
-    """Return the folder of a file that is downloaded unless it is there."""
+def fetch_folder(file: HubFile, progress: Progress) -> Path:
+    """Return the folder of a file of a hub. The file is downloaded if it is not in the cache."""
     return (cached(file) or fetch(file, WITHOUT_TOKENIZER, progress)[0]).parent
 
 
-def tokenizer_of(name: str, weights: str) -> Tokenizer:
-    """The tokenizer of a model by its name, or of whatever network is in a checkpoint.
-    **Raises** `BadRequest` where there is none."""
+def load_tokenizer(name: str, weights: str) -> Tokenizer:
+    """Return the tokenizer of a model, or of the network in a checkpoint. `name` and `weights` are
+    the words of the command line. **Raises** `BadRequest` if there is no tokenizer."""
     entry, choice = find_entry(name, read_weights(weights))
-    with bar() as progress, opened(choice, entry, progress) as source:
-        words = find_words(source, entry, False, progress)
-    if words is None:
+    with bar() as progress, open_source(choice, entry, progress) as source:
+        files = find_tokenizer_files(source, entry, False, progress)
+    if files is None:
         raise BadRequest(
-            f"{entry.name} has no tokenizer here, without which labels mean nothing: take a model "
-            "of `zoo list '*_dual'`, and weights with their tokenizer.json beside them."
+            f"{entry.name} has no tokenizer here, which labels need: take a model "
+            "of `zoo list '*_dual'`, and weights with their tokenizer.json next to them."
         )
-    return read_tokenizer(words.folder, words.tokens)
+    return read_tokenizer(files.folder, files.tokens)

@@ -1,4 +1,4 @@
-"""`zoo weights convert`: a checkpoint as another library wants it."""
+"""Convert a checkpoint to the format of another library (`zoo weights convert`)."""
 
 import json
 import os
@@ -33,10 +33,16 @@ from zoo.common.staging import check_free, put, staged, write_text, writing
 
 @dataclass(frozen=True)
 class ConversionResult:
-    """Result of a conversion: what was written, what the source did not say, and what the form has
-    no place for.
+    """Result of the conversion of a checkpoint.
 
-    `rounded` are tensors that the form has in bfloat16 and whose values are others in it.
+    Arguments:
+        target: the file or folder that was written.
+        naming: the names of its tensors.
+        model: the name of the model.
+        filled: leaves that the source does not have, which got their standard values.
+        dropped: leaves that the format has no tensor for.
+        rounded: tensors that the format stores in bfloat16 and whose values are not exact in it.
+        nonfinite: leaves with NaN or infinite values.
     """
 
     target: Path
@@ -54,13 +60,15 @@ CHECKPOINT_SUFFIXES: Mapping[str, Form] = {
     ".eqx": "equinox",
 }
 
-TRANSFORMERS_FILES = (CONFIG, PROCESSOR, TENSORS)  # what a folder for transformers consists of
+TRANSFORMERS_FILES = (CONFIG, PROCESSOR, TENSORS)
+"""Files of a folder that transformers loads."""
 
 
 def read_format(target: Path) -> Form:
-    """Form of checkpoint to write, by the name of the place for it."""
-    for end, form in CHECKPOINT_SUFFIXES.items():
-        if target.name.endswith(end):
+    """Return the checkpoint format that the name of the target means. **Raises** `BadRequest` if it
+    means none."""
+    for suffix, form in CHECKPOINT_SUFFIXES.items():
+        if target.name.endswith(suffix):
             return form
     if not target.suffix or target.is_dir():
         return "huggingface"
@@ -71,11 +79,13 @@ def read_format(target: Path) -> Form:
 
 
 def naming_to_write(entry: ModelInfo, form: Form) -> Published:
-    """The names of a model's tensors in a form, and the network that such files are of. **Raises**
-    `BadRequest` if nobody reads it so."""
-    written = (each for each in entry.readable if each.naming.convention.form == form)
-    for each in naming_all_leaves(written):
-        return each
+    """Return the tensor names of a model in a format, with the network that such files hold.
+    **Raises** `BadRequest` if no library reads the model in this format."""
+    namings = (
+        published for published in entry.readable if published.naming.convention.form == form
+    )
+    for published in naming_all_leaves(namings):
+        return published
     forms = {"pytorch": "a .pth file", "huggingface": "a folder for transformers"}
     raise BadRequest(
         f"no program reads {entry.name} from {forms.get(form, 'an Equimo archive')}: choose "
@@ -84,33 +94,38 @@ def naming_to_write(entry: ModelInfo, form: Form) -> Published:
 
 
 def leaves_to_write(entry: ModelInfo, published: Published, config: Config) -> dict[str, Shape]:
-    """The leaves that a file with these names has, all of which the weights must have. **Raises**
-    `BadRequest` where they have not."""
+    """Return the path and shape of each leaf of a file with these names. **Raises** `BadRequest` if
+    the weights, which have the given configuration, lack one of them."""
     if published.naming is LEAVES and config != entry.config:
         raise BadRequest(
             f"the checkpoint is of a network that differs in detail from `zoo.create("
-            f"{entry.name!r})`, and an .eqx file cannot say so. Choose another format."
+            f"{entry.name!r})`, and an .eqx file cannot record the difference. Choose another "
+            "format."
         )
-    have, needed = model_shapes(config), model_shapes(published.config)
-    if lacking := [path for path, shape in needed.items() if have.get(path) != shape]:
+    available, needed = model_shapes(config), model_shapes(published.config)
+    if missing := [path for path, shape in needed.items() if available.get(path) != shape]:
         raise BadRequest(
             f"the checkpoint is of a network that differs from the one to write: it has no "
-            f"{lacking[0]} of shape {list(needed[lacking[0]])}. Start from another checkpoint."
+            f"{missing[0]} of shape {list(needed[missing[0]])}. Start from another checkpoint."
         )
     return needed
 
 
-def lost(loaded: LoadedWeights, leaves: Collection[str]) -> tuple[str, ...]:
-    """The leaves that a form has no place for; biases of zero, as ViT-5's, are no loss."""
-    others = (path for path in model_shapes(loaded.config) if path not in leaves)
-    return tuple(path for path in others if np.any(loaded.weights.arrays[path]))
+def find_dropped_leaves(loaded: LoadedWeights, leaves: Collection[str]) -> tuple[str, ...]:
+    """Return the leaves that a format has no tensor for. Leaves of zeros, such as some biases of
+    ViT-5, are left out because dropping them changes nothing."""
+    other_paths = (path for path in model_shapes(loaded.config) if path not in leaves)
+    return tuple(path for path in other_paths if np.any(loaded.weights.arrays[path]))
 
 
 def convert_file(
     source: GivenCheckpoint, target: Path, model: str | None, force: bool, progress: Progress
 ) -> ConversionResult:
-    """Write the checkpoint of `source` as `target`, complete or not at all. **Raises** a `ZooError`
-    or a `WeightsError`."""
+    """Write the checkpoint of `source` to `target`. On an error nothing is written.
+
+    `model` is the name of the model. If it is None, the network is identified from the checkpoint.
+    `force` allows an existing file to be replaced. **Raises** a `ZooError` or a `WeightsError`.
+    """
     form = read_format(target)
     _check_replaceable(target, form, force)
     entry, checkpoint = find_entry(model, source)
@@ -119,19 +134,25 @@ def convert_file(
     weights, published = loaded.weights, naming_to_write(entry, form)
     naming, leaves = published.naming, leaves_to_write(entry, published, loaded.config)
     items = items_for(naming, weights.arrays, leaves)
-    # The settings that are written along are those of the network that the weights belong to.
-    written = replace(entry, config=loaded.config)
+    # The settings files describe the network of these weights, not the published one.
+    described_entry = replace(entry, config=loaded.config)
     progress.stage(f"writing {target.name}", sum(map(byte_size, items.values())))
     with staged(target.parent) as stage, writing(target):
-        write_as(form, stage / target.name, items, written, progress)
-        halves = {key: item.read() for key, item in items.items() if item.dtype == "bfloat16"}
-        dropped = lost(loaded, leaves)
+        write_checkpoint_file(form, stage / target.name, items, described_entry, progress)
+        bfloat16_values = {
+            key: item.read() for key, item in items.items() if item.dtype == "bfloat16"
+        }
+        dropped = find_dropped_leaves(loaded, leaves)
         checkpoint.close()  # Windows does not replace an open file, which may be the source
         if target.is_dir():
             put(stage / target.name, target, TRANSFORMERS_FILES, last=CONFIG)
         else:
             os.replace(stage / target.name, target)
-    rounded = (key for key, each in halves.items() if np.any(each != round_to_bfloat16(each)))
+    rounded = (
+        key
+        for key, values in bfloat16_values.items()
+        if np.any(values != round_to_bfloat16(values))
+    )
     nonfinite = tuple(weights.arrays.nonfinite)
     return ConversionResult(
         target, naming.convention, entry.name, weights.filled, dropped, tuple(rounded), nonfinite
@@ -139,11 +160,11 @@ def convert_file(
 
 
 def _check_replaceable(target: Path, form: Form, force: bool) -> None:
-    """**Raises** `BadOutput` where something is that the command may not replace."""
+    """Raise `BadOutput` if the target exists and must not be replaced."""
     check_free(target, force)
     if target.is_dir() != (form == "huggingface") and os.path.lexists(target):
-        what = "a folder" if target.is_dir() else "no folder"
-        raise BadOutput(f"{target} is {what}, so it is not replaced: name another place.")
+        kind = "a folder" if target.is_dir() else "no folder"
+        raise BadOutput(f"{target} is {kind}, so it is not replaced: name another place.")
     if (target / INDEX).exists():
         raise BadOutput(
             f"{target / INDEX} belongs to a checkpoint in several files, and a single one is to be "
@@ -151,8 +172,10 @@ def _check_replaceable(target: Path, form: Form, force: bool) -> None:
         )
 
 
-def write_as(form: Form, path: Path, items: Items, entry: ModelInfo, progress: Progress) -> None:
-    """A checkpoint in one of the forms."""
+def write_checkpoint_file(
+    form: Form, path: Path, items: Items, entry: ModelInfo, progress: Progress
+) -> None:
+    """Write tensors to a file or folder in one of the formats."""
     if form == "pytorch":
         write_pth(path, items, progress)
     elif form == "equimo":
@@ -160,21 +183,23 @@ def write_as(form: Form, path: Path, items: Items, entry: ModelInfo, progress: P
     elif form == "equinox":
         write_eqx(path, items, progress)
     else:
-        write_folder(path, items, entry, progress)
+        write_transformers_folder(path, items, entry, progress)
 
 
-def write_folder(path: Path, items: Items, entry: ModelInfo, progress: Progress) -> None:
-    """A folder that transformers loads."""
+def write_transformers_folder(
+    path: Path, items: Items, entry: ModelInfo, progress: Progress
+) -> None:
+    """Write a folder that transformers loads: configuration, image processor and tensors."""
     path.mkdir()
     key_bias = any(key.endswith(".k_proj.bias") for key in items)
-    how = entry.preprocessing
-    settings = transformers_config(entry.config, entry.class_names, key_bias, how.size)
+    preprocessing = entry.preprocessing
+    settings = transformers_config(entry.config, entry.class_names, key_bias, preprocessing.size)
     write_json(path / CONFIG, settings)
     if entry.config.pictures is not None:
-        write_json(path / PROCESSOR, transformers_processor(how))
+        write_json(path / PROCESSOR, transformers_processor(preprocessing))
     write_safetensors(path / TENSORS, items, progress)
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write settings."""
+    """Write a value as an indented JSON file."""
     write_text(path, json.dumps(value, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""Describe a checkpoint of a user: a network of the zoo with other classes, sizes or terms."""
+"""Describe a user's checkpoint: a network of the zoo with other classes, sizes or licence."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -19,69 +19,78 @@ from zoo.architectures.config_settings import TransformersClass, part_of
 from zoo.architectures.entry import Licence, ModelInfo, Published
 from zoo.architectures.kinds import interpolated
 from zoo.architectures.library_settings import Settings
-from zoo.checkpoints.candidates import prefixes_of, readings, without_needless_heads
+from zoo.checkpoints.candidates import drop_redundant_heads, read_candidates, select_prefixes
 from zoo.checkpoints.settings.class_names import read_class_names
 from zoo.checkpoints.settings.known_settings import (
+    find_unknown_settings,
     refuse_other_architectures,
     refuse_other_networks,
-    strange_settings,
 )
-from zoo.checkpoints.settings.library_configs import below, transformers_kind
+from zoo.checkpoints.settings.library_configs import features_network, find_transformers_class
 from zoo.checkpoints.settings.settings_files import (
     CONFIG,
-    SettingsBeside,
+    CheckpointSettings,
+    add_temperature_tensor,
+    describe_ignored_settings,
     read_settings,
-    with_temperature,
-    without_effect,
 )
-from zoo.checkpoints.source import Choice, GivenCheckpoint, SeededWeights, open_given
-from zoo.checkpoints.use import tell_settings, tell_use
+from zoo.checkpoints.source import Choice, GivenCheckpoint, SeededWeights, open_given_checkpoint
+from zoo.checkpoints.use import report_settings, report_used_tensors
 from zoo.common.errors import BadRequest
 from zoo.common.fields import OWN_NAME
 from zoo.images.preprocessing import Preprocessing
 from zoo.registry.lookup import MODELS
 
-SAYING_NOTHING = ("model", "pytorch_model", "weights", "checkpoint", "state_dict", "best", "last")
-"""Names of files that are everybody's: their folder has a name."""
+GENERIC_FILE_NAMES = (
+    "model",
+    "pytorch_model",
+    "weights",
+    "checkpoint",
+    "state_dict",
+    "best",
+    "last",
+)
+"""File names that say nothing about the network. The folder name is used instead."""
 
-OWN_LICENCES = {
+LICENCE_TEXTS = {
     "apache-2.0": ("Apache License 2.0", "https://www.apache.org/licenses/LICENSE-2.0"),
     "cc-by-4.0": ("CC BY 4.0", "https://creativecommons.org/licenses/by/4.0/"),
     "cc-by-nc-4.0": ("CC BY-NC 4.0", "https://creativecommons.org/licenses/by-nc/4.0/"),
     "mit": ("MIT License", "https://opensource.org/license/mit"),
 }
-"""Licences whose words are in `data/licences`, by what hubs call them."""
+"""Name and page of each licence whose text is in `data/licences`, by its identifier on hubs."""
 
 
-def with_own_facts(entry: ModelInfo, asked: GivenCheckpoint) -> ModelInfo:
-    """An entry with the name and the licence that somebody gives a checkpoint. **Raises**
-    `BadRequest` for a name that is none, or that of a published model."""
-    if asked.name:
-        if not OWN_NAME.fullmatch(asked.name):
+def apply_user_name(entry: ModelInfo, request: GivenCheckpoint) -> ModelInfo:
+    """Return the entry with the name and the licence that the user gives. **Raises** `BadRequest`
+    if the name is not valid or is the name of another published model."""
+    if request.name:
+        if not OWN_NAME.fullmatch(request.name):
             raise BadRequest(
-                f"{parameter('name')} {asked.name!r} cannot be the name of a folder everywhere: "
+                f"{parameter('name')} {request.name!r} cannot be the name of a folder everywhere: "
                 "write letters, digits, `_`, `-` and `.`, 80 at most."
             )
-        if asked.name in MODELS and asked.name != entry.name:
+        if request.name in MODELS and request.name != entry.name:
             raise BadRequest(
-                f"{parameter('name')} {asked.name} is the name of a published model: choose "
+                f"{parameter('name')} {request.name} is the name of a published model: choose "
                 "another."
             )
-        entry = entry.called(asked.name)
+        entry = entry.called(request.name)
     elif entry.name == entry.family:
-        entry = entry.called(_name_of(asked.path))
-    if asked.licence:
-        name, page = OWN_LICENCES.get(asked.licence.casefold(), (asked.licence, ""))
-        text = f"{asked.licence.casefold()}.txt" if page else ""
+        entry = entry.called(_name_of(request.path))
+    if request.licence:
+        name, page = LICENCE_TEXTS.get(request.licence.casefold(), (request.licence, ""))
+        text = f"{request.licence.casefold()}.txt" if page else ""
         entry = entry.under(Licence(name, text, page, ""))
     return entry
 
 
 def _name_of(path: Path) -> str:
-    """A name from that of a file or folder; empty where that says nothing."""
+    """Return a model name made from the name of a file or of its folder, or an empty string if both
+    are generic."""
     for name in (path.name if path.is_dir() else path.name.partition(".")[0], path.parent.name):
         short = re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")[:60]
-        if short and short not in SAYING_NOTHING:
+        if short and short not in GENERIC_FILE_NAMES:
             return f"own-{short}" if short in MODELS else short
     return ""
 
@@ -91,115 +100,131 @@ FREE_SETTINGS = (
     *("mlp_ratio", "temperature_init_value", "projection_dim"),
     *("pad_token_id", "bos_token_id", "eos_token_id", "use_mask_token"),
 )
-"""Settings that change nothing: what training began with, sizes and numbers that are read
-otherwise, and words that the tokenizer knows."""
+"""Settings that may have any value: initial values of training, sizes and numbers that are read
+from the tensors, and tokens that the tokenizer defines."""
 
 
-def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
-    """An entry with the classes, the pictures' size and the preprocessing of somebody's checkpoint,
-    and that opened; as they are where there is no more to read: the entry of a view was found with
-    it. **Raises** a `WeightsError`."""
+def describe_checkpoint(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
+    """Return an entry that describes the checkpoint of a request, and the part of the checkpoint
+    that is the network.
+
+    The entry has the classes, the picture size and the preprocessing of the checkpoint. Both
+    arguments are returned unchanged for weights that are not a user's checkpoint, and for a view,
+    whose entry was determined together with it. **Raises** a `WeightsError`.
+    """
     if isinstance(choice, str | SeededWeights):
         return entry, choice
     if isinstance(choice, Checkpoint) and choice.naming is not None:
         return entry, choice
-    asked = choice if isinstance(choice, GivenCheckpoint) else GivenCheckpoint(choice.path)
-    checkpoint = open_given(asked) if isinstance(choice, GivenCheckpoint) else choice
+    request = choice if isinstance(choice, GivenCheckpoint) else GivenCheckpoint(choice.path)
+    checkpoint = open_given_checkpoint(request) if isinstance(choice, GivenCheckpoint) else choice
     if checkpoint.container == npy.EQUINOX:
         # JAX is imported only where there is a model to build.
-        from zoo.checkpoints.load import named
+        from zoo.checkpoints.load import with_leaf_names
 
-        checkpoint = named(checkpoint)
-    checkpoint = with_temperature(checkpoint)
-    beside = read_settings(checkpoint)
-    settings = beside.settings
+        checkpoint = with_leaf_names(checkpoint)
+    checkpoint = add_temperature_tensor(checkpoint)
+    checkpoint_settings = read_settings(checkpoint)
+    settings = checkpoint_settings.settings
     refuse_other_architectures(settings)
-    readable = readings(entry, checkpoint, settings, not asked.without_head)
-    alike = [each for each in readable if each.is_variant]
-    if not alike:
-        return with_own_facts(entry, asked), checkpoint
-    if len(alike) > 1:
-        fitting = without_needless_heads(each for each in alike if each.fits)
-        alike = fitting or alike
-    prefix = choose_prefix(prefixes_of(alike, asked.take), asked.take, asked.path)
-    # A naming that has no place for a head finds the features below.
+    candidates = read_candidates(entry, checkpoint, settings, not request.without_head)
+    matching = [candidate for candidate in candidates if candidate.has_entry_sizes]
+    if not matching:
+        return apply_user_name(entry, request), checkpoint
+    if len(matching) > 1:
+        exact = drop_redundant_heads(
+            candidate for candidate in matching if candidate.has_exact_tensors
+        )
+        matching = exact or matching
+    prefix = choose_prefix(select_prefixes(matching, request.take), request.take, request.path)
+    # A naming without a head also matches: it reads the features below the head.
     best = max(
-        (each for each in alike if each.view.prefix == prefix),
-        key=lambda each: sum(map(each.naming.knows, each.view.tensors)),
+        (candidate for candidate in matching if candidate.view.prefix == prefix),
+        key=lambda candidate: sum(map(candidate.naming.knows, candidate.view.tensors)),
     )
     classes = read_class_names(entry, best.config, settings, best.view)
-    tell_use(best, settings, asked)
-    tell_settings(asked, (*unheard(beside, best.config), *classes.said))
-    if classes.names is None and not is_published(entry, checkpoint, settings):
-        tell_settings(asked, published_names(entry, best.config, are_used=True))
-    entry = described(entry, best.published, best.config, beside, classes.names)
-    return with_own_facts(entry, asked), best.view
+    report_used_tensors(best, settings, request)
+    report_settings(
+        request, (*settings_warnings(checkpoint_settings, best.config), *classes.warnings)
+    )
+    if classes.names is None and not is_published_checkpoint(entry, checkpoint, settings):
+        report_settings(request, warn_about_class_names(entry, best.config, are_used=True))
+    entry = adapt_entry(entry, best.published, best.config, checkpoint_settings, classes.names)
+    return apply_user_name(entry, request), best.view
 
 
-def described(
+def adapt_entry(
     entry: ModelInfo,
     published: Published,
     config: Config,
-    beside: SettingsBeside,
+    checkpoint_settings: CheckpointSettings,
     names: tuple[str, ...] | None,
 ) -> ModelInfo:
-    """Return an entry for a network of its architecture in other sizes, or with other classes;
-    `names` are those of its classes, by default the entry's. **Raises** `MappingError` where the
-    settings beside the tensors are about another network."""
-    settings, how = beside.settings, beside.pictures
-    usual, naming = published.config, published.naming
-    like_usual = names in (None, entry.class_names)
+    """Return an entry for a network of the same architecture with other sizes, classes or
+    preprocessing.
+
+    `names` are the class names; None keeps those of the entry. An entry that needs no change is
+    returned as it is. **Raises** `MappingError` if the settings files describe another network.
+    """
+    settings, preprocessing = checkpoint_settings.settings, checkpoint_settings.pictures
+    published_config, naming = published.config, published.naming
+    has_published_names = names in (None, entry.class_names)
     if settings:
         refuse_other_networks(settings)
     if settings and naming.name == "huggingface":
-        check_settings(config, settings)
-    is_usual = like_usual and config == usual
-    if not have_same_sizes(config, usual) or (config.classes and not is_usual):
-        config = _as_trained(published, config)
-    how = how or _pictures(entry, published, config, settings)
-    if config == usual and like_usual and how == entry.preprocessing:
+        check_transformers_settings(config, settings)
+    is_unchanged = has_published_names and config == published_config
+    if not have_same_sizes(config, published_config) or (config.classes and not is_unchanged):
+        config = _with_library_behaviour(published, config)
+    preprocessing = preprocessing or _default_preprocessing(entry, published, config, settings)
+    if config == published_config and has_published_names and preprocessing == entry.preprocessing:
         return entry
     # JAX is imported only where there is a model to build.
     from zoo.architectures.builder import abstract, count_parameters
 
     return replace(
         entry.of_network(config),
-        preprocessing=how,
+        preprocessing=preprocessing,
         parameters=count_parameters(abstract(config)),
         labels=entry.labels if names is None else names,
         digest="",
     )
 
 
-def _pictures(
+def _default_preprocessing(
     entry: ModelInfo, published: Published, config: Config, settings: Settings | None
 ) -> Preprocessing:
-    """Return the preprocessing of pictures where nothing beside the tensors states it: the entry's,
-    at the size of the learned positions, or else at `image_size` of transformers' `config.json`."""
-    native, usual = config.native, published.config.native
+    """Return the preprocessing for a checkpoint without an image processor file.
+
+    It is the entry's, at the size of the learned positions. Without learned positions the size is
+    `image_size` in `config.json` of transformers, if the network can take that.
+    """
+    native, published_size = config.native, published.config.native
     if native is not None:
-        return entry.preprocessing if native == usual else entry.preprocessing.at(native)
+        return entry.preprocessing if native == published_size else entry.preprocessing.at(native)
     size = settings.picture_size if settings and published.naming.name == "huggingface" else None
-    is_whole = size is not None and not any(side % config.stride for side in size)
-    if size is None or not (is_whole or config.crops):
+    is_multiple = size is not None and not any(side % config.stride for side in size)
+    if size is None or not (is_multiple or config.crops):
         return entry.preprocessing
     return entry.preprocessing.at(size)
 
 
-def is_published(entry: ModelInfo, checkpoint: Checkpoint, settings: Settings | None) -> bool:
-    """Return whether the name of a checkpoint, or the settings beside it, say that it is what
-    somebody published, as it was."""
+def is_published_checkpoint(
+    entry: ModelInfo, checkpoint: Checkpoint, settings: Settings | None
+) -> bool:
+    """Return whether the file names of a checkpoint or its settings say that it is a publisher's
+    own, unchanged file."""
     if checkpoint.container == MERGED:
         return False
     files = {checkpoint.path.name, *(file.path.name for file in checkpoint.files)}
     repositories = {name.rpartition("/")[2] for name in entry.names}
-    stated = {settings.timm_name, settings.repository} if settings else set()
-    return bool(files & {*entry.files, *repositories} or stated & {*entry.names})
+    setting_names = {settings.timm_name, settings.repository} if settings else set()
+    return bool(files & {*entry.files, *repositories} or setting_names & {*entry.names})
 
 
-def published_names(entry: ModelInfo, config: Config, are_used: bool) -> Iterator[str]:
-    """A sentence about classes of which nothing says what they are called, where a published
-    network has as many that have names."""
+def warn_about_class_names(entry: ModelInfo, config: Config, are_used: bool) -> Iterator[str]:
+    """Yield a warning if no class names are stored and the published network has named classes in
+    the same number. `are_used` is whether the published names are used."""
     if not entry.labels or not config.classes or config.classes != entry.config.classes:
         return
     names = f"as those of the published {entry.name}" if are_used else "by their numbers"
@@ -209,63 +234,79 @@ def published_names(entry: ModelInfo, config: Config, are_used: bool) -> Iterato
     )
 
 
-def check_settings(config: Config, settings: Settings) -> None:
-    """**Raises** `MappingError` where transformers would compute another network."""
-    said, made = part_of(config, settings), _class(config)
-    known = said.model_dump(mode="json", exclude_unset=True)
-    _check_alike(known, made.settings(config), made.free)
+def check_transformers_settings(config: Config, settings: Settings) -> None:
+    """Raise `MappingError` if transformers would compute another network with these settings."""
+    part, transformers_class = part_of(config, settings), _transformers_class(config)
+    stated_values = part.model_dump(mode="json", exclude_unset=True)
+    _check_equal_settings(
+        stated_values, transformers_class.settings(config), transformers_class.free
+    )
 
 
-def unheard(beside: SettingsBeside, config: Config) -> tuple[str, ...]:
-    """Sentences about the settings beside a checkpoint that the zoo does not know or follow."""
-    if beside.settings is None:
-        return beside.said
+def settings_warnings(checkpoint_settings: CheckpointSettings, config: Config) -> tuple[str, ...]:
+    """Return the warnings about settings of a checkpoint that the zoo does not know or does not
+    follow."""
+    if checkpoint_settings.settings is None:
+        return checkpoint_settings.warnings
     try:
-        made = _class(config)
-        others = dict.fromkeys(made.idle) | made.settings(_computed(config))
-    except BadRequest:  # of a network that transformers has not
-        others = {}
-    inner = (name for value in others.values() if isinstance(value, Mapping) for name in value)
-    strange = strange_settings(beside.settings, config, (*others, *inner))
-    return (*([without_effect(CONFIG, strange)] if strange else ()), *beside.said)
+        transformers_class = _transformers_class(config)
+        known_settings = dict.fromkeys(transformers_class.idle) | transformers_class.settings(
+            _transformers_part(config)
+        )
+    except BadRequest:  # transformers has no class for this network
+        known_settings = {}
+    nested_names = (
+        name for value in known_settings.values() if isinstance(value, Mapping) for name in value
+    )
+    unknown = find_unknown_settings(
+        checkpoint_settings.settings, config, (*known_settings, *nested_names)
+    )
+    return (
+        *([describe_ignored_settings(CONFIG, unknown)] if unknown else ()),
+        *checkpoint_settings.warnings,
+    )
 
 
-def _class(config: Config) -> TransformersClass:
-    """The class of transformers that a network was trained in, which may have a head of somebody's
-    own on it."""
+def _transformers_class(config: Config) -> TransformersClass:
+    """Return the transformers class of a network, or that of the network without its head if the
+    head is a custom one."""
     try:
-        return transformers_kind(config)
+        return find_transformers_class(config)
     except BadRequest:
-        return transformers_kind(below(config))
+        return find_transformers_class(features_network(config))
 
 
-def _computed(config: Config) -> Config:
-    """Return the part of a network that its class of transformers computes."""
+def _transformers_part(config: Config) -> Config:
+    """Return the part of a network that its transformers class computes: all of it, or the features
+    below the head."""
     with suppress(BadRequest):
-        transformers_kind(config)
+        find_transformers_class(config)
         return config
-    return below(config)
+    return features_network(config)
 
 
-def _check_alike(
-    said: Mapping[str, Any], expected: Mapping[str, Any], free: tuple[str, ...]
+def _check_equal_settings(
+    settings: Mapping[str, Any], expected: Mapping[str, Any], free: tuple[str, ...]
 ) -> None:
-    for name, ours in expected.items():
-        theirs = said.get(name, ours)
-        if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
-            _check_alike(theirs, ours, free)
-        elif name not in (*FREE_SETTINGS, *free) and theirs != ours:
+    """Raise `MappingError` for a setting that differs from the expected value, except for those
+    that may have any value."""
+    for name, expected_value in expected.items():
+        value = settings.get(name, expected_value)
+        if isinstance(expected_value, Mapping) and isinstance(value, Mapping):
+            _check_equal_settings(value, expected_value, free)
+        elif name not in (*FREE_SETTINGS, *free) and value != expected_value:
             raise MappingError(
-                f"{CONFIG} beside the checkpoint says that {name} is {ascii(theirs)[:60]}, and the "
-                f"zoo's network has {ours}: it has no network for this checkpoint."
+                f"{CONFIG} beside the checkpoint says that {name} is {ascii(value)[:60]}, and the "
+                f"zoo's network has {expected_value}: it has no network for this checkpoint."
             )
 
 
-def _as_trained(published: Published, config: Config) -> Config:
-    """With what the library in which somebody trained a network does otherwise than the authors:
-    timm has another GELU in some networks, transformers interpolates positions by its own rule."""
+def _with_library_behaviour(published: Published, config: Config) -> Config:
+    """Return the configuration that the library of a checkpoint computes where it differs from the
+    authors' code: timm has another GELU in some networks, and transformers interpolates positions
+    by its own rule."""
     if library := published.library:
         config = with_fields(config, activation=library.activation)
     if published.naming.name != "huggingface":
         return config
-    return interpolated(config, _class(config).antialias)
+    return interpolated(config, _transformers_class(config).antialias)

@@ -1,4 +1,4 @@
-"""`zoo weights download`: the checkpoint that `--weights auto` uses, brought to this machine."""
+"""Download the checkpoint that `--weights auto` uses (`zoo weights download`)."""
 
 import shutil
 from dataclasses import dataclass
@@ -20,7 +20,8 @@ from zoo.common.staging import locked_output, staged, writing
 
 @dataclass(frozen=True)
 class DownloadedCheckpoint:
-    """A checkpoint, and how many bytes had to be brought from `source`; 0 if it was there."""
+    """Path of a checkpoint, its source, and the number of bytes that were downloaded or copied. The
+    number is 0 if the checkpoint existed."""
 
     model: str
     path: Path
@@ -31,12 +32,13 @@ class DownloadedCheckpoint:
 def download_checkpoint(
     entry: ModelInfo, out: Path | None, mirror: bool, dry_run: bool, progress: Progress
 ) -> DownloadedCheckpoint:
-    """Bring a model's checkpoint to the hub's cache, or to the folder `out`.
+    """Download a model's checkpoint to the cache of the hub, or to the folder `out`.
 
-    With `mirror` it is the copy that somebody else than the publisher keeps. A dry run says what
-    would be done, and leaves everything as it is.
+    A copy that is found on this machine is used in place of the hub. `mirror` selects a copy that
+    another account publishes. A dry run returns the same result and changes nothing.
 
-    **Raises** a `WeightsError` if there is none, `BadOutput` if `out` holds another one.
+    **Raises** a `WeightsError` if there is no checkpoint, and `BadOutput` if `out` holds another
+    file.
     """
     if (copy := next(search_weights(entry.places, progress, dry_run), None)) is None:
         return _fetch(entry, out, mirror, dry_run, progress)
@@ -49,36 +51,36 @@ def download_checkpoint(
 def _fetch(
     entry: ModelInfo, out: Path | None, mirror: bool, dry_run: bool, progress: Progress
 ) -> DownloadedCheckpoint:
-    """Bring the file from a hub."""
+    """Download the file from a hub."""
     file, advice = downloadable(entry.places, mirror=mirror)
-    asked = ask(file, advice, progress)
-    path = cache_path(asked) if out is None else _place(entry, file.name, out)
-    size = 0 if path.exists() else asked.size or 0
-    brought = DownloadedCheckpoint(entry.name, path, f"the hub ({file})", size)
+    hub_file = ask(file, advice, progress)
+    path = cache_path(hub_file) if out is None else _target_path(entry, file.name, out)
+    size = 0 if path.exists() else hub_file.size or 0
+    result = DownloadedCheckpoint(entry.name, path, f"the hub ({file})", size)
     if dry_run:
-        return brought
+        return result
     tell_owner(entry.places, file, progress)
-    tell = partial(tell_terms, entry.places, progress)
+    show_terms = partial(tell_terms, entry.places, progress)
     if out is None:
-        fetch(file, advice, progress, tell)
-        return brought
+        fetch(file, advice, progress, show_terms)
+        return result
     with locked_output(path, progress), staged(path.parent) as stage, writing(path):
         if path.exists():
-            _check_same(path, asked.sha256)
+            _check_same(path, hub_file.sha256)
             _check_readable(path)
         else:
-            source, _ = fetch(file, advice, progress, tell, stage)
-            # An index comes after its shards.
+            source, _ = fetch(file, advice, progress, show_terms, stage)
+            # The index is moved last, because it refers to its shards.
             for part in reversed(_files(source)):
                 part.replace(path.with_name(part.name))
-    return brought
+    return result
 
 
 def _copy(
     entry: ModelInfo, source: Path, out: Path, dry_run: bool, progress: Progress
 ) -> DownloadedCheckpoint:
-    """Bring the files from another place on this machine."""
-    path = out / source.name if source.is_dir() else _place(entry, source.name, out)
+    """Copy the files from another folder of this machine."""
+    path = out / source.name if source.is_dir() else _target_path(entry, source.name, out)
     folder = path if source.is_dir() else path.parent
     files = _files(source)
     missing = [file for file in files if not (folder / file.name).exists()]
@@ -97,28 +99,31 @@ def _copy(
     return DownloadedCheckpoint(entry.name, path, str(source.parent), size)
 
 
-def _place(entry: ModelInfo, name: str, out: Path) -> Path:
-    """The place for a file: where it is found again if `out` is the folder of weights."""
+def _target_path(entry: ModelInfo, name: str, out: Path) -> Path:
+    """Return the path in `out` for a file: where it is found if `out` is the folder of weights."""
     file = Path(name).name
-    named = file in (entry.checkpoint, entry.archive)
-    return out / file if named else out / Path(entry.repository).name / file
+    is_named = file in (entry.checkpoint, entry.archive)
+    return out / file if is_named else out / Path(entry.repository).name / file
 
 
 def _files(source: Path) -> list[Path]:
-    """The files of a checkpoint."""
+    """Return the files of a checkpoint: those of a folder, or a file with its shards if it is an
+    index."""
     if source.is_dir():
         return sorted(filter(Path.is_file, source.iterdir()))
-    others = open_checkpoint(source).files if source.suffix == ".json" else ()
-    return [source, *(file.path for file in others)]
+    shards = open_checkpoint(source).files if source.suffix == ".json" else ()
+    return [source, *(file.path for file in shards)]
 
 
 def _check_readable(path: Path) -> None:
-    """**Raises** `BadOutput` for a file that is there already and holds no checkpoint."""
+    """Raise `BadOutput` if an existing file is not a readable checkpoint."""
     if fault := find_fault(path):
         raise BadOutput(f"{path} {fault}: remove it, and run the command again.")
 
 
 def _check_same(path: Path, digest: str | None) -> None:
+    """Raise `BadOutput` if a file has another sha256 than `digest`. A digest of None is not
+    compared."""
     if digest is not None and sha256(path) != digest:
         raise BadOutput(
             f"{path} is another file: remove it, or name another folder with {parameter('out')}."

@@ -1,4 +1,5 @@
-"""Compute golden outputs with a reference, and compare models in JAX and ONNX files with them."""
+"""Compute golden outputs with a reference program, and compare models in JAX and ONNX files with
+them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,10 +29,10 @@ from zoo.architectures.builder import abstract, batched
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.inputs import Feeds
 from zoo.architectures.kinds import interpolated
-from zoo.checkpoints.convert import naming_to_write, write_folder
+from zoo.checkpoints.convert import naming_to_write, write_transformers_folder
 from zoo.checkpoints.load import LoadedWeights, model_shapes, open_weights
 from zoo.checkpoints.pretrained import find_entry
-from zoo.checkpoints.settings.library_configs import transformers_kind
+from zoo.checkpoints.settings.library_configs import find_transformers_class
 from zoo.checkpoints.source import Choice
 from zoo.common.errors import BadFile, BadRequest, MissingLibrary, first_line
 from zoo.common.golden_file import Golden
@@ -40,16 +41,18 @@ from zoo.images.pictures import reduced_picture
 
 
 def run_transformers(
-    entry: ModelInfo, loaded: LoadedWeights, fed: Feeds, size: tuple[int, int]
+    entry: ModelInfo, loaded: LoadedWeights, feeds: Feeds, size: tuple[int, int]
 ) -> dict[str, NDArray[np.float32]]:
-    """`last_hidden_state` and `pooler_output` of transformers' model, with the given periods, or
-    what it answers in their place, for the arrays `fed` of pictures of a size (height, width).
+    """Return the outputs of the model in transformers for the arrays `feeds`, made from pictures of
+    a size (height, width).
 
-    It loads the folder that `zoo weights convert` writes. Its ConvNeXt classifiers give the last
-    map without a norm, which is no output of ours and left out.
+    They are `last_hidden_state` and `pooler_output`, or the outputs that the class of transformers
+    has in their place. The model is loaded from the folder that `zoo weights convert` writes, and
+    uses the rotary periods of the weights. ConvNeXt classifiers of transformers return the last map
+    without a norm, which is not an output of the zoo and is left out.
 
-    **Raises** `BadRequest` where transformers has no such model, interpolates positions by another
-    rule or takes no such pictures, and `MissingLibrary` where it is not installed.
+    **Raises** `BadRequest` if transformers has no such model, interpolates positions by another
+    rule or does not take such pictures, and `MissingLibrary` if it is not installed.
     """
     try:
         import torch
@@ -65,8 +68,8 @@ def run_transformers(
             f"name the .npz with {parameter('reference')}."
         )
     config, naming = loaded.config, naming_to_write(entry, "huggingface").naming
-    kind = transformers_kind(config)
-    check_positions(config, size)
+    kind = find_transformers_class(config)
+    check_position_interpolation(config, size)
     if kind.square and size[0] != size[1]:
         raise BadRequest(
             "transformers' class for this network takes square pictures: give a square."
@@ -74,20 +77,22 @@ def run_transformers(
     items = items_for(naming, loaded.weights.arrays, model_shapes(config))
     with TemporaryDirectory() as folder:
         path = Path(folder) / entry.name
-        how = entry.preprocessing.at(size)
-        written = replace(entry, config=config, preprocessing=how)
-        write_folder(path, items, written, Quiet())
+        preprocessing = entry.preprocessing.at(size)
+        described_entry = replace(entry, config=config, preprocessing=preprocessing)
+        write_transformers_folder(path, items, described_entry, Quiet())
         model = getattr(transformers, kind.auto).from_pretrained(path)
     model.train(False)
-    for place in (PERIODS, f"backbone.{PERIODS}"):
-        if place in loaded.weights.arrays:
-            periods = torch.from_numpy(np.array(loaded.weights.arrays[place]))
+    for leaf in (PERIODS, f"backbone.{PERIODS}"):
+        if leaf in loaded.weights.arrays:
+            periods = torch.from_numpy(np.array(loaded.weights.arrays[leaf]))
             model.rope_embeddings.inv_freq = 1 / periods
-    # Asked to, it takes positions for those of a square, which they need not be.
-    is_own = size == config.native
-    asked = {"interpolate_pos_encoding": True} if kind.asks and not is_own else {}
+    # With this option transformers assumes that the learned positions form a square.
+    is_native_size = size == config.native
+    options = {"interpolate_pos_encoding": True} if kind.asks and not is_native_size else {}
     with torch.no_grad():
-        result = model(**{name: torch.from_numpy(each) for name, each in fed.items()}, **asked)
+        result = model(
+            **{name: torch.from_numpy(array) for name, array in feeds.items()}, **options
+        )
     if kind.answers:
         return {name: result[name].numpy() for name in kind.answers}
     tokens = result.last_hidden_state
@@ -96,46 +101,54 @@ def run_transformers(
     return outputs | {"pooler_output": pooled.numpy()}
 
 
-def check_positions(config: Config, size: tuple[int, ...]) -> None:
-    """Refuse a size at which transformers' positions are not the network's."""
-    side = config.native
-    same = interpolated(config, transformers_kind(config).antialias) == config
-    if side is not None and not same and tuple(size) != side:
+def check_position_interpolation(config: Config, size: tuple[int, ...]) -> None:
+    """Raise `BadRequest` for a size at which transformers interpolates the positions by another
+    rule than the network."""
+    native_size = config.native
+    is_same_rule = interpolated(config, find_transformers_class(config).antialias) == config
+    if native_size is not None and not is_same_rule and tuple(size) != native_size:
         raise BadRequest(
             "transformers interpolates these positions by another rule than they were trained "
-            f"with, so that its outputs are the network's only at {side[0]} x {side[1]}: compute "
-            f"them with another program, and name the .npz with {parameter('reference')}."
+            f"with, so that its outputs are the network's only at {native_size[0]} x "
+            f"{native_size[1]}: compute them with another program, and name the .npz with "
+            f"{parameter('reference')}."
         )
 
 
 GOLDEN_OUTPUTS = ("last_hidden_state", "pooler_output")
-PARTS = ("x_norm_clstoken", "x_storage_tokens", "x_norm_patchtokens")
+"""Outputs by the names of transformers."""
+META_OUTPUTS = ("x_norm_clstoken", "x_storage_tokens", "x_norm_patchtokens")
+"""The parts of the same outputs by the names of Meta's code: class token, register tokens and patch
+tokens."""
 JAX_ATOL = 3e-5
 ONNX_ATOL = 1e-4
 
 Arrays = dict[str, NDArray[np.float32]]
 
 
-def load_known(model: str, choice: Choice, progress: Progress) -> LoadedWeights:
-    """Weights for a model of this name. **Raises** a `ZooError` or a `WeightsError`."""
+def load_named_weights(model: str, choice: Choice, progress: Progress) -> LoadedWeights:
+    """Return the weights of a model of this name. **Raises** a `ZooError` or a `WeightsError`."""
     entry, choice = find_entry(model, choice)
     return open_weights(choice, entry, progress)
 
 
-def make(
+def compute_golden(
     entry: ModelInfo, loaded: LoadedWeights, images: Sequence[Image], reference: str
 ) -> Golden:
-    """Run a reference on RGB images, or take over what one computed elsewhere (`reference` is an
-    `.npz`)."""
-    how, taken = entry.preprocessing, entry.config.pictures
-    if taken is None:
+    """Return golden numbers for RGB images.
+
+    `reference` is `transformers`, or the path of an `.npz` with outputs that another program
+    computed. **Raises** `BadRequest` for another reference, and for a model that takes texts alone.
+    """
+    preprocessing, pictures = entry.preprocessing, entry.config.pictures
+    if pictures is None:
         raise BadRequest(
             f"{entry.name} takes texts alone, and a golden file is of a picture: name a model of "
             "pictures."
         )
-    fed = taken.make([*map(reduced_picture, images)], how, how.size)
+    feeds = pictures.make([*map(reduced_picture, images)], preprocessing, preprocessing.size)
     if reference == "transformers":
-        outputs = run_transformers(entry, loaded, fed, how.size)
+        outputs = run_transformers(entry, loaded, feeds, preprocessing.size)
         name = f"transformers {version('transformers')}"
     elif reference.endswith(".npz"):
         outputs, name = read_outputs(Path(reference)), Path(reference).name
@@ -144,18 +157,19 @@ def make(
             f"{parameter('reference')} {reference}: write `transformers`, or name an .npz file."
         )
     digest = loaded.weights.provenance.sha256 or ""
-    return Golden(entry.name, name, digest, fed, outputs)
+    return Golden(entry.name, name, digest, feeds, outputs)
 
 
 def read_outputs(path: Path) -> Arrays:
-    """Outputs from an `.npz` by transformers' names, or by those of Meta's code, as float32.
+    """Return outputs from an `.npz` as float32, by the names of transformers. The file has these
+    names or those of Meta's code.
 
-    **Raises** `BadFile`, or a `WeightsError` if it is no such file.
+    **Raises** `BadFile` if it has neither, and a `WeightsError` if it is not an `.npz` file.
     """
     arrays = open_checkpoint(path).tensors
-    names = GOLDEN_OUTPUTS if arrays.keys() >= set(GOLDEN_OUTPUTS) else PARTS
+    names = GOLDEN_OUTPUTS if arrays.keys() >= set(GOLDEN_OUTPUTS) else META_OUTPUTS
     if not all(name in arrays and arrays[name].dtype in FLOATS for name in names):
-        expected = f"{' and '.join(GOLDEN_OUTPUTS)} nor {', '.join(PARTS)}"
+        expected = f"{' and '.join(GOLDEN_OUTPUTS)} nor {', '.join(META_OUTPUTS)}"
         raise BadFile(f"{path} holds neither {expected} in floats: name another file.")
     parts = [arrays[name].read() for name in names]
     if names is GOLDEN_OUTPUTS:
@@ -165,21 +179,27 @@ def read_outputs(path: Path) -> Arrays:
 
 
 def check_jax(golden: Golden, loaded: LoadedWeights) -> dict[str, float]:
-    """Largest absolute difference of the model in JAX, by output. **Raises** `BadFile`."""
-    if (named := tuple(golden.fed)) != loaded.config.takes:
-        inputs = " and ".join(named)
+    """Return the largest absolute difference of each output of the model in JAX from the golden
+    numbers. **Raises** `BadFile` if the model does not take the inputs of the golden file, or lacks
+    an output."""
+    if (input_names := tuple(golden.fed)) != loaded.config.takes:
+        inputs = " and ".join(input_names)
         raise BadFile(
             f"its input is {inputs}, which the model does not take: compare with "
             f"{parameter('onnx')}."
         )
     model = bind(abstract(loaded.config), loaded.weights.arrays)
-    run = partial(eqx.filter_jit(batched), outputs=tuple(golden.outputs))
-    return differences(golden, run(model, *map(jnp.asarray, golden.fed.values())))
+    run_model = partial(eqx.filter_jit(batched), outputs=tuple(golden.outputs))
+    return largest_differences(golden, run_model(model, *map(jnp.asarray, golden.fed.values())))
 
 
 def check_onnx(golden: Golden, file: Path, provider: str) -> dict[str, float]:
-    """Largest absolute difference of an exported file, by output. **Raises** `BadFile`, or
-    `BadRequest` for a provider that is not there."""
+    """Return the largest absolute difference of each output of an exported file from the golden
+    numbers.
+
+    **Raises** `BadFile` if the file does not run on these inputs or lacks an output, and
+    `BadRequest` if the provider is not available.
+    """
     from zoo.common.runtime import ERRORS, check_provider, session
 
     check_provider(provider)
@@ -190,23 +210,29 @@ def check_onnx(golden: Golden, file: Path, provider: str) -> dict[str, float]:
             f"{file} does not run on the golden file's input ({first_line(error)}): name the file "
             "of this model."
         ) from error
-    return differences(golden, outputs)
+    return largest_differences(golden, outputs)
 
 
-def differences(golden: Golden, got: dict[str, Any]) -> dict[str, float]:
-    """NaN where there is one: a comparison with a limit then fails. **Raises** `BadFile`."""
-    if lost := sorted(golden.outputs.keys() - got.keys()):
-        raise BadFile(f"only the golden file has {', '.join(lost)}: compare what gives that, too.")
+def largest_differences(golden: Golden, outputs: dict[str, Any]) -> dict[str, float]:
+    """Return the largest absolute difference of each golden output. It is NaN if an output has a
+    NaN, so that a comparison with a limit fails. **Raises** `BadFile` if an output is missing in
+    `outputs`."""
+    if missing := sorted(golden.outputs.keys() - outputs.keys()):
+        raise BadFile(
+            f"only the golden file has {', '.join(missing)}: compare a file that has this output "
+            "too."
+        )
     return {
-        name: float(np.abs(np.asarray(got[name]) - expected).max())
+        name: float(np.abs(np.asarray(outputs[name]) - expected).max())
         for name, expected in golden.outputs.items()
     }
 
 
-def make_checkpoint(entry: ModelInfo, path: Path, seed: int, progress: Progress) -> None:
-    """A seeded checkpoint in the layout of the published file."""
-    first = entry.published[0]
-    naming, leaves = first.naming, model_shapes(first.config)
+def write_random_checkpoint(entry: ModelInfo, path: Path, seed: int, progress: Progress) -> None:
+    """Write a checkpoint of random numbers, drawn with `seed`, with the tensors of the published
+    file."""
+    published = entry.published[0]
+    naming, leaves = published.naming, model_shapes(published.config)
     keys = source_shapes(plan(naming.rules, leaves))
     progress.stage(f"writing {path.name}", entry.parameters * 4)
     with replacing(path) as file:

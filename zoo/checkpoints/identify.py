@@ -1,4 +1,4 @@
-"""Identify the network of a checkpoint and describe the file (`zoo weights inspect`)."""
+"""Identify the network of a checkpoint (`zoo weights inspect`, and models without a name)."""
 
 import math
 from collections import Counter
@@ -23,158 +23,216 @@ from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.candidates import (
     Candidate,
     Rank,
-    candidates,
-    prefixes_of,
-    without_needless_heads,
+    drop_redundant_heads,
+    find_candidates,
+    select_prefixes,
 )
 from zoo.checkpoints.custom import (
-    described,
-    is_published,
-    published_names,
-    unheard,
-    with_own_facts,
+    adapt_entry,
+    apply_user_name,
+    is_published_checkpoint,
+    settings_warnings,
+    warn_about_class_names,
 )
-from zoo.checkpoints.load import fitting_models, named, recognise
-from zoo.checkpoints.mismatch import contradiction, settings_place, strange
+from zoo.checkpoints.load import find_naming, fitting_models, with_leaf_names
+from zoo.checkpoints.mismatch import (
+    describe_larger_network,
+    describe_mismatch,
+    describe_settings_path,
+)
 from zoo.checkpoints.settings.class_names import read_class_names
-from zoo.checkpoints.settings.known_settings import refuse_other_architectures, unusual_options
-from zoo.checkpoints.settings.settings_files import CONFIG, SettingsBeside, read_settings
-from zoo.checkpoints.source import GivenCheckpoint, open_given
-from zoo.checkpoints.use import tell_guess, tell_settings, tell_use
+from zoo.checkpoints.settings.known_settings import (
+    describe_unusual_options,
+    refuse_other_architectures,
+)
+from zoo.checkpoints.settings.settings_files import CONFIG, CheckpointSettings, read_settings
+from zoo.checkpoints.source import GivenCheckpoint, open_given_checkpoint
+from zoo.checkpoints.use import report_assumed_preprocessing, report_settings, report_used_tensors
 from zoo.common.errors import BadRequest
 from zoo.registry.lookup import MODELS
 
 
-def recognised(choice: GivenCheckpoint | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
-    """The entry that describes a checkpoint, and the part of it that is its network. Sizes that are
-    in no table make an entry that is called by its family. **Raises** a `WeightsError`, or
-    `BadRequest` where only somebody who knows the checkpoint can tell."""
-    asked = choice if isinstance(choice, GivenCheckpoint) else GivenCheckpoint(choice.path)
-    checkpoint = named(open_given(asked) if isinstance(choice, GivenCheckpoint) else choice)
-    beside = read_settings(checkpoint)
-    settings = beside.settings
-    if settings is not None and settings.model_type not in {"", *MODEL_TYPES}:
-        raise MappingError(strange(checkpoint, settings))
-    refuse_other_architectures(settings)
-    ranked = likely(checkpoint, settings, asked)
-    if not ranked:
-        raise MappingError(strange(checkpoint, settings) + unusual_options(settings))
-    best = ranked[0]
-    if settings is not None and not asked.take:
-        _check_kind(best, settings, asked)
-    # Where only the licences differ, a guess would be a claim about the terms. What a library does
-    # otherwise than the authors is no difference between networks that it has trained.
-    alike = ranked if best.is_variant else []
-    if len({(_described(each, beside).config, each.entry.licence.name) for each in alike}) > 1:
-        fitting = " or ".join(dict.fromkeys(each.entry.name for each in ranked))
-        raise BadRequest(
-            f"{asked.path} may be of {fitting}, which its tensors do not tell: name the model."
-        )
-    is_part = best.view.others and not (asked.without_head or asked.take)
-    if is_part and (reason := contradiction(checkpoint, settings, best.view)):
-        raise MappingError(reason)
-    if not best.is_variant:
-        check_heads(best, settings)
-    entry = _described(best, beside)
-    tell_use(best, settings, asked)
-    published = is_published(best.entry, checkpoint, None)
-    classes = read_class_names(best.entry, best.config, settings, best.view)
-    tell_settings(asked, (*unheard(beside, best.config), *classes.said))
-    if classes.names is None and not is_published(best.entry, checkpoint, settings):
-        tell_settings(asked, published_names(best.entry, best.config, are_used=False))
-        entry = replace(entry, labels=())
-    if beside.pictures is None and not published and best.config.pictures is not None:
-        tell_guess(asked, entry.family)
-    if not best.is_variant:
-        entry = entry.unlisted
-    elif not published:
-        # In sizes of a published model, and perhaps somebody's own: nobody said its terms.
-        entry = entry.under(entry.unlisted.licence)
-    return with_own_facts(entry, asked), best.view
+def identify_checkpoint(choice: GivenCheckpoint | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
+    """Return an entry that describes a checkpoint, and the part of the checkpoint that is the
+    network.
 
-
-def _check_kind(best: Candidate, settings: Settings, asked: GivenCheckpoint) -> None:
-    """**Raises** `MappingError` where the settings are of a network on a backbone, and the backbone
-    alone is read."""
-    kinds = [
-        kind
-        for kind in ARCHITECTURES
-        if kind.is_on_backbone
-        and any(made.model_type == settings.model_type for made in kind.classes)
-    ]
-    if kinds and architecture_of(best.config) not in kinds:
-        raise MappingError(
-            f"{asked.path} is a {settings.class_name} as {CONFIG} beside it says, and the zoo has "
-            f"no network for it, only for the backbone ({best.called}), which can be named with "
-            f"{parameter('take')}.{unusual_options(settings)}"
-        )
-
-
-def _described(candidate: Candidate, beside: SettingsBeside) -> ModelInfo:
-    entry, config = candidate.entry, candidate.config
-    names = read_class_names(entry, config, beside.settings, candidate.view).names
-    return described(entry, candidate.published, config, beside, names)
-
-
-def likely(
-    checkpoint: Checkpoint, settings: Settings | None, asked: GivenCheckpoint | None = None
-) -> list[Candidate]:
-    """Networks of the registry, or else of its architectures; of several those that a file's own
-    name tells, or what timm calls the network. **Raises** `MappingError` where a file holds several
-    networks, and nothing tells which is meant.
-
-    They are ranked by names and shapes. Networks are built from the likeliest on, until one fits.
+    A network whose sizes are not published gets an entry with the name of its family. **Raises** a
+    `WeightsError` if the checkpoint holds no network of the zoo, and `BadRequest` if only the user
+    can say which network it is.
     """
-    asked = asked or GivenCheckpoint(checkpoint.path)
+    request = choice if isinstance(choice, GivenCheckpoint) else GivenCheckpoint(choice.path)
+    checkpoint = with_leaf_names(
+        open_given_checkpoint(request) if isinstance(choice, GivenCheckpoint) else choice
+    )
+    checkpoint_settings = read_settings(checkpoint)
+    settings = checkpoint_settings.settings
+    if settings is not None and settings.model_type not in {"", *MODEL_TYPES}:
+        raise MappingError(describe_mismatch(checkpoint, settings))
+    refuse_other_architectures(settings)
+    ranked = rank_networks(checkpoint, settings, request)
+    if not ranked:
+        raise MappingError(
+            describe_mismatch(checkpoint, settings) + describe_unusual_options(settings)
+        )
+    best = ranked[0]
+    if settings is not None and not request.take:
+        _check_backbone_only(best, settings, request)
+    # Models whose networks are equal and whose licences differ are ambiguous too: a guess would
+    # be a claim about the terms. The entries are compared as this library computes them, so that
+    # a difference between the library and the authors' code is no difference between models.
+    matching = ranked if best.has_entry_sizes else []
+    if (
+        len(
+            {
+                (
+                    _adapted_entry(candidate, checkpoint_settings).config,
+                    candidate.entry.licence.name,
+                )
+                for candidate in matching
+            }
+        )
+        > 1
+    ):
+        fitting = " or ".join(dict.fromkeys(candidate.entry.name for candidate in ranked))
+        raise BadRequest(
+            f"{request.path} may be of {fitting}, which its tensors do not tell: name the model."
+        )
+    is_part = best.view.others and not (request.without_head or request.take)
+    if is_part and (reason := describe_larger_network(checkpoint, settings, best.view)):
+        raise MappingError(reason)
+    if not best.has_entry_sizes:
+        check_unstated_sizes(best, settings)
+    entry = _adapted_entry(best, checkpoint_settings)
+    report_used_tensors(best, settings, request)
+    is_published = is_published_checkpoint(best.entry, checkpoint, None)
+    classes = read_class_names(best.entry, best.config, settings, best.view)
+    report_settings(
+        request, (*settings_warnings(checkpoint_settings, best.config), *classes.warnings)
+    )
+    if classes.names is None and not is_published_checkpoint(best.entry, checkpoint, settings):
+        report_settings(request, warn_about_class_names(best.entry, best.config, are_used=False))
+        entry = replace(entry, labels=())
+    if (
+        checkpoint_settings.pictures is None
+        and not is_published
+        and best.config.pictures is not None
+    ):
+        report_assumed_preprocessing(request, entry.family)
+    if not best.has_entry_sizes:
+        entry = entry.unlisted
+    elif not is_published:
+        # The sizes are published, but the weights may be anybody's: the licence is not known.
+        entry = entry.under(entry.unlisted.licence)
+    return apply_user_name(entry, request), best.view
+
+
+def _check_backbone_only(best: Candidate, settings: Settings, request: GivenCheckpoint) -> None:
+    """Raise `MappingError` if the settings describe a network on a backbone and only the backbone
+    can be read."""
+    architectures = [
+        architecture
+        for architecture in ARCHITECTURES
+        if architecture.is_on_backbone
+        and any(
+            transformers_class.model_type == settings.model_type
+            for transformers_class in architecture.classes
+        )
+    ]
+    if architectures and architecture_of(best.config) not in architectures:
+        raise MappingError(
+            f"{request.path} is a {settings.class_name} as {CONFIG} beside it says, and the zoo "
+            f"has no network for it, only for the backbone ({best.display_name}), which can be "
+            f"named with {parameter('take')}.{describe_unusual_options(settings)}"
+        )
+
+
+def _adapted_entry(candidate: Candidate, checkpoint_settings: CheckpointSettings) -> ModelInfo:
+    """Return the entry of a candidate, adapted to the sizes, classes and settings of the
+    checkpoint."""
+    entry, config = candidate.entry, candidate.config
+    names = read_class_names(entry, config, checkpoint_settings.settings, candidate.view).names
+    return adapt_entry(entry, candidate.published, config, checkpoint_settings, names)
+
+
+def rank_networks(
+    checkpoint: Checkpoint, settings: Settings | None, request: GivenCheckpoint | None = None
+) -> list[Candidate]:
+    """Return the networks that a checkpoint fits and that are equally likely, or an empty list if
+    it fits none.
+
+    Candidates are ranked by file names, sizes and settings (`Rank`). Networks are built from the
+    most likely candidate on, until one fits. A network whose sizes are not published is returned
+    alone. **Raises** `MappingError` if a file holds several networks and none was selected with
+    `take`.
+    """
+    request = request or GivenCheckpoint(checkpoint.path)
     names = {file.path.name for file in checkpoint.files}
-    alike = without_needless_heads(candidates(checkpoint, settings, not asked.without_head))
-    ranks = [(Rank.of(each, names, settings), each) for each in alike]
+    candidates = drop_redundant_heads(
+        find_candidates(checkpoint, settings, not request.without_head)
+    )
+    ranks = [(Rank.of(candidate, names, settings), candidate) for candidate in candidates]
     ranks.sort(key=lambda pair: pair[0], reverse=True)
     best: dict[str, tuple[Rank, Candidate]] = {}
-    for rank, each in ranks:
-        if each.view.prefix not in best and each.fits:
-            best[each.view.prefix] = rank, each
-    prefixes = prefixes_of([each for _, each in best.values()], asked.take)
+    for rank, candidate in ranks:
+        if candidate.view.prefix not in best and candidate.has_exact_tensors:
+            best[candidate.view.prefix] = rank, candidate
+    prefixes = select_prefixes([candidate for _, candidate in best.values()], request.take)
     if not prefixes:
         return []
-    rank, first = best[choose_prefix(prefixes, asked.take, checkpoint.path)]
-    if not first.is_variant:
+    rank, first = best[choose_prefix(prefixes, request.take, checkpoint.path)]
+    if not first.has_entry_sizes:
         return [first]
-    equal = [each for other, each in ranks if other == rank]
-    return [each for each in equal if each.view.prefix == first.view.prefix and each.fits]
+    equal = [candidate for other_rank, candidate in ranks if other_rank == rank]
+    return [
+        candidate
+        for candidate in equal
+        if candidate.view.prefix == first.view.prefix and candidate.has_exact_tensors
+    ]
 
 
-def check_heads(candidate: Candidate, settings: Settings | None) -> None:
-    """**Raises** `BadRequest` where nothing tells how many heads a network in sizes of no table
-    has, or where they cannot be as many."""
+def check_unstated_sizes(candidate: Candidate, settings: Settings | None) -> None:
+    """Raise `BadRequest` if a size that tensors do not determine, such as the number of attention
+    heads, is not in the settings either, or if the number of heads does not divide the width."""
     shapes = partial(leaf_shape, candidate.naming, candidate.view.tensors)
     for path, tower in towers(candidate.config):
-        for question in unstated_fields(tower, shapes_below(shapes, path), settings):
+        for setting in unstated_fields(tower, shapes_below(shapes, path), settings):
             raise BadRequest(
-                f"{candidate.entry.family} of {tower.dim} channels: no tensor tells {question} "
-                f"into {settings_place(candidate.view.path)}."
+                f"{candidate.entry.family} of {tower.dim} channels: no tensor tells {setting} "
+                f"into {describe_settings_path(candidate.view.path)}."
             )
         heads = getattr(tower, "heads", None)
         if type(heads) is int and not tower.is_sound:
             raise BadRequest(
-                f"{heads} heads cannot share {tower.dim} channels: mend the "
+                f"{heads} heads cannot share {tower.dim} channels: correct the "
                 f"num_attention_heads of {CONFIG} beside the checkpoint."
             )
 
 
-ROTARY = "local_pos_embed."  # in the paths of rotary periods
+ROTARY = "local_pos_embed."
+"""Part of the paths of rotary periods."""
 
 
-NOBODY = Convention("", "nobody's that the zoo knows")
-"""Whose names those are that no naming knows."""
+UNKNOWN_CONVENTION = Convention("", "nobody's that the zoo knows")
+"""Convention of tensor names that no naming knows."""
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """A checkpoint in a few words. `models` are those of the zoo that it fits; where there are
-    none, `network` is what it is all the same, and `prefix` what comes before its tensors' names;
-    of what the zoo has no network for, `strangeness` says what that is. `objects` are values that
-    were walked past."""
+    """Description of a checkpoint.
+
+    Arguments:
+        checkpoint: the open checkpoint.
+        naming: the convention of its tensor names.
+        models: names of the published models that it fits.
+        network: the network that it holds if it fits no published model; otherwise empty.
+        strangeness: why the zoo has no network for it, or empty if it has one.
+        prefix: the prefix of the network's tensors, or empty if it fits a published model.
+        objects: values that were not read, by their position in the file.
+        parameters: number of elements of all tensors.
+        bytes: size of its files.
+        dtypes: number of tensors by dtype.
+        periods: where rotary periods come from, in words.
+    """
 
     checkpoint: Checkpoint
     naming: Convention
@@ -189,25 +247,31 @@ class Inspection:
     periods: str
 
 
-def inspect(asked: GivenCheckpoint) -> Inspection:
-    """**Raises** a `WeightsError` if it is no checkpoint of a model in the zoo."""
-    checkpoint = named(open_given(asked))
+def inspect(request: GivenCheckpoint) -> Inspection:
+    """Return the description of a checkpoint. **Raises** a `WeightsError` if the file cannot be
+    read as a checkpoint."""
+    checkpoint = with_leaf_names(open_given_checkpoint(request))
     models = tuple(fitting_models(checkpoint))
-    beside = read_settings(checkpoint)
-    settings = beside.settings
-    own = next(iter(likely(checkpoint, settings, asked)), None) if not models else None
-    config = own.config if own else MODELS[models[0]].config if models else None
-    tell_settings(asked, unheard(beside, config) if config else beside.said)
-    naming = own.naming if own else recognise(checkpoint, models)
-    strangeness = "" if own or models else strange(checkpoint, settings)
+    checkpoint_settings = read_settings(checkpoint)
+    settings = checkpoint_settings.settings
+    candidate = (
+        next(iter(rank_networks(checkpoint, settings, request)), None) if not models else None
+    )
+    config = candidate.config if candidate else MODELS[models[0]].config if models else None
+    report_settings(
+        request,
+        settings_warnings(checkpoint_settings, config) if config else checkpoint_settings.warnings,
+    )
+    naming = candidate.naming if candidate else find_naming(checkpoint, models)
+    strangeness = "" if candidate or models else describe_mismatch(checkpoint, settings)
     tensors = checkpoint.tensors.values()
     return Inspection(
         checkpoint=checkpoint,
-        naming=naming.convention if naming else NOBODY,
+        naming=naming.convention if naming else UNKNOWN_CONVENTION,
         models=models,
-        network=f"{own.called}: {own.config.text}" if own else "",
+        network=f"{candidate.display_name}: {candidate.config.text}" if candidate else "",
         strangeness=strangeness,
-        prefix=own.view.prefix if own else "",
+        prefix=candidate.view.prefix if candidate else "",
         objects=dict(checkpoint.objects),
         parameters=sum(math.prod(tensor.shape) for tensor in tensors),
         bytes=sum(file.state.size for file in checkpoint.files),
@@ -217,7 +281,7 @@ def inspect(asked: GivenCheckpoint) -> Inspection:
 
 
 def _origin_of_periods(checkpoint: Checkpoint, naming: Naming) -> str:
-    """Where rotary periods would come from, in words."""
+    """Return where rotary periods come from, in words."""
     rotary = [rule for rule in naming.rules if ROTARY in rule.target]
     if any(ROTARY in (naming.leaf(key) or "") for key in checkpoint.tensors):
         return "the file's own"

@@ -1,4 +1,4 @@
-"""The weights that a request names, for the model that it names."""
+"""Load the weights that a request names, for the model that it names."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,11 +27,12 @@ from zoo.architectures.builder import abstract
 from zoo.architectures.config_fields import with_values
 from zoo.architectures.entry import ModelInfo, Published
 from zoo.architectures.kinds import architecture_of, has_sizes, parts_of_network
-from zoo.checkpoints.settings.settings_files import OF_LIBRARIES, with_temperature
-from zoo.checkpoints.source import Choice, SeededWeights, Source, opened
+from zoo.checkpoints.settings.settings_files import LIBRARY_FILE_NAME, add_temperature_tensor
+from zoo.checkpoints.source import Choice, SeededWeights, Source, open_source
 from zoo.registry.lookup import MODELS
 
-MOST_PERIODS = 256  # rotary periods and frequencies of a model, at most
+MAX_PERIODS = 256
+"""Largest number of rotary periods and frequencies of a model."""
 
 
 @dataclass(frozen=True)
@@ -44,86 +45,102 @@ class LoadedWeights:
 
 @cache
 def model_shapes(config: Config) -> dict[str, Shape]:
-    """Path (`blocks.0.attn.qkv.weight`) and shape of every array leaf of a model."""
+    """Return the shape of every array leaf of a model by its path, such as
+    `blocks.0.attn.qkv.weight`."""
     return leaf_shapes(abstract(config))
 
 
 def open_weights(
     choice: Choice, entry: ModelInfo, listener: Progress, offline: bool = False
 ) -> LoadedWeights:
-    """Weights for a model of the zoo, read lazily. **Raises** a `WeightsError` if there are none,
-    or if they are of something else."""
-    with opened(choice, entry, listener, offline) as source:
+    """Open the weights for a model of the zoo. Tensors are read when they are used. **Raises** a
+    `WeightsError` if no weights are found, or if they belong to another network."""
+    with open_source(choice, entry, listener, offline) as source:
         return read_for_model(source, entry)
 
 
 def read_for_model(source: Source | SeededWeights, entry: ModelInfo) -> LoadedWeights:
-    """Weights for a model of the zoo, read lazily, and their digest. **Raises** a `WeightsError` if
-    they are of something else."""
-    begun = begin(source, entry)
-    weights = replace(begun.weights, provenance=settle(begun, source, entry))
-    return replace(begun, weights=weights)
+    """Return the weights of an open source for a model of the zoo, with their provenance. Tensors
+    are read when they are used. **Raises** a `WeightsError` if they belong to another network."""
+    loaded = load_without_digest(source, entry)
+    weights = replace(loaded.weights, provenance=complete_provenance(loaded, source, entry))
+    return replace(loaded, weights=weights)
 
 
-def begin(source: Source | SeededWeights, entry: ModelInfo) -> LoadedWeights:
-    """Begin what `read_for_model` does, without waiting for the digest: `settle` has to, before
-    use. **Raises** a `WeightsError` if they are of something else."""
+def load_without_digest(source: Source | SeededWeights, entry: ModelInfo) -> LoadedWeights:
+    """Return the weights of an open source without waiting for their digest.
+
+    Call `complete_provenance` before the weights are used, because the digest can show that the
+    file is damaged. **Raises** a `WeightsError` if they belong to another network.
+    """
     if isinstance(source, SeededWeights):
         return LoadedWeights(entry.config, random_weights(model_shapes(entry.config), source.value))
-    published, view = view_for(named(source.checkpoint), entry)
+    published, view = select_view(with_leaf_names(source.checkpoint), entry)
     config = published.config
-    return _valued(config, map_weights(view, published.naming, model_shapes(config)))
+    return _with_tensor_values(config, map_weights(view, published.naming, model_shapes(config)))
 
 
-def settle(begun: LoadedWeights, source: Source | SeededWeights, entry: ModelInfo) -> Provenance:
-    """Where weights come from, all of it. **Raises** a `WeightsError` if their digest says that
-    they are damaged or of something else."""
-    provenance = begun.weights.provenance
+def complete_provenance(
+    loaded: LoadedWeights, source: Source | SeededWeights, entry: ModelInfo
+) -> Provenance:
+    """Return the provenance of loaded weights with the digest of their file. **Raises** a
+    `WeightsError` if the digest shows that the file is damaged or belongs to another model."""
+    provenance = loaded.weights.provenance
     if isinstance(source, SeededWeights):
         return provenance
-    checkpoint, file, digest = named(source.checkpoint), source.file, source.sha256()
+    checkpoint, file, digest = with_leaf_names(source.checkpoint), source.file, source.sha256()
     hold_to_name(checkpoint.path, digest)
     provenance = replace(provenance, sha256=digest)
     if file is None:
-        is_named = OF_LIBRARIES.fullmatch(checkpoint.path.name) is None
+        is_named = LIBRARY_FILE_NAME.fullmatch(checkpoint.path.name) is None
         folder = None if is_named else checkpoint.path.absolute().parent.name or None
-        fitting = also_fits(checkpoint, entry, digest)
-        return replace(provenance, also_fits=fitting, folder=folder)
+        other_models = find_models_with_other_licences(checkpoint, entry, digest)
+        return replace(provenance, also_fits=other_models, folder=folder)
     return replace(
         provenance, repository=file.repository, revision=file.revision, publisher=file.owner
     )
 
 
-def also_fits(checkpoint: Checkpoint, entry: ModelInfo, sha256: str) -> tuple[str, ...]:
-    """The models under other terms that a checkpoint fits, where no digest tells which it is of.
-    **Raises** `MappingError` if its digest is that of another model."""
+def find_models_with_other_licences(
+    checkpoint: Checkpoint, entry: ModelInfo, sha256: str
+) -> tuple[str, ...]:
+    """Return the names of the models with another licence whose networks a checkpoint fits too.
+    Empty if its digest is that of a published file.
+
+    **Raises** `MappingError` if the digest is that of another model's file.
+    """
     published = {
-        name for name, each in MODELS.items() if each.digest and sha256.startswith(each.digest)
+        name for name, model in MODELS.items() if model.digest and sha256.startswith(model.digest)
     }
     if published and entry.name not in published:
         raise MappingError(
             f"{checkpoint.path} is the published file of {' and '.join(published)}, not of "
             f"{entry.name}: export that model, or give the file {entry.file}."
         )
-    others = (each for each in MODELS.values() if each.licence.name != entry.licence.name)
-    fitting = (each.name for each in others if any(fitting_views(checkpoint, each.readable)))
-    return () if published else tuple(fitting)
+    models = (model for model in MODELS.values() if model.licence.name != entry.licence.name)
+    names = (model.name for model in models if any(fitting_views(checkpoint, model.readable)))
+    return () if published else tuple(names)
 
 
-def named(checkpoint: Checkpoint) -> Checkpoint:
-    """The numbers of Equinox's records become the paths of a model's leaves, and a number in the
-    settings beside a checkpoint one of its tensors. A view is of a checkpoint that was named."""
+def with_leaf_names(checkpoint: Checkpoint) -> Checkpoint:
+    """Return a checkpoint whose tensors have names.
+
+    The tensors of an Equinox file, which are numbered, get the paths of the leaves of the published
+    model with these shapes. A temperature that is stored in the settings files becomes a tensor. A
+    view is returned as it is.
+    """
     if checkpoint.naming is not None:
         return checkpoint
     if checkpoint.container != npy.EQUINOX:
-        return with_temperature(checkpoint)
+        return add_temperature_tensor(checkpoint)
     tensors = list(checkpoint.tensors.values())
     shapes = [tensor.shape for tensor in tensors]
     count = sum(map(math.prod, shapes))
     for entry in MODELS.values():
-        for config, parameters in _as_recorded(entry, shapes):
-            # Rotary periods are leaves and no parameters; building a model is not cheap.
-            if 0 <= count - parameters <= MOST_PERIODS:
+        for config, parameters in _possible_configs(entry, shapes):
+            # The count is compared first because building a model takes time. Rotary periods are
+            # leaves but are not counted as parameters.
+            if 0 <= count - parameters <= MAX_PERIODS:
                 leaves = model_shapes(config)
                 if list(leaves.values()) == shapes:
                     return replace(checkpoint, tensors=dict(zip(leaves, tensors, strict=True)))
@@ -131,56 +148,70 @@ def named(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def published_namings() -> list[Naming]:
-    """All names of tensors that publishers give, in files and in memory."""
-    readable = (each for entry in MODELS.values() for each in entry.readable[:-1])
-    return [*dict.fromkeys(each.naming for each in readable)]
+    """Return the namings of all publishers, for files and for networks in memory."""
+    readable = (published for entry in MODELS.values() for published in entry.readable[:-1])
+    return [*dict.fromkeys(published.naming for published in readable)]
 
 
-def _as_recorded(entry: ModelInfo, records: list[Shape]) -> Iterator[tuple[Config, int]]:
-    """The networks that records may be of, and their parameters: an entry's, and that with the
-    classifier that the last two records may be."""
+def _possible_configs(entry: ModelInfo, shapes: list[Shape]) -> Iterator[tuple[Config, int]]:
+    """Yield the configurations that the arrays of an Equinox file may belong to, each with its
+    number of parameters: the entry's, and the entry's with a classifier whose weight and bias are
+    the last two arrays."""
     config, parameters = entry.config, entry.parameters
     yield config, parameters
     head = architecture_of(config).head
     if head is None:
         return
-    if len(records) > 1 and len(records[-2]) == 2 and records[-2][:1] == records[-1]:
-        body = parameters - config.classes * (config.dim + 1)
-        yield head.with_classes(config, records[-2]), body + math.prod(records[-2]) + records[-1][0]
+    if len(shapes) > 1 and len(shapes[-2]) == 2 and shapes[-2][:1] == shapes[-1]:
+        without_head = parameters - config.classes * (config.dim + 1)
+        yield (
+            head.with_classes(config, shapes[-2]),
+            without_head + math.prod(shapes[-2]) + shapes[-1][0],
+        )
 
 
 def load_checkpoint(checkpoint: Checkpoint, entry: ModelInfo) -> LoadedWeights:
-    """Weights from an open checkpoint. **Raises** a `WeightsError` if it is of something else."""
-    published, view = view_for(checkpoint, entry)
+    """Return the weights of an open checkpoint for a model. **Raises** a `WeightsError` if they
+    belong to another network."""
+    published, view = select_view(checkpoint, entry)
     config = published.config
-    return _valued(config, load_weights(view, published.naming, model_shapes(config)))
+    return _with_tensor_values(config, load_weights(view, published.naming, model_shapes(config)))
 
 
-def _valued(config: Config, weights: Weights) -> LoadedWeights:
+def _with_tensor_values(config: Config, weights: Weights) -> LoadedWeights:
+    """Return weights with their configuration, completed by the values that are stored as
+    tensors."""
     return LoadedWeights(with_values(config, weights.arrays), weights)
 
 
-def view_for(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[Published, Checkpoint]:
-    """Part of a checkpoint that is a model, and in whose names; where none fits, the nearest.
-    **Raises** `MappingError` that names the model it belongs to, if that is another one."""
-    own = [each for each in entry.readable if each.naming == checkpoint.naming]
-    if fitting := list(fitting_views(checkpoint, own or entry.readable)):
+def select_view(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[Published, Checkpoint]:
+    """Return the part of a checkpoint that is the model, and the naming in which it was read. If
+    none fits, return the part that is nearest.
+
+    **Raises** `MappingError` if the checkpoint fits another model, or lacks the classifier.
+    """
+    same_naming = [
+        published for published in entry.readable if published.naming == checkpoint.naming
+    ]
+    if fitting := list(fitting_views(checkpoint, same_naming or entry.readable)):
         prefixes = dict.fromkeys(view.prefix for _, view in fitting)
         prefix = choose_prefix([*prefixes], "", checkpoint.path)
-        return next(each for each in fitting if each[1].prefix == prefix)
-    if belongs := fitting_models(checkpoint):
-        both = len(parts_of_network(entry.config)) > 1
-        advice = "put the other tower's beside it" if both else f"give the file {entry.file}"
+        return next(match for match in fitting if match[1].prefix == prefix)
+    if other_models := fitting_models(checkpoint):
+        has_two_towers = len(parts_of_network(entry.config)) > 1
+        advice = (
+            "put the other tower's beside it" if has_two_towers else f"give the file {entry.file}"
+        )
         raise MappingError(
-            f"{checkpoint.path} is of another variant: it looks like {' or '.join(belongs)}, not "
-            f"like {entry.name}. Export that model, or {advice}."
+            f"{checkpoint.path} is of another variant: it looks like {' or '.join(other_models)}, "
+            f"not like {entry.name}. Export that model, or {advice}."
         )
     complete = naming_all_leaves(entry.readable[:-1])
-    naming, view = nearest([each.naming for each in complete], checkpoint)
-    published = next(each for each in complete if each.naming == naming)
+    naming, view = nearest([published.naming for published in complete], checkpoint)
+    published = next(published for published in complete if published.naming == naming)
     leaves = model_shapes(published.config)
-    others = {path: shape for path, shape in leaves.items() if not path.startswith("head.")}
-    if entry.config.classes and fits(naming, view.tensors, others):
+    feature_leaves = {path: shape for path, shape in leaves.items() if not path.startswith("head.")}
+    if entry.config.classes and fits(naming, view.tensors, feature_leaves):
         raise MappingError(
             f"{checkpoint.path} has no classifier and {entry.name} is one, of "
             f"{entry.config.classes} classes: give a file that was fine-tuned for that."
@@ -189,34 +220,43 @@ def view_for(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[Published, Check
 
 
 def naming_all_leaves(readable: Iterable[Published]) -> list[Published]:
-    """The namings that have a place for every leaf of their network: DeiT's under one classifier
-    has none for a second."""
-    return [each for each in readable if all(map(each.naming.names, model_shapes(each.config)))]
+    """Return the namings that have a tensor for every leaf of their network. That of a DeiT with
+    one classifier, for example, has no tensor for a second one."""
+    return [
+        published
+        for published in readable
+        if all(map(published.naming.names, model_shapes(published.config)))
+    ]
 
 
 def fitting_views(
     checkpoint: Checkpoint, readable: Iterable[Published]
 ) -> Iterator[tuple[Published, Checkpoint]]:
-    """The parts of a checkpoint that have just what a model needs, and in whose names."""
-    for each in readable:
-        for view in views_of(checkpoint)(each.naming):
-            shapes = partial(leaf_shape, each.naming, view.tensors)
-            if has_sizes(each.config, shapes) and fits(
-                each.naming, view.tensors, model_shapes(each.config)
+    """Yield the parts of a checkpoint that have exactly the tensors of a network, with the naming
+    in which they were read."""
+    for published in readable:
+        for view in views_of(checkpoint)(published.naming):
+            shapes = partial(leaf_shape, published.naming, view.tensors)
+            if has_sizes(published.config, shapes) and fits(
+                published.naming, view.tensors, model_shapes(published.config)
             ):
-                yield each, view
+                yield published, view
 
 
 def fitting_models(checkpoint: Checkpoint) -> list[str]:
-    """The models of the zoo that a checkpoint fits, by its keys and shapes."""
-    return [name for name, each in MODELS.items() if any(fitting_views(checkpoint, each.readable))]
+    """Return the names of the published models that a checkpoint fits in tensor names and
+    shapes."""
+    return [
+        name for name, model in MODELS.items() if any(fitting_views(checkpoint, model.readable))
+    ]
 
 
-def recognise(checkpoint: Checkpoint, models: Sequence[str]) -> Naming | None:
-    """Naming that a checkpoint uses, which fits these models; None where they are nobody's."""
+def find_naming(checkpoint: Checkpoint, models: Sequence[str]) -> Naming | None:
+    """Return the naming that a checkpoint uses: that of the first of `models`, which the checkpoint
+    fits, or the nearest. None if no naming knows its names."""
     if models:
         return next(fitting_views(checkpoint, MODELS[models[0]].readable))[0].naming
-    # Paths of leaves may be any names.
+    # A checkpoint with the leaf paths of an unknown model has names of no publisher.
     with suppress(NotACheckpoint):
         return nearest(published_namings(), checkpoint)[0]
     return None

@@ -1,4 +1,4 @@
-"""Explain why a checkpoint holds no network of the zoo, in a sentence that names the cause."""
+"""Explain in a sentence why a checkpoint holds no network of the zoo."""
 
 import math
 import re
@@ -26,18 +26,18 @@ from zoo.architectures.kinds import (
 )
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.load import model_shapes, published_namings
-from zoo.checkpoints.settings.settings_files import CONFIG, OF_LIBRARIES
+from zoo.checkpoints.settings.settings_files import CONFIG, LIBRARY_FILE_NAME
 from zoo.registry.lookup import MODELS
 
 NUMBER = re.compile(r"\.(\d+)\.")
-"""The number of a block in the path of a leaf."""
+"""Number of a block in the path of a leaf."""
 
 PATCHES, POSITIONS = "patch_embed.proj.weight", "global_pos_embed.weight"
 """Leaves of vision transformers: the patch embedding, and learned positions."""
 
 SAVE_AGAIN = "and save the network again"
 
-REPARAMETRISED = (
+REPARAMETRIZATIONS = (
     (
         ("_orig", "_mask"),
         "pruned weights beside their masks",
@@ -54,18 +54,21 @@ REPARAMETRISED = (
         "call `torch.nn.utils.remove_spectral_norm` on each of these layers",
     ),
 )
-"""Endings of the tensors that stand for one weight, what they hold, and what makes one of them."""
+"""Endings of the two tensors that stand for one weight, a description of them, and the call that
+turns them into one tensor."""
 
 PARAMETRIZED = re.compile(r"(?:^|\.)parametrizations\.\w+\.(original|\d)")
+"""Names of the tensors of `torch.nn.utils.parametrize`."""
 FACTORS = re.compile(r"(?:^|[._])lora_(?:[AB]|up|down|alpha|magnitude_vector)(?:[._]|$)", re.I)
-"""Names of an adapter's factors: of peft, of loralib and of diffusers."""
+"""Names of the low-rank factors of an adapter, as peft, loralib and diffusers write them."""
 
 
 Reasons: TypeAlias = Mapping[str, Sequence[str]]
 
 
 class Misfit(NamedTuple):
-    """A network that a part of a checkpoint nearly is, and what does not fit, by what is wrong."""
+    """A network that a part of a checkpoint nearly matches, with the tensor names that do not fit,
+    by reason."""
 
     entry: ModelInfo
     published: Published
@@ -74,31 +77,31 @@ class Misfit(NamedTuple):
 
     @property
     def naming(self) -> Naming:
-        """The names of the part's tensors."""
+        """Naming of the part's tensors."""
         return self.published.naming
 
     @property
     def total(self) -> int:
-        """How many tensors do not fit."""
+        """Number of tensors that do not fit."""
         return sum(map(len, self.reasons.values()))
 
     @property
-    def told(self) -> str:
-        """Words about what does not fit, with the names that the file has."""
+    def description(self) -> str:
+        """Tensors that do not fit, in words and with the names of the file."""
         prefix = self.view.prefix
         return "; ".join(
-            f"{len(names)} {what}: {few([f'{prefix}{name}' for name in names], 100)}"
-            for what, names in self.reasons.items()
+            f"{len(names)} {reason}: {join_names([f'{prefix}{name}' for name in names], 100)}"
+            for reason, names in self.reasons.items()
             if names
         )
 
 
-def strange(checkpoint: Checkpoint, settings: Settings | None) -> str:
-    """Describe a checkpoint that is of no network of the zoo, in a sentence."""
-    if reason := stored_otherwise(checkpoint):
+def describe_mismatch(checkpoint: Checkpoint, settings: Settings | None) -> str:
+    """Return a sentence that says why a checkpoint holds no network of the zoo."""
+    if reason := describe_storage(checkpoint):
         return f"{checkpoint.path} {reason}"
-    is_read = settings is not None and settings.model_type in MODEL_TYPES
-    if settings is not None and not is_read and (name := settings.class_name):
+    is_known_type = settings is not None and settings.model_type in MODEL_TYPES
+    if settings is not None and not is_known_type and (name := settings.class_name):
         return (
             f"{checkpoint.path} holds no network of an architecture of the zoo: {CONFIG} beside it "
             f"says that it is a {name}. Name a model with its weights, or give a file of "
@@ -108,88 +111,95 @@ def strange(checkpoint: Checkpoint, settings: Settings | None) -> str:
         naming, view = nearest(published_namings(), checkpoint)
     except NotACheckpoint as error:
         return f"{checkpoint.path} holds no network of an architecture of the zoo: {error}"
-    if reason := _channels(naming, view):
+    if reason := _describe_channels(naming, view):
         return f"{checkpoint.path} holds no network of an architecture of the zoo: {reason}."
-    misfits_of_file = nearest_misfits(checkpoint, settings)
+    misfits_of_file = find_nearest_misfits(checkpoint, settings)
     if not misfits_of_file or not misfits_of_file[0].total:
-        if reason := _grid(naming, view):
+        if reason := _describe_grid(naming, view):
             return f"{checkpoint.path} holds no network of an architecture of the zoo: {reason}."
-        named = [
-            (entry.family, each.config)
+        same_naming = [
+            (entry.family, published.config)
             for entry in MODELS.values()
-            for each in entry.readable
-            if each.naming == naming
+            for published in entry.readable
+            if published.naming == naming
         ]
-        texts = (_read_text(naming, view, config) for _, config in named)
+        texts = (_describe_sizes(naming, view, config) for _, config in same_naming)
         sizes = next(filter(None, texts), "none")
-        return _advised(
-            checkpoint, named[0][0], naming, f"sizes that no network of it has ({sizes})"
+        return _with_advice(
+            checkpoint, same_naming[0][0], naming, f"sizes that no network of it has ({sizes})"
         )
-    first, *rest = misfits_of_file
-    alternatives = (f" (or like {each.entry.family}, but for {each.told})" for each in rest)
-    faults = first.told + "".join(alternatives)
-    return _advised(checkpoint, first.entry.family, first.naming, faults)
+    first, *alternatives = misfits_of_file
+    similar = (
+        f" (or like {misfit.entry.family}, but for {misfit.description})" for misfit in alternatives
+    )
+    faults = first.description + "".join(similar)
+    return _with_advice(checkpoint, first.entry.family, first.naming, faults)
 
 
-def _read_text(naming: Naming, view: Checkpoint, usual: Config) -> str:
-    """Return the sizes of a file as those of a network's architecture, in words; empty where they
-    cannot be read."""
-    config = read_sizes(usual, partial(leaf_shape, naming, view.tensors))
+def _describe_sizes(naming: Naming, view: Checkpoint, published_config: Config) -> str:
+    """Return the sizes of a file in words, read in the architecture of `published_config`, or an
+    empty string if they cannot be read."""
+    config = read_sizes(published_config, partial(leaf_shape, naming, view.tensors))
     return config.text if config is not None else ""
 
 
-def contradiction(checkpoint: Checkpoint, settings: Settings | None, best: Checkpoint) -> str:
-    """Return what does not fit the larger network of which `best` is a part; empty where there is
-    none that nearly fits."""
-    misfit = next(iter(nearest_misfits(checkpoint, settings, len(best.tensors))), None)
-    if misfit is None or not 0 < NEARLY * misfit.total <= len(misfit.view.tensors):
+def describe_larger_network(
+    checkpoint: Checkpoint, settings: Settings | None, best: Checkpoint
+) -> str:
+    """Return the tensors that do not fit the larger network of which `best` is a part, or an empty
+    string if no larger network nearly fits."""
+    misfit = next(iter(find_nearest_misfits(checkpoint, settings, len(best.tensors))), None)
+    if misfit is None or not 0 < NEAR_FIT_RATIO * misfit.total <= len(misfit.view.tensors):
         return ""
-    alone = f" {parameter('take')} {best.prefix} reads that part alone." if best.prefix else ""
-    return _advised(best, misfit.entry.family, misfit.naming, misfit.told) + alone
+    advice = f" {parameter('take')} {best.prefix} reads that part alone." if best.prefix else ""
+    return _with_advice(best, misfit.entry.family, misfit.naming, misfit.description) + advice
 
 
-NEARLY = 10
-"""A network nearly fits if one of so many tensors does not."""
+NEAR_FIT_RATIO = 10
+"""A network nearly fits if at most one in this number of tensors does not."""
 
 
-def _advised(checkpoint: Checkpoint, family: str, naming: Naming, told: str) -> str:
+def _with_advice(checkpoint: Checkpoint, family: str, naming: Naming, description: str) -> str:
+    """Return the sentence that no network fits, with the most similar network and what to do."""
     return (
         f"{checkpoint.path} holds no network of an architecture of the zoo. It is most like "
-        f"{family}, in the names of {naming.name}, but for {told}. Give the checkpoint as its "
-        "library saves it, or export the whole model with `converter.to_onnx`."
+        f"{family}, in the names of {naming.name}, but for {description}. Give the checkpoint "
+        "as its library saves it, or export the whole model with `converter.to_onnx`."
     )
 
 
-def stored_otherwise(checkpoint: Checkpoint) -> str:
-    """Return in what form other than floats of each layer a checkpoint keeps its weights, and how
-    to save them as those; empty where it does not."""
+def describe_storage(checkpoint: Checkpoint) -> str:
+    """Return how a checkpoint stores its weights if not as one floating-point tensor a layer, and
+    how to save them so, or an empty string if it does."""
     tensors = checkpoint.tensors
-    whole = [
+    integers = [
         key
-        for key, each in tensors.items()
-        if len(each.shape) > 1 and each.dtype not in FLOATS and "weight" in key.rpartition(".")[2]
+        for key, tensor in tensors.items()
+        if len(tensor.shape) > 1
+        and tensor.dtype not in FLOATS
+        and "weight" in key.rpartition(".")[2]
     ]
-    if whole:
+    if integers:
         return (
-            f"holds layers in whole numbers ({few(whole[:1])} in {tensors[whole[0]].dtype}), and "
-            "nothing of the zoo says what they stand for: save the network in floats, and make it "
-            f"smaller with {parameter('precision')}."
+            f"holds layers in whole numbers ({join_names(integers[:1])} in "
+            f"{tensors[integers[0]].dtype}), and nothing of the zoo says what they stand for: "
+            f"save the network in floats, and make it smaller with {parameter('precision')}."
         )
     if factors := [key for key in tensors if FACTORS.search(key)]:
         return (
-            f"holds factors of an adapter among its tensors ({few(factors[:1])}), and no tensor "
-            "tells their scale: save what `merge_and_unload()` gives, or let peft's "
+            f"holds factors of an adapter among its tensors ({join_names(factors[:1])}), and no "
+            "tensor tells their scale: save what `merge_and_unload()` gives, or let peft's "
             "`save_pretrained` write a folder of the adapter, and name that with "
             f"{parameter('base')}."
         )
-    for (first, second), words, advice in REPARAMETRISED:
+    for (first, second), words, advice in REPARAMETRIZATIONS:
         split = [key for key in tensors if _is_split(key, first, second, tensors)]
         if split:
-            both = few([split[0], split[0].removesuffix(first) + second])
-            return f"holds {words} ({both}): {advice}, {SAVE_AGAIN}."
-    if found := [key for key in tensors if PARAMETRIZED.search(key)]:
+            pair = join_names([split[0], split[0].removesuffix(first) + second])
+            return f"holds {words} ({pair}): {advice}, {SAVE_AGAIN}."
+    if parametrized := [key for key in tensors if PARAMETRIZED.search(key)]:
         return (
-            f"holds weights that a parametrization computes ({few(found[:1])}): call "
+            f"holds weights that a parametrization computes ({join_names(parametrized[:1])}): call "
             "`torch.nn.utils.parametrize.remove_parametrizations` on each of these layers, "
             f"{SAVE_AGAIN}."
         )
@@ -197,70 +207,84 @@ def stored_otherwise(checkpoint: Checkpoint) -> str:
 
 
 def _is_split(key: str, first: str, second: str, keys: Collection[str]) -> bool:
-    """Return whether two tensors stand for the weight of a layer of a network. The last layer of
-    self-supervised training, which is no part of one, is kept so by its authors."""
+    """Return whether two tensors stand for one weight of a layer of the network. `first` and
+    `second` are their endings.
+
+    The last layer of self-supervised training is stored in two tensors by its authors. It is not
+    part of the network.
+    """
     stem = key.removesuffix(first)
     is_weight = stem != key and stem.rpartition(".")[2] in ("weight", "bias")
     return is_weight and stem + second in keys and ".last_layer." not in f".{key}"
 
 
-MOST_NEAREST = 3
-"""How many networks are named that fit a checkpoint equally well."""
+MAX_NEAREST = 3
+"""Number of equally near networks that are named."""
 
 
-def nearest_misfits(
-    checkpoint: Checkpoint, settings: Settings | None, least: int = 0
+def find_nearest_misfits(
+    checkpoint: Checkpoint, settings: Settings | None, min_tensors: int = 0
 ) -> list[Misfit]:
-    """Return the networks that fit a part of a checkpoint best, of the architectures that share
-    most names with it. Networks that miss the same tensors are given once.
+    """Return the networks whose tensors differ least from those of a part of a checkpoint.
 
-    The part has more than `least` tensors. A network of the type in the settings comes first, and
-    then alone.
+    Only networks that know most names of the part are compared. Of several networks with the same
+    differences one is returned. If a network of the model type in the settings is among the
+    nearest, it is returned alone.
+
+    Arguments:
+        checkpoint: the checkpoint, which may hold several networks.
+        settings: its settings, or None without a settings file.
+        min_tensors: parts must have more tensors than this.
     """
     parts = views_of(checkpoint)
-    near = [
+    similar = [
         (entry, published, view)
         for entry in MODELS.values()
         for published in entry.readable[:-1]
         for view in parts(published.naming)
-        if len(view.tensors) > least and _knows_most(published.naming, view)
+        if len(view.tensors) > min_tensors and _knows_half(published.naming, view)
     ]
-    sized = [
-        Misfit(*each, reasons) for each in near if (reasons := _sized_misfits(*each[1:], settings))
+    compared = [
+        Misfit(*match, reasons)
+        for match in similar
+        if (reasons := _compare_at_file_sizes(*match[1:], settings))
     ]
-    # The networks of a family need the same names, and large ones take their time to be built.
+    # The networks of a family have the same tensor names, and building a large one takes time.
     first = {
         (entry.family, published.naming.name, view.prefix): (entry, published, view)
-        for entry, published, view in reversed(near)
+        for entry, published, view in reversed(similar)
     }
-    known = {(each.entry.family, each.naming.name, each.view.prefix) for each in sized}
-    others = [each for key, each in first.items() if key not in known]
-    found = sized + [Misfit(*each, _name_misfits(*each[1:])) for each in others]
-    stated = settings.model_type if settings else ""
-    if not found:
+    compared_keys = {
+        (misfit.entry.family, misfit.naming.name, misfit.view.prefix) for misfit in compared
+    }
+    remaining = [match for key, match in first.items() if key not in compared_keys]
+    misfits = compared + [Misfit(*match, _compare_names(*match[1:])) for match in remaining]
+    model_type = settings.model_type if settings else ""
+    if not misfits:
         return []
-    found.sort(key=lambda each: (each.total, each.entry.family != stated))
-    best = [each for each in found if each.total == found[0].total]
-    if found[0].entry.family == stated:
+    misfits.sort(key=lambda misfit: (misfit.total, misfit.entry.family != model_type))
+    best = [misfit for misfit in misfits if misfit.total == misfits[0].total]
+    if misfits[0].entry.family == model_type:
         return best[:1]
     distinct: dict[str, Misfit] = {}
-    for each in best:
-        distinct.setdefault(each.told, each)
-    return [*distinct.values()][:MOST_NEAREST]
+    for misfit in best:
+        distinct.setdefault(misfit.description, misfit)
+    return [*distinct.values()][:MAX_NEAREST]
 
 
-def _knows_most(naming: Naming, view: Checkpoint) -> bool:
-    known = sum(naming.knows(key) for key in view.tensors)
-    return known > 0 and 2 * known >= len(view.tensors)
+def _knows_half(naming: Naming, view: Checkpoint) -> bool:
+    """Return whether a naming knows at least half of the names of a part."""
+    count = sum(naming.knows(key) for key in view.tensors)
+    return count > 0 and 2 * count >= len(view.tensors)
 
 
-def _sized_misfits(
+def _compare_at_file_sizes(
     published: Published, view: Checkpoint, settings: Settings | None
 ) -> Reasons | None:
-    """Return what does not fit a network of an entry's architecture in the sizes of a file; None
-    where those cannot be read."""
-    naming, usual = published.naming, published.config
-    config = read_sizes(usual, SiblingShapes(naming, view, usual).find)
+    """Return the tensors that do not fit the network of this architecture in the sizes of the file,
+    by reason, or None if the sizes cannot be read."""
+    naming, published_config = published.naming, published.config
+    config = read_sizes(published_config, SiblingShapes(naming, view, published_config).find)
     facts = CheckpointFacts(naming.name, settings, bool(view.head))
     config = config and complete_config(config, facts)
     if config is not None and not config.is_sound:
@@ -268,80 +292,87 @@ def _sized_misfits(
     if config is None or not config.is_sound or not all(map(naming.names, model_shapes(config))):
         return None
     reasons = misfits(naming, plan(naming.rules, model_shapes(config)), view.tensors)
-    return {**reasons, "missing": [*reasons["missing"], *_weights_of(reasons["unexpected"], view)]}
+    return {
+        **reasons,
+        "missing": [*reasons["missing"], *_missing_weights(reasons["unexpected"], view)],
+    }
 
 
-def _weights_of(biases: Sequence[str], view: Checkpoint) -> list[str]:
-    """Return the weights that a file lacks of layers of which it has the bias."""
+def _missing_weights(biases: Sequence[str], view: Checkpoint) -> list[str]:
+    """Return the weights of layers for which a file has the bias only."""
     stems = (key.removesuffix(".bias") for key in biases if key.endswith(".bias"))
     return [f"{stem}.weight" for stem in stems if f"{stem}.weight" not in view.tensors]
 
 
-def _name_misfits(published: Published, view: Checkpoint) -> Reasons:
-    """Return the names that the networks of an entry's family need and a file lacks, and those that
-    are none of theirs; blocks are not counted."""
+def _compare_names(published: Published, view: Checkpoint) -> Reasons:
+    """Return the tensor names that a published network needs and a file lacks, and the names of the
+    file that it does not have. Numbers of blocks are not compared."""
     naming, shapes = published.naming, model_shapes(published.config)
-    named = {path: shape for path, shape in shapes.items() if naming.names(path)}
-    plans = plan(naming.rules, named)
+    named_shapes = {path: shape for path, shape in shapes.items() if naming.names(path)}
+    plans = plan(naming.rules, named_shapes)
     reasons = misfits(naming, plans, view.tensors)
-    there = {_unnumbered(key) for key in view.tensors}
-    needed = {_unnumbered(key) for key in source_shapes(plans)}
-    absent = {_unnumbered(key): key for key in reversed(reasons["missing"])}
+    present = {_without_numbers(key) for key in view.tensors}
+    needed = {_without_numbers(key) for key in source_shapes(plans)}
+    missing = {_without_numbers(key): key for key in reversed(reasons["missing"])}
     return {
-        "missing": [key for name, key in absent.items() if name not in there],
-        "unexpected": [key for key in reasons["unexpected"] if _unnumbered(key) not in needed],
+        "missing": [key for name, key in missing.items() if name not in present],
+        "unexpected": [key for key in reasons["unexpected"] if _without_numbers(key) not in needed],
     }
 
 
-def _unnumbered(key: str) -> str:
+def _without_numbers(key: str) -> str:
+    """Return the name of a tensor with every number replaced by 0."""
     return re.sub(r"\d+", "0", key)
 
 
 class SiblingShapes:
-    """Shapes of leaves as a file has them; of a block that lacks one, those of another block, and
-    of positions that it lacks, the usual ones. So the sizes of an incomplete file can be read."""
+    """Shapes of leaves in an incomplete file, so that its sizes can be read.
 
-    def __init__(self, naming: Naming, view: Checkpoint, usual: Config):
-        self.own = partial(leaf_shape, naming, view.tensors)
+    The shape of a leaf that the file lacks is that of the same leaf of another block. Positions
+    that it lacks get the number of the published network.
+    """
+
+    def __init__(self, naming: Naming, view: Checkpoint, published_config: Config):
+        self.read_shape = partial(leaf_shape, naming, view.tensors)
         self.leaves = {naming.leaf(key) or "" for key in view.tensors}
-        self.positions = positions_in(usual)
+        self.positions = positions_in(published_config)
 
     @cached_property
     def blocks(self) -> Mapping[str, Collection[str]]:
-        """Numbers of the blocks that have any leaf, by what comes before the number."""
-        found: dict[str, dict[str, None]] = {}
+        """Numbers of the blocks that have any leaf, by the path before the number."""
+        numbers: dict[str, dict[str, None]] = {}
         for leaf in self.leaves:
             for match in NUMBER.finditer(leaf):
-                found.setdefault(leaf[: match.start() + 1], {})[match[1]] = None
-        return found
+                numbers.setdefault(leaf[: match.start() + 1], {})[match[1]] = None
+        return numbers
 
     def find(self, leaf: str) -> Shape | None:
-        """Return the shape of a leaf; None where neither the file nor a block like its own has
-        it."""
-        if (shape := self.own(leaf)) is not None:
+        """Return the shape of a leaf, or None if neither the file nor another of its blocks has the
+        leaf."""
+        if (shape := self.read_shape(leaf)) is not None:
             return shape
         if leaf.endswith(POSITIONS) and self.positions is not None:
-            patch = self.own(leaf.removesuffix(POSITIONS) + PATCHES) or (0,)
+            patch = self.read_shape(leaf.removesuffix(POSITIONS) + PATCHES) or (0,)
             return self.positions.patches + self.positions.prefix, patch[0]
-        siblings = (self.own(each) for each in self._siblings(leaf))
-        return next((each for each in siblings if each is not None), None)
+        shapes = (self.read_shape(sibling) for sibling in self._siblings(leaf))
+        return next((shape for shape in shapes if shape is not None), None)
 
     def _siblings(self, leaf: str) -> Iterator[str]:
-        """Yield the same leaf of other blocks, the nearest first; none of a block that is not
-        there."""
+        """Yield the paths of the same leaf in other blocks. Those that differ in the last number of
+        the path come first. Nothing is yielded if the file has no leaf of the leaf's block."""
         numbers = [*NUMBER.finditer(leaf)]
         if numbers and numbers[-1][1] in self.blocks.get(leaf[: numbers[-1].start() + 1], ()):
             for match in reversed(numbers):
-                before = leaf[: match.start() + 1]
-                for other in self.blocks.get(before, ()):
-                    yield f"{before}{other}{leaf[match.end() - 1 :]}"
+                prefix = leaf[: match.start() + 1]
+                for number in self.blocks.get(prefix, ()):
+                    yield f"{prefix}{number}{leaf[match.end() - 1 :]}"
 
 
-def _channels(naming: Naming, view: Checkpoint) -> str:
-    """Return of how many channels pictures are, where the zoo's networks take others."""
-    for part in ("", "vision.", "backbone."):
+def _describe_channels(naming: Naming, view: Checkpoint) -> str:
+    """Return how many channels the network's pictures have, or an empty string if they have 3."""
+    for prefix in ("", "vision.", "backbone."):
         for leaf in (PATCHES, "blocks.0.downsample.conv.weight"):
-            kernel = leaf_shape(naming, view.tensors, part + leaf) or ()
+            kernel = leaf_shape(naming, view.tensors, prefix + leaf) or ()
             if len(kernel) == 4 and kernel[1] != 3:
                 channels = f"{kernel[1]} channel{'s' if kernel[1] != 1 else ''}"
                 return (
@@ -351,27 +382,31 @@ def _channels(naming: Naming, view: Checkpoint) -> str:
     return ""
 
 
-def _grid(naming: Naming, view: Checkpoint) -> str:
-    """Return that positions are of no square grid, of which no tensor tells the sides."""
-    for part in ("", "vision.", "backbone."):
-        table = leaf_shape(naming, view.tensors, part + POSITIONS)
-        readable = (each for entry in MODELS.values() for each in entry.readable)
-        places = (positions_in(each.config) for each in readable if each.naming == naming)
-        patches = {table[0] - where.prefix for where in places if table and where is not None}
+def _describe_grid(naming: Naming, view: Checkpoint) -> str:
+    """Return that the number of positions is not a square number, so that no tensor determines
+    height and width of the grid. Return an empty string if it is one."""
+    for prefix in ("", "vision.", "backbone."):
+        table = leaf_shape(naming, view.tensors, prefix + POSITIONS)
+        readable = (published for entry in MODELS.values() for published in entry.readable)
+        grids = (
+            positions_in(published.config) for published in readable if published.naming == naming
+        )
+        patches = {table[0] - grid.prefix for grid in grids if table and grid is not None}
         if patches and all(count < 0 or math.isqrt(count) ** 2 != count for count in patches):
             return (
                 f"its {min(patches)} positions are of no square grid, and no tensor tells of "
                 'which: write {"image_size": [HEIGHT, WIDTH]} of the pictures of training into '
-                f"{settings_place(view.path)}"
+                f"{describe_settings_path(view.path)}"
             )
     return ""
 
 
-def settings_place(path: Path) -> str:
-    """Return where settings are read that belong to a checkpoint, and what to name then."""
+def describe_settings_path(path: Path) -> str:
+    """Return in words where to write settings for a checkpoint, and what to name on the command
+    line then."""
     if path.is_dir():
         return f"{CONFIG} in {path}, and name that folder again"
-    if OF_LIBRARIES.fullmatch(path.name):
+    if LIBRARY_FILE_NAME.fullmatch(path.name):
         return f"a {CONFIG} beside {path.name}, and name the file again"
     return (
         f"a {CONFIG} beside {path.name}, in a folder without another checkpoint, and name the file "
@@ -379,7 +414,8 @@ def settings_place(path: Path) -> str:
     )
 
 
-def few(names: Sequence[str], most: int = 60) -> str:
-    """Return the first five, which come from a file and may be anything."""
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(ascii(name)[1:-1][:most] for name in names[:5]) + more
+def join_names(names: Sequence[str], max_length: int = 60) -> str:
+    """Return the first five names, shortened and in printable characters because they come from a
+    file, and the number of the others."""
+    remainder = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(ascii(name)[1:-1][:max_length] for name in names[:5]) + remainder

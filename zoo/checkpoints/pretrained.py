@@ -21,27 +21,31 @@ if TYPE_CHECKING:
 
 
 def find_entry(name: str | None, choice: Choice) -> tuple[ModelInfo, Choice]:
-    """The entry of a model by its name, with what somebody's checkpoint has otherwise, or without
-    a name of whatever network that is of; and the weights. **Raises** a `ZooError` or a
-    `WeightsError`."""
-    own = isinstance(choice, GivenCheckpoint) and name == choice.name
-    entry = None if name is None or own or name in FAMILY_NAMES else info(name)
-    # Settings are read with pydantic, and a network is known by what JAX would build.
+    """Return the entry of a model, and its weights.
+
+    With a name and a user's checkpoint, the entry describes the network of the checkpoint. Without
+    a name, the network is identified from the checkpoint. **Raises** a `ZooError` or a
+    `WeightsError`.
+    """
+    is_user_name = isinstance(choice, GivenCheckpoint) and name == choice.name
+    entry = None if name is None or is_user_name or name in FAMILY_NAMES else info(name)
+    # Imported here because pydantic, which checks settings, and JAX take time to load.
     if entry is not None:
-        from zoo.checkpoints.custom import own_entry
+        from zoo.checkpoints.custom import describe_checkpoint
 
-        return own_entry(entry, choice)
+        return describe_checkpoint(entry, choice)
     if isinstance(choice, GivenCheckpoint | Checkpoint):
-        from zoo.checkpoints.identify import recognised
+        from zoo.checkpoints.identify import identify_checkpoint
 
-        return recognised(choice)
+        return identify_checkpoint(choice)
     if name is not None:
         return info(name), choice
     raise BadRequest("no model was named: name one; `zoo list` shows them.")
 
 
 FLOAT32 = "local_pos_embed."
-"""Leaves that stay float32: the periods of rotary positions, whose angles need it."""
+"""Part of the paths of leaves that stay float32: the periods of rotary positions, because their
+angles need that precision."""
 
 
 def from_pretrained(
@@ -53,48 +57,48 @@ def from_pretrained(
     without_head: bool = False,
     base: str | os.PathLike[str] | None = None,
 ) -> Network:
-    """A model of the zoo with its weights, as an Equinox module for one image.
+    """Return a model of the zoo with its weights, as an Equinox module for one image.
 
-    It takes `pixel_values [3, height, width]` (see `zoo.preprocess`) and returns an `Output` with
-    `last_hidden_state [tokens, dim]`, `pooler_output [dim]` and, for a classifier,
-    `logits [classes]`; `jax.vmap(model)` takes a batch. It knows its own `name` and
-    `preprocessing`, so that `zoo.preprocess` and `zoo.to_onnx` need nothing else.
+    The model takes `pixel_values [3, height, width]` (see `zoo.preprocess`) and returns an `Output`
+    with `last_hidden_state [tokens, dim]`, `pooler_output [dim]` and, for a classifier,
+    `logits [classes]`. Use `jax.vmap(model)` for a batch. The model has the attributes `name` and
+    `preprocessing`, which `zoo.preprocess` and `zoo.to_onnx` use.
 
     **Arguments:**
 
-    - `name`: a name (`zoo.list_models()`), an alias, or how a hub calls it, such as
-      `facebook/dinov3-vits16-pretrain-lvd1689m`; or the path of a checkpoint, of whatever network
-      it is, where nothing is said of `weights`.
-    - `weights`: the path of a checkpoint in any format that is read (Meta's `.pth`, Hugging Face
-      or timm safetensors, an Equimo archive, `.eqx`, Google's `.npz`); `"auto"` for the usual
-      folders and caches and then the hub; `"random"` or `"random:7"` for seeded numbers.
-    - `dtype`: of the parameters, such as `jnp.bfloat16`; float32 by default. Rotary periods stay
-      float32.
-    - `take`: of several networks in a checkpoint, the one to take: a word before its tensors'
-      names, such as `"teacher"` or `"ema"`; by default the averaged one.
-    - `without_head`: leave out the head on the network, which then gives features alone.
-    - `base`: the checkpoint on which an adapter of peft (LoRA) was trained, where `weights` is the
-      folder of one.
+    - `name`: a name (`zoo.list_models()`), an alias, or a name on a hub, such as
+      `facebook/dinov3-vits16-pretrain-lvd1689m`. Without `weights` it may also be the path of a
+      checkpoint, whose network is identified.
+    - `weights`: the path of a checkpoint in any supported format (Meta's `.pth`, safetensors of
+      Hugging Face or timm, an Equimo archive, `.eqx`, Google's `.npz`); `"auto"` for the standard
+      folders and caches and then the hub; `"random"` or `"random:7"` for random numbers of a seed.
+    - `dtype`: the dtype of the parameters, such as `jnp.bfloat16`; float32 by default. Rotary
+      periods stay float32.
+    - `take`: the network to use if a checkpoint holds several: a word in the prefix of its tensors,
+      such as `"teacher"` or `"ema"`. By default the averaged network is used.
+    - `without_head`: whether the head is left out, so that the model returns features.
+    - `base`: the checkpoint on which an adapter of peft (LoRA) was trained, if `weights` is the
+      folder of an adapter.
 
-    **Raises** `UnknownModel`, `BadRequest`, or a `WeightsError` if there are no weights, or if
-    they are of something else.
+    **Raises** `UnknownModel`, `BadRequest`, or a `WeightsError` if no weights are found or they
+    belong to another network.
 
     >>> model = zoo.from_pretrained("dinov3_vits16")
     >>> features = jax.vmap(model)(zoo.preprocess(model, "cat.png")).pooler_output  # [1, 384]
     >>> model = zoo.from_pretrained("finetuned/")  # a folder, as `zoo export --weights finetuned/`
     """
-    how = {"take": take, "without_head": without_head, "base": base and Path(base).expanduser()}
-    called, path = _named_model(name, os.fspath(weights))
-    entry, choice = find_entry(called, read_weights(path, **how))
-    # A misspelt name should not wait for JAX to load.
+    options = {"take": take, "without_head": without_head, "base": base and Path(base).expanduser()}
+    model_name, path = _split_name_and_path(name, os.fspath(weights))
+    entry, choice = find_entry(model_name, read_weights(path, **options))
+    # JAX is imported here, so that a wrong name is reported at once.
     import jax.numpy as jnp
 
     is_float = dtype is None
-    with suppress(TypeError):  # no dtype at all
+    with suppress(TypeError):  # `dtype` is not a dtype
         is_float = is_float or jnp.issubdtype(jnp.dtype(dtype), jnp.floating)
     if not is_float:
         raise BadRequest(
-            f"dtype {dtype!r} is no floating-point type: give one such as jnp.bfloat16."
+            f"dtype {dtype!r} is not a floating-point type: give one such as jnp.bfloat16."
         )
 
     from weights import bind
@@ -112,10 +116,12 @@ def from_pretrained(
     return bind(model, values)
 
 
-def _named_model(name: str | os.PathLike[str] | None, weights: str) -> tuple[str | None, str]:
-    """Return a model's name and its weights; no name and a path where the path of a checkpoint was
-    given in place of a name."""
-    called = os.fspath(name) if isinstance(name, os.PathLike) else name
-    if not isinstance(called, str) or weights != "auto" or is_model_name(called):
-        return called, weights
-    return (None, called) if Path(called).expanduser().exists() else (called, weights)
+def _split_name_and_path(
+    name: str | os.PathLike[str] | None, weights: str
+) -> tuple[str | None, str]:
+    """Return a model's name and its weights. If a path was given in place of the name, return None
+    and the path."""
+    model_name = os.fspath(name) if isinstance(name, os.PathLike) else name
+    if not isinstance(model_name, str) or weights != "auto" or is_model_name(model_name):
+        return model_name, weights
+    return (None, model_name) if Path(model_name).expanduser().exists() else (model_name, weights)

@@ -1,4 +1,4 @@
-"""Read the weights that a request names, and open their checkpoint, without importing JAX."""
+"""Parse the weights that a request names, and open their checkpoint, without importing JAX."""
 
 import re
 from collections.abc import Callable, Generator
@@ -32,19 +32,23 @@ ADAPTER_BASE = Option(
 
 @dataclass(frozen=True)
 class SeededWeights:
-    """Random weights."""
+    """Random weights, drawn with a seed."""
 
     value: int
 
 
 @dataclass(frozen=True)
 class GivenCheckpoint:
-    """A checkpoint that somebody names, and how to read it.
+    """A checkpoint that the user names, and how to read it.
 
-    `take` names the network to take where there are several, by a part of what comes before its
-    tensors' names. Without its head a network gives features alone. `name` is what somebody calls
-    it, and `licence` its terms; both are empty where nobody said. `base` is the checkpoint on which
-    an adapter was trained, where `path` is one.
+    Arguments:
+        path: file or folder.
+        take: part of the prefix of the network to take, if the checkpoint holds several networks.
+        without_head: whether the head is left out, so that the network returns features.
+        name: the user's name for the model, or empty if not given.
+        licence: the licence of the checkpoint, or empty if not given.
+        base: the checkpoint on which the adapter at `path` was trained, or None if `path` is not an
+            adapter.
     """
 
     path: Path
@@ -56,12 +60,13 @@ class GivenCheckpoint:
 
 
 Choice = Literal["auto"] | SeededWeights | GivenCheckpoint | Checkpoint
-"""Weights: from the usual places, random, or from a file, which may be open already."""
+"""Weights of a request: from the standard places (`"auto"`), random, from a file, or a checkpoint
+that is open already."""
 
 
 @dataclass(frozen=True)
-class AskedWeights:
-    """Weights as a command is asked for them."""
+class WeightsOptions:
+    """Command-line options that select weights."""
 
     weights: Annotated[str, weights_from(True)] = "auto"
     take: Annotated[str, TAKE] = ""
@@ -89,29 +94,36 @@ class AskedWeights:
 
     @property
     def choice(self) -> Literal["auto"] | SeededWeights | GivenCheckpoint:
-        """Choice that they mean. **Raises** `BadRequest`."""
+        """Weights that the options select. **Raises** `BadRequest`."""
         return read_weights(**vars(self))
 
 
-def chosen_weights(weights: str | Choice) -> Choice:
-    """Weights that may be words, as of `read_weights`, or what these mean."""
+def resolve_weights(weights: str | Choice) -> Choice:
+    """Return the weights that the words of `read_weights` mean. Weights that are resolved already
+    are returned as they are."""
     return read_weights(weights) if isinstance(weights, str) else weights
 
 
-def read_weights(weights: str, **how: Any) -> Literal["auto"] | SeededWeights | GivenCheckpoint:
-    """`auto`, `random`, `random:SEED`, or the path of a file, with `how` to read it: the fields of
-    `GivenCheckpoint`. **Raises** `BadRequest` for options of a file where no file is named."""
-    chosen = _chosen(weights)
-    if isinstance(chosen, Path):
-        return GivenCheckpoint(chosen, **how)
-    if said := [option for option, value in how.items() if value]:
+def read_weights(weights: str, **options: Any) -> Literal["auto"] | SeededWeights | GivenCheckpoint:
+    """Return the weights that the words `auto`, `random`, `random:SEED` or the path of a file mean.
+
+    `options` are fields of `GivenCheckpoint`. **Raises** `BadRequest` if one is given without a
+    file.
+    """
+    choice = _parse_weights(weights)
+    if isinstance(choice, Path):
+        return GivenCheckpoint(choice, **options)
+    if names_given := [name for name, value in options.items() if value]:
         raise BadRequest(
-            f"{parameter(said[0])} is about a checkpoint: name it with {parameter('weights')} PATH."
+            f"{parameter(names_given[0])} is about a checkpoint: name it with "
+            f"{parameter('weights')} PATH."
         )
-    return chosen
+    return choice
 
 
-def _chosen(text: str) -> Literal["auto"] | SeededWeights | Path:
+def _parse_weights(text: str) -> Literal["auto"] | SeededWeights | Path:
+    """Return the weights that a word means: `auto`, `random`, `random:SEED`, or otherwise the path
+    of a file. **Raises** `BadRequest` for a seed that is not a number."""
     if text == "auto":
         return "auto"
     if text == "random":
@@ -126,21 +138,23 @@ def _chosen(text: str) -> Literal["auto"] | SeededWeights | Path:
     return Path(text).expanduser()
 
 
-def open_given(asked: GivenCheckpoint) -> Checkpoint:
-    """Checkpoint at a path; an adapter's, on its base. **Raises** a `WeightsError`."""
-    if asked.base is None:
-        return open_checkpoint(asked.path)
-    # Only who has an adapter needs what merges one.
+def open_given_checkpoint(request: GivenCheckpoint) -> Checkpoint:
+    """Open the checkpoint at a path. An adapter is merged into its base. **Raises** a
+    `WeightsError`."""
+    if request.base is None:
+        return open_checkpoint(request.path)
+    # Imported here because only adapters need it.
     from weights.adapters import with_adapter
 
     namings = (naming for entry in MODELS.values() for naming in entry.namings)
     renamed = dict.fromkeys(naming for naming in namings if naming.in_memory is not None)
-    return with_adapter(asked.path, open_checkpoint(asked.base), renamed)
+    return with_adapter(request.path, open_checkpoint(request.base), renamed)
 
 
 @dataclass(frozen=True)
 class Source:
-    """An open checkpoint, its sha256, and the file of a hub that it is, if it came from one."""
+    """An open checkpoint, the function that returns its sha256, and the file of a hub that it was
+    downloaded from, if any."""
 
     checkpoint: Checkpoint
     sha256: Callable[[], str]
@@ -148,21 +162,28 @@ class Source:
 
 
 @contextmanager
-def opened(
+def open_source(
     choice: Choice, entry: ModelInfo, listener: Progress, offline: bool = False
 ) -> Generator[Source | SeededWeights]:
-    """Weights for a model of the zoo. While the block runs, a thread computes their digest.
-    **Raises** a `WeightsError` if there are none, or nothing that is read."""
+    """Open the weights of a model, and compute their digest in a thread while the block runs.
+
+    Yield the random weights unchanged. **Raises** a `WeightsError` if no checkpoint is found or its
+    format cannot be read.
+    """
     if isinstance(choice, SeededWeights):
         yield choice
         return
-    checked, file = None, None
+    digest, file = None, None
     if isinstance(choice, Checkpoint):
         checkpoint = choice
     elif isinstance(choice, GivenCheckpoint):
-        checkpoint = open_given(choice)
+        checkpoint = open_given_checkpoint(choice)
     else:
         located = locate(entry.places, listener, offline)
-        checkpoint, checked, file = open_checkpoint(located.path), located.sha256, located.source
-    with hashing(checkpoint) if checked is None else nullcontext(lambda: checked) as digest:
-        yield Source(checkpoint, digest, file)
+        checkpoint, digest, file = (
+            open_checkpoint(located.path),
+            located.sha256,
+            located.source,
+        )
+    with hashing(checkpoint) if digest is None else nullcontext(lambda: digest) as compute_digest:
+        yield Source(checkpoint, compute_digest, file)

@@ -1,4 +1,4 @@
-"""Report which tensors of a checkpoint a network uses, and refuse to drop trained tensors."""
+"""Report which tensors of a checkpoint a network uses, and refuse to ignore trained tensors."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -15,17 +15,20 @@ from weights.tensors import LazyTensor
 from weights.views import copies_beside, grouped, views_of
 from zoo.architectures.kinds import architecture_of
 from zoo.architectures.library_settings import Settings
-from zoo.checkpoints.candidates import Candidate, candidates
+from zoo.checkpoints.candidates import Candidate, find_candidates
 from zoo.checkpoints.settings.settings_files import CONFIG
 from zoo.checkpoints.source import GivenCheckpoint
 from zoo.common.errors import BadRequest
 
 
 def check_head_input(candidate: Candidate, settings: Settings | None) -> None:
-    """**Raises** `BadRequest` where a custom head may take one of several vectors of the same
-    width, and no setting says which, and `MappingError` where none is known that is as wide."""
+    """Raise an error if it is not known which vector of the network a custom head takes.
+
+    **Raises** `BadRequest` if several vectors of the network have the width of the head and no
+    setting selects one, and `MappingError` if the source library defines no vector for it.
+    """
     view, config = candidate.view, candidate.config
-    if not candidate.is_custom_head(settings):
+    if not candidate.has_custom_head(settings):
         return
     choices = architecture_of(config).head_inputs(config)
     if choices is None:
@@ -39,132 +42,149 @@ def check_head_input(candidate: Candidate, settings: Settings | None) -> None:
         choices = {"avg": architecture_of(config).head_takes(config)}
     if not choices or (settings is not None and settings.pool in choices):
         return
-    listed = " or ".join(
-        f'{{"global_pool": "{pool}"}} ({takes})' for pool, takes in choices.items()
+    alternatives = " or ".join(
+        f'{{"global_pool": "{pool}"}} ({description})' for pool, description in choices.items()
     )
     raise BadRequest(
-        f"{view.path} has a linear layer `{view.head}` on the network, and no tensor tells which "
-        f"vector it takes: write {listed} into a {CONFIG} beside it, or leave it out with "
-        f"{parameter('without_head')}."
+        f"{view.path} has a linear layer `{view.head}` on the network, and its tensors do not show "
+        f"which vector it takes: write {alternatives} into a {CONFIG} beside it, or leave it out "
+        f"with {parameter('without_head')}."
     )
 
 
-def tell_use(candidate: Candidate, settings: Settings | None, asked: GivenCheckpoint) -> None:
-    """Say from where in a file a network was taken, and what was left out. **Raises**
-    `MappingError` where that was trained and may change the answer, unless the head is not wanted,
-    and `BadRequest` where nothing says what a head takes."""
+def report_used_tensors(
+    candidate: Candidate, settings: Settings | None, request: GivenCheckpoint
+) -> None:
+    """Print which part of a file the network was read from, and which tensors were not used.
+
+    Nothing is printed if the whole file was used as it is. **Raises** `MappingError` if an unused
+    tensor was trained and may change the answer, unless the request leaves out the head, and
+    `BadRequest` if the input of a custom head is not known.
+    """
     # JAX is imported only where there is a model to build.
     from zoo.checkpoints.load import model_shapes
 
     view, config = candidate.view, candidate.config
     needed = plan(candidate.naming.rules, model_shapes(config))
-    left = unused(candidate.naming, needed, view.tensors)
-    others = {**{view.prefix + key: view.tensors[key] for key in left}, **view.others}
-    if not asked.without_head:
-        _check_use(candidate, others, asked.path)
+    unused_keys = unused(candidate.naming, needed, view.tensors)
+    unused_tensors = {
+        **{view.prefix + key: view.tensors[key] for key in unused_keys},
+        **view.others,
+    }
+    if not request.without_head:
+        _check_unused_tensors(candidate, unused_tensors, request.path)
         check_head_input(candidate, settings)
     kind = architecture_of(config)
-    has_head = config.classes and kind.gives_features and config != candidate.usual
-    if not (view.prefix or others or has_head or view.objects or view.unread):
+    has_head = config.classes and kind.gives_features and config != candidate.published_config
+    if not (view.prefix or unused_tensors or has_head or view.objects or view.unread):
         return
     prefix = f" from `{view.prefix}`" if view.prefix else ""
-    said = [f"read as {candidate.called}{prefix}"]
+    sentences = [f"read as {candidate.display_name}{prefix}"]
     if has_head or (config.classes and view.head):
-        called = f"head `{view.head}`" if view.head else "classifier"
-        said.append(f"its {called} gives logits from {kind.head_takes(config)}")
-    if others:
+        layer = f"head `{view.head}`" if view.head else "classifier"
+        sentences.append(f"its {layer} gives logits from {kind.head_takes(config)}")
+    if unused_tensors:
         count = len(view.tensors) + len(view.others)
-        said.append(f"{len(others)} of {count} tensors were not used: {grouped(others)}")
+        sentences.append(
+            f"{len(unused_tensors)} of {count} tensors were not used: {grouped(unused_tensors)}"
+        )
     if view.objects:
-        said.append(f"objects that were passed over: {_objects(view)}")
+        sentences.append(f"objects that were passed over: {_join_objects(view)}")
     if view.unread:
-        said.append(f"files beside it that were not read: {', '.join(view.unread[:6])}")
-    _say_once(asked.path, "; ".join(said))
+        sentences.append(f"files beside it that were not read: {', '.join(view.unread[:6])}")
+    _print_once(request.path, "; ".join(sentences))
 
 
-def _check_use(candidate: Candidate, others: Mapping[str, LazyTensor], path: Path) -> None:
-    """**Raises** `MappingError` for tensors that may change the answer and are not used."""
-    if strange := _unexplained(candidate, others):
+def _check_unused_tensors(
+    candidate: Candidate, unused_tensors: Mapping[str, LazyTensor], path: Path
+) -> None:
+    """Raise `MappingError` for unused tensors that may change the answer."""
+    if unexplained := _find_unexplained(candidate, unused_tensors):
         raise MappingError(
-            f"{path} has trained tensors that the network of the zoo has no place for "
-            f"({_modules(strange)}). A head is read if it is one linear layer on what the network "
-            f"pools and nothing else. Leave out what is on the network with "
+            f"{path} has trained tensors that the network of the zoo does not use "
+            f"({_join_modules(unexplained)}). A head is read if it is one linear layer on what the "
+            f"network pools and nothing else. Leave out what is on the network with "
             f"{parameter('without_head')}, or export the whole of your network with "
             "`converter.to_onnx`."
         )
 
 
-def _modules(keys: Iterable[str]) -> str:
-    """Return the names of the modules of tensors, the first eight."""
+def _join_modules(keys: Iterable[str]) -> str:
+    """Return the names of the modules of tensors, the first eight, separated by commas."""
     names = [*dict.fromkeys(key.rpartition(".")[0] or key for key in keys)]
-    shown = ", ".join(ascii(name)[1:-1][:80] for name in names[:8])
-    return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    first_names = ", ".join(ascii(name)[1:-1][:80] for name in names[:8])
+    return first_names + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
-def _unexplained(candidate: Candidate, others: Mapping[str, LazyTensor]) -> list[str]:
-    """Return the keys of tensors that no rule explains: neither of training, nor of another network
-    in the file."""
+def _find_unexplained(candidate: Candidate, unused_tensors: Mapping[str, LazyTensor]) -> list[str]:
+    """Return the keys of the unused tensors that may change the answer: those that are neither
+    state of training, nor a copy of the network, nor part of another network in the file."""
     view, naming = candidate.view, candidate.naming
-    beside = Checkpoint(view.path, view.container, view.files, others)
-    prefixes = [each.prefix for each in views_of(beside)(naming) if each.prefix]
+    unused_part = Checkpoint(view.path, view.container, view.files, unused_tensors)
+    prefixes = [part.prefix for part in views_of(unused_part)(naming) if part.prefix]
     copies = copies_beside(view, prefixes)
-    left = {
+    remaining = {
         key: tensor
-        for key, tensor in may_change_answer(others).items()
-        if not key.startswith(copies) and not _is_beside_head(candidate, key, tensor)
+        for key, tensor in may_change_answer(unused_tensors).items()
+        if not key.startswith(copies) and not _is_independent_of_classifier(candidate, key, tensor)
     }
-    if not left:
+    if not remaining:
         return []
-    elsewhere = Checkpoint(view.path, view.container, view.files, left)
-    networks = candidates(elsewhere, None)
-    used = frozenset[int]().union(*(each.used for each in networks if each.fits))
-    return [key for key, tensor in left.items() if id(tensor) not in used]
+    remaining_part = Checkpoint(view.path, view.container, view.files, remaining)
+    candidates = find_candidates(remaining_part, None)
+    used = frozenset[int]().union(
+        *(candidate.used_tensor_ids for candidate in candidates if candidate.has_exact_tensors)
+    )
+    return [key for key, tensor in remaining.items() if id(tensor) not in used]
 
 
-def _is_beside_head(candidate: Candidate, key: str, tensor: LazyTensor) -> bool:
-    """Whether a tensor has no part in what a classifier computes: a number of another module than
-    that, or the pooler of transformers."""
+def _is_independent_of_classifier(candidate: Candidate, key: str, tensor: LazyTensor) -> bool:
+    """Return whether a tensor takes no part in the classes: a number outside the module of the
+    classifier, or the pooler of transformers under a head that does not use it."""
     view = candidate.view
     if POOLER.search(key):
         return not view.head_is_custom
-    inside = _scope(view.prefix, view.head, candidate.naming.wrappers)
-    return is_number(tensor) and not (candidate.config.classes and key.startswith(inside))
+    module = _module_prefix(view.prefix, view.head, candidate.naming.wrappers)
+    return is_number(tensor) and not (candidate.config.classes and key.startswith(module))
 
 
-def _scope(prefix: str, head: str, wrappers: tuple[str, ...]) -> str:
+def _module_prefix(prefix: str, head: str, wrappers: tuple[str, ...]) -> str:
     """Return the prefix of the module that holds a network and its head."""
     parts = prefix.split(".")[:-1]
     if head:
-        around = head.split(".")[:-1]
-        pairs = zip(parts, around, strict=False)
+        head_parts = head.split(".")[:-1]
+        pairs = zip(parts, head_parts, strict=False)
         parts = [part for part, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
     elif parts and parts[-1] in wrappers:
         parts = parts[:-1]
     return "".join(f"{part}." for part in parts)
 
 
-def tell_settings(asked: GivenCheckpoint, sentences: Iterable[str]) -> None:
-    """Say which settings had no effect, or another one."""
+def report_settings(request: GivenCheckpoint, sentences: Iterable[str]) -> None:
+    """Print sentences about settings that had no effect, or another effect than stated."""
     for sentence in sentences:
-        _say_once(asked.path, sentence)
+        _print_once(request.path, sentence)
 
 
-def tell_guess(asked: GivenCheckpoint, family: str) -> None:
-    """Say that nobody said how a checkpoint's pictures are preprocessed."""
-    _say_once(
-        asked.path,
+def report_assumed_preprocessing(request: GivenCheckpoint, family: str) -> None:
+    """Print that no file says how pictures are preprocessed, so that the published preprocessing is
+    assumed."""
+    _print_once(
+        request.path,
         "nothing beside it says how pictures are preprocessed, so that they are as for the "
         f"published networks of {family}: put a preprocessor_config.json there if yours were not",
     )
 
 
-def _objects(view: Checkpoint) -> str:
-    listed = [f"{name} ({kind})" for name, kind in list(view.objects.items())[:6]]
-    more = len(view.objects) - len(listed)
-    return ", ".join(listed) + (f" and {more} more" if more else "")
+def _join_objects(view: Checkpoint) -> str:
+    """Return the first six objects of a file that were not read, with their classes."""
+    first_objects = [f"{name} ({kind})" for name, kind in list(view.objects.items())[:6]]
+    remainder = len(view.objects) - len(first_objects)
+    return ", ".join(first_objects) + (f" and {remainder} more" if remainder else "")
 
 
 @cache
-def _say_once(path: Path, text: str) -> None:
-    """A command may look at a checkpoint several times."""
+def _print_once(path: Path, text: str) -> None:
+    """Print a sentence about a file the first time only: a command may read a checkpoint several
+    times."""
     say_aside(f"{path}: {text}")

@@ -26,7 +26,7 @@ def bench(
     from zoo.apps.bench import measure
     from zoo.apps.show.chart import draw_times
     from zoo.apps.show.save import check_plot, save_chart
-    from zoo.artifacts.measured import busy_words, is_busy
+    from zoo.artifacts.measured import describe_load, is_busy
     from zoo.cli.tables.bench_table import bench_blocks, bench_record, timed_rows
 
     check_plot(plot)
@@ -35,6 +35,6 @@ def bench(
     if plot is not None:
         title = f"Time of one run, threads: {options.threads}"
         products = 1e3 * results.floor.total or None
-        busy = busy_words(results.others) if is_busy(results.others) else ""
+        busy = describe_load(results.others) if is_busy(results.others) else ""
         save_chart(draw_times(title, timed_rows(results), products, busy), plot)
     return CommandResult(results, bench_blocks, bench_record)

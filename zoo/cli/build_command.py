@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from converter.opsets import DEFAULT_TARGET, OLDEST_RUNTIME
 from zoo.artifacts.choices import Input, Scales
 from zoo.checkpoints.pretrained import find_entry
-from zoo.checkpoints.source import AskedWeights, GivenCheckpoint
+from zoo.checkpoints.source import GivenCheckpoint, WeightsOptions
 from zoo.cli.command_options import All, DryRun, Filter, derive_options, model_names
 from zoo.cli.console import CommandResult, identify_checkpoint
 from zoo.cli.dry_run import preview_plans
@@ -24,11 +24,11 @@ from zoo.common.options import (
     out_folder,
 )
 from zoo.export.assemble.plan import (
-    USUAL_VARIANTS,
+    DEFAULT_VARIANTS,
     VARIANTS,
     plan_folder,
     read_variants,
-    variant_names,
+    variant_option,
 )
 from zoo.export.export_options import CALIBRATE, INPUT, KEEP_INEXACT, OUTPUTS, SCALES
 from zoo.export.request import Options, Plan, Size, check_activations, read_calibration
@@ -59,13 +59,13 @@ MEMORY_SHARE = 0.8
 """The share of the free memory that all builds may use together by default."""
 
 
-@derive_options(AskedWeights)
+@derive_options(WeightsOptions)
 def build(
-    request: AskedWeights,
+    request: WeightsOptions,
     models: Annotated[Sequence[str], model_names(NAMES)] = (),
     all: All = False,
     filter: Filter = (),
-    variant: Annotated[Sequence[str], variant_names(", ".join(USUAL_VARIANTS))] = (),
+    variant: Annotated[Sequence[str], variant_option(", ".join(DEFAULT_VARIANTS))] = (),
     out: Annotated[Path, out_folder(True, ", which gets one for each model")] = Path("artifacts"),
     force: Annotated[bool, FORCE] = False,
     keep_inexact: Annotated[bool, KEEP_INEXACT] = False,
@@ -161,14 +161,14 @@ def build_record(plan: Plan, outcome: "Outcome") -> dict[str, Any]:
 def build_blocks(outcomes: Sequence["Outcome"]) -> "Iterator[Block]":
     """Yield a table with a row for each file, then the notes and the errors of each model."""
     from zoo.artifacts.measured import is_busy
-    from zoo.artifacts.words import build_rows, calibration_words
+    from zoo.artifacts.words import describe_calibration, variant_rows
     from zoo.cli.tables import Table, count_noun, prefix_lines
 
     rows = [
         (outcome.model, *row)
         for outcome in outcomes
         for manifest in outcome.manifests
-        for row in build_rows(manifest)
+        for row in variant_rows(manifest)
     ]
     headings = ("model", "file", ">MB", ">nodes", ">from JAX", ">speed")
     if rows:
@@ -178,9 +178,9 @@ def build_blocks(outcomes: Sequence["Outcome"]) -> "Iterator[Block]":
             variant for manifest in outcome.manifests for variant in manifest.variants.values()
         )
         speeds = [manifest.speeds for manifest in outcome.manifests if manifest.speeds]
-        busy_notes = (speed.busy_words for speed in speeds if is_busy(speed.others))
+        busy_notes = (speed.load_description for speed in speeds if is_busy(speed.others))
         calibrations = (
-            calibration_words(variant.calibration) for variant in variants if variant.calibration
+            describe_calibration(variant.calibration) for variant in variants if variant.calibration
         )
         yield from prefix_lines(outcome.model, calibrations)
         failures = (f"{name} was not written: it is too far from fp32" for name in outcome.failed)

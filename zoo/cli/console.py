@@ -180,9 +180,9 @@ def _to_json_value(value: object) -> object:
         return str(value)
     if is_dataclass(value):
         return vars(value)
-    from zoo.artifacts.read import fields
+    from zoo.artifacts.read import to_json_fields
 
-    return fields(value)
+    return to_json_fields(value)
 
 
 def print_picture(picture: "Image") -> None:

@@ -13,7 +13,7 @@ from zoo.cli.model_argument import find_publisher, find_weights_path
 from zoo.common.errors import WRONG_USE, BadRequest, ZooError
 from zoo.common.staging import sidecar_path
 from zoo.export.request import Plan
-from zoo.export.resources import LARGEST_WHOLE, written
+from zoo.export.resources import MAX_UNSPLIT_BYTES, estimate_file_bytes
 
 if TYPE_CHECKING:
     from zoo.cli.tables import Block
@@ -56,9 +56,9 @@ def _preview_plan(plan: Plan, offline: bool) -> ModelPlan:
     """Return the files of a plan, with approximate sizes, and the source of its weights."""
     files: dict[str, int] = {}
     for path, spec in zip(plan.targets, plan.files, strict=True):
-        size = written(plan.model, spec.precision)
+        size = estimate_file_bytes(plan.model, spec.precision)
         split_files = {str(path): 0, str(sidecar_path(path)): size}
-        files |= split_files if size > LARGEST_WHOLE else {str(path): size}
+        files |= split_files if size > MAX_UNSPLIT_BYTES else {str(path): size}
     return ModelPlan(plan.model.name, _describe_weights(plan.model, plan.weights, offline), files)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from zoo.architectures.entry import ModelInfo
-from zoo.checkpoints.source import AskedWeights, GivenCheckpoint
+from zoo.checkpoints.source import GivenCheckpoint, WeightsOptions
 from zoo.cli.command_options import (
     All,
     DryRun,
@@ -42,9 +42,9 @@ MODELS = (
 )
 
 
-@derive_options(AskedWeights, Options)
+@derive_options(WeightsOptions, Options)
 def export(
-    request: AskedWeights,
+    request: WeightsOptions,
     options: Options,
     models: Annotated[Sequence[str], model_names(MODELS)] = (),
     all: All = False,
@@ -99,10 +99,10 @@ def export_one(entry: ModelInfo, options: Options) -> "CommandResult[Outcome]":
 def export_many(jobs: Sequence[tuple[ModelInfo, Options]]) -> "CommandResult[list[Outcome]]":
     """Export models one after the other. A failed export does not stop the next ones."""
     from zoo.cli.tables.export_table import outcome_blocks
-    from zoo.export.bulk import run_bulk
+    from zoo.export.bulk import export_models
 
     with progress_bar() as progress:
-        outcomes = run_bulk(jobs, progress)
+        outcomes = export_models(jobs, progress)
     code = max(outcome.code for outcome in outcomes)
     return CommandResult(
         outcomes, outcome_blocks, lambda outcomes: [outcome.record for outcome in outcomes], code

@@ -34,14 +34,14 @@ def golden_command(
 ) -> CommandResult[dict[str, Any]]:
     """Write the outputs of another implementation, which `zoo verify` compares with."""
     entry = info(model)
-    from zoo.checkpoints.golden import load_known, make, make_checkpoint
+    from zoo.checkpoints.golden import compute_golden, load_named_weights, write_random_checkpoint
     from zoo.common.staging import check_free, replacing
 
     check_free(target, force)
 
     if target.suffix == ".pth":
         with progress_bar() as progress:
-            make_checkpoint(entry, target, seed, progress)
+            write_random_checkpoint(entry, target, seed, progress)
         reference = f"seed {seed}"
     elif target.suffix != ".safetensors":
         raise BadRequest(
@@ -59,8 +59,8 @@ def golden_command(
 
         images = pictures(image) if image else photographs(1)
         with progress_bar() as progress:
-            loaded = load_known(entry.name, read_weights(weights), progress)
-        golden = make(entry, loaded, images, reference)
+            loaded = load_named_weights(entry.name, read_weights(weights), progress)
+        golden = compute_golden(entry, loaded, images, reference)
         with replacing(target) as path:
             write_golden(path, golden)
         reference = golden.reference

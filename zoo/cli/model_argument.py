@@ -31,17 +31,17 @@ def find_onnx_file(model: str, weights: str | None) -> Path | None:
 
     **Raises** a `ZooError`, also if `weights` are named for a file that contains its own.
     """
-    from zoo.artifacts.find import is_built, variant_in_folder
+    from zoo.artifacts.find import find_variant_in_folder, is_built_folder
 
     path = Path(model)
-    if not (is_folder := is_built(path)) and not model.endswith(".onnx"):
+    if not (is_folder := is_built_folder(path)) and not model.endswith(".onnx"):
         return None
     if weights is not None:
         raise BadRequest(
             f"--weights {weights} has no effect here, because {model} contains its own weights: "
             "leave it out."
         )
-    return variant_in_folder(path, "fp32").path if is_folder else path
+    return find_variant_in_folder(path, "fp32").path if is_folder else path
 
 
 def resolve_jax_model(model: str, weights: str | None) -> tuple[str, str]:

@@ -52,20 +52,20 @@ def resolve_entry(model: str) -> ModelInfo:
     if model in MODELS or not path.exists():
         return info(model)
     # Import these modules only if they are needed, because they import pydantic and JAX.
-    from zoo.artifacts.find import is_built
-    from zoo.artifacts.read import near, read_folder_manifest, stated_entry
+    from zoo.artifacts.find import is_built_folder
+    from zoo.artifacts.read import entry_of_manifest, read_folder_manifest, read_nearby_manifest
 
-    if is_built(path):
-        return stated_entry(read_folder_manifest(path))
+    if is_built_folder(path):
+        return entry_of_manifest(read_folder_manifest(path))
     if path.suffix == ".onnx":
-        if (manifest := near(path)) is None:
+        if (manifest := read_nearby_manifest(path)) is None:
             raise BadFile(
                 f"{path} has no manifest: put its .manifest.json file into the same folder."
             )
-        return stated_entry(manifest)
-    from zoo.checkpoints.identify import recognised
+        return entry_of_manifest(manifest)
+    from zoo.checkpoints.identify import identify_checkpoint
 
-    return recognised(GivenCheckpoint(path))[0]
+    return identify_checkpoint(GivenCheckpoint(path))[0]
 
 
 def model_record(entry: ModelInfo) -> dict[str, Any]:

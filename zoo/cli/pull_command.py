@@ -1,4 +1,4 @@
-"""`zoo pull MODEL`: download a built folder from a hub."""
+"""`zoo pull MODEL`: a built folder from a hub."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -8,35 +8,37 @@ from typing import TYPE_CHECKING, Annotated
 from zoo.cli.command_options import DryRun, Model, Revision, derive_options
 from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.options import FORCE, OFFLINE, out_folder
-from zoo.export.assemble.plan import variant_names
+from zoo.export.assemble.plan import variant_option
 from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
-    from zoo.artifacts.pull import Preview, PullResult
+    from zoo.artifacts.pull import PullPreview, PullResult
     from zoo.cli.tables import Block
 
 
 @derive_options()
 def pull(
     model: Model,
-    variant: Annotated[Sequence[str], variant_names("fp32, which most runtimes run")] = (),
+    variant: Annotated[Sequence[str], variant_option("fp32, which most runtimes run")] = (),
     out: Annotated[Path | None, out_folder("./MODEL")] = None,
     revision: Revision = None,
     force: Annotated[bool, FORCE] = False,
     offline: Annotated[bool, OFFLINE] = False,
     dry_run: DryRun = False,
-) -> CommandResult["Preview | PullResult"]:
+) -> CommandResult["PullPreview | PullResult"]:
     """Download ready-made ONNX files, and check every byte of them.
 
-    Preprocessing, a photograph and expected outputs are downloaded too.
+    Preprocessing, a photograph and expected outputs come along.
     """
     from zoo.artifacts import pull as hub
 
     name = info(model).name
     folder = out or Path(name)
-    request = hub.PullSpec(name, tuple(variant or ("fp32",)), folder, revision, offline, force)
+    request = hub.PullRequest(name, tuple(variant or ("fp32",)), folder, revision, offline, force)
     with progress_bar() as progress:
-        result = hub.preview(request, progress) if dry_run else hub.pull_folder(request, progress)
+        result = (
+            hub.preview_pull(request, progress) if dry_run else hub.pull_folder(request, progress)
+        )
     return CommandResult(
         result,
         partial(pull_blocks, folder),
@@ -44,18 +46,18 @@ def pull(
     )
 
 
-def pull_blocks(folder: Path, result: "Preview | PullResult") -> "Iterator[Block]":
-    """Yield the files that were downloaded, or that would be."""
-    from zoo.artifacts.pull import Preview
+def pull_blocks(folder: Path, result: "PullPreview | PullResult") -> "Iterator[Block]":
+    """What was downloaded, or would be."""
+    from zoo.artifacts.pull import PullPreview
     from zoo.cli.tables import Table, count_noun
 
-    if isinstance(result, Preview):
+    if isinstance(result, PullPreview):
         sizes = [*((file.name, file.bytes) for file in result.missing), ("total", result.bytes)]
         yield Table(("~file", ">bytes"), [(name, f"{size:,}") for name, size in sizes])
         yield f"{folder}: from {result.where}; {count_noun(result.kept, 'file')} kept"
         yield "nothing was downloaded: leave out --dry-run to do it"
         return
-    downloaded = f"downloaded {count_noun(result.brought, 'file')} from {result.where}"
+    downloaded = f"brought {count_noun(result.brought, 'file')} from {result.where}"
     yield f"{folder}: {downloaded}, {count_noun(result.kept, 'file')} kept"
     for label, item in result.variants.items():
         yield f"{label}: {folder / item.file}"

@@ -23,12 +23,12 @@ def push(
     dry_run: DryRun = False,
 ) -> CommandResult["PushPlan"]:
     """Upload a verified folder to the hub as one commit."""
-    from zoo.artifacts.pull import BRANCH
-    from zoo.artifacts.push import PushTarget, commit, plan_push
+    from zoo.artifacts.pull import DEFAULT_BRANCH
+    from zoo.artifacts.push import PushTarget, commit_push, plan_push
 
     with progress_bar() as progress:
-        plan = plan_push(folder, PushTarget(repo, revision or BRANCH, private), progress)
-    page = None if dry_run else commit(plan)
+        plan = plan_push(folder, PushTarget(repo, revision or DEFAULT_BRANCH, private), progress)
+    page = None if dry_run else commit_push(plan)
     return CommandResult(
         plan, partial(push_blocks, page), lambda plan: vars(plan) | {"committed": page}
     )

@@ -184,14 +184,16 @@ def _compute_answers(
     if (file := find_onnx_file(model, weights)) is not None:
         return open_file(file).ask(images, question)
     name, weights_text = resolve_jax_model(model, weights)
-    from zoo.checkpoints.checkpoint_tokenizer import tokenizer_of
+    from zoo.checkpoints.checkpoint_tokenizer import load_tokenizer
 
     # Labels need a tokenizer. It is found, or refused, before the weights are read.
-    tokenizer = tokenizer_of(name, weights_text) if question.labels else None
-    from zoo.artifacts.in_jax import network_in_jax
+    tokenizer = load_tokenizer(name, weights_text) if question.labels else None
+    from zoo.artifacts.in_jax import to_answering_network
     from zoo.checkpoints.pretrained import from_pretrained
 
-    return network_in_jax(from_pretrained(name, weights_text), tokenizer).answers(images, question)
+    return to_answering_network(from_pretrained(name, weights_text), tokenizer).answers(
+        images, question
+    )
 
 
 def _file_stems(pictures: Sequence[str]) -> list[str]:

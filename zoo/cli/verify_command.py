@@ -94,7 +94,13 @@ def _verify_golden(
         raise BadRequest(
             f"--plot {plot} draws only the errors of an ONNX file or a folder: leave it out."
         )
-    from zoo.checkpoints.golden import JAX_ATOL, ONNX_ATOL, check_jax, check_onnx, load_known
+    from zoo.checkpoints.golden import (
+        JAX_ATOL,
+        ONNX_ATOL,
+        check_jax,
+        check_onnx,
+        load_named_weights,
+    )
     from zoo.cli.tables.export_table import difference_table, golden_errors
     from zoo.common.golden_file import read_golden
 
@@ -102,7 +108,7 @@ def _verify_golden(
     rows: list[dict[str, Any]] = []
     if choice is not None:
         with progress_bar() as progress:
-            loaded = load_known(reference.model, choice, progress)
+            loaded = load_named_weights(reference.model, choice, progress)
         rows += golden_errors("JAX", check_jax(reference, loaded), JAX_ATOL)
     if onnx is not None:
         rows += golden_errors("ONNX", check_onnx(reference, onnx, provider), ONNX_ATOL)
@@ -152,7 +158,7 @@ def audit_blocks(report: "AuditReport", exported: Path | None = None) -> "Iterat
 
     `exported` is the path of a file of `zoo export`. A table of all its outputs comes first.
     """
-    from zoo.artifacts.words import passed
+    from zoo.artifacts.words import passed_or_failed
     from zoo.cli.tables import Table
     from zoo.cli.tables.export_table import verification_table
 
@@ -163,7 +169,7 @@ def audit_blocks(report: "AuditReport", exported: Path | None = None) -> "Iterat
     lines = [
         row for subject, findings in findings_by_subject for row in check_rows(subject, findings)
     ]
-    title = f"{report.model}: {passed(report.passed)} ({report.provider})"
+    title = f"{report.model}: {passed_or_failed(report.passed)} ({report.provider})"
     yield Table(("~of", "~check", "", "~found"), lines, title)
     if report.absent:
         yield f"missing, and not checked: {', '.join(report.absent)}"

@@ -1,1 +1,2 @@
-"""ONNX files and folders of them: request, conversion, precision, verification, publication."""
+"""Export models as ONNX files or folders of files: request, conversion, precision, verification,
+publication."""

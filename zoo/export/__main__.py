@@ -1,4 +1,4 @@
-"""`python -m zoo.export`: the same as `zoo export`."""
+"""Run `zoo export` as `python -m zoo.export`."""
 
 from zoo.cli.console import run_command_line
 from zoo.cli.export_command import app

@@ -1,4 +1,4 @@
-"""Many exports in one run; one that fails does not keep the others from being made."""
+"""Export many models in one run. An error in one export does not stop the others."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -16,35 +16,36 @@ from zoo.export.request import Options, plan_files
 from zoo.export.run import run_export
 
 
-def attempt(model: str, work: Callable[[], Outcome]) -> Outcome:
-    """Do the work for a model; what is wrong with the request is part of the outcome."""
-    began = time.monotonic()
+def run_catching_errors(model: str, make_outcome: Callable[[], Outcome]) -> Outcome:
+    """Return the outcome of the work for a model, with the seconds that it took. A `ZooError` or
+    `WeightsError` becomes part of the outcome."""
+    start = time.monotonic()
     try:
-        outcome = work()
+        outcome = make_outcome()
     except (ZooError, WeightsError) as error:
         outcome = Outcome(model, error=str(error))
     finally:
-        # Nobody calls this model's compiled functions again.
+        # The compiled functions of this model are not called again.
         jax.clear_caches()
-    return replace(outcome, seconds=round(time.monotonic() - began, 1))
+    return replace(outcome, seconds=round(time.monotonic() - start, 1))
 
 
-def run_bulk(jobs: Sequence[tuple[ModelInfo, Options]], progress: Progress) -> list[Outcome]:
-    """Export every model with its options."""
+def export_models(jobs: Sequence[tuple[ModelInfo, Options]], progress: Progress) -> list[Outcome]:
+    """Return the outcome of every model, exported with its options."""
 
     def export(number: int, entry: ModelInfo, options: Options) -> Outcome:
         numbered = NumberedProgress(progress, f"{number}/{len(jobs)} {entry.name}: ")
         return run_export(plan_files(entry, options), numbered)
 
     return [
-        attempt(entry.name, partial(export, number, entry, options))
+        run_catching_errors(entry.name, partial(export, number, entry, options))
         for number, (entry, options) in enumerate(jobs, start=1)
     ]
 
 
 @dataclass(frozen=True)
 class NumberedProgress(Progress):
-    """Progress that says which of many models it is about."""
+    """Progress whose stages begin with the number and name of the model."""
 
     progress: Progress
     prefix: str

@@ -1,4 +1,4 @@
-"""int8 files with ranges of activations from pictures of the user: candidates and the choice."""
+"""Write int8 files with activation ranges from the user's pictures, and choose the best of them."""
 
 import math
 import shutil
@@ -22,44 +22,57 @@ from zoo.common.runtime import session
 from zoo.common.staging import Digests
 from zoo.export.precision import derive, load_typed
 from zoo.export.precisions import PRECISIONS
-from zoo.export.quantise.activations import ActivationStatistics, observe
+from zoo.export.quantise.activations import ActivationStatistics, measure_ranges
 from zoo.export.quantise.int8 import ActivationRange, FixedColumns
 from zoo.export.quantise.products import Floats, quantise
 from zoo.export.quantise.smooth_quant import even_out
-from zoo.export.timing.rounds import Task, affordable, interleave, run_once, speeds_beside
+from zoo.export.timing.rounds import (
+    Task,
+    as_task,
+    choose_rounds,
+    measure_interleaved,
+    relative_speeds,
+)
 from zoo.images.picture_folder import PictureFolder, picture_batches
 from zoo.images.pixel_values import Size
 from zoo.images.preprocessing import Preprocessing
 
-ALIKE = 1.1
-"""Files whose medians are this close are equally fast: another run may turn them round."""
+EQUAL_SPEED_RATIO = 1.1
+"""Files whose median times differ by at most this factor are equally fast, because another run may
+reverse their order."""
 
 
-def choose(candidates: Mapping[Ranging, RangedFile], least: float) -> Ranging:
-    """The fastest of those whose cosine is at least `least`; of equally fast ones the most exact.
+def choose_candidate(candidates: Mapping[Ranging, RangedFile], min_cosine: float) -> Ranging:
+    """Return the fastest candidate whose cosine is at least `min_cosine`. Among equally fast ones
+    it is the most exact.
 
-    Where none is near enough, it is the most exact of all.
+    If no cosine is large enough, return the most exact candidate.
     """
 
-    def exactness(way: Ranging) -> float:
-        cosine = candidates[way].cosine
+    def cosine_of(method: Ranging) -> float:
+        cosine = candidates[method].cosine
         return -1.0 if cosine is None else cosine
 
-    right = [way for way in candidates if exactness(way) >= least]
-    fastest = min((candidates[way].speed.p50_ms for way in right), default=0.0)
-    fast = [way for way in right if candidates[way].speed.p50_ms <= ALIKE * fastest]
-    return max(fast or candidates, key=exactness)
+    exact_enough = [method for method in candidates if cosine_of(method) >= min_cosine]
+    fastest = min((candidates[method].speed.p50_ms for method in exact_enough), default=0.0)
+    fast = [
+        method
+        for method in exact_enough
+        if candidates[method].speed.p50_ms <= EQUAL_SPEED_RATIO * fastest
+    ]
+    return max(fast or candidates, key=cosine_of)
 
 
-def widest(seen: Mapping[str, ActivationStatistics]) -> dict[str, ActivationRange]:
-    """Range from the least number to the largest one, with zero."""
+def full_ranges(statistics: Mapping[str, ActivationStatistics]) -> dict[str, ActivationRange]:
+    """Return the range from the smallest to the largest number of each activation, extended to
+    contain zero."""
     return {
-        name: ActivationRange(min(each.low, 0.0), max(each.high, 0.0))
-        for name, each in seen.items()
+        name: ActivationRange(min(activation.low, 0.0), max(activation.high, 0.0))
+        for name, activation in statistics.items()
     }
 
 
-def write_fixed(
+def write_with_ranges(
     source: Path,
     target: Path,
     ranges: Mapping[str, ActivationRange],
@@ -67,7 +80,16 @@ def write_fixed(
     written: WrittenCallback | None = None,
     runtime: Target = DEFAULT_TARGET,
 ) -> None:
-    """Write a float32 file in int8 with these ranges, and means of the evened activations."""
+    """Write a float32 file in int8 with fixed activation ranges.
+
+    Arguments:
+        source: the float32 file.
+        target: the path to write to.
+        ranges: the range of the activations, by the name of the matrix that they are multiplied by.
+        means: their means after `even_out`, by the same name.
+        written: function that is called with the bytes that are written.
+        runtime: the target that the file is for.
+    """
     model = load_typed(source)
     even_out(model)
     quantise(model, FixedColumns(model.graph, ranges), means)
@@ -76,26 +98,27 @@ def write_fixed(
 
 
 Writer: TypeAlias = Callable[..., None]
-"""Writes a float32 file in another precision, as `derive` does."""
+"""Function that writes a float32 file in another precision, as `derive` does."""
 
 
 @dataclass(frozen=True)
 class Calibrator:
-    """Somebody's pictures, and how they become what a file takes: `batch` of them at once."""
+    """The user's pictures, and how batches of them become the input of a file."""
 
     pictures: PictureFolder
-    taken: PictureInput
-    how: Preprocessing
+    picture_input: PictureInput
+    preprocessing: Preprocessing
     size: Size
     batch: int
 
     def ranges(self, source: Path, progress: Progress) -> dict[str, ActivationStatistics]:
-        """Ranges of a float32 file's activations once its norms are evened out."""
-        kept, model = self.pictures.kept, load_typed(source)
+        """Return the statistics of the activations of a float32 file after `even_out`, over the
+        pictures for calibration."""
+        paths, model = self.pictures.kept, load_typed(source)
         even_out(model)
 
-        def told() -> Iterable[list[NDArray[Any]]]:
-            for feeds in self._feeds(kept):
+        def counted_batches() -> Iterable[list[NDArray[Any]]]:
+            for feeds in self._feeds(paths):
                 yield [*feeds.values()]
                 progress.step(self.batch)
 
@@ -104,16 +127,17 @@ class Calibrator:
                 f"{self.pictures.folder} has {self.pictures.found:,} pictures, of which every so "
                 f"many are taken, {len(self.pictures.paths)} in all."
             )
-        progress.stage(f"int8: ranges on {len(kept)} pictures", len(kept))
-        return observe(model, told())
+        progress.stage(f"int8: ranges on {len(paths)} pictures", len(paths))
+        return measure_ranges(model, counted_batches())
 
     def held_out(self) -> Iterable[Feeds]:
-        """What a file takes of the pictures that have no part in the ranges."""
+        """Return the inputs from the held-out pictures, which are not used for the ranges."""
         return self._feeds(self.pictures.held_out)
 
     def _feeds(self, paths: Sequence[Path]) -> Iterator[Feeds]:
+        """Yield the input of a file for each batch of pictures."""
         for pictures in picture_batches(paths, self.batch):
-            yield self.taken.make(pictures, self.how, self.size)
+            yield self.picture_input.make(pictures, self.preprocessing, self.size)
 
 
 def write_best(
@@ -124,29 +148,29 @@ def write_best(
     target: Target,
     progress: Progress,
 ) -> tuple[Calibration, Digests]:
-    """Write a float32 file in int8, in the best way there is.
+    """Write a float32 file in int8, by the method with the best measurements.
 
-    `inputs` are what `derive` takes. **Returns** what was measured, and the digests of the file and
-    of what lies beside it. **Raises** `BadRequest` where there is no range.
+    `inputs` are samples as for `derive`. **Returns** the measurements, and the digests of the file
+    and its sidecar. **Raises** `BadRequest` if an activation has no finite range.
     """
-    seen = calibrator.ranges(source, progress)
-    means = {name: each.means for name, each in seen.items()}
+    statistics = calibrator.ranges(source, progress)
+    means = {name: activation.means for name, activation in statistics.items()}
     writers: dict[Ranging, Writer] = {
-        "minmax": partial(write_fixed, ranges=widest(seen), means=means),
+        "minmax": partial(write_with_ranges, ranges=full_ranges(statistics), means=means),
     }
     if converter.find_target(target).dynamic_integers:
         writers["dynamic"] = partial(derive, precision="int8", inputs=inputs)
-    # Each in a folder of its own, since a model knows the name of the file with its tensors.
-    files = {way: file.parent / f"{file.stem}-{way}" / file.name for way in writers}
-    digests = {way: Digests() for way in writers}
-    for way, write in writers.items():
-        progress.stage(f"int8, {way}: writing")
-        files[way].parent.mkdir()
-        with digests[way].taken() as written:
-            write(source, files[way], written=written, runtime=target)
+    # Each file gets its own folder, because a model contains the name of its sidecar.
+    files = {method: file.parent / f"{file.stem}-{method}" / file.name for method in writers}
+    digests = {method: Digests() for method in writers}
+    for method, write in writers.items():
+        progress.stage(f"int8, {method}: writing")
+        files[method].parent.mkdir()
+        with digests[method].picture_input() as written:
+            write(source, files[method], written=written, runtime=target)
     progress.stage(f"int8: measuring on {len(calibrator.pictures.held_out)} pictures")
-    measured = compare_files(source, files, calibrator)
-    best = choose(measured, PRECISIONS["int8"].limit.value)
+    measured = measure_candidates(source, files, calibrator)
+    best = choose_candidate(measured, PRECISIONS["int8"].limit.value)
     for path in files[best].parent.iterdir():
         path.replace(file.parent / path.name)
     for path in files.values():
@@ -161,25 +185,31 @@ def write_best(
     return calibration, digests[best]
 
 
-def compare_files(
+def measure_candidates(
     source: Path, files: Mapping[Ranging, Path], calibrator: Calibrator
 ) -> dict[Ranging, RangedFile]:
-    """How near files are to the float32 one on the pictures that were held out, and how fast."""
-    first, live = session(source), {way: session(path) for way, path in files.items()}
+    """Return the cosine of each file against the float32 file on the held-out pictures, and its
+    speed."""
+    float32_session, sessions = (
+        session(source),
+        {method: session(path) for method, path in files.items()},
+    )
     cosines = dict.fromkeys(files, 1.0)
     for feeds in calibrator.held_out():
         inputs = [*feeds.values()]
-        expected = converter.run(first, inputs)
-        for way, each in live.items():
-            got = converter.run(each, inputs)
+        expected = converter.run(float32_session, inputs)
+        for method, live in sessions.items():
+            got = converter.run(live, inputs)
             similar = [converter.compare(got[name], expected[name]).cosine for name in expected]
-            cosines[way] = float(np.min([cosines[way], *similar]))
-    fed = next(iter(calibrator.held_out()))
-    tasks: dict[str, Task] = {way: run_once(each, fed) for way, each in live.items()}
-    tasks["fp32"] = run_once(first, fed)
-    times = interleave(tasks, affordable(tasks.values()))
-    speeds = speeds_beside(times, "fp32")
+            cosines[method] = float(np.min([cosines[method], *similar]))
+    feeds = next(iter(calibrator.held_out()))
+    tasks: dict[str, Task] = {
+        method: as_task(session, feeds) for method, session in sessions.items()
+    }
+    tasks["fp32"] = as_task(float32_session, feeds)
+    times = measure_interleaved(tasks, choose_rounds(tasks.values()))
+    speeds = relative_speeds(times, "fp32")
     return {
-        way: RangedFile(cosine=cosine if math.isfinite(cosine) else None, speed=speeds[way])
-        for way, cosine in cosines.items()
+        method: RangedFile(cosine=cosine if math.isfinite(cosine) else None, speed=speeds[method])
+        for method, cosine in cosines.items()
     }

@@ -1,4 +1,4 @@
-"""The manifest of what was exported: what it is, where it comes from, how it was checked."""
+"""Describe exported files in their manifest: contents, origin and verification."""
 
 import platform
 from collections.abc import Mapping, Sequence
@@ -24,8 +24,8 @@ BUILD_LIBRARIES = ("jax", "equinox", "numpy", "onnx-ir", "onnxruntime")
 
 
 def describe_shared(entry: ModelInfo, signature: Signature, provenance: Provenance) -> Manifest:
-    """Facts that a manifest says of all files together, and no files yet."""
-    how = entry.preprocessing.at(signature.size or entry.preprocessing.size)
+    """Return a manifest with the facts that all files share, without files."""
+    preprocessing = entry.preprocessing.at(signature.size or entry.preprocessing.size)
     return Manifest(
         format="jax-onnx-zoo manifest",
         format_version=2,
@@ -36,31 +36,35 @@ def describe_shared(entry: ModelInfo, signature: Signature, provenance: Provenan
         parameters=entry.parameters,
         input=signature.input,
         size=signature.size,
-        sizes=sizes(entry, signature),
+        sizes=describe_sizes(entry, signature),
         layers=signature.layers,
         reshape=signature.as_maps,
-        preprocessing=StatedPreprocessing(**asdict(how), in_file=signature.input == "uint8"),
-        weights=weights_origin(provenance, entry),
-        tools=tools(),
+        preprocessing=StatedPreprocessing(
+            **asdict(preprocessing), in_file=signature.input == "uint8"
+        ),
+        weights=describe_origin(provenance, entry),
+        tools=tool_versions(),
         files=(),
         variants={},
         complete=False,
-        **_where_it_applies(entry, signature),
+        **_optional_fields(entry, signature),
     )
 
 
-def _where_it_applies(entry: ModelInfo, signature: Signature) -> dict[str, Any]:
-    """What is said of a network's classes, of one in sizes of its own, and of outputs by name."""
+def _optional_fields(entry: ModelInfo, signature: Signature) -> dict[str, Any]:
+    """Return the fields about classes, about outputs selected by name, and about a network that is
+    not the published one."""
     published = MODELS.get(entry.name)
-    other = published is None or entry.config != published.config
-    classes = _classifier(entry) if entry.config.classes else {}
+    is_custom = published is None or entry.config != published.config
+    classes = _classifier_fields(entry) if entry.config.classes else {}
     outputs = {"outputs": signature.outputs} if signature.outputs else {}
-    network = {"network": entry.config, "family": entry.family} if other else {}
+    network = {"network": entry.config, "family": entry.family} if is_custom else {}
     return classes | outputs | network
 
 
-def _classifier(entry: ModelInfo) -> dict[str, Any]:
-    """Names of the classes and, of a network that gives features, the vector that they are of."""
+def _classifier_fields(entry: ModelInfo) -> dict[str, Any]:
+    """Return the names of the classes and, for a network that also returns features, the input of
+    its classifier."""
     kind = architecture_of(entry.config)
     takes = {"classifier_takes": kind.head_takes(entry.config)} if kind.gives_features else {}
     return {"classes": entry.class_names, **takes}
@@ -77,7 +81,7 @@ def describe_variant(
     minimum_runtime: str | None,
     activations: Mapping[str, Any],
 ) -> Variant:
-    """Facts of a file: what it takes, gives and consists of, and how it was checked."""
+    """Return the record of a file: inputs, outputs, operators and verification."""
     report = converter.report(model)
     attention = [node for node in model.graph if node.op_type == "Attention"]
     return Variant(
@@ -86,7 +90,7 @@ def describe_variant(
         ir_version=model.ir_version,
         precision=precision,
         target=target,
-        # Attention on heads side by side has to be told how many there are.
+        # Only `Attention` with 3-D inputs has an attribute for the number of heads.
         attention_layout="3d"
         if any("q_num_heads" in node.attributes for node in attention)
         else "4d",
@@ -106,13 +110,14 @@ def describe_variant(
 
 
 def _tensor(value: ir.Value) -> Tensor:
+    """Return the record of an input or output."""
     assert value.name and value.dtype and value.shape is not None
     dims = (dim if isinstance(dim, int) else str(dim.value) for dim in value.shape)
     return Tensor(name=value.name, dtype=value.dtype.numpy().name, shape=tuple(dims))
 
 
-def tools() -> dict[str, str]:
-    """Versions of what had a part in it."""
+def tool_versions() -> dict[str, str]:
+    """Return the versions of the programs that made the files, by name."""
     return {
         "jax-onnx-zoo": __version__,
         "python": platform.python_version(),
@@ -125,28 +130,29 @@ def tools() -> dict[str, str]:
 
 
 def _distributions(library: str) -> list[str]:
-    """What brought a library here: ONNX Runtime comes under several names."""
+    """Return the name of the distribution that installed a library, as a list, or an empty list if
+    there is none. ONNX Runtime has several distributions."""
     try:
         return [distribution(library).name]
     except PackageNotFoundError:
         return packages_distributions().get(library, [])[:1]
 
 
-def sizes(entry: ModelInfo, signature: Signature) -> str:
-    """Words about what happens at which image size, for who reads the manifest."""
+def describe_sizes(entry: ModelInfo, signature: Signature) -> str:
+    """Return the image sizes that files take and their treatment, in words."""
     if signature.input == "uint8":
         return "any height and width: the file resizes as its preprocessing says"
     return entry.config.inputs[0].size_words(signature.size)
 
 
-def weights_origin(provenance: Provenance, entry: ModelInfo) -> schema.StatedWeights:
-    """Where the weights come from, and whether that is the published file."""
+def describe_origin(provenance: Provenance, entry: ModelInfo) -> schema.StatedWeights:
+    """Return the origin of the weights, and whether they are the published file."""
     facts = {key: value for key, value in asdict(provenance).items() if value not in (None, ())}
     for key in ("name", "adapter", "folder"):
-        if key in facts and not facts[key].isprintable():  # a file may be called anything
+        if key in facts and not facts[key].isprintable():  # file names may have any characters
             facts[key] = facts[key].encode("unicode_escape").decode()
     if provenance.sha256 is not None and entry.digest:
-        # The beginning of it where the published file's name says no more.
+        # `entry.digest` may be the beginning of the digest only, from the published file's name.
         facts["is_published_file"] = provenance.sha256.startswith(entry.digest)
         if entry.embedded:
             facts["is_embedded_file"] = facts["is_published_file"]

@@ -1,4 +1,4 @@
-"""What an export may be asked for: the options of `zoo export`, and parameters of `zoo.to_onnx`."""
+"""Options of `zoo export`, which are also parameters of `zoo.to_onnx`."""
 
 import re
 from collections.abc import Sequence
@@ -13,17 +13,18 @@ from zoo.common.options import FILE, NETWORK, SEVERAL, Option, flag
 
 
 def parse_opsets(texts: Sequence[str]) -> list[int]:
-    """**Raises** `BadRequest` where a text is no number."""
+    """Return opset numbers from texts. **Raises** `BadRequest` for a text that is not a number."""
     for text in texts:
         if not text.isdecimal():
             raise BadRequest(
-                f"{parameter('opset')} {text} is no opset: write numbers such as 18,23."
+                f"{parameter('opset')} {text} is not an opset: write numbers such as 18,23."
             )
     return [int(text) for text in texts]
 
 
 def read_batch(text: str) -> int | None:
-    """A positive number, or None from `dynamic`. **Raises** `BadRequest`."""
+    """Return the batch size from a text: a positive number, or None for `dynamic`. **Raises**
+    `BadRequest`."""
     if text == "dynamic":
         return None
     if not re.fullmatch(r"\d+", text, re.ASCII) or int(text) == 0:
@@ -34,7 +35,8 @@ def read_batch(text: str) -> int | None:
 
 
 def read_layers(text: str) -> tuple[int, ...] | str:
-    """Numbers from `3,6,9,12`; `last4` as it is. **Raises** `BadRequest`."""
+    """Return the layer numbers from a text such as `3,6,9,12`. A text such as `last4` is returned
+    unchanged. **Raises** `BadRequest`."""
     if re.fullmatch(r"last\d+", text, re.ASCII):
         return text
     if not re.fullmatch(r"\d+(,\d+)*", text, re.ASCII):

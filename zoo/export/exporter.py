@@ -1,4 +1,4 @@
-"""Export: produce the files of a plan, and publish each with a manifest beside it."""
+"""Export a model: produce the files of a plan, and publish each with its manifest."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -27,11 +27,17 @@ from zoo.export.subject import Subject
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome for one model: manifests of the files that were made or are there, or an error.
+    """Outcome for one model.
 
-    Names of files or variants say which were published, were there already, or failed their
-    verification and were not published. `nonfinite` names the parameters that hold a NaN or an
-    infinity.
+    Arguments:
+        model: name of the model.
+        manifests: manifests of the files that were written or existed already.
+        built: names of the files or variants that were published.
+        already_there: names of those that existed already.
+        failed: names of those that failed their verification and were not published.
+        error: message if the work failed, or None otherwise.
+        seconds: time of the work.
+        nonfinite: paths of parameters that contain NaN or infinity.
     """
 
     model: str
@@ -45,38 +51,38 @@ class Outcome:
 
     @property
     def code(self) -> int:
-        """The exit code of a command about this model alone."""
+        """Exit code of a command for this model alone."""
         if self.error is not None:
             return WRONG_USE
         return FAILED_CHECK if self.failed else 0
 
     @property
     def record(self) -> dict[str, Any]:
-        """The outcome for JSON."""
+        """Fields of the outcome for JSON."""
         return {name: value for name, value in vars(self).items() if name != "nonfinite"}
 
 
 def export_model(
     plan: Plan, subject: Subject, provenance: Callable[[], Provenance], progress: Progress
 ) -> Outcome:
-    """Produce the files of a plan from a network, and publish each with a manifest of its own.
+    """Produce the files of a plan from a network, and publish each with its own manifest.
 
-    `provenance` says where the values come from, or raises what is wrong with that. It is called
-    when a file is verified, and before it is published.
+    `provenance` returns the origin of the weights, or raises an error if they are wrong. It is
+    called when a file is verified, before the file is published.
     """
     manifests: dict[str, Manifest] = {}
     published: dict[str, bool] = {}
     with ExitStack() as stack:
         for target in sorted(plan.targets):
             stack.enter_context(locked_output(target, progress))
-            # Somebody else may have made it since the options were checked.
+            # Another process may have written the file since the options were checked.
             check_targets(target, plan.options.force)
         production = stack.enter_context(produce(plan, subject, progress))
         for file in production.files(plan.files):
             name = file.spec.name
             manifests[name] = describe_file(plan, file, provenance())
-            put = partial(_put, file, manifests[name], plan.folder / name)
-            published[name] = file.publish(plan.options.keep_inexact, put)
+            move = partial(_move_to_target, file, manifests[name], plan.folder / name)
+            published[name] = file.publish(plan.options.keep_inexact, move)
     names = [file.name for file in plan.files]
     return Outcome(
         plan.model.name,
@@ -88,16 +94,19 @@ def export_model(
 
 
 def describe_file(plan: Plan, file: ExportedFile, provenance: Provenance) -> Manifest:
-    """The manifest of a file that is exported alone."""
+    """Return the manifest of a file that is exported alone."""
     files = tuple(
         File.at(file.path.with_name(name), digest=file.digests.get(name))
         for name in file.variant.files
     )
     empty = describe_shared(plan.model, plan.signature, provenance)
-    return empty.changed(files=files, variants={file.spec.variant: file.variant}, complete=True)
+    return empty.with_changes(
+        files=files, variants={file.spec.variant: file.variant}, complete=True
+    )
 
 
-def _put(file: ExportedFile, manifest: Manifest, target: Path) -> None:
+def _move_to_target(file: ExportedFile, manifest: Manifest, target: Path) -> None:
+    """Write the manifest of a file, and move both to the target."""
     with writing(target):
         write_text(manifest_path(file.path), to_text(manifest))
         replace_export(file.path.parent, target)

@@ -1,4 +1,4 @@
-"""Making ONNX files: in float32 from a model, in lower precisions from a file in float32."""
+"""Write and verify ONNX files: in float32 from a model, in lower precisions from a float32 file."""
 
 from __future__ import annotations
 
@@ -42,10 +42,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExportedFile:
-    """An ONNX file that was written to a staged folder, and verified unless the plan says not to.
+    """An ONNX file in a staged folder, verified unless the plan says not to.
 
-    `digests` are the sha256 of the file and its sidecar, by their names. `session` is the one that
-    the file ran in, unless that keeps a file open.
+    Arguments:
+        spec: the file in the plan.
+        path: its path in the staged folder.
+        variant: its record for the manifest.
+        digests: sha256 of the file and its sidecar, by file name.
+        session: the session that it was verified in, or None if that would keep a file open.
     """
 
     spec: FileSpec
@@ -56,14 +60,15 @@ class ExportedFile:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it was verified, and is too far from JAX."""
+        """Whether the file was verified and failed."""
         return self.variant.verification is not None and not self.variant.passed
 
     def publish(self, keep_inexact: bool, put: Callable[[], None]) -> bool:
-        """Put the file in its place, unless it failed its verification. Return whether it was put.
+        """Call `put`, which moves the file to its path, unless the file failed its verification.
+        Return whether it was called.
 
-        Nothing else calls `put`, so that there is nothing at the path of a file that failed. One of
-        low precision, which is known to be inexact, is put all the same if the caller accepts that.
+        Only this method calls `put`, so that no file that failed is at its path. A file of lower
+        precision that failed is moved if the caller accepts inexact files (`keep_inexact`).
         """
         is_accepted = keep_inexact and self.spec.precision != "fp32"
         is_publishable = is_accepted or not self.has_failed
@@ -76,8 +81,16 @@ class ExportedFile:
 class Production:
     """The files of one network in a staged folder, while they are written and verified.
 
-    All have the same `signature`. Without `samples` they are not verified. `digests` and
-    `calibrations` are those of the files written so far, by their names.
+    Arguments:
+        options: options of the request.
+        pictures: the user's pictures for calibration, or None without them.
+        subject: the network with its weights.
+        signature: the signature of all files.
+        samples: function that returns the samples, or None if files are not verified.
+        stage: the staged folder.
+        progress: reports progress.
+        digests: digests of the files that are written, by name.
+        calibrations: calibrations of the files that are written, by name.
     """
 
     options: Options
@@ -91,11 +104,11 @@ class Production:
     calibrations: dict[str, Calibration] = field(default_factory=dict)
 
     def files(self, specs: Sequence[FileSpec]) -> Iterator[ExportedFile]:
-        """Write all files at once, and yield each when it is verified.
+        """Write all files, and yield each when it is verified.
 
-        All are written before the first is verified, for JAX takes a while to compute samples. They
-        come in the order of their opsets; the one in float32, from which the others of its opset
-        are made, comes last.
+        All files are written before the first is verified, because JAX computes the samples
+        meanwhile. They are yielded by opset. The float32 file, from which the other files of its
+        opset are written, is the last of an opset.
         """
         in_order = sorted(specs, key=lambda spec: (spec.opset, spec.precision == "fp32"))
         exports = {
@@ -103,7 +116,7 @@ class Production:
             for opset, files in groupby(in_order, attrgetter("opset"))
         }
 
-        @cache  # the files of an opset have the branches of one trace
+        @cache  # all files of an opset come from one trace and have its branches
         def untaken(opset: int) -> tuple[str, ...]:
             return self.untaken(exports[opset])
 
@@ -111,8 +124,8 @@ class Production:
             yield self.verified(spec, exports[spec.opset], untaken(spec.opset))
 
     def write_opset(self, opset: int, specs: Sequence[FileSpec]) -> converter.Export:
-        """Write the files of an opset under the names that they will have: a model knows the name
-        of its sidecar. Return the export that they were made from."""
+        """Write the files of an opset under their final names, because a model contains the name of
+        its sidecar. Return the export that they come from."""
         options, progress = self.options, self.progress
         in_float32 = next((spec.name for spec in specs if spec.precision == "fp32"), None)
         source = self.stage / (in_float32 or f"float32-opset{opset}.onnx")
@@ -135,18 +148,21 @@ class Production:
         return export
 
     def lower(self, source: Path, spec: FileSpec) -> None:
-        """Write a float32 file in the precision of another one."""
+        """Write the file of a lower precision from a float32 file."""
         self.progress.stage(f"{spec.precision}: writing")
         entry, options, file = self.subject.entry, self.options, self.stage / spec.name
-        how = entry.preprocessing
-        size, batch = spec.size or how.size, spec.batch or 1
+        preprocessing = entry.preprocessing
+        size, batch = spec.size or preprocessing.size, spec.batch or 1
         inputs = [*sample_inputs(entry, batch, size).values()]
-        taken, is_scaled = entry.config.pictures, PRECISIONS[spec.precision].scales_activations
-        if self.pictures is not None and taken is not None and is_scaled:
+        picture_input, is_scaled = (
+            entry.config.pictures,
+            PRECISIONS[spec.precision].scales_activations,
+        )
+        if self.pictures is not None and picture_input is not None and is_scaled:
             # ONNX Runtime is imported only where something runs in it.
             from zoo.export.calibration import Calibrator, write_best
 
-            calibrator = Calibrator(self.pictures, taken, how, size, batch)
+            calibrator = Calibrator(self.pictures, picture_input, preprocessing, size, batch)
             target, progress = options.target, self.progress
             with writing(file):
                 calibrated = write_best(source, file, calibrator, inputs, target, progress)
@@ -155,33 +171,38 @@ class Production:
             return
         with writing(file), self.digests.taken() as written:
             exact = entry.config.task.exact
-            more = (options.target, options.scales, exact)
-            derive(source, file, spec.precision, inputs, written, *more)
+            settings = (options.target, options.scales, exact)
+            derive(source, file, spec.precision, inputs, written, *settings)
 
     def add_preprocessing(self, spec: FileSpec) -> None:
-        """Put preprocessing in front of the network in a file."""
-        how, file = self.subject.entry.preprocessing, self.stage / spec.name
+        """Add nodes to a file that preprocess images before the network."""
+        preprocessing, file = self.subject.entry.preprocessing, self.stage / spec.name
         self.progress.stage(f"{file.name}: preprocessing")
         target = self.options.target
-        first = export_preprocessing(how, spec.size or how.size, spec.opset, spec.batch, target)
+        first = export_preprocessing(
+            preprocessing, spec.size or preprocessing.size, spec.opset, spec.batch, target
+        )
         joined = converter.join(first.model, ir.load(file), target)
         with writing(file), self.digests.taken() as written:
             converter.save(joined, file, written=written)
 
     def untaken(self, export: converter.Export) -> tuple[str, ...]:
-        """Return a sentence for each branch of a network that no sample takes; nothing without
-        samples."""
+        """Return a sentence for each branch of a network that no sample takes, or an empty tuple if
+        there are no samples."""
         if self.samples is None:
             return ()
-        from zoo.export.verify import untaken_sides
+        from zoo.export.verify import describe_untaken_sides
 
-        return untaken_sides(export, self.samples(), self.subject.weights.arrays)
+        return describe_untaken_sides(export, self.samples(), self.subject.weights.arrays)
 
     def verified(
         self, spec: FileSpec, export: converter.Export, untaken: tuple[str, ...]
     ) -> ExportedFile:
-        """Compare a file with JAX, and describe it; `export` is what it was made from, and
-        `untaken` the branches that no sample takes."""
+        """Compare a file with JAX, and return it with its record.
+
+        `export` is the export that the file comes from. `untaken` are sentences about branches that
+        no sample takes.
+        """
         file, traits = self.stage / spec.name, PRECISIONS[spec.precision]
         verification = session = oldest = None
         if self.samples is not None:
@@ -190,7 +211,7 @@ class Production:
             verification = verification.model_copy(update={"untaken": untaken})
         if not traits.on_cpu or sidecar_path(file).exists():
             session = None
-        # A file that holds just what was converted need not be read again.
+        # The graph of a float32 file without preprocessing is the export's, and is not read again.
         is_converted = spec.precision == "fp32" and spec.input == "float32"
         model = export.model if is_converted else ir.load(file)
         paths = [path for path in (file, sidecar_path(file)) if path.exists()]
@@ -212,21 +233,26 @@ class Production:
     def _verify(
         self, spec: FileSpec, samples: Sequence[Sample]
     ) -> tuple[Verification, Session, str | None]:
-        """The verification of a file, the session that it ran in, and the oldest version of ONNX
-        Runtime in which it is right, if it passed and runs as it is."""
+        """Return the verification of a file, its session, and the oldest version of ONNX Runtime in
+        which it is right. The version is None if the file failed or has to be emulated."""
         from zoo.common.runtime import session
-        from zoo.export.other_runtimes import minimum_runtime
-        from zoo.export.verify import limit_for, runnable, verify_file
+        from zoo.export.other_runtimes import find_minimum_runtime
+        from zoo.export.verify import choose_limit, to_runnable, verify_file
 
         file, subject = self.stage / spec.name, self.subject
-        limit = limit_for(spec.precision, subject.weights.provenance.kind, subject.entry.config)
-        opened = cache(partial(session, runnable(file, spec.precision)))
-        found = verify_file(file, samples, spec.precision, limit=limit, opened=opened)
-        runs_as_it_is = found.passed and PRECISIONS[spec.precision].on_cpu
-        return found, opened(), minimum_runtime(file, samples[0], limit) if runs_as_it_is else None
+        limit = choose_limit(spec.precision, subject.weights.provenance.kind, subject.entry.config)
+        opened = cache(partial(session, to_runnable(file, spec.precision)))
+        verification = verify_file(file, samples, spec.precision, limit=limit, opened=opened)
+        is_run_unchanged = verification.passed and PRECISIONS[spec.precision].on_cpu
+        return (
+            verification,
+            opened(),
+            find_minimum_runtime(file, samples[0], limit) if is_run_unchanged else None,
+        )
 
     def _activations(self, spec: FileSpec) -> dict[str, Any]:
-        """How activations are scaled, if they are integers."""
+        """Return the fields of the record about the scaling of integer activations, or an empty
+        dictionary if they are not integers."""
         if not PRECISIONS[spec.precision].scales_activations:
             return {}
         calibration = self.calibrations.get(spec.name)
@@ -237,24 +263,24 @@ class Production:
 def produce(
     plan: Plan, subject: Subject, progress: Progress, tower: str = ""
 ) -> Generator[Production]:
-    """Give the production of the files of a network, or of one of its towers.
+    """Yield the production of the files of a network, or of one of its towers.
 
-    They are staged in the folder of the plan while the block runs. A thread computes samples in JAX
-    meanwhile, if the plan says to verify.
+    The files are in a staged folder while the block runs. If the plan says to verify, a thread
+    computes the samples in JAX meanwhile.
     """
     signature = next(file for file in plan.files if file.tower == tower)
     with ExitStack() as stack:
         samples = None
         if plan.options.verify:
             # ONNX Runtime is imported only where a file is verified.
-            from zoo.export.verify import runs
+            from zoo.export.verify import sample_tasks
 
-            tasks = runs(subject.entry, subject.model, subject.weights.arrays, signature)
+            tasks = sample_tasks(subject.entry, subject.model, subject.weights.arrays, signature)
             samples = stack.enter_context(prefetching(tasks))
             del tasks
         stage = stack.enter_context(staged(plan.folder))
-        more = (signature, samples, stage, progress)
-        yield Production(plan.options, plan.pictures, subject, *more)
+        arguments = (signature, samples, stage, progress)
+        yield Production(plan.options, plan.pictures, subject, *arguments)
 
 
 def convert_model(
@@ -264,7 +290,8 @@ def convert_model(
     layout: Layout | None = None,
     target: Target = DEFAULT_TARGET,
 ) -> converter.Export:
-    """The model as an ONNX graph whose initializers have names and shapes, not yet values."""
+    """Return the ONNX export of a model. Its initializers have names and shapes, but no values
+    yet."""
     (network,) = networks_in(model)
     config = network.config
     assert config is not None, "a network that was built by hand has no configuration"
@@ -286,8 +313,9 @@ def convert_model(
 
 
 def name_sides(graph: ir.Graph, stride: int) -> None:
-    """Give open sides the names that others use, not those of the symbols in the trace. A map with
-    several rows and columns for each of the grid's is so many times smaller than the picture."""
+    """Rename the open sizes of a graph from the symbols of the trace to the names that other
+    exporters use. A map that has several rows and columns for each patch is smaller than the
+    picture by a smaller factor, such as `height/4`."""
     names = {batch: batch for batch in (ONE_BATCH, *BATCH_NAMES.values())}
     names |= {"h": "grid_height", "w": "grid_width"}
     for times in range(1, stride + 1):
@@ -299,7 +327,7 @@ def name_sides(graph: ir.Graph, stride: int) -> None:
         assert value.shape is not None
         dims = [dim if isinstance(dim, int) else str(dim.value) for dim in value.shape]
         for dim in dims:
-            # What is left counts the tokens: `h*w + 5`.
+            # All other open sizes are numbers of tokens, such as `h*w + 5`.
             if isinstance(dim, str) and dim not in names:
                 names[dim] = counts.take("sequence_length")
         value.shape = ir.Shape(dim if isinstance(dim, int) else names[dim] for dim in dims)

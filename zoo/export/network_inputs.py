@@ -1,4 +1,4 @@
-"""Shapes of what the files of networks take, and samples of it."""
+"""Shapes and samples of the inputs of exported files."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,18 +12,20 @@ from zoo.architectures.inputs import Feeds, batch_name
 from zoo.export.request import Signature
 
 Inputs = Mapping[str, NDArray[Any]]
-"""By the names that they have in a file."""
+"""Arrays by the names of a file's inputs."""
 
-MORE_TEXTS = 2
-"""How many more texts than images are tried, where there may be."""
+EXTRA_TEXTS = 2
+"""Number of texts in addition to the number of images in a sample, if both batches are open."""
 
 
 def input_specs(config: Config, signature: Signature) -> list[tuple[tuple[int | str, ...], Any]]:
-    """Shapes and types of what a network takes, in its order; what is open has a name."""
+    """Return the shape and type of each input of a network. An open size is a name."""
     specs = list[tuple[tuple[int | str, ...], Any]]()
-    for each in config.inputs:
-        batch = signature.batch or batch_name(config.inputs, each.kind)
-        for array, shape in zip(each.arrays, each.shapes(signature.size), strict=True):
+    for network_input in config.inputs:
+        batch = signature.batch or batch_name(config.inputs, network_input.kind)
+        for array, shape in zip(
+            network_input.arrays, network_input.shapes(signature.size), strict=True
+        ):
             specs.append(((batch, *shape), np.dtype(array.dtype).type))
     return specs
 
@@ -31,15 +33,16 @@ def input_specs(config: Config, signature: Signature) -> list[tuple[tuple[int | 
 def sample_inputs(
     entry: ModelInfo, batch: int, size: tuple[int, int], open_batch: bool = False
 ) -> Feeds:
-    """Preprocessed photographs and texts, as far as a network takes them.
+    """Return preprocessed photographs and texts, as far as a network takes them.
 
-    **Arguments:** how many of each, (height, width) of the images, and whether there may be another
-    number of texts than of images. Several texts are shorter where they may be.
+    **Arguments:** `batch` is the number of images, and of texts; `size` is (height, width) of the
+    images. With `open_batch` there are more texts than images. If there are several texts, some are
+    shorter where the network allows that.
     """
     inputs: Feeds = {}
     if (pictures := entry.config.pictures) is not None:
         inputs |= pictures.sample(batch, entry.preprocessing, size)
     if (texts := entry.config.texts) is not None:
-        count = batch + (MORE_TEXTS if inputs and open_batch else 0)
+        count = batch + (EXTRA_TEXTS if inputs and open_batch else 0)
         inputs |= texts.sample(count, shorter=batch > 1)
     return inputs

@@ -1,6 +1,7 @@
-"""Which versions of ONNX Runtime a file was run in: that of this installation, and others.
+"""Find the oldest version of ONNX Runtime in which a file is right, among this installation and
+others.
 
-`ZOO_ONNXRUNTIMES` names a folder of Python environments, each with some version of it.
+`ZOO_ONNXRUNTIMES` names a folder of Python environments, each with a version of ONNX Runtime.
 """
 
 import os
@@ -19,7 +20,7 @@ from converter.opsets import is_older
 from zoo.common import runtime
 from zoo.common.processes import run_program
 from zoo.export.precisions import Limit
-from zoo.export.verify import Sample, compared
+from zoo.export.verify import Sample, to_comparison
 
 ENVIRONMENTS = "ZOO_ONNXRUNTIMES"
 
@@ -28,48 +29,52 @@ RUNTIME_PROGRAM = Path(__file__).with_name("run_elsewhere.py")
 INTERPRETERS = ("bin/python", "Scripts/python.exe")
 
 
-def minimum_runtime(file: Path, sample: Sample, limit: Limit) -> str:
-    """The oldest version that a file was run in with errors within a limit.
+def find_minimum_runtime(file: Path, sample: Sample, limit: Limit) -> str:
+    """Return the oldest version in which the errors of a file are within a limit.
 
-    In this installation it was, so that its version is given where no older one is.
+    The file passed in this installation, so that its version is returned if no older version
+    passes.
     """
     oldest = runtime.RELEASE
-    for version, python in other_runtimes(os.environ.get(ENVIRONMENTS, "")).items():
+    for version, python in find_runtimes(os.environ.get(ENVIRONMENTS, "")).items():
         if is_older(version, oldest) and _is_right(file, sample, limit, python):
             oldest = version
     return oldest
 
 
 @cache
-def other_runtimes(folder: str) -> Mapping[str, Path]:
-    """Interpreters by the version of ONNX Runtime that they have, of a folder of environments."""
+def find_runtimes(folder: str) -> Mapping[str, Path]:
+    """Return the Python interpreters in a folder of environments by their version of ONNX Runtime.
+    Empty if the folder name is empty."""
     pythons = {}
     for environment in sorted(Path(folder).iterdir()) if folder else ():
         for python in (environment / name for name in INTERPRETERS):
             if python.exists():
-                done = run_program([str(python), "-P", str(RUNTIME_PROGRAM)], environment)
-                if done.returncode == 0:
-                    pythons[done.stdout.strip()] = python
+                result = run_program([str(python), "-P", str(RUNTIME_PROGRAM)], environment)
+                if result.returncode == 0:
+                    pythons[result.stdout.strip()] = python
     return pythons
 
 
 def _is_right(file: Path, sample: Sample, limit: Limit, python: Path) -> bool:
-    """Whether one run gives what JAX does."""
+    """Return whether the outputs of one run in another environment are within the limit."""
     with TemporaryDirectory() as scratch:
         inputs, outputs = (Path(scratch, f"{name}.npz") for name in ("inputs", "outputs"))
         arrays: dict[str, Any] = {name: np.asarray(array) for name, array in sample.fed.items()}
         np.savez(inputs, **arrays)
         names = [str(path) for path in (file.absolute(), inputs, outputs)]
-        done = run_program([str(python), "-P", str(RUNTIME_PROGRAM), *names], Path(scratch))
-        if done.returncode:
+        process = run_program([str(python), "-P", str(RUNTIME_PROGRAM), *names], Path(scratch))
+        if process.returncode:
             return False
         with np.load(outputs) as results:
-            got: dict[str, Any] = dict(results)
+            outputs_by_name: dict[str, Any] = dict(results)
     expected = jax.tree.leaves(sample.outputs)
     try:
         errors = [
-            compared(sample.sides, name, compare(array, np.asarray(right)))
-            for (name, array), right in zip(got.items(), expected, strict=True)
+            to_comparison(sample.sides, name, compare(array, np.asarray(expected_output)))
+            for (name, array), expected_output in zip(
+                outputs_by_name.items(), expected, strict=True
+            )
         ]
     except CheckError:
         return False

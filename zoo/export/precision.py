@@ -1,4 +1,4 @@
-"""How files of lower precision are made from one in float32."""
+"""Write files of lower precision from a file in float32."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -12,18 +12,19 @@ from converter.model.streaming import WrittenCallback
 from converter.opsets import DEFAULT_TARGET
 from zoo.artifacts.choices import Precision, Scales, Target
 from zoo.export.precisions import PRECISIONS, Integers
-from zoo.export.quantise.activations import means
+from zoo.export.quantise.activations import measure_means
 from zoo.export.quantise.int4 import Blocks
 from zoo.export.quantise.int8 import Columns, ScaledRows
 from zoo.export.quantise.products import Codec, quantise
 from zoo.export.quantise.smooth_quant import even_out
 
-LARGEST_PEAK = 65504 / 8
-"""Values above this in a photograph's are not computed in float16: another one may have larger."""
+MAX_FLOAT16_PEAK = 65504 / 8
+"""Values above this on the sample are computed in float32, because another input may have larger
+ones than float16 holds."""
 
 
 CODECS: dict[Integers, Codec] = {"columns": Columns(), "blocks": Blocks()}
-"""How matrices are held in integers."""
+"""Formats of integer matrices by name."""
 
 
 def derive(
@@ -36,21 +37,27 @@ def derive(
     scales: Scales = "tensor",
     exact: Collection[str] = (),
 ) -> None:
-    """Write the float32 file `source` in a lower precision; in int8 with these `scales`.
+    """Write the float32 file `source` in a lower precision.
 
-    `inputs` are what the size of the values is measured on, and their means; `written` is told the
-    bytes, as by `converter.save`. The `runtime` is the one that `source` was made for, and `exact`
-    are outputs that are computed in float32.
+    Arguments:
+        source: the float32 file.
+        target: the path to write to.
+        precision: the precision to write.
+        inputs: samples on which the largest values and the means of activations are measured.
+        written: function that is called with the bytes that are written, as by `converter.save`.
+        runtime: the target that `source` was written for.
+        scales: how int8 activations are scaled.
+        exact: names of outputs that are computed in float32.
     """
-    how, model = PRECISIONS[precision], load_typed(source)
-    codec, half = how.integers and CODECS[how.integers], how.half
-    if how.scales_activations and scales == "row":
+    traits, model = PRECISIONS[precision], load_typed(source)
+    codec, half = traits.integers and CODECS[traits.integers], traits.half
+    if traits.scales_activations and scales == "row":
         codec = ScaledRows(model)
-    large = outgrown(model.clone(), inputs) if half == "float16" else []
-    averages = means(model.clone(), inputs) if codec else {}
+    overflows = find_float16_overflows(model.clone(), inputs) if half == "float16" else []
+    averages = measure_means(model.clone(), inputs) if codec else {}
     factors = even_out(model) if codec else {}
     if half:
-        model = converter.lower_precision(model, half, [*large, *exact], "standard")
+        model = converter.lower_precision(model, half, [*overflows, *exact], "standard")
     if codec:
         quantise(model, codec, {name: averages[name] / factors.get(name, 1) for name in averages})
     converter.find_target(runtime).remove_quirks(model)
@@ -58,7 +65,7 @@ def derive(
 
 
 def load_typed(source: Path) -> ir.Model:
-    """A model of which all values have types, which files for some runtimes leave out."""
+    """Return a model in which all values have types. Files for some runtimes do not state them."""
     model = ir.load(source)
     inner = [v for node in model.graph for v in node.outputs if not v.is_graph_output()]
     if all(value.dtype is None for value in inner):
@@ -66,8 +73,9 @@ def load_typed(source: Path) -> ir.Model:
     return model
 
 
-def outgrown(model: ir.Model, inputs: Sequence[NDArray[Any]]) -> list[str]:
-    """Names of the values of a model that float16 may be too small for; it is used up."""
+def find_float16_overflows(model: ir.Model, inputs: Sequence[NDArray[Any]]) -> list[str]:
+    """Return the names of the values of a model that may be too large for float16. The model is
+    changed."""
     # ONNX Runtime is imported only where something runs in it.
     from zoo.common.runtime import session
 
@@ -75,18 +83,18 @@ def outgrown(model: ir.Model, inputs: Sequence[NDArray[Any]]) -> list[str]:
     ir.passes.common.ShapeInferencePass()(model)
     values = [v for node in graph for v in node.outputs if v.dtype == ir.DataType.FLOAT]
     graph.outputs.clear()
-    graph.outputs.extend(_peak(graph, value) for value in values)
+    graph.outputs.extend(_add_peak(graph, value) for value in values)
     peaks = converter.run(session(model), inputs)
-    largest = dict(zip((str(value.name) for value in values), peaks.values(), strict=True))
+    peak_by_name = dict(zip((str(value.name) for value in values), peaks.values(), strict=True))
     for name, value in graph.initializers.items():
         if value.dtype == ir.DataType.FLOAT and value.const_value is not None:
-            largest[name] = abs(value.const_value.numpy()).max(initial=0)
-    # Not `peak > …`: a NaN is large.
-    return [name for name, peak in largest.items() if not peak <= LARGEST_PEAK]
+            peak_by_name[name] = abs(value.const_value.numpy()).max(initial=0)
+    # `not peak <= …` also selects NaN.
+    return [name for name, peak in peak_by_name.items() if not peak <= MAX_FLOAT16_PEAK]
 
 
-def _peak(graph: ir.Graph, value: ir.Value) -> ir.Value:
-    """The largest magnitude in a value."""
+def _add_peak(graph: ir.Graph, value: ir.Value) -> ir.Value:
+    """Add nodes that compute the largest magnitude in a value, and return their result."""
     size = ir.node("Abs", [value])
     peak = ir.node("ReduceMax", size.outputs, {"keepdims": 0})
     graph.extend([size, peak])

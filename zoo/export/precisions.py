@@ -1,4 +1,4 @@
-"""The precisions of a file: how near to JAX each has to be, what it takes, and where it lies."""
+"""Define the precisions of files: limits of their errors, operators and file names."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ Integers = Literal["columns", "blocks"]
 
 @dataclass(frozen=True)
 class Limit:
-    """Limit of an output: an error of at most `value`, or at least that cosine."""
+    """Limit of the error of an output: the largest error, or the smallest cosine, in a measure."""
 
     measure: Measure
     value: float
 
     def holds(self, comparison: Comparison) -> bool:
-        """Whether these errors are within it. One that is not finite never is."""
+        """Return whether an error is within the limit. An error that is not finite is not."""
         error = comparison.error(self.measure)
         if error is None:
             return False
         return error >= self.value if self.measure == "cosine" else error <= self.value
 
     def worst(self, comparisons: Sequence[Comparison]) -> Comparison:
-        """The comparison with the largest error, or the least cosine; first what is no number."""
+        """Return the comparison with the largest error, or the smallest cosine. An error that is
+        not finite counts as the largest."""
         sign = -1 if self.measure == "cosine" else 1
 
-        def size(each: Comparison) -> float:
-            error = each.error(self.measure)
+        def size(comparison: Comparison) -> float:
+            error = comparison.error(self.measure)
             return inf if error is None else sign * error
 
         return max(comparisons, key=size)
@@ -43,14 +44,22 @@ class Limit:
 
 @dataclass(frozen=True)
 class PrecisionTraits:
-    """Facts of a precision.
+    """Properties of a precision.
 
-    A folder has its `file`, which is written at an `opset`. A number takes so many `bits`.
-    Matrices may be held in `integers`, of which an `operator` makes products; the rest is computed
-    in a `half` precision, or else in float32. With an `activation_operator` activations are
-    integers as well, and that scales them by row or in measured ranges. Files of a folder need
-    `least_opset` at least. Without `on_cpu` ONNX Runtime has no kernels for CPUs, and a file is run
-    there in an emulation. Those that WebAssembly runs have a `rank` there, the best of them 1.
+    Arguments:
+        file: name of the file in a folder.
+        limit: limit of the errors.
+        bits: average number of bits of a parameter.
+        opset: opset of the file in a folder.
+        half: type of the computations; None for float32.
+        integers: format of the matrices, or None if they are not integers.
+        operator: operator that multiplies by an integer matrix.
+        activation_operator: operator that converts activations to integers with fixed ranges or row
+            by row; empty if activations stay floating-point numbers.
+        least_opset: oldest opset of the file in a folder.
+        on_cpu: whether ONNX Runtime has kernels for CPUs. Without them a file is emulated there.
+        rank: rank among the precisions that WebAssembly runs, 1 for the best, or None if it does
+            not run.
     """
 
     file: str
@@ -67,18 +76,18 @@ class PrecisionTraits:
 
     @property
     def scales_activations(self) -> bool:
-        """Whether activations are integers, too."""
+        """Whether activations are integers too."""
         return bool(self.activation_operator)
 
 
-# Opset 18 holds nothing that a runtime of the last years does not know.
+# Opset 18 is supported by all runtimes of recent years.
 PRECISIONS: dict[Precision, PrecisionTraits] = {
-    # Ten times what float32 rounding explains, in outputs of unit size.
+    # Ten times the rounding error of float32, for outputs of magnitude 1.
     "fp32": PrecisionTraits("model", Limit("max_abs", 1e-4), bits=32, rank=1),
-    # A hundred roundings in a row, of relative size 2^-11 and 2^-8, take 1e-5 and 8e-4 off the
-    # cosine; the 7 bits of a weight and 8 of an activation about 5e-4 for each dozen of blocks.
+    # A hundred successive roundings, of relative size 2^-11 and 2^-8, reduce the cosine by 1e-5 and
+    # 8e-4. Weights of 7 bits and activations of 8 bits reduce it by about 5e-4 for twelve blocks.
     "fp16": PrecisionTraits("model_fp16", Limit("cosine", 0.9999), bits=16, half="float16", rank=4),
-    # Convolutions take bfloat16 from opset 22 on.
+    # ONNX allows bfloat16 in convolutions from opset 22 on.
     "bf16": PrecisionTraits(
         "model_bf16",
         Limit("cosine", 0.999),
@@ -88,9 +97,9 @@ PRECISIONS: dict[Precision, PrecisionTraits] = {
         least_opset=23,
         on_cpu=False,
     ),
-    # On a CPU what is no product counts twice as much beside products of integers: one operator
-    # instead of several, and no transpositions around attention.
-    # transformers.js asks for a file of this name in a browser.
+    # Integer products are fast, so that the other operators take a larger share of the time: opset
+    # 23 has one `Attention` in place of several operators and transpositions.
+    # transformers.js downloads a file of this name in a browser.
     "int8": PrecisionTraits(
         "model_quantized",
         Limit("cosine", 0.99),
@@ -100,9 +109,9 @@ PRECISIONS: dict[Precision, PrecisionTraits] = {
         operator="MatMulInteger",
         activation_operator="QuantizeLinear",
     ),
-    # Rounding to four bits takes 7e-3 of the square of a matrix, some fifty times. There is a scale
-    # of 32 bits, or of 16, for every 32 numbers. For GPUs, some of whose runtimes have no operator
-    # for attention.
+    # Rounding to four bits has an error of 7e-3 of the squared norm of a matrix, for about fifty
+    # matrices. Every 32 numbers have a scale of 32 or 16 bits. The files are for GPUs, and some
+    # runtimes there have no operator for attention.
     "q4": PrecisionTraits(
         "model_q4",
         Limit("cosine", 0.99),

@@ -1,4 +1,4 @@
-"""What the user asks for, checked before any work starts."""
+"""Check the options of an export and plan its files, before any work starts."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from converter.opsets import DEFAULT_TARGET, FUSED
 from weights.parameters import parameter
 from zoo.architectures.entry import ModelInfo
 from zoo.artifacts.choices import Input, Layout, Precision, Scales, Target
-from zoo.checkpoints.source import Choice, chosen_weights
+from zoo.checkpoints.source import Choice, resolve_weights
 from zoo.common.errors import BadOutput, BadRequest
 from zoo.common.options import FORCE, OFFLINE, SIZE, out_folder
 from zoo.common.staging import NAME, check_free, manifest_path, sidecar_path
@@ -25,13 +25,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Signature:
-    """Signature of an exported file: what it takes and gives.
+    """Inputs and outputs of an exported file.
 
-    `size` is (height, width), `batch` the batch size; None where the file leaves it open.
-    `layers` are the blocks whose hidden states are outputs as well, from 1 and in order,
-    `as_maps` says that those are maps `[batch, dim, height, width]`. `outputs` are the fields of
-    the model's output that the file has beside those; empty for what the model gives unasked. With
-    `input` uint8 the file resizes images to `size` itself.
+    Arguments:
+        size: (height, width) of the input, or None if it is open.
+        batch: batch size, or None if it is open.
+        layers: blocks whose hidden states are outputs too, counted from 1 and in order.
+        as_maps: whether hidden states are maps `[batch, dim, height, width]`.
+        input: `float32` for preprocessed pixels; `uint8` for images that the file resizes to
+            `size`.
+        outputs: fields of the model's output that the file has; empty for the usual ones. Hidden
+            states are not among them.
     """
 
     size: tuple[int, int] | None
@@ -43,7 +47,7 @@ class Signature:
 
 
 Size = tuple[int, int] | Literal["dynamic"] | None
-"""(height, width), or neither, or the model's own."""
+"""(height, width), `dynamic` for an open size, or None for the model's own."""
 
 
 ONE_FILE = "; where there is only one file, also its name, which ends in .onnx"
@@ -51,7 +55,7 @@ ONE_FILE = "; where there is only one file, also its name, which ends in .onnx"
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a file, as `zoo export` is asked for it."""
+    """Options of an export, as `zoo export` gets them."""
 
     weights: str | Choice = "auto"
     out: Annotated[Path | None, out_folder("the current folder", ONE_FILE)] = None
@@ -77,7 +81,12 @@ class Options:
 class FileSpec(Signature):
     """One ONNX file of a plan: its signature, and its path in the folder of the plan.
 
-    The manifest calls it `variant`. With `tower` it holds this tower of a network alone.
+    Arguments:
+        path: path in the folder of the plan, with `/` between its parts.
+        opset: opset of the file.
+        precision: precision of the file.
+        variant: its name in the manifest.
+        tower: the tower that the file holds; empty for the full network.
     """
 
     path: str
@@ -88,19 +97,20 @@ class FileSpec(Signature):
 
     @property
     def name(self) -> str:
-        """Name of the file in its own folder."""
+        """File name without folders."""
         return PurePosixPath(self.path).name
 
     def beside(self, name: str) -> str:
-        """Path of a file with another name in the same folder."""
+        """Return the path of a file with another name in the same folder."""
         return PurePosixPath(self.path).with_name(name).as_posix()
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Files of one model to be written to a folder: options that were checked, and what they mean.
+    """Files of one model to write to a folder, with checked options.
 
-    It is plain data that a process elsewhere can be sent, unless `weights` is an open checkpoint.
+    A plan is plain data that can be sent to another process, unless `weights` is an open
+    checkpoint.
     """
 
     model: ModelInfo
@@ -112,24 +122,24 @@ class Plan:
 
     @property
     def signature(self) -> Signature:
-        """Signature of the files that hold the whole network."""
+        """Signature of the files that hold the full network."""
         return next(file for file in self.files if not file.tower)
 
     @property
     def targets(self) -> tuple[Path, ...]:
-        """The paths at which the files are published."""
+        """Paths at which the files are published."""
         return tuple(self.folder / file.path for file in self.files)
 
 
 def plan_files(entry: ModelInfo, options: Options) -> Plan:
-    """Return the plan of an export: a file for each opset.
+    """Return the plan of an export, with one file for each opset.
 
-    **Raises** a `ZooError` for the first option that makes no sense.
+    **Raises** a `ZooError` for the first option that is not valid.
     """
     import converter
-    from zoo.checkpoints.custom import own_entry
+    from zoo.checkpoints.custom import describe_checkpoint
 
-    entry, weights = own_entry(entry, chosen_weights(options.weights))
+    entry, weights = describe_checkpoint(entry, resolve_weights(options.weights))
     for option, value, choices in (
         ("precision", options.precision, get_args(Precision)),
         ("input", options.input, get_args(Input)),
@@ -164,35 +174,34 @@ def plan_files(entry: ModelInfo, options: Options) -> Plan:
 
 
 def scaling(precisions: Iterable[Precision]) -> list[Precision]:
-    """Return those of the precisions whose activations are integers."""
-    return [each for each in precisions if PRECISIONS[each].scales_activations]
+    """Return the precisions whose activations are integers, among those given."""
+    return [precision for precision in precisions if PRECISIONS[precision].scales_activations]
 
 
 SCALING = " or ".join(scaling(PRECISIONS))
-"""The precisions that options about activations are for."""
+"""Names of the precisions that options about activations apply to."""
 
 
 def check_activations(options: Options, precisions: Iterable[Precision]) -> None:
-    """**Raises** `BadRequest` where scales by row or pictures have no effect on these precisions,
-    or where both are given."""
+    """Raise `BadRequest` if scales by row or pictures have no effect on these precisions, or if
+    both are given."""
     scales, calibrate = parameter("scales"), parameter("calibrate")
     if options.scales not in get_args(Scales):
         raise BadRequest(f"{scales} {options.scales} is not known: choose from tensor, row.")
     if options.scales == "row" and options.calibrate is not None:
         raise BadRequest(f"{scales} row and {calibrate} are two ways for {SCALING}: leave one out.")
-    given = f"{scales} row" if options.scales == "row" else ""
+    option_given = f"{scales} row" if options.scales == "row" else ""
     if options.calibrate is not None:
-        given = f"calibrate {options.calibrate}"
-    if given and not scaling(precisions):
+        option_given = f"calibrate {options.calibrate}"
+    if option_given and not scaling(precisions):
         raise BadRequest(
-            f"{given} is about {SCALING}, which is not what is asked for: ask for {SCALING}, or "
-            "leave it out."
+            f"{option_given} is about {SCALING}, which is not what is asked for: ask for "
+            f"{SCALING}, or leave it out."
         )
 
 
 def check_scale_operator(options: Options, runtime: "Runtime", opset: int) -> None:
-    """**Raises** `BadRequest` where a version that is asked for cannot scale activations as the
-    options say."""
+    """Raise `BadRequest` if a version of the target cannot scale activations as the options say."""
     if opset > (newest := newest_with_scales(options, runtime)):
         operator = PRECISIONS[options.precision].activation_operator
         raise BadRequest(
@@ -209,12 +218,14 @@ def newest_with_scales(options: Options, runtime: "Runtime") -> int:
 
 
 def read_calibration(options: Options) -> PictureFolder | None:
-    """Return the pictures on which ranges of activations are measured. **Raises** `BadRequest`."""
+    """Return the pictures for calibration, or None without. **Raises** `BadRequest` if the folder
+    cannot be used."""
     return None if options.calibrate is None else read_picture_folder(options.calibrate)
 
 
 def read_opsets(options: Options, runtime: "Runtime") -> tuple[int, ...]:
-    """Opsets that are asked for, each once, or the target's own."""
+    """Return the requested opsets without duplicates, or the target's own. **Raises** `BadRequest`
+    for an opset that the target does not support."""
     opsets = tuple(dict.fromkeys(options.opsets)) or (runtime.opset,)
     span = " to ".join(map(str, sorted({runtime.opsets[0], runtime.opsets[-1]})))
     for opset in opsets:
@@ -228,7 +239,7 @@ def read_opsets(options: Options, runtime: "Runtime") -> tuple[int, ...]:
 def check_target(
     runtime: "Runtime", precision: Precision, signature: Signature, entry: ModelInfo
 ) -> None:
-    """Refuse what the target's runtime cannot run."""
+    """Raise `BadRequest` if the target's runtime cannot run the file."""
     name, operator = runtime.name, PRECISIONS[precision].operator
     if not runtime.takes(operator, "float32", runtime.opset):
         raise BadRequest(f"precision {precision} needs {operator}, which target {name} lacks.")
@@ -242,7 +253,8 @@ def check_target(
 
 
 def read_signature(entry: ModelInfo, options: Options) -> Signature:
-    """Signature that the file is to have."""
+    """Return the signature of the requested file. **Raises** `BadRequest` for an option that is not
+    valid."""
     layers, size, batch = chosen_layers(options.layers, entry), options.size, options.batch
     check_takes(entry, options)
     if options.reshape and not layers:
@@ -267,7 +279,8 @@ def read_signature(entry: ModelInfo, options: Options) -> Signature:
 
 
 def check_takes(entry: ModelInfo, options: Options) -> None:
-    """**Raises** `BadRequest` where an option is about images, and a model takes texts."""
+    """Raise `BadRequest` for an option about images if the model takes texts, or other arrays than
+    images."""
     pictures, texts = entry.config.pictures, entry.config.texts
     if pictures is None and options.size not in (None, "dynamic"):
         raise BadRequest(f"{entry.name} takes texts, which have no size: leave it out.")
@@ -283,12 +296,13 @@ def check_takes(entry: ModelInfo, options: Options) -> None:
 
 
 def is_whole(value: object) -> bool:
-    """Whether it is a whole number, of Python or of numpy."""
+    """Return whether a value is an integer of Python or numpy, and not a Boolean."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def chosen_layers(layers: Sequence[int] | str, entry: ModelInfo) -> tuple[int, ...]:
-    """Block numbers, from 1 and in order."""
+    """Return block numbers, counted from 1 and in order. **Raises** `BadRequest` for layers that
+    the model does not have."""
     count = entry.config.num_hidden_states
     if layers and not count:
         raise BadRequest(f"{entry.name} gives no hidden states: leave out the layers.")
@@ -308,24 +322,26 @@ def chosen_layers(layers: Sequence[int] | str, entry: ModelInfo) -> tuple[int, .
 def chosen_outputs(
     outputs: Sequence[str], layers: Sequence[int], entry: ModelInfo
 ) -> tuple[str, ...]:
-    """Names of outputs, each once and in the order of a file."""
+    """Return the names of requested outputs without duplicates, in the order of a file. **Raises**
+    `BadRequest` for an output that the model does not have."""
     if not outputs:
         return ()
     from zoo.architectures.builder import output_choices
 
     choices = output_choices(entry.config, layers)
-    if strange := [name for name in outputs if name not in choices]:
+    if unknown := [name for name in outputs if name not in choices]:
         raise BadRequest(
-            f"{entry.name} has no output {strange[0]!r}: choose from {', '.join(choices)}."
+            f"{entry.name} has no output {unknown[0]!r}: choose from {', '.join(choices)}."
         )
     return tuple(name for name in choices if name in outputs)
 
 
 def check_size(size: tuple[int, int], entry: ModelInfo) -> tuple[int, int]:
-    """(height, width), if a model takes images of that size."""
+    """Return a size (height, width) if the model takes images of it. **Raises** `BadRequest`
+    otherwise."""
     stride = entry.config.stride
-    fit = (is_whole(side) and side > 0 and side % stride == 0 for side in size)
-    if len(size) != 2 or not all(fit):
+    sides_fit = (is_whole(side) and side > 0 and side % stride == 0 for side in size)
+    if len(size) != 2 or not all(sides_fit):
         raise BadRequest(
             f"size {'x'.join(map(str, size))} does not fit {entry.name}: height and width must be "
             f"positive multiples of its patch size, {stride}."
@@ -334,29 +350,31 @@ def check_size(size: tuple[int, int], entry: ModelInfo) -> tuple[int, int]:
 
 
 def read_paths(name: str, opsets: tuple[int, ...], options: Options) -> tuple[Path, dict[int, str]]:
-    """The folder to write to, and the name of the file of each opset."""
-    place = options.out
-    if place is not None and place.suffix == ".onnx":
+    """Return the folder to write to, and the file name of each opset. **Raises** `BadRequest` for a
+    file name that is not valid or that stands for several files."""
+    out = options.out
+    if out is not None and out.suffix == ".onnx":
         if len(opsets) > 1:
             raise BadRequest(
-                f"{parameter('out')} {place} names one file for {len(opsets)} opsets: name a "
+                f"{parameter('out')} {out} names one file for {len(opsets)} opsets: name a "
                 "folder instead."
             )
-        if not re.fullmatch(NAME, place.name) or len(place.name) > 150:
+        if not re.fullmatch(NAME, out.name) or len(out.name) > 150:
             raise BadRequest(
-                f"{str(place)!r}: a manifest cannot hold that name. Write one of at most 150 "
+                f"{str(out)!r}: a manifest cannot hold that name. Write one of at most 150 "
                 "letters (a to z), digits, `_`, `-` and `.`, the first a letter, a digit or `_`."
             )
-        return place.parent, {opsets[0]: place.name}
-    usual = (Options.target, Options.precision)
-    unusual = (re.sub(r"[^\w.]+", "-", options.target), options.precision)
-    suffixes = [part for part in unusual if part not in usual]
+        return out.parent, {opsets[0]: out.name}
+    defaults = (Options.target, Options.precision)
+    values = (re.sub(r"[^\w.]+", "-", options.target), options.precision)
+    suffixes = [part for part in values if part not in defaults]
     names = {opset: "-".join((name, f"opset{opset}", *suffixes)) for opset in opsets}
-    return place or Path(), {opset: f"{stem}.onnx" for opset, stem in names.items()}
+    return out or Path(), {opset: f"{stem}.onnx" for opset, stem in names.items()}
 
 
 def check_targets(target: Path, force: bool) -> None:
-    """Refuse to write over an earlier export unless told to. **Raises** `BadOutput`."""
+    """Raise `BadOutput` if a file or its manifest or sidecar exists and must not be replaced
+    (`force`)."""
     for path in (target, manifest_path(target), sidecar_path(target)):
         if path.is_dir():
             raise BadOutput(f"{path} is a folder: name another place with {parameter('out')}.")

@@ -1,4 +1,4 @@
-"""What exports and builds need of disk and memory, said before the work starts."""
+"""Estimate the disk space and memory of exports and builds, before the work starts."""
 
 import shutil
 
@@ -10,95 +10,105 @@ from zoo.common.errors import BadOutput
 from zoo.export.precisions import PRECISIONS
 from zoo.export.request import Plan
 
-LARGEST_WHOLE = 2_000_000_000
-"""Bytes of a file without a sidecar, and of a model that is verified as a whole."""
+MAX_UNSPLIT_BYTES = 2_000_000_000
+"""Largest size of a file without a sidecar, and of a model that is verified in one piece."""
 
 BASE_MEMORY = 600_000_000
-"""Bytes of memory that are taken whatever the model: libraries and compiled code."""
+"""Bytes of memory for libraries and compiled code, for any model."""
 
-MANY_PATCHES = 16
-"""How many times the usual patches are worth a word."""
+PATCHES_WARNING_RATIO = 16
+"""Ratio of the number of patches to the usual number from which a warning is printed."""
 
-WHOLE = 2
-"""How many times the float32 model is in memory, if verified as a whole; 1.7 was measured."""
+FULL_MODEL_COPIES = 2
+"""Number of copies of the float32 model in memory if it is verified in one piece; 1.7 was
+measured."""
 
 BLOCK_COPIES = 3
-"""How many times a block is in memory that is verified alone; 1.5 to 2.5 were measured."""
+"""Number of copies of a block in memory if blocks are verified one by one; 1.5 to 2.5 were
+measured."""
 
 FOLDER_COPIES = 8
-"""How many times it is there while all its variants are built; 7.2 to 7.7 were measured on networks
-of 22 and 86 million parameters."""
+"""Number of copies of the float32 model in memory while all variants are built; 7.2 to 7.7 were
+measured on networks of 22 and 86 million parameters."""
 
 
-def written(entry: ModelInfo, precision: Precision) -> int:
-    """How large a file of a model is, about."""
+def estimate_file_bytes(entry: ModelInfo, precision: Precision) -> int:
+    """Return the approximate size of a file of a model in bytes."""
     return round(entry.parameters * PRECISIONS[precision].bits / 8)
 
 
-def disk(plan: Plan) -> int:
-    """Bytes that the files take where they are written, with those that are there on the way."""
+def estimate_disk_bytes(plan: Plan) -> int:
+    """Return the bytes that an export takes on the disk, including temporary files."""
     entry, precision = plan.model, plan.options.precision
-    joined = plan.signature.input == "uint8"
-    # Others are made from a file in float32, which lies beside them as long.
-    source = written(entry, "fp32") if precision != "fp32" else 0
-    # Of those that are calibrated, three are made to choose from.
-    others = 2 * written(entry, precision) if plan.pictures else 0
-    return (len(plan.files) + joined) * written(entry, precision) + source + others
+    is_joined = plan.signature.input == "uint8"
+    # Lower precisions are written from a float32 file, which exists until they are complete.
+    source = estimate_file_bytes(entry, "fp32") if precision != "fp32" else 0
+    # A calibration writes candidates and keeps the best one.
+    candidates = 2 * estimate_file_bytes(entry, precision) if plan.pictures else 0
+    return (
+        (len(plan.files) + is_joined) * estimate_file_bytes(entry, precision) + source + candidates
+    )
 
 
-def memory(entry: ModelInfo, copies: float) -> int:
-    """Bytes of memory that it takes to have a model so many times in float32, about."""
-    return BASE_MEMORY + round(copies * written(entry, "fp32"))
+def estimate_memory_bytes(entry: ModelInfo, copies: float) -> int:
+    """Return the approximate bytes of memory for a number of copies of a float32 model."""
+    return BASE_MEMORY + round(copies * estimate_file_bytes(entry, "fp32"))
 
 
 def check_resources(plan: Plan, progress: Progress) -> None:
-    """Say so where an export needs more than there is.
+    """Print a warning if an export needs more memory than is free.
 
-    **Raises** `BadOutput` where that is room on the disk. Memory may be freed by the time when it
-    is needed, and the system may have some more on a disk.
+    **Raises** `BadOutput` if it needs more disk space than is free. Lack of memory is no error,
+    because memory may be freed by the time it is needed and the system may swap.
     """
     folder = plan.targets[0].absolute().parent
-    there = next(path for path in (folder, *folder.parents) if path.is_dir())
-    needed, free = disk(plan), shutil.disk_usage(there).free
+    existing_folder = next(path for path in (folder, *folder.parents) if path.is_dir())
+    needed, free = estimate_disk_bytes(plan), shutil.disk_usage(existing_folder).free
     if needed > free:
         raise BadOutput(
-            f"cannot write {plan.targets[0]}: it takes {_gb(needed)} in {there}, where "
-            f"{_gb(free)} are free: make room there, or choose another place with "
+            f"cannot write {plan.targets[0]}: it takes {_format_gb(needed)} in {existing_folder}, "
+            f"where {_format_gb(free)} are free: make room there, or choose another place with "
             f"{parameter('out')}."
         )
-    # What is only written passes through memory a tensor at a time.
+    # A file that is only written needs memory for one tensor at a time.
     if plan.options.verify or plan.options.precision != "fp32":
-        _tell_memory(plan, progress)
+        _warn_about_memory(plan, progress)
     if plan.options.verify:
-        _tell_patches(plan, progress)
+        _warn_about_patches(plan, progress)
 
 
-def _tell_memory(plan: Plan, progress: Progress) -> None:
+def _warn_about_memory(plan: Plan, progress: Progress) -> None:
+    """Print a warning if the export needs more memory than is free."""
     from psutil import virtual_memory
 
-    entry, asked = plan.model, plan.options
-    is_whole = asked.verify and written(entry, asked.precision) <= LARGEST_WHOLE
-    copies = (
-        WHOLE if is_whole else BLOCK_COPIES / (entry.config.num_hidden_states or entry.config.depth)
+    entry, options = plan.model, plan.options
+    is_in_one_piece = (
+        options.verify and estimate_file_bytes(entry, options.precision) <= MAX_UNSPLIT_BYTES
     )
-    needed, free = memory(entry, copies), virtual_memory().available
+    copies = (
+        FULL_MODEL_COPIES
+        if is_in_one_piece
+        else BLOCK_COPIES / (entry.config.num_hidden_states or entry.config.depth)
+    )
+    needed, free = estimate_memory_bytes(entry, copies), virtual_memory().available
     if needed > free:
         progress.note(
-            f"{entry.name} needs about {_gb(needed)} of memory, and {_gb(free)} are free: "
-            "close other programs if this one is stopped."
+            f"{entry.name} needs about {_format_gb(needed)} of memory, and {_format_gb(free)} are "
+            "free: close other programs if this one is stopped."
         )
 
 
-def _tell_patches(plan: Plan, progress: Progress) -> None:
-    """Attention compares all patches with all others."""
-    (height, width), usual = plan.signature.size or (0, 0), plan.model.native
-    times = height * width / (usual[0] * usual[1])
-    if times >= MANY_PATCHES and plan.model.config.attends:
+def _warn_about_patches(plan: Plan, progress: Progress) -> None:
+    """Print a warning if the images have many more patches than usual, because attention compares
+    all patches with all others."""
+    (height, width), native_size = plan.signature.size or (0, 0), plan.model.native
+    ratio = height * width / (native_size[0] * native_size[1])
+    if ratio >= PATCHES_WARNING_RATIO and plan.model.config.attends:
         progress.note(
-            f"{height} x {width} pixels are {times:,.0f} times the patches that "
-            f"{plan.model.name} is for: its attention takes {times**2:,.0f} times as long."
+            f"{height} x {width} pixels are {ratio:,.0f} times the patches that "
+            f"{plan.model.name} is for: its attention takes {ratio**2:,.0f} times as long."
         )
 
 
-def _gb(size: int) -> str:
+def _format_gb(size: int) -> str:
     return f"{size / 1e9:.1f} GB"

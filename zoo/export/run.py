@@ -1,10 +1,10 @@
-"""`zoo export`: from a plan to files. Importing this costs no JAX."""
+"""Export a plan (`zoo export`). Importing this module does not import JAX."""
 
 from functools import partial
 from typing import TYPE_CHECKING
 
 from weights.progress import Progress
-from zoo.checkpoints.source import opened
+from zoo.checkpoints.source import open_source
 from zoo.export.request import Plan
 from zoo.export.resources import check_resources
 
@@ -13,15 +13,18 @@ if TYPE_CHECKING:
 
 
 def run_export(plan: Plan, progress: Progress) -> "Outcome":
-    """Export a model at each opset; a thread reads the checkpoint from before JAX is imported."""
+    """Export a model at each opset of the plan. A thread reads the checkpoint while JAX is
+    imported."""
     check_resources(plan, progress)
     entry = plan.model
-    with opened(plan.weights, entry, progress, plan.options.offline) as source:
+    with open_source(plan.weights, entry, progress, plan.options.offline) as source:
         from zoo.architectures.builder import abstract
-        from zoo.checkpoints.load import begin, settle
+        from zoo.checkpoints.load import complete_provenance, load_without_digest
         from zoo.export.exporter import export_model
         from zoo.export.subject import Subject
 
-        loaded = begin(source, entry)
+        loaded = load_without_digest(source, entry)
         subject = Subject(entry, abstract(loaded.config), loaded.weights, is_network=True)
-        return export_model(plan, subject, partial(settle, loaded, source, entry), progress)
+        return export_model(
+            plan, subject, partial(complete_provenance, loaded, source, entry), progress
+        )

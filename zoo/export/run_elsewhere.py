@@ -1,8 +1,8 @@
-"""Run a file once in another installation of ONNX Runtime, which needs numpy and no more.
+"""Run a file once in another installation of ONNX Runtime. It needs only numpy in addition.
 
     python run_elsewhere.py FILE INPUTS.npz OUTPUTS.npz
 
-Without arguments it writes the version.
+Without arguments the program prints the version.
 """
 
 import sys

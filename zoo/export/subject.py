@@ -1,4 +1,5 @@
-"""A model of somebody's own: which network of the zoo it is or holds, and its values."""
+"""Describe a user's model: the network of the zoo that it holds, and the values of its
+parameters."""
 
 import hashlib
 from collections.abc import Callable
@@ -22,8 +23,8 @@ from zoo.registry.lookup import architecture
 
 @dataclass(frozen=True)
 class Subject:
-    """Subject of an export: an entry that describes it, the model with abstract leaves, their
-    values."""
+    """Model to export: its entry, the model with abstract leaves, and their values. `is_network` is
+    false if the model contains a network of the zoo and more."""
 
     entry: ModelInfo
     model: Any
@@ -31,14 +32,15 @@ class Subject:
     is_network: bool
 
 
-def subject_of(model: Callable[..., Any]) -> Subject:
-    """A model with concrete leaves. **Raises** `BadRequest` if it holds no network of the zoo."""
+def describe_model(model: Callable[..., Any]) -> Subject:
+    """Return a user's model with concrete leaves as a subject. **Raises** `BadRequest` if it does
+    not hold exactly one network of the zoo."""
     networks = networks_in(model)
     if len(networks) != 1 or not (networks[0].name and networks[0].config):
-        trouble = f"{len(networks)} of them" if len(networks) != 1 else "one that was built by hand"
+        problem = f"{len(networks)} of them" if len(networks) != 1 else "one that was built by hand"
         raise BadRequest(
             "zoo.to_onnx takes models that hold one network of `zoo.from_pretrained` or "
-            f"`zoo.create`, which knows its preprocessing and licence; this one holds {trouble}. "
+            f"`zoo.create`, which knows its preprocessing and licence; this one holds {problem}. "
             "`converter.to_onnx` takes any function."
         )
     (network,), values = networks, array_leaves(model)
@@ -52,11 +54,11 @@ def subject_of(model: Callable[..., Any]) -> Subject:
         for path, leaf in values.items()
     }
     entry = architecture(network.name)
-    # As the network is now: somebody may have cut it, or given it other classes.
+    # The user may have removed blocks or changed the classes.
     config = network.config or entry.config
     if (head := architecture_of(config).head) is not None:
         config = head.as_built(config, network)
-    # As the network is now. Its licence goes with whatever is made of it.
+    # The entry describes the changed network. It keeps the licence of the published one.
     entry = replace(
         entry,
         config=config,
@@ -65,22 +67,24 @@ def subject_of(model: Callable[..., Any]) -> Subject:
         parameters=count_parameters(model),
         digest="",
     )
-    weights = Weights(LazyArrays(tensors), Provenance("own", sha256=digest(model)))
+    weights = Weights(LazyArrays(tensors), Provenance("own", sha256=hash_model(model)))
     return Subject(entry, jax.tree.map(_abstract, model), weights, network is model)
 
 
 def _abstract(leaf: object) -> object:
+    """Return the shape and dtype of an array, and any other leaf unchanged."""
     if not isinstance(leaf, jax.Array | np.ndarray):
         return leaf
     return jax.ShapeDtypeStruct(leaf.shape, _dtype(leaf))
 
 
 def _dtype(leaf: jax.Array | np.ndarray) -> Any:
+    """Return the dtype in a file: float32 for all floating-point types."""
     return jnp.float32 if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf.dtype
 
 
-def digest(model: Any) -> str:
-    """sha256 of the file that `eqx.tree_serialise_leaves` writes of a model."""
+def hash_model(model: Any) -> str:
+    """Return the sha256 of the file that `eqx.tree_serialise_leaves` writes for a model."""
     sha256 = hashlib.sha256()
     eqx.tree_serialise_leaves(SimpleNamespace(write=sha256.update), model)
     return sha256.hexdigest()

@@ -1,4 +1,4 @@
-"""`zoo.to_onnx`: a model that somebody holds in JAX as a verified ONNX file."""
+"""Export a user's model in JAX as a verified ONNX file (`zoo.to_onnx`)."""
 
 import os
 import warnings
@@ -37,25 +37,26 @@ def to_onnx(
     verify: Annotated[bool, given.VERIFY] = True,
     keep_inexact: Annotated[bool, given.KEEP_INEXACT] = False,
 ) -> "Manifest":
-    """Write a model as an ONNX file and prove it in ONNX Runtime, as `zoo export` does.
+    """Write a model as an ONNX file and verify it in ONNX Runtime, as `zoo export` does.
 
     The model may be fine-tuned, cut (`eqx.tree_at(lambda m: m.blocks, model, model.blocks[:6])`)
     or extended: an Equinox module of your own that holds one network of the zoo, takes one image
-    `[3, height, width]` and returns arrays, in any tuple or dictionary. Initializers are called by
-    the paths of the leaves, outputs by names or keys (`logits`; `output_0` where there are none).
-    Parameters of other floating types are exported as float32, which holds their values.
+    `[3, height, width]` and returns arrays, in any tuple or dictionary. Initializers have the paths
+    of the leaves as names, and outputs the names of fields or keys (`logits`; `output_0` without
+    one). Parameters of other floating-point types are exported as float32, which holds their
+    values.
 
     **Arguments:**
 
-    - `model`: what `zoo.from_pretrained` or `zoo.create` gave, or a module that holds it.
-    - `path`: where to write; ends in `.onnx`. The manifest lies beside it, `NAME.manifest.json`,
-      and the tensors of more than 2 GB, `NAME.onnx_data`. Earlier files are replaced.
+    - `model`: a model of `zoo.from_pretrained` or `zoo.create`, or a module that contains one.
+    - `path`: the file to write, which ends in `.onnx`. The manifest `NAME.manifest.json` is written
+      next to it, and above 2 GB the tensors in `NAME.onnx_data`. Earlier files are replaced.
     {options}
 
-    **Returns** the manifest, as it is written beside the file.
+    **Returns** the manifest, as it is written next to the file.
 
-    **Raises** `BadRequest` for an argument that makes no sense, `BadOutput` where the place cannot
-    be written, `NotVerified` if the file is too far from JAX; then nothing is written.
+    **Raises** `BadRequest` for an argument that is not valid, `BadOutput` if the path cannot be
+    written, and `NotVerified` if the file differs too much from JAX. Nothing is written then.
 
     >>> model = zoo.from_pretrained("dinov3_vits16")
     >>> head = eqx.nn.Linear(384, 10, key=jax.random.key(0))
@@ -66,12 +67,12 @@ def to_onnx(
     from zoo.export.exporter import export_model
     from zoo.export.request import Options, plan_files
     from zoo.export.resources import check_resources
-    from zoo.export.subject import subject_of
+    from zoo.export.subject import describe_model
 
     out = Path(path)
     if out.suffix != ".onnx":
-        raise BadRequest(f"{out} is no name of an ONNX file: end it in .onnx.")
-    subject = subject_of(model)
+        raise BadRequest(f"{out} is not the name of an ONNX file: end it in .onnx.")
+    subject = describe_model(model)
     for option, value in {"layers": layers, "outputs": outputs}.items():
         if value is not None and not subject.is_network:
             raise BadRequest(
@@ -79,7 +80,7 @@ def to_onnx(
                 "out, or export the network inside of it."
             )
     if not (size is None or size == "dynamic" or isinstance(size, int | tuple)):
-        raise BadRequest(f"size {size!r} is none: give 224, (height, width) or 'dynamic'.")
+        raise BadRequest(f"size {size!r} is not valid: give 224, (height, width) or 'dynamic'.")
     options = Options(
         opsets=() if opset is None else (opset,),
         size=(size, size) if isinstance(size, int) else size,
@@ -101,8 +102,8 @@ def to_onnx(
         check_resources(plan, progress)
         outcome = export_model(plan, subject, lambda: subject.weights.provenance, progress)
     if outcome.nonfinite:
-        named = ", ".join(outcome.nonfinite[:10])
-        warnings.warn(f"there are NaN or infinite values in {named}", stacklevel=2)
+        paths = ", ".join(outcome.nonfinite[:10])
+        warnings.warn(f"there are NaN or infinite values in {paths}", stacklevel=2)
     if outcome.failed:
-        raise NotVerified(f"{out} was not written, for it is too far from JAX.")
+        raise NotVerified(f"{out} was not written, because it differs too much from JAX.")
     return outcome.manifests[0]

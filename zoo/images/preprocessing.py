@@ -56,7 +56,9 @@ class Preprocessing:
             target = f"a shorter edge of {self.resize}, {target} cropped from the centre"
         elif self.padded and self.multiple is not None:
             squares = height * width // self.multiple**2
-            target = f"{squares} squares of {self.multiple} pixels at most, of the same aspect ratio"
+            target = (
+                f"{squares} squares of {self.multiple} pixels at most, of the same aspect ratio"
+            )
         elif self.padded:
             target = f"what fits into {target}, with black at the right and bottom edge"
         bits = "" if self.rescale_first else ", in 8 bits"

@@ -124,9 +124,9 @@ def test_folders_are_refused_before_the_hub_is_asked(message, zoo, hub, folder):
 @pytest.mark.parametrize("held", [0, 1 << 30])
 def test_what_was_checked_is_what_is_sent(name, held, zoo, hub, folder):
     """A file may change between its check and its upload."""
-    zoo.patch.setattr(push, "HELD_BYTES", held)
+    zoo.patch.setattr(push, "MAX_BYTES_IN_MEMORY", held)
     planned = push.plan_push(folder, push.PushTarget(REPOSITORY), Quiet())
     (folder / name).write_bytes((folder / name).read_bytes().replace(b"0", b"1") + b" ")
     with pytest.raises(BadFile, match="was changed since it was checked"):
-        push.commit(planned)
+        push.commit_push(planned)
     assert not hub.commits

@@ -19,10 +19,10 @@ from tests.files import changes
 from weights.tensors import Provenance
 from zoo.architectures.entry import Licence
 from zoo.artifacts.measured import Comparison
-from zoo.artifacts.read import MOST_VALUES, near, parse, to_text
+from zoo.artifacts.read import MAX_COMMAS, parse_manifest, read_nearby_manifest, to_text
 from zoo.artifacts.schema import StatedLicence, StatedPreprocessing, StatedWeights
 from zoo.common.errors import BadFile
-from zoo.export.describe import weights_origin
+from zoo.export.describe import describe_origin
 from zoo.images.preprocessing import Preprocessing
 from zoo.registry.lookup import info
 
@@ -95,7 +95,7 @@ def said(**changes):
 def refused(text, **options):
     """What is said of a manifest: a sentence or two that a terminal can show."""
     with pytest.raises(BadFile, match="cannot be used") as caught:
-        parse(text, "the manifest", **options)
+        parse_manifest(text, "the manifest", **options)
     told = str(caught.value)
     assert len(told) < 400 and told.isprintable() and told.endswith(".")
     return told
@@ -107,7 +107,7 @@ def test_hostile_manifests(change, words):
 
 
 DEEP = b"[" * 100_000
-MANY = MOST_VALUES - 1000
+MANY = MAX_COMMAS - 1000
 NOT_MANIFESTS = {
     "nothing": b"",
     "list": b"[]",
@@ -132,18 +132,18 @@ def test_what_is_no_manifest(given):
 
 
 def test_a_good_manifest():
-    manifest = parse(said(), "the manifest", folders.MODEL)
-    assert list(manifest.pick(["all"])) == list(folders.VARIANTS)
-    needed = {file.name for file in manifest.needed(manifest.pick(["fp16"]))}
+    manifest = parse_manifest(said(), "the manifest", folders.MODEL)
+    assert list(manifest.select_variants(["all"])) == list(folders.VARIANTS)
+    needed = {file.name for file in manifest.select_files(manifest.select_variants(["fp16"]))}
     assert needed == folders.COMMON | set(folders.VARIANTS["fp16"])
-    assert manifest.one("fp16").file == folders.VARIANTS["fp16"][0]
+    assert manifest.get_variant("fp16").file == folders.VARIANTS["fp16"][0]
     assert json.loads(to_text(manifest)) == json.loads(said())
-    unchecked = parse(said(**variant(verification=None)), "the manifest")
-    assert not unchecked.one("fp32").passed
-    changed = manifest.changed(complete=False)
+    unchecked = parse_manifest(said(**variant(verification=None)), "the manifest")
+    assert not unchecked.get_variant("fp32").passed
+    changed = manifest.with_changes(complete=False)
     assert manifest.complete and not changed.complete and "speeds" not in to_text(changed)
     with pytest.raises(ValidationError):
-        manifest.changed(files=())
+        manifest.with_changes(files=())
     with pytest.raises(ValidationError):
         manifest.model = "another"
 
@@ -152,7 +152,7 @@ def test_a_good_manifest():
 def test_models_that_are_not_of_the_zoo(model):
     """Nor may fields of a later version be in the way."""
     text = said(model=model, weights={"kind": "own"}, later=[1e999])
-    manifest = parse(text, "the manifest")
+    manifest = parse_manifest(text, "the manifest")
     assert (manifest.model, manifest.weights.kind) == (model, "own")
     assert "later" not in to_text(manifest)
 
@@ -160,13 +160,13 @@ def test_models_that_are_not_of_the_zoo(model):
 def test_manifests_near_a_file(tmp_path):
     """Beside it, or else in the folder above; what makes no sense counts as nothing."""
     file = tmp_path / "onnx" / "model.onnx"
-    assert near(file) is None
+    assert read_nearby_manifest(file) is None
     folders.write(tmp_path, folders.published(FILES))
-    assert near(file).preprocessing.size == folders.SIZE
+    assert read_nearby_manifest(file).preprocessing.size == folders.SIZE
     (tmp_path / "manifest.json").write_bytes(b"{}")
-    assert near(file) is None
+    assert read_nearby_manifest(file) is None
     (tmp_path / "onnx" / "model.manifest.json").write_bytes(said(model="own"))
-    assert near(file).model == "own"
+    assert read_nearby_manifest(file).model == "own"
 
 
 COMPARISON = {"batch": 1, "height": 2, "width": 3, "output": "x", "max_abs": 0.5, "max_rel": None}
@@ -191,15 +191,15 @@ def test_any_change(count):
     for _ in range(count):
         text = changes.table(rng, json.dumps(FULL).encode())
         try:
-            manifest = parse(text, "the manifest")
+            manifest = parse_manifest(text, "the manifest")
         except BadFile:
             refused(text)
             continue
         read += 1
         again = to_text(manifest)
         SCHEMA.validate(json.loads(again))
-        assert parse(again.encode(), "the manifest") == manifest
-        assert to_text(parse(again.encode(), "the manifest")) == again
+        assert parse_manifest(again.encode(), "the manifest") == manifest
+        assert to_text(parse_manifest(again.encode(), "the manifest")) == again
     assert read > count / 20
 
 
@@ -221,7 +221,7 @@ def test_errors_that_are_no_numbers():
 
 @pytest.mark.parametrize("name", ["a\n\x9b[2J.eqx", "\udcff.eqx", "a" * 255])
 def test_a_checkpoint_may_be_called_anything(name):
-    told = weights_origin(Provenance("eqx", name), info(folders.MODEL)).name
+    told = describe_origin(Provenance("eqx", name), info(folders.MODEL)).name
     assert told.isprintable() and told.endswith(name[-4:])
 
 

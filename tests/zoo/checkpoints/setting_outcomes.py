@@ -30,9 +30,9 @@ from weights import bind
 from weights.errors import WeightsError
 from weights.progress import Quiet
 from zoo.architectures.builder import abstract
-from zoo.checkpoints.load import LoadedWeights, begin
+from zoo.checkpoints.load import LoadedWeights, load_without_digest
 from zoo.checkpoints.pretrained import find_entry
-from zoo.checkpoints.source import GivenCheckpoint, opened
+from zoo.checkpoints.source import GivenCheckpoint, open_source
 from zoo.common.errors import ZooError
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -58,8 +58,8 @@ def read(folder: Path) -> LoadedWeights:
     """What the zoo reads. **Raises** `Refused`."""
     try:
         entry, choice = find_entry(None, GivenCheckpoint(folder))
-        with opened(choice, entry, Quiet()) as source:
-            return begin(source, entry)
+        with open_source(choice, entry, Quiet()) as source:
+            return load_without_digest(source, entry)
     except (WeightsError, ZooError) as error:
         raise Refused(str(error)) from error
 

@@ -131,7 +131,7 @@ def test_what_is_no_names_is_refused(case, zoo, tmp_path):
     ],
 )
 def test_what_is_left_out_is_said(told, said):
-    assert any(re.search(said, each) for each in of_classes(3, told).said)
+    assert any(re.search(said, each) for each in of_classes(3, told).warnings)
 
 
 def test_names_of_another_network_are_refused():
@@ -156,7 +156,7 @@ def test_names_in_what_training_saved(path):
     assert of_classes(4, None, {path: ["ape", "bee"]}).names == ("ape", "bee", "2", "3")
     assert of_classes(4, {"id2label": list("abcd")}, {path: THREE}).names == tuple("abcd")
     found = of_classes(2, None, {path: THREE})
-    assert found.names is None and path in found.said[0]
+    assert found.names is None and path in found.warnings[0]
 
 
 RF_DETR = package.info("rf_detr_nano")

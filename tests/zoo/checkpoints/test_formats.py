@@ -46,7 +46,7 @@ from zoo.architectures.swin.swin_config import SwinConfig
 from zoo.architectures.vit.vit_config import OnBackbone
 from zoo.checkpoints import convert
 from zoo.checkpoints.golden import run_transformers
-from zoo.checkpoints.identify import recognised
+from zoo.checkpoints.identify import identify_checkpoint
 from zoo.checkpoints.load import (
     LoadedWeights,
     fitting_models,
@@ -169,7 +169,7 @@ def written(entry, loaded, form, path):
     published = convert.naming_to_write(entry, form)
     wanted = convert.leaves_to_write(entry, published, loaded.config)
     items = items_for(published.naming, loaded.weights.arrays, wanted)
-    convert.write_as(form, path, items, replace(entry, config=loaded.config), Quiet())
+    convert.write_checkpoint_file(form, path, items, replace(entry, config=loaded.config), Quiet())
     return published.naming
 
 
@@ -447,9 +447,9 @@ def test_a_head_that_equimo_has_no_place_for(tmp_path):
     got = read(tmp_path / "w.tar.lz4", naming, headless).arrays
     head = {path for path in values_of(entry.config) if path.startswith("attn_pool.")}
     assert set(values_of(entry.config)) - set(got) == head
-    told = convert.lost(loaded, model_shapes(headless))
+    told = convert.find_dropped_leaves(loaded, model_shapes(headless))
     assert "attn_pool.latent" in told and set(told) <= head
-    assert convert.lost(loaded, model_shapes(entry.config)) == ()
+    assert convert.find_dropped_leaves(loaded, model_shapes(entry.config)) == ()
 
 
 @pytest.mark.parametrize("name", ["dinov2_vits14", VIT])
@@ -468,5 +468,5 @@ def test_a_projection_without_a_bias_is_no_head(channels, tmp_path):
     sizes |= {"intermediate_size": 64, "image_size": 32, "patch_size": 8}
     config = CLIPVisionConfig(**sizes, projection_dim=channels)
     CLIPVisionModelWithProjection(config).save_pretrained(tmp_path / "own")
-    entry, view = recognised(read_weights(str(tmp_path / "own")))
+    entry, view = identify_checkpoint(read_weights(str(tmp_path / "own")))
     assert entry.config.projection == channels and not entry.config.classes and not view.head

@@ -20,15 +20,15 @@ from zoo.architectures.config_settings import TIMM, names_in_settings
 from zoo.architectures.kinds import ARCHITECTURES
 from zoo.architectures.library_settings import Settings, TimmPictures
 from zoo.checkpoints.settings.known_settings import (
-    OF_CALLS,
-    OF_TENSORS,
-    OF_TIMMS_FILES,
-    OF_TRAINING,
-    TIMM_REFUSED_UNLESS,
-    TIMM_WITHOUT_EFFECT,
-    strange_settings,
+    LOADING_SETTINGS,
+    SETTINGS_IN_TENSORS,
+    TIMM_ALLOWED_VALUES,
+    TIMM_FILE_SETTINGS,
+    TIMM_IGNORED_SETTINGS,
+    TRAINING_SETTINGS,
+    find_unknown_settings,
 )
-from zoo.checkpoints.settings.library_configs import transformers_kind
+from zoo.checkpoints.settings.library_configs import find_transformers_class
 from zoo.checkpoints.settings.processors import (
     NO_EFFECT_ON_PIXELS,
     PROCESSOR_KINDS,
@@ -48,7 +48,7 @@ def wanted():
     rows = (row for entry in MODELS.values() for row in entry.published)
     for config in {entry.config for entry in MODELS.values()} | {row.config for row in rows}:
         try:
-            made = transformers_kind(config)
+            made = find_transformers_class(config)
         except BadRequest:
             continue
         settings = made.settings(config)
@@ -62,7 +62,7 @@ def backbones():
     found = {}
     for config in NETWORKS.values():
         with suppress(BadRequest):
-            made = transformers_kind(config)
+            made = find_transformers_class(config)
             if "backbone_config" in (settings := made.settings(config)):
                 kind = settings["backbone_config"]["model_type"]
                 found[made.name] = {"backbone_config": {"model_type": kind}}
@@ -75,7 +75,7 @@ def test_no_setting_is_unheard_of(name):
     settings = getattr(transformers, name).config_class(**backbones().get(name, {})).to_dict()
     read = Settings.model_validate_json(json.dumps(settings, default=str))
     config, asked = wanted()[CLASSES[name].model_type]
-    assert strange_settings(read, config, {*asked, *CLASSES[name].idle}) == []
+    assert find_unknown_settings(read, config, {*asked, *CLASSES[name].idle}) == []
 
 
 SAVED = [kind for kind in OWN if not any(word in kind for word in ("timm", "meta", "known"))]
@@ -94,7 +94,7 @@ def otherwise(settings: dict) -> dict:
     for name, value in settings.items():
         if isinstance(value, dict):
             changed[name] = otherwise(value)
-        elif name not in {*OF_TRAINING, *OF_CALLS} - OF_OUTPUTS:
+        elif name not in {*TRAINING_SETTINGS, *LOADING_SETTINGS} - OF_OUTPUTS:
             changed[name] = value
         elif isinstance(value, bool):
             changed[name] = not value
@@ -122,9 +122,9 @@ def test_what_is_without_effect_changes_nothing(kind, tmp_path):
 
 def test_a_setting_is_in_one_table():
     for tables in (
-        (OF_TRAINING, OF_TENSORS, OF_CALLS),
-        (TIMM_WITHOUT_EFFECT, TIMM_REFUSED_UNLESS),
-        (OF_TIMMS_FILES, TimmPictures.model_fields),
+        (TRAINING_SETTINGS, SETTINGS_IN_TENSORS, LOADING_SETTINGS),
+        (TIMM_IGNORED_SETTINGS, TIMM_ALLOWED_VALUES),
+        (TIMM_FILE_SETTINGS, TimmPictures.model_fields),
         (NO_EFFECT_ON_PIXELS, Processor.model_fields),
     ):
         names = [name for table in tables for name in table]
@@ -141,15 +141,15 @@ OTHER_NETWORKS = {"rope_temperature"}
 
 def test_no_setting_of_timm_is_unheard_of():
     pictures, *classes = TIMM_FIELDS.values()
-    assert {*pictures} == {*OF_TIMMS_FILES, *TimmPictures.model_fields}
+    assert {*pictures} == {*TIMM_FILE_SETTINGS, *TimmPictures.model_fields}
     arguments = {name for names in classes for name in names}
     fields = {name for config in NETWORKS.values() for name in names_in_settings(config, TIMM)}
-    assert arguments == TIMM_WITHOUT_EFFECT | TIMM_REFUSED_UNLESS.keys() | fields
+    assert arguments == TIMM_IGNORED_SETTINGS | TIMM_ALLOWED_VALUES.keys() | fields
     others = {
         name
         for defaults in classes
         for name, value in defaults.items()
-        if name in TIMM_REFUSED_UNLESS and value not in TIMM_REFUSED_UNLESS[name]
+        if name in TIMM_ALLOWED_VALUES and value not in TIMM_ALLOWED_VALUES[name]
     }
     assert others == OTHER_NETWORKS
 

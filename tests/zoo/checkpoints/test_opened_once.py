@@ -26,7 +26,7 @@ from weights.namings.meta_names import DINOV3_VIT
 from weights.views import views_of
 from zoo.architectures.builder import abstract
 from zoo.architectures.entry import DATA
-from zoo.checkpoints.identify import inspect, recognised
+from zoo.checkpoints.identify import identify_checkpoint, inspect
 from zoo.checkpoints.load import model_shapes
 from zoo.checkpoints.source import GivenCheckpoint
 from zoo.cli.console import call
@@ -187,7 +187,7 @@ def test_one_network_is_built_to_identify_a_checkpoint(tmp_path):
     path = saved(tmp_path / "own.safetensors", 4)
     abstract.cache_clear()
     model_shapes.cache_clear()
-    entry, _ = recognised(GivenCheckpoint(path))
+    entry, _ = identify_checkpoint(GivenCheckpoint(path))
     assert entry.family == "digits" and abstract.cache_info().misses == 1
 
 

@@ -27,9 +27,9 @@ from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
 from zoo.architectures.vit.vit_config import ViTConfig
-from zoo.artifacts.read import stated_entry
+from zoo.artifacts.read import entry_of_manifest
 from zoo.artifacts.schema import Manifest
-from zoo.checkpoints.identify import likely
+from zoo.checkpoints.identify import rank_networks
 from zoo.checkpoints.load import model_shapes
 from zoo.export.describe import describe_shared
 from zoo.export.request import Signature
@@ -144,7 +144,7 @@ def test_a_manifest_states_every_network():
             config = replace(config, classes=3)
         own = replace(entry.unlisted, config=config, labels=names)
         said = describe_shared(own, Signature((64, 96), None), Provenance("random", seed=1))
-        again = stated_entry(Manifest.model_validate_json(said.model_dump_json()))
+        again = entry_of_manifest(Manifest.model_validate_json(said.model_dump_json()))
         assert (again.config, again.class_names, again.name) == (own.config, names, own.name)
         assert again.licence == own.licence
 
@@ -155,7 +155,7 @@ def test_a_tower_of_a_known_size_is_not_all(tmp_path):
     config = DualConfig(entry.config.vision, replace(entry.config.words, vocabulary=96))
     shapes = source_shapes(plan(entry.namings[0].rules, model_shapes(config)))
     tensors = {key: LazyTensor(shape, "float32", dict) for key, shape in shapes.items()}
-    found = likely(Checkpoint(tmp_path, "safetensors", (), tensors), None)
+    found = rank_networks(Checkpoint(tmp_path, "safetensors", (), tensors), None)
     assert {each.config.words.vocabulary for each in found} == {96}
 
 

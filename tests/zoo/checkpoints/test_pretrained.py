@@ -16,7 +16,7 @@ from weights import array_leaves
 from weights.errors import MappingError
 from weights.files import sha256
 from weights.progress import Quiet
-from zoo.artifacts.words import doubt, origin
+from zoo.artifacts.words import describe_licence_doubt, describe_weights
 from zoo.checkpoints.load import open_weights
 from zoo.checkpoints.source import GivenCheckpoint
 from zoo.common.errors import BadRequest
@@ -74,7 +74,7 @@ def test_a_name_that_nothing_proves(vits16):
     for entry, other in ((DINO, EUPE), (EUPE, DINO)):
         found = recorded(vits16.path, entry)
         assert found.also_fits == (other.name,)
-        assert f"it fits {other.name} too, which has other terms" in origin(found)
+        assert f"it fits {other.name} too, which has other terms" in describe_weights(found)
 
 
 def test_a_digest_settles_it(vits16, monkeypatch):
@@ -82,4 +82,4 @@ def test_a_digest_settles_it(vits16, monkeypatch):
     monkeypatch.setitem(loading.MODELS, DINO.name, replace(DINO, digest=digest))
     found = recorded(vits16.path, loading.MODELS[DINO.name])
     assert found.also_fits is None and found.is_published_file
-    assert doubt(found) == ""
+    assert describe_licence_doubt(found) == ""

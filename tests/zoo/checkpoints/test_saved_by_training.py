@@ -23,7 +23,7 @@ import zoo as package
 from tests.references.classifiers import CLASSES, SIZED, STAGES, seeded
 from tests.tiers import covering
 from weights.errors import MappingError, WeightsError
-from zoo.checkpoints.identify import recognised
+from zoo.checkpoints.identify import identify_checkpoint
 from zoo.checkpoints.source import GivenCheckpoint
 
 forward = eqx.filter_jit(lambda model, picture: model(picture))
@@ -396,7 +396,7 @@ def test_a_folder_that_is_not_read(kind, tmp_path):
     write, said = NOT_READ[kind]
     write(tmp_path)
     with pytest.raises(WeightsError, match=said):
-        recognised(GivenCheckpoint(tmp_path))
+        identify_checkpoint(GivenCheckpoint(tmp_path))
 
 
 def test_own_weights_have_their_own_name_and_no_licence(zoo, tmp_path):

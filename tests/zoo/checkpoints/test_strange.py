@@ -11,9 +11,9 @@ from tests.seeded import as_file, nano, state_of
 from weights.containers import open_checkpoint
 from weights.errors import NotACheckpoint, WeightsError
 from weights.files import Checkpoint
-from zoo.checkpoints.identify import likely, recognised
+from zoo.checkpoints.identify import identify_checkpoint, rank_networks
 from zoo.checkpoints.load import naming_all_leaves
-from zoo.checkpoints.mismatch import settings_place, strange
+from zoo.checkpoints.mismatch import describe_mismatch, describe_settings_path
 from zoo.common.errors import BadRequest
 
 DEFAULT = [("dinov2_vits14", "huggingface"), ("vit_tiny_patch16_224", "timm")]
@@ -43,13 +43,13 @@ def held(state):
 def test_a_missing_tensor_is_named(name, naming, pytestconfig):
     """Whatever tensor it is; what can be read without it is another network."""
     state = of(name, naming)
-    assert likely(held(state), None)
+    assert rank_networks(held(state), None)
     rng, named = random.Random(f"{name} {naming}"), 0
     count = len(state) if pytestconfig.getoption("-m") == "full" else 3
     for key in rng.sample(sorted(state), count):
         less = held({other: value for other, value in state.items() if other != key})
-        if not likely(less, None):
-            assert key in strange(less, None)
+        if not rank_networks(less, None):
+            assert key in describe_mismatch(less, None)
             named += 1
     assert named
 
@@ -66,11 +66,11 @@ def test_a_missing_tensor_is_named(name, naming, pytestconfig):
 def test_a_missing_tensor_leaves_two_readings(name, naming, key, expected):
     state = of(name, naming)
     del state[key]
-    read = likely(held(state), None)
+    read = rank_networks(held(state), None)
     if expected is None:
         assert {candidate.view.prefix for candidate in read} == {""}
     else:
-        assert not read and expected in strange(held(state), None)
+        assert not read and expected in describe_mismatch(held(state), None)
 
 
 LAYER = "encoder.layer.0.mlp.fc1"
@@ -107,7 +107,7 @@ ADVICE = {
 
 @pytest.mark.parametrize("form", ADVICE)
 def test_weights_in_another_form(form):
-    said = strange(held(otherwise(of(*DEFAULT[0]), form)), None)
+    said = describe_mismatch(held(otherwise(of(*DEFAULT[0]), form)), None)
     assert ADVICE[form] in said and LAYER in said
 
 
@@ -115,7 +115,7 @@ def test_weights_in_another_form(form):
 def test_pictures_of_one_channel(name, naming):
     state = of(name, naming)
     (key,) = (key for key, value in state.items() if value.ndim == 4)
-    said = strange(held(state | {key: state[key][:, :1]}), None)
+    said = describe_mismatch(held(state | {key: state[key][:, :1]}), None)
     assert "pictures of 1 channel," in said and "converter.to_onnx" in said
 
 
@@ -124,7 +124,7 @@ def test_no_class_token_is_named_and_no_size_of_pictures():
     state = of("dinov2_vits14", "huggingface")
     table = state["embeddings.position_embeddings"]
     del state["embeddings.cls_token"]
-    said = strange(held(state | {"embeddings.position_embeddings": table[:, 1:]}), None)
+    said = describe_mismatch(held(state | {"embeddings.position_embeddings": table[:, 1:]}), None)
     assert "embeddings.cls_token" in said and "image_size" not in said
 
 
@@ -138,7 +138,7 @@ def test_an_rf_detr_whose_sizes_contradict_each_other():
     state = state_of(config, entry.namings[0], 1)
     (key,) = (key for key in state if key.endswith("refpoint_embed.weight"))
     with pytest.raises(WeightsError, match=r"rf_detr.*refpoint_embed\.weight \(is \[5, 4\]"):
-        recognised(held(state | {key: state[key][:5]}))
+        identify_checkpoint(held(state | {key: state[key][:5]}))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_an_rf_detr_whose_sizes_contradict_each_other():
     ],
 )
 def test_the_place_of_settings_is_that_of_the_file(path, words):
-    assert words in settings_place(Path(path))
+    assert words in describe_settings_path(Path(path))
 
 
 def test_the_file_that_was_given_is_named(tmp_path):
@@ -159,10 +159,10 @@ def test_the_file_that_was_given_is_named(tmp_path):
     save_file(of("dinov2_vits14", "huggingface"), tmp_path / "mine.safetensors")
     checkpoint = open_checkpoint(tmp_path / "mine.safetensors")
     with pytest.raises(BadRequest, match=r"a config.json beside mine.safetensors") as error:
-        recognised(checkpoint)
+        identify_checkpoint(checkpoint)
     assert "model.safetensors" not in str(error.value)
     (tmp_path / "config.json").write_text('{"num_attention_heads": 4}')
-    assert recognised(checkpoint)[0].config.heads == 4
+    assert identify_checkpoint(checkpoint)[0].config.heads == 4
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from zoo.apps.embed.embed_request import EmbedRequest
 from zoo.apps.embed.search_request import SearchRequest
 from zoo.architectures.kinds import TOWER_NAMES
 from zoo.artifacts.choices import TOWERS
-from zoo.checkpoints.source import AskedWeights
+from zoo.checkpoints.source import WeightsOptions
 from zoo.cli.app import app
 from zoo.cli.command_options import option_name
 from zoo.common.errors import BadRequest
@@ -35,7 +35,7 @@ OWN = {
     [
         ("embed", [embed]),
         ("search", [SearchRequest]),
-        ("export", [AskedWeights, Options]),
+        ("export", [WeightsOptions, Options]),
         ("bench", [BenchOptions]),
     ],
 )

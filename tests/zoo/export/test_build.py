@@ -25,19 +25,24 @@ from weights import bind, random_weights
 from weights.progress import Quiet
 from zoo import info, list_models
 from zoo.architectures.builder import abstract
-from zoo.artifacts.read import parse, to_text
+from zoo.artifacts.read import parse_manifest, to_text
 from zoo.checkpoints.load import model_shapes
 from zoo.checkpoints.settings.library_configs import portable_config
 from zoo.common.errors import BadOutput
 from zoo.export.assemble import schedule
-from zoo.export.assemble.extras import card, for_transformers_js, golden, golden_sample
-from zoo.export.assemble.ledger import Ledger, read_ledger
+from zoo.export.assemble.extras import (
+    choose_golden_sample,
+    make_golden,
+    render_card,
+    transformers_js_settings,
+)
+from zoo.export.assemble.ledger import Ledger, read_earlier_manifest
 from zoo.export.assemble.plan import plan_folder
 from zoo.export.describe import describe_shared
 from zoo.export.make import Production
 from zoo.export.request import Options, Signature
 from zoo.export.subject import Subject
-from zoo.export.verify import reference
+from zoo.export.verify import make_samples
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import pixel_values
 
@@ -127,7 +132,7 @@ def test_a_card_names_the_base_model_where_it_is_known():
         more = {"model": "dinov2_vits14", "weights": weights, "speeds": speeds}
         more["tools"] = {"jax-onnx-zoo": "0"}
         record = folders.manifest(folders.contents(), **more)
-        text = card(parse(json.dumps(record).encode(), "the manifest"))
+        text = render_card(parse_manifest(json.dumps(record).encode(), "the manifest"))
         settings = yaml.safe_load(text.split("---")[1])
         assert settings.get("base_model") == wanted, weights
         assert "<https://arxiv.org/abs/2304.07193>" in text
@@ -186,12 +191,12 @@ def test_a_manifest_that_makes_no_sense(built, tmp_path):
     path.write_text(json.dumps(manifest(built[0]) | {"complete": "yes"}))
     before = path.read_bytes()
     with pytest.raises(BadOutput, match="is no manifest of a build"):
-        read_ledger(tmp_path)
+        read_earlier_manifest(tmp_path)
     assert path.read_bytes() == before
     # That of a build that was stopped at once has no variant yet: the next one goes on from there.
     change = {"variants": {}, "files": [], "complete": False}
     path.write_text(json.dumps(manifest(built[0]) | change))
-    assert read_ledger(tmp_path).variants == {}
+    assert read_earlier_manifest(tmp_path).variants == {}
 
 
 @pytest.mark.parametrize("name", ["README.md", "LICENSE", "config.json", "onnx/notes.txt"])
@@ -206,9 +211,9 @@ def test_files_of_no_build_are_the_user_s(name, zoo):
 
 def test_files_of_other_versions_are_not_dropped_without_a_word(built, tmp_path):
     """All of them are made again, or the folder is left as it is."""
-    earlier = read_ledger(built[0])
-    header = earlier.changed(files=(), variants={}, complete=False)
-    older = earlier.changed(tools={**earlier.tools, "onnxruntime": "1.0.0"})
+    earlier = read_earlier_manifest(built[0])
+    header = earlier.with_changes(files=(), variants={}, complete=False)
+    older = earlier.with_changes(tools={**earlier.tools, "onnxruntime": "1.0.0"})
     (tmp_path / "manifest.json").write_text(to_text(older))
     told = r"fp16 and bf16 and int8 of a build with onnxruntime 1\.0\.0"
     with pytest.raises(BadOutput, match=told):
@@ -223,7 +228,7 @@ def test_builds_stay_within_the_memory(budget, most, monkeypatch):
     names = ("dinov2_vits14", "dinov2_vits14_reg", "dinov3_vits16", "tips_vits14_hr")
     options = Options(size="dynamic")
     plans = [plan_folder(info(name), "auto", options, ("fp32",), Path(name)) for name in names]
-    assert all(1e9 < schedule.memory_needed(each) < 1.35e9 for each in plans)
+    assert all(1e9 < schedule.estimate_build_memory(each) < 1.35e9 for each in plans)
     running, seen = set(), []
 
     def start(each, told, options):
@@ -233,7 +238,7 @@ def test_builds_stay_within_the_memory(budget, most, monkeypatch):
         running.discard(each.model.name)
         return schedule.Outcome(each.model.name)
 
-    monkeypatch.setattr(schedule, "start", start)
+    monkeypatch.setattr(schedule, "build_in_worker", start)
     pool = schedule.Pool(lambda: ThreadPoolExecutor(4), print, lost=())
     outcomes = schedule.run_builds(plans, pool, budget, lambda *finished: None)
     assert tuple(outcome.model for outcome in outcomes) == names
@@ -259,13 +264,13 @@ def test_golden_numbers_are_those_of_the_published_settings(size):
     entry = entry.of_network(replace(entry.config, dim=32, depth=1, heads=2, hidden=64))
     model, weights = abstract(entry.config), random_weights(model_shapes(entry.config))
     signature = Signature(size, 1)
-    samples = reference(entry, model, weights.arrays, signature)
+    samples = make_samples(entry, model, weights.arrays, signature)
     subject = Subject(entry, model, weights, is_network=True)
     staged = (None, Quiet())
     production = Production(Options(), None, subject, signature, lambda: samples, *staged)
     how = describe_shared(entry, signature, weights.provenance).preprocessing.settings
     assert how.size == (size or (224, 224))
-    got = golden(subject, golden_sample(production, how))
+    got = make_golden(subject, choose_golden_sample(production, how))
     np.testing.assert_array_equal(
         got.fed["pixel_values"], pixel_values([photograph()], how, how.size)
     )
@@ -286,7 +291,7 @@ def test_golden_numbers_are_those_of_the_published_settings(size):
     ],
 )
 def test_what_transformers_js_is_told(variants, outside, told):
-    assert for_transformers_js(variants, outside) == told
+    assert transformers_js_settings(variants, outside) == told
 
 
 def test_every_network_has_settings():

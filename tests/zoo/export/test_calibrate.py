@@ -16,12 +16,12 @@ from tests.zoo.architectures.test_digits import accuracy
 from tests.zoo.export.test_precision import MODELS, pixels, write
 from zoo import from_pretrained, to_onnx
 from zoo.artifacts.measured import RangedFile, Speed
-from zoo.artifacts.read import near
+from zoo.artifacts.read import read_nearby_manifest
 from zoo.data.digits.data import split_digits
-from zoo.export.calibration import choose, widest, write_fixed
+from zoo.export.calibration import choose_candidate, full_ranges, write_with_ranges
 from zoo.export.precision import load_typed
-from zoo.export.quantise.activations import observe
-from zoo.export.quantise.products import products
+from zoo.export.quantise.activations import measure_ranges
+from zoo.export.quantise.products import find_products
 from zoo.export.quantise.smooth_quant import even_out
 from zoo.images.picture_folder import MOST_PICTURES, read_picture_folder
 
@@ -42,13 +42,13 @@ def test_least_and_largest(name, tmp_path):
     """As in ONNX Runtime's own calibrator, batch by batch, of pictures that are not square."""
     file = write(tmp_path / "source.onnx", MODELS[name], 18)
     batches = [(1 + index) * pixels(MODELS[name]) for index in range(3)]
-    seen = observe(load_typed(file), [[batch] for batch in batches])
+    seen = measure_ranges(load_typed(file), [[batch] for batch in batches])
     theirs = create_calibrator(
         file, ["MatMul"], str(tmp_path / "more.onnx"), CalibrationMethod.MinMax
     )
     theirs.collect_data(Reader(batches))
     wanted = theirs.compute_data()
-    there = [*products(ir.load(file).graph)]
+    there = [*find_products(ir.load(file).graph)]
     assert len(there) == len(seen)
     for product in there:
         ends, found = wanted[product.left.name].range_value, seen[product.name]
@@ -73,16 +73,16 @@ def test_the_choice(measured, best):
         way: RangedFile(cosine=cosine, speed=Speed(p50_ms=time, ratio=1 / time))
         for way, (cosine, time) in measured.items()
     }
-    assert choose(candidates, 0.99) == best
+    assert choose_candidate(candidates, 0.99) == best
 
 
 def fixed(source, file, batches, runtime="onnxruntime"):
     """A file with ranges that the batches gave."""
     model = load_typed(source)
     even_out(model)
-    seen = observe(model, [[batch] for batch in batches])
+    seen = measure_ranges(model, [[batch] for batch in batches])
     means = {name: each.means for name, each in seen.items()}
-    write_fixed(source, file, widest(seen), means, runtime=runtime)
+    write_with_ranges(source, file, full_ranges(seen), means, runtime=runtime)
     return file
 
 
@@ -123,7 +123,7 @@ def test_from_pictures_to_a_file(seen, zoo):
         f"{NAME[:-5]}.manifest.json",
     }
     assert "as listed" in zoo("verify", zoo.here / "out" / NAME).out
-    calibration = near(zoo.here / "out" / NAME).only.calibration
+    calibration = read_nearby_manifest(zoo.here / "out" / NAME).only.calibration
     assert set(calibration.candidates) == {"dynamic", "minmax"}
     assert calibration.sha256 == read_picture_folder(seen).digest
     (seen / "0.png").rename(seen / "00.png")

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 from weights.files import sha256
 from zoo import info
 from zoo.architectures.entry import DATA
-from zoo.export.describe import sizes
+from zoo.export.describe import describe_sizes
 from zoo.export.request import Signature
 
 NAME = "vit_digits-opset23.onnx"
@@ -78,7 +78,7 @@ def test_an_export(zoo):
 )
 def test_words_about_sizes(name, begins):
     """A network of both has pictures, which have sizes."""
-    assert sizes(info(name), Signature(None, None)).startswith(begins)
+    assert describe_sizes(info(name), Signature(None, None)).startswith(begins)
 
 
 def test_one_file_for_every_size(zoo):

@@ -20,7 +20,7 @@ from zoo.export import resources
 from zoo.export.make import convert_model
 from zoo.export.precision import derive
 from zoo.export.request import Options, Signature, plan_files
-from zoo.export.verify import reference, runnable, verify_file
+from zoo.export.verify import make_samples, to_runnable, verify_file
 
 ENTRY = zoo.info("dinov3_vits16")
 
@@ -45,13 +45,13 @@ def test_a_sidecar_is_verified(precision, tmp_path, monkeypatch):
         derive(file, tmp_path / "low.onnx", precision, [make_image(0, 64, 96)[None]])
         file = tmp_path / "low.onnx"
     monkeypatch.setattr("zoo.export.verify.LARGEST_WHOLE", 0)
-    samples = reference(entry, model, values, signature)
+    samples = make_samples(entry, model, values, signature)
     within, beside = (verify_file(each, samples, precision) for each in (file, outside(file)))
     assert within.passed and beside.passed
     for one, other in zip(within.comparisons, beside.comparisons, strict=True):
         assert one.output == other.output
         assert one.cosine == pytest.approx(other.cosine, abs=1e-4)
-    assert is_mapped(runtime.session(runnable(outside(file), precision)))
+    assert is_mapped(runtime.session(to_runnable(outside(file), precision)))
     if precision == "fp32":
         copy = outside(file)
         data = copy.with_name(f"{copy.name}_data")
@@ -78,7 +78,7 @@ def notes(tmp_path, monkeypatch):
 
 def test_room_is_asked_for_before_the_work(tmp_path, notes):
     """The sentence says what is needed and what there is; nothing was read or made by then."""
-    assert resources.LARGEST_WHOLE == MAX_FILE_BYTES
+    assert resources.MAX_UNSPLIT_BYTES == MAX_FILE_BYTES
     with pytest.raises(BadOutput, match=r"takes 26\.9 GB in .*, where 20\.0 GB are free: make"):
         notes("dinov3_vit7b16", room=20e9)
     with pytest.raises(BadOutput, match=r"takes 40\.3 GB"):

@@ -30,4 +30,4 @@ def test_the_oldest_that_is_right_is_stated(tmp_path, monkeypatch, off, least):
     converter.to_onnx(jnp.sin, [x], path=file, input_names=["pixel_values"])
     sample = Sample({"pixel_values": x}, np.sin(x) + np.float32(off))
     limit = Limit("max_abs", 1e-5)
-    assert other_runtimes.minimum_runtime(file, sample, limit) == least
+    assert other_runtimes.find_minimum_runtime(file, sample, limit) == least

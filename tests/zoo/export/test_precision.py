@@ -22,16 +22,16 @@ from tests.synthetic import make_image
 from zoo.architectures.builder import abstract
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.swin.swin_config import SwinConfig
-from zoo.artifacts.words import limit
+from zoo.artifacts.words import describe_limit
 from zoo.common import runtime
 from zoo.export.make import convert_model
-from zoo.export.precision import CODECS, derive, outgrown
+from zoo.export.precision import CODECS, derive, find_float16_overflows
 from zoo.export.precisions import PRECISIONS
-from zoo.export.quantise.activations import means
-from zoo.export.quantise.products import products, quantise
+from zoo.export.quantise.activations import measure_means
+from zoo.export.quantise.products import find_products, quantise
 from zoo.export.quantise.smooth_quant import even_out
 from zoo.export.request import Signature
-from zoo.export.verify import Sample, runnable, verify_file
+from zoo.export.verify import Sample, to_runnable, verify_file
 from zoo.tasks.boxes import align_detections
 from zoo.tasks.task import keep_outputs
 
@@ -65,7 +65,7 @@ def write(path, config, opset, values=None, target="onnxruntime"):
 
 def worst(file, precision, source, image):
     """The least cosine of an output."""
-    got = converter.run(runnable(file, precision), [image])
+    got = converter.run(to_runnable(file, precision), [image])
     want = converter.run(source, [image])
     return min(converter.compare(got[name], want[name]).cosine for name in want)
 
@@ -84,7 +84,7 @@ def test_every_network_in_every_precision(name, opset, tmp_path):
     source = write(tmp_path / "source.onnx", config, opset)
     fused = converter.report(ir.load(source)).fused
     image = pixels(config)
-    matrices = len([*products(ir.load(source).graph)])
+    matrices = len([*find_products(ir.load(source).graph)])
     for precision in LOWER:
         file = tmp_path / f"{precision}.onnx"
         derive(source, file, precision, [image])
@@ -115,7 +115,7 @@ def test_every_detector_in_every_precision(name, tmp_path):
         derive(source, file, precision, [pixels(MODELS[name])])
         onnx.checker.check_model(file, full_check=True)
         assert unused(ir.load(file)) == []
-        results = converter.run(runnable(file, precision), [pixels(MODELS[name])])
+        results = converter.run(to_runnable(file, precision), [pixels(MODELS[name])])
         assert all(np.isfinite(y).all() for y in results.values())
 
 
@@ -163,7 +163,7 @@ def test_large_values_stay_in_float32(tmp_path):
     values["blocks.0.ls2.gamma"] = np.ones_like(values["blocks.0.ls2.gamma"])
     source = write(tmp_path / "source.onnx", config, 18, values)
     image = pixels(config)
-    names = outgrown(ir.load(source), [image])
+    names = find_float16_overflows(ir.load(source), [image])
     assert names
     naive = converter.lower_precision(ir.load(source), "float16")
     converter.save(naive, tmp_path / "naive.onnx")
@@ -216,7 +216,7 @@ def test_outlier_channels(name, tmp_path):
     source = write(tmp_path / "source.onnx", config, 18, outliers(config, 300))
     image = pixels(config)
     evened = ir.load(source)
-    matrices = len([*products(evened.graph)])
+    matrices = len([*find_products(evened.graph)])
     even_out(evened)
     before, after = (converter.run(model, [image]) for model in (source, evened))
     for output in before:
@@ -272,7 +272,7 @@ def test_products_with_integers(precision):
 def test_means_of_activations(opset):
     x, params = drawn(1, 1, 3, 4, 6), {"matrix": drawn(0, 6, 5)}
     export = converter.to_onnx(lambda p, x: x @ p["matrix"], [x], params=params, opset=opset)
-    (found,) = means(export.model, [x]).values()
+    (found,) = measure_means(export.model, [x]).values()
     mean = x.mean((0, 1, 2))
     np.testing.assert_allclose(found, (mean + mean[::-1]) / 2, atol=1e-6)
 
@@ -343,7 +343,7 @@ def test_rows_that_change_places_are_no_error(change, excused, is_right, tmp_pat
     verification = verify_file(tmp_path / "x.onnx", [sample])
     assert verification.passed == is_right
     assert verification.comparisons[0].excused == pytest.approx(excused)
-    assert ("as for inputs moved" in limit(verification)) == bool(excused)
+    assert ("as for inputs moved" in describe_limit(verification)) == bool(excused)
 
 
 def negated(file):

@@ -29,8 +29,8 @@ from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.artifacts.read import read_manifest
 from zoo.common.errors import BadRequest
 from zoo.common.golden_file import Golden, read_golden, write_golden
-from zoo.export.assemble.extras import picture_arrays
-from zoo.export.describe import sizes
+from zoo.export.assemble.extras import describe_picture_arrays
+from zoo.export.describe import describe_sizes
 from zoo.export.request import Signature
 from zoo.images.photograph import photograph
 from zoo.images.pictures import reduced_picture
@@ -247,11 +247,11 @@ def test_vectors_and_arrays_of_pictures(model, tmp_path):
 
 
 def test_words_and_golden_files(model, tmp_path):
-    assert picture_arrays(ENTRY.config) == (
+    assert describe_picture_arrays(ENTRY.config) == (
         "`pixel_values`: float32 `[batch_size, tokens, 48]`; `pixel_attention_mask`: int32 "
         "`[batch_size, tokens]`; `spatial_shapes`: int64 `[batch_size, 2]`."
     )
-    assert sizes(ENTRY, Signature(None, None)) == "any aspect ratio"
+    assert describe_sizes(ENTRY, Signature(None, None)) == "any aspect ratio"
     with pytest.raises(BadRequest, match="which no file makes of images itself"):
         zoo.to_onnx(model, tmp_path / "toy.onnx", input="uint8")
     fed = PatchesInput(PATCH).sample(2, ENTRY.preprocessing, NATIVE)

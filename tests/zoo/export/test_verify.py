@@ -18,7 +18,7 @@ import zoo
 from tests import folders
 from tests.runtimes.load import needs_placement
 from weights.errors import NotACheckpoint, WeightsNotFound
-from zoo.artifacts.read import parse
+from zoo.artifacts.read import parse_manifest
 from zoo.checkpoints.source import SeededWeights
 from zoo.cli.console import print_json
 from zoo.cli.verify_command import report_record
@@ -27,7 +27,7 @@ from zoo.common.errors import BadFile
 from zoo.common.progress import Lines
 from zoo.common.runtime import CPU
 from zoo.export.audit.checks import audit_export, audit_folder, audit_one
-from zoo.export.audit.jax import read_choice, stated_signature
+from zoo.export.audit.jax import choose_weights, read_manifest_signature
 from zoo.export.audit.onnx_file import read_graph
 
 MODEL = "onnx/model.onnx"
@@ -288,7 +288,7 @@ def described(inputs=(PIXELS,), **changes):
     """The manifest of one file with a sidecar."""
     variant = VARIANT | {"inputs": list(inputs)}
     content = folders.manifest(FILES, variants={"fp32": variant}, **changes)
-    return parse(json.dumps(content).encode(), "the manifest")
+    return parse_manifest(json.dumps(content).encode(), "the manifest")
 
 
 def shaped(*shape):
@@ -309,7 +309,7 @@ def shaped(*shape):
 )
 def test_what_the_model_cannot_do_is_no_signature(changes):
     with pytest.raises(BadFile, match="describes no export of dinov3_vits16"):
-        stated_signature(described(**changes), ENTRY)
+        read_manifest_signature(described(**changes), ENTRY)
 
 
 def test_an_export_whose_files_are_others(tmp_path):
@@ -353,7 +353,7 @@ def test_a_network_of_the_users_own(tmp_path):
 
 def test_weights_of_a_manifest():
     def read(option=None, **weights):
-        return read_choice(option, described(weights=weights), ENTRY, Lines())
+        return choose_weights(option, described(weights=weights), ENTRY, Lines())
 
     assert read(kind="random", seed=7) == SeededWeights(7)
     assert read("random", kind="random", seed=7) == SeededWeights(0)

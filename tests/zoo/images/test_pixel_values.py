@@ -26,7 +26,7 @@ from zoo.checkpoints.settings.processors import transformers_processor
 from zoo.common.errors import BadRequest
 from zoo.export.make import convert_model
 from zoo.export.request import Signature
-from zoo.export.verify import reference, verify_file
+from zoo.export.verify import make_samples, verify_file
 from zoo.images.in_graph import export_preprocessing, prepare
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import centre_crop, check_edges, pixel_values, resized_size
@@ -149,7 +149,7 @@ def test_a_wrong_level_is_seen(tmp_path):
     entry = package.info("dinov2_vits14")
     model, values = abstract(nano(entry.config)), values_of(nano(entry.config))
     signature = Signature((56, 56), None, input="uint8")
-    samples = reference(entry, model, values, signature)
+    samples = make_samples(entry, model, values, signature)
     assert [sample.images.shape for sample in samples] == [(1, 224, 336, 3), (3, 310, 206, 3)]
     for level, passes in ((0, True), (1, False)):
         mean = tuple(value + level / 255 for value in entry.preprocessing.mean)

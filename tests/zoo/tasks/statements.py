@@ -18,7 +18,7 @@ from PIL import Image
 from weights import Provenance
 from zoo.architectures.entry import ModelInfo
 from zoo.artifacts.schema import Manifest
-from zoo.export.assemble.extras import card
+from zoo.export.assemble.extras import render_card
 from zoo.export.describe import describe_shared
 from zoo.export.network_inputs import input_specs
 from zoo.export.request import Signature
@@ -43,7 +43,7 @@ def states(entry: ModelInfo) -> dict[str, str]:
         "answer": answer_of(entry),
         "comparison": comparison_of(entry),
         "inputs": [[str(spec) for spec in input_specs(entry.config, each)] for each in SIGNATURES],
-        "card": card(manifest_of(entry)),
+        "card": render_card(manifest_of(entry)),
     }
     return {name: _digest(value) for name, value in stated.items()}
 

@@ -40,8 +40,8 @@ from weights.mapping import plan, source_shapes
 from weights.namings import clip_names, tower_names
 from zoo.architectures.builder import abstract
 from zoo.architectures.library_settings import Settings
-from zoo.checkpoints.identify import likely
-from zoo.checkpoints.load import load_checkpoint, model_shapes, named
+from zoo.checkpoints.identify import rank_networks
+from zoo.checkpoints.load import load_checkpoint, model_shapes, with_leaf_names
 from zoo.checkpoints.settings.library_configs import transformers_config
 from zoo.common.errors import BadFile, BadRequest
 from zoo.export.make import convert_model
@@ -144,7 +144,7 @@ def read(path, name):
     both = small(f"{name.removesuffix('_text').removesuffix('_dual')}_dual").config
     config = both if name.endswith("_dual") else both.words if "_text" in name else both.vision
     entry = package.info(name).of_network(config)
-    loaded = load_checkpoint(named(open_checkpoint(path)), entry)
+    loaded = load_checkpoint(with_leaf_names(open_checkpoint(path)), entry)
     return {leaf: loaded.weights.arrays[leaf] for leaf in loaded.weights.arrays}
 
 
@@ -400,8 +400,8 @@ def test_settings_say_who_trained_a_network(name, tmp_path):
     settings = Settings.model_validate_json(
         json.dumps(transformers_config(entry.config, (), False))
     )
-    assert [each.entry.name for each in likely(checkpoint, settings)] == [name]
-    assert len(likely(checkpoint, None)) == 2
+    assert [each.entry.name for each in rank_networks(checkpoint, settings)] == [name]
+    assert len(rank_networks(checkpoint, None)) == 2
 
 
 NOISE = 1e-5

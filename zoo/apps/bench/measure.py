@@ -12,14 +12,20 @@ from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.apps.bench.bench_options import BenchOptions
 from zoo.architectures.inputs import Feeds
-from zoo.artifacts.read import near, stated_entry
+from zoo.artifacts.read import entry_of_manifest, read_nearby_manifest
 from zoo.artifacts.schema import Manifest
-from zoo.checkpoints.settings.library_configs import transformers_config, transformers_kind
+from zoo.checkpoints.settings.library_configs import find_transformers_class, transformers_config
 from zoo.common import runtime
 from zoo.common.errors import BadFile, BadRequest, MissingLibrary, first_line
-from zoo.export.timing.footprint import Footprint, footprint
-from zoo.export.timing.rounds import Task, interleave, resting_session, run_once, watch_others
-from zoo.export.timing.timed_inputs import Spec, draw_inputs, settle_inputs
+from zoo.export.timing.footprint import Footprint
+from zoo.export.timing.rounds import (
+    Task,
+    as_task,
+    measure_interleaved,
+    resting_session,
+    watch_other_programs,
+)
+from zoo.export.timing.timed_inputs import InputSpec, draw_inputs, fix_input_shapes
 from zoo.export.timing.timed_products import Products, TimedProduct, timed_products
 from zoo.registry.lookup import info
 
@@ -76,10 +82,10 @@ def _product_task(product: TimedProduct, threads: int) -> Task:
         inputs, [output], nodes=[node], initializers=weights, opset_imports={"": 18}, name="product"
     )
     data = ir.to_proto(ir.Model(graph, ir_version=8)).SerializeToString()
-    return run_once(resting_session(data, threads), feeds)
+    return as_task(resting_session(data, threads), feeds)
 
 
-def torch_task(model: str | None, specs: Sequence[Spec], threads: int) -> Task:
+def torch_task(model: str | None, specs: Sequence[InputSpec], threads: int) -> Task:
     """Return a task that runs transformers' model with random weights: float32, eager, on the CPU.
 
     **Raises** `MissingLibrary` without PyTorch or transformers, and `BadRequest` if the model is
@@ -106,7 +112,7 @@ def torch_task(model: str | None, specs: Sequence[Spec], threads: int) -> Task:
     network = AutoModel.from_config(AutoConfig.for_model(kind, **settings)).train(False)
     (array,) = draw_inputs(specs).values()
     images = torch.from_numpy(array)
-    options = {"interpolate_pos_encoding": True} if transformers_kind(config).asks else {}
+    options = {"interpolate_pos_encoding": True} if find_transformers_class(config).asks else {}
 
     def task() -> object:
         with torch.inference_mode():
@@ -120,7 +126,7 @@ class Contender:
     """A measured file, or transformers' model, which has no footprint. `times` are in seconds."""
 
     name: str
-    inputs: Sequence[Spec]
+    inputs: Sequence[InputSpec]
     times: Sequence[float]
     footprint: Footprint | None
 
@@ -156,7 +162,7 @@ def measure_files(files: Sequence[Path], options: BenchOptions, progress: Progre
     names, first = [*map(str, files)], sources[0][0]
     if options.against is not None:
         progress.stage("building transformers' model")
-        manifest = near(files[0])
+        manifest = read_nearby_manifest(files[0])
         task = torch_task(manifest.model if manifest else None, first, options.threads)
         names.append("transformers, torch")
         sources.append((first, task))
@@ -166,11 +172,11 @@ def measure_files(files: Sequence[Path], options: BenchOptions, progress: Progre
     footprints: list[Footprint | None] = [None] * len(sources)
     for index, file in enumerate(files):
         progress.stage(f"{file}: memory")
-        footprints[index] = footprint(file, sources[index][0], options.threads)
+        footprints[index] = measure_footprint(file, sources[index][0], options.threads)
     progress.stage(f"{options.rounds} rounds of {len(timed)} runs")
-    stop_watching = watch_others()
+    stop_watching = watch_other_programs()
     try:
-        times = interleave(timed, options.rounds, options.clock)
+        times = measure_interleaved(timed, options.rounds, options.clock)
     except runtime.ERRORS as error:
         raise BadFile(f"a file does not run: {first_line(error)}") from error
     busy_cores = stop_watching()
@@ -186,17 +192,17 @@ def _sample(manifest: Manifest, batch: int, size: tuple[int, int]) -> Feeds | No
 
     Such arrays cannot be arbitrary numbers. Return None for other networks.
     """
-    pictures = stated_entry(manifest).config.pictures
+    pictures = entry_of_manifest(manifest).config.pictures
     if pictures is None or pictures.is_plain:
         return None
     return pictures.sample(batch, manifest.preprocessing.settings, manifest.size or size)
 
 
-def _open_file(file: Path, options: BenchOptions) -> tuple[list[Spec], Task]:
+def _open_file(file: Path, options: BenchOptions) -> tuple[list[InputSpec], Task]:
     """Return the inputs of a file and a task that runs it, after one successful run."""
     if not file.is_file():
         raise BadFile(f"{file} is no file: name .onnx files.")
-    manifest = near(file)
+    manifest = read_nearby_manifest(file)
     default_size = manifest.preprocessing.size if manifest else (224, 224)
     sample = (
         _sample(manifest, options.batch or 1, options.size or default_size) if manifest else None
@@ -204,8 +210,8 @@ def _open_file(file: Path, options: BenchOptions) -> tuple[list[Spec], Task]:
     try:
         opened_session = resting_session(file, options.threads)
         declared = opened_session.get_inputs()
-        specs = settle_inputs(file, declared, options.batch, options.size, default_size, sample)
-        task = run_once(opened_session, draw_inputs(specs))
+        specs = fix_input_shapes(file, declared, options.batch, options.size, default_size, sample)
+        task = as_task(opened_session, draw_inputs(specs))
         task()
     except runtime.ERRORS as error:
         raise BadFile(

@@ -21,11 +21,11 @@ from zoo.artifacts.choices import tower_variant
 from zoo.artifacts.described_file import DescribedFile
 from zoo.artifacts.find import (
     FoundVariant,
-    find_folder,
-    variant_in_file,
-    variant_in_folder,
+    find_or_pull_folder,
+    find_variant_in_file,
+    find_variant_in_folder,
 )
-from zoo.artifacts.read import read_folder_manifest, stated_entry
+from zoo.artifacts.read import entry_of_manifest, read_folder_manifest
 from zoo.common.errors import BadFile, BadRequest, first_line
 from zoo.images.pictures import ReadPicture
 from zoo.images.pixel_values import check_edges
@@ -48,7 +48,7 @@ class FoundNetwork(FoundVariant):
     @property
     def digest(self) -> str:
         """The sha256 of its file; of what `sha256sum` prints of them where there are several."""
-        digests = {name: self.manifest.listed[name].sha256 for name in self.variant.files}
+        digests = {name: self.manifest.files_by_name[name].sha256 for name in self.variant.files}
         if len(digests) == 1:
             return digests[self.variant.file]
         lines = "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
@@ -84,7 +84,7 @@ class FoundNetwork(FoundVariant):
     @cached_property
     def taken(self) -> PictureInput:
         """The input for pictures of the network. **Raises** `BadRequest` for one of texts."""
-        pictures = stated_entry(self.manifest).config.pictures
+        pictures = entry_of_manifest(self.manifest).config.pictures
         if pictures is None:
             raise BadRequest(f"{self.path} takes texts: embed pictures with another.")
         return pictures
@@ -103,14 +103,14 @@ def find_network(model: str, precision: str, offline: bool = False) -> FoundNetw
     """The network in a folder, in a file with its manifest, or of a name, for which a folder is
     downloaded. **Raises** a `ZooError` or `WeightsError`."""
     if model.endswith(".onnx"):
-        return _checked(variant_in_file(Path(model).absolute()))
-    place = find_folder(model, precision, offline=offline).absolute()
+        return _checked(find_variant_in_file(Path(model).absolute()))
+    place = find_or_pull_folder(model, precision, offline=offline).absolute()
     manifest = read_folder_manifest(place)
-    taken = {each.name for each in manifest.one(precision).inputs}
+    taken = {each.name for each in manifest.get_variant(precision).inputs}
     # Of a network that compares pictures with texts the tower for pictures.
-    takes_texts = "text" in kinds_of(stated_entry(manifest).config.inputs, taken)
+    takes_texts = "text" in kinds_of(entry_of_manifest(manifest).config.inputs, taken)
     tower = tower_variant("picture", precision)
-    variant = variant_in_folder(place, tower if takes_texts else precision)
+    variant = find_variant_in_folder(place, tower if takes_texts else precision)
     return _checked(replace(variant, name=precision))
 
 
@@ -118,7 +118,7 @@ def _checked(variant: FoundVariant) -> FoundNetwork:
     """**Raises** `BadRequest` for a network that gives no vectors of pictures."""
     network = FoundNetwork(**vars(variant))
     taken = [each.name for each in network.variant.inputs]
-    if kinds_of(stated_entry(network.manifest).config.inputs, taken) != {"picture"}:
+    if kinds_of(entry_of_manifest(network.manifest).config.inputs, taken) != {"picture"}:
         raise BadRequest(
             f"{network.path} takes {' and '.join(taken)}: embed pictures with another."
         )
@@ -148,7 +148,7 @@ class Runner:
         """Outputs of these names for pictures whose arrays are equally large."""
         feeds = {name: np.concatenate([each[name] for each in values]) for name in values[0]}
         with self.free:
-            return self.described.run_rows(names, feeds, self.described.stated_shapes())
+            return self.described.run_rows(names, feeds, self.described.manifest_shapes())
 
 
 def lane_session(path: Path) -> Session:

@@ -13,13 +13,13 @@ from weights.opening import open_regular
 from weights.parameters import parameter
 from zoo.apps.embed.network import FoundNetwork, Runner, find_network, lane_session
 from zoo.apps.embed.vector_table import VectorTable, unit_rows
-from zoo.artifacts.find import is_built
+from zoo.artifacts.find import is_built_folder
 from zoo.artifacts.session import open_file, open_folder
 from zoo.common.errors import BadFile, BadRequest
 from zoo.images.pictures import (
     ReadPicture,
     Sides,
-    check_begins,
+    check_picture_header,
     pictures,
     read_picture,
     reduced_picture,
@@ -45,7 +45,7 @@ def _read(picture: Picture, least: Callable[[int, int], Sides] | None) -> ReadPi
         (image,) = pictures(picture)
         return reduced_picture(image, least)
     name = repr(os.fspath(picture))
-    check_begins(Path(picture))  # before there is memory for all of it
+    check_picture_header(Path(picture))  # before there is memory for all of it
     with open_regular(picture) as file:
         return read_picture(file.read(), name, least)
 
@@ -75,7 +75,7 @@ def _dataset_network(table: VectorTable, place: Path | None) -> tuple[FoundNetwo
     made = table.network
     path = Path(made.place) if place is None else place
     is_file = path.suffix == ".onnx"
-    if not (path.is_file() if is_file else is_built(path)):
+    if not (path.is_file() if is_file else is_built_folder(path)):
         where = f"{path}, where {table.path} notes it," if place is None else f"{path}"
         raise BadFile(
             f"{where} has no model: name the file or folder of {made.model} that made the vectors "
@@ -83,8 +83,8 @@ def _dataset_network(table: VectorTable, place: Path | None) -> tuple[FoundNetwo
         )
     network = find_network(os.fspath(path), made.variant, offline=True)
     folder = network.path.parents[len(Path(network.variant.file).parts) - 1]
-    listed = (network.manifest.listed[name] for name in network.variant.files)
-    if network.digest != made.model_sha256 or not all(file.is_at(folder) for file in listed):
+    files = (network.manifest.files_by_name[name] for name in network.variant.files)
+    if network.digest != made.model_sha256 or not all(file.is_intact_in(folder) for file in files):
         raise BadFile(
             f"{path} is of another model than {table.path}, whose vectors are of "
             f"{made.told}: name that with {parameter('model')}."

@@ -15,7 +15,7 @@ from weights.parameters import parameter
 from zoo.apps.embed.embed_request import VECTOR, Dtype, Extra
 from zoo.apps.embed.network import FoundNetwork
 from zoo.architectures.kinds import architecture_of
-from zoo.artifacts.read import stated_entry
+from zoo.artifacts.read import entry_of_manifest
 from zoo.common.errors import BadRequest
 from zoo.images.pictures import ReadPicture, read_picture
 from zoo.tasks.answer import best_answers, size_inside, softmax
@@ -77,12 +77,12 @@ class RowColumns:
     @cached_property
     def classes(self) -> Sequence[str]:
         """Names of the classes."""
-        return stated_entry(self.found.manifest).class_names
+        return entry_of_manifest(self.found.manifest).class_names
 
     @cached_property
     def prefix(self) -> int:
         """Tokens before the patches. **Raises** `BadRequest` for a network without tokens."""
-        config = stated_entry(self.found.manifest).config
+        config = entry_of_manifest(self.found.manifest).config
         if not architecture_of(config).gives_features:
             raise BadRequest(
                 f"{self.found.manifest.model} has no tokens: leave out {parameter('extra')} "

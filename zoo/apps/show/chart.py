@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from zoo.artifacts.measured import Verification
-from zoo.artifacts.words import limit, passed, worst_words
+from zoo.artifacts.words import describe_limit, describe_worst_error, passed_or_failed
 from zoo.export.precisions import Limit
 from zoo.images.pixel_values import Float32, Size
 
@@ -123,8 +123,8 @@ def residual_rows(
     rows = []
     for name, errors in outputs.items():
         items = [item for item in verification.comparisons if item.output == name]
-        worst = f"at worst {worst_words(verification, items)}, allowed {limit(verification)}"
-        verdict = f"{passed(all(map(bound.holds, items)))}: {worst}"
+        worst = f"at worst {describe_worst_error(verification, items)}, allowed {describe_limit(verification)}"
+        verdict = f"{passed_or_failed(all(map(bound.holds, items)))}: {worst}"
         allowed = bound.value if bound.measure == "max_abs" else None
         if bound.measure == "max_rel" and items and items[0].max_abs and items[0].max_rel:
             allowed = bound.value * items[0].max_abs / items[0].max_rel

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from zoo.architectures.inputs import PIXELS
 from zoo.artifacts.described_file import DescribedFile
-from zoo.artifacts.read import stated_entry
+from zoo.artifacts.read import entry_of_manifest
 from zoo.common import runtime
 from zoo.common.errors import BadFile, BadRequest, first_line
 from zoo.images.pixel_values import Float32, Size, pixel_values
@@ -103,10 +103,10 @@ def compute_file_features(file: Path, images: Sequence[Image], size: Size | None
     **Raises** `BadFile` for a file that has no manifest or does not run, and `BadRequest` for one
     that preprocesses images itself, has another size, or does not output the features of patches.
     """
-    from zoo.artifacts.read import near
+    from zoo.artifacts.read import read_nearby_manifest
     from zoo.export.timing.rounds import resting_session
 
-    manifest = near(file)
+    manifest = read_nearby_manifest(file)
     if manifest is None:
         raise BadFile(
             f"{file} has no manifest, which defines the preprocessing: put its .manifest.json file "
@@ -114,13 +114,13 @@ def compute_file_features(file: Path, images: Sequence[Image], size: Size | None
         )
     if manifest.input != "float32":
         raise BadRequest(f"{file} takes {manifest.input} images: name a file that takes float32.")
-    if not stated_entry(manifest).config.takes_pixels_alone:
+    if not entry_of_manifest(manifest).config.takes_pixels_alone:
         raise BadRequest(
             f"{file} takes texts, or pictures in another form than `pixel_values`: name a file "
             "that takes only `pixel_values`."
         )
     preprocessing = manifest.preprocessing.settings
-    stride = stated_entry(manifest).config.stride
+    stride = entry_of_manifest(manifest).config.stride
     try:
         opened_session = resting_session(file, threads=0)
     except runtime.ERRORS as error:

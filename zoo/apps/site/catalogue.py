@@ -8,12 +8,12 @@ import onnx_ir as ir
 
 from weights.progress import Progress
 from zoo.apps.site.folders import BuiltFolder
-from zoo.artifacts.measured import is_busy, worst
+from zoo.artifacts.measured import find_worst_error, is_busy
 from zoo.artifacts.schema import Manifest, Variant
 from zoo.common.runtime import VERSION
-from zoo.export.timing.footprint import footprint
-from zoo.export.timing.rounds import machine
-from zoo.export.timing.timed_inputs import OPEN_WORDS, Spec
+from zoo.export.timing.footprint import measure_footprint
+from zoo.export.timing.rounds import describe_machine
+from zoo.export.timing.timed_inputs import OPEN_TEXT_TOKENS, InputSpec
 from zoo.export.timing.timed_products import timed_products
 
 FORMAT = "jax-onnx-zoo site"
@@ -74,7 +74,7 @@ def catalogue(models: Sequence[BuiltFolder], progress: Progress) -> Catalogue:
     """
     return Catalogue(
         runtime=f"{VERSION}, CPU, {THREADS} thread",
-        machine=machine(),
+        machine=describe_machine(),
         rows=[row for built in models for row in _catalogue_rows(built, progress)],
     )
 
@@ -92,12 +92,12 @@ def _catalogue_rows(built: BuiltFolder, progress: Progress) -> Iterator[Catalogu
             precision=variant.precision,
             opset=variant.opset,
             parameters=manifest.parameters,
-            bytes=sum(manifest.listed[name].bytes for name in variant.files),
+            bytes=sum(manifest.files_by_name[name].bytes for name in variant.files),
             input=_input_words(manifest),
             licence=manifest.licence.name,
             random=manifest.weights.kind == "random",
-            error=worst(checked, "max_abs"),
-            cosine=worst(checked, "cosine"),
+            error=find_worst_error(checked, "max_abs"),
+            cosine=find_worst_error(checked, "cosine"),
             **_measure(built, label, variant),
         )
 
@@ -126,15 +126,15 @@ def _measure(built: BuiltFolder, label: str, variant: Variant) -> dict[str, Any]
         "ratio": speed.ratio,
         "multiply_adds": counted.flops // 2,
         "uncounted": counted.uncounted.total(),
-        "peak_bytes": footprint(path, specs, THREADS).peak,
+        "peak_bytes": measure_footprint(path, specs, THREADS).peak,
     }
 
 
-def _input_specs(variant: Variant, timed: tuple[int, ...]) -> Iterator[Spec]:
+def _input_specs(variant: Variant, timed: tuple[int, ...]) -> Iterator[InputSpec]:
     """Yield the inputs of a file: the timed input, and texts of the same batch size."""
     first, *text_inputs = variant.inputs
-    yield Spec(first.name, first.dtype, timed)
+    yield InputSpec(first.name, first.dtype, timed)
     for spec in text_inputs:
-        pairs = zip(spec.shape, (timed[0], OPEN_WORDS), strict=True)
+        pairs = zip(spec.shape, (timed[0], OPEN_TEXT_TOKENS), strict=True)
         sides = (side if isinstance(side, int) else default_size for side, default_size in pairs)
-        yield Spec(spec.name, spec.dtype, tuple(sides))
+        yield InputSpec(spec.name, spec.dtype, tuple(sides))

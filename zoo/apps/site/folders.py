@@ -6,9 +6,9 @@ from pathlib import Path, PurePosixPath
 
 from weights.progress import Progress
 from zoo.architectures.entry import ModelInfo
-from zoo.artifacts.folder_check import AGAIN, check_listed, present
+from zoo.artifacts.folder_check import REBUILD_ADVICE, check_listed_files, find_present_variants
 from zoo.artifacts.measured import Speeds
-from zoo.artifacts.read import read_folder_manifest, stated_entry
+from zoo.artifacts.read import entry_of_manifest, read_folder_manifest
 from zoo.artifacts.schema import File, Manifest, Variant
 from zoo.common.errors import BadFile, BadRequest
 from zoo.common.fields import OWN_NAME
@@ -72,7 +72,7 @@ def _is_same_on_other_machine(built: BuiltFolder, other: BuiltFolder) -> bool:
     """Return whether two folders have the same ONNX files, measured on different machines."""
     machines = {speeds.machine for speeds in (other.speeds, *other.elsewhere)}
     digests = [
-        {name: folder.manifest.listed[v.file].sha256 for name, v in folder.variants.items()}
+        {name: folder.manifest.files_by_name[v.file].sha256 for name, v in folder.variants.items()}
         for folder in (built, other)
     ]
     return digests[0] == digests[1] and built.speeds.machine not in machines
@@ -94,31 +94,31 @@ def _read_folder(folder: Path, progress: Progress) -> BuiltFolder:
     manifest = read_folder_manifest(folder)
     if not manifest.complete or manifest.speeds is None:
         raise BadFile(f"{folder} is not complete: run `zoo build` to its end.")
-    variants = manifest.pick(present(folder, manifest))
+    variants = manifest.select_variants(find_present_variants(folder, manifest))
     if not variants:
-        raise BadFile(f"{folder} has no ONNX file: {AGAIN}.")
+        raise BadFile(f"{folder} has no ONNX file: {REBUILD_ADVICE}.")
     for label, variant in variants.items():
         if not variant.passed:
-            raise BadFile(f"variant {label} of {folder} failed its verification: {AGAIN}.")
+            raise BadFile(f"variant {label} of {folder} failed its verification: {REBUILD_ADVICE}.")
     if not OWN_NAME.fullmatch(manifest.model):
-        raise BadFile(f"{folder} is of a model whose name cannot name a folder: {AGAIN}.")
+        raise BadFile(f"{folder} is of a model whose name cannot name a folder: {REBUILD_ADVICE}.")
     for label, variant in variants.items():
         if label in manifest.speeds.variants and not _is_timed_on(variant, manifest.speeds):
             raise BadFile(
-                f"variant {label} of {folder} takes other inputs than its timing: {AGAIN}."
+                f"variant {label} of {folder} takes other inputs than its timing: {REBUILD_ADVICE}."
             )
-    files = manifest.needed(variants)
+    files = manifest.select_files(variants)
     unexpected = [
         file.name for file in files if PurePosixPath(file.name).suffix not in SERVED_ENDINGS
     ]
     if unexpected:
-        raise BadFile(f"{folder} lists {unexpected[0]}, which no build writes: {AGAIN}.")
-    entry = stated_entry(manifest)
+        raise BadFile(f"{folder} lists {unexpected[0]}, which no build writes: {REBUILD_ADVICE}.")
+    entry = entry_of_manifest(manifest)
     if entry.config.pictures is None:
         raise BadRequest(
             f"{folder} takes texts alone, and the pages of a site show pictures: leave it out."
         )
-    checked = check_listed(folder, files, progress)
+    checked = check_listed_files(folder, files, progress)
     if not checked.passed:
-        raise BadFile(f"{folder} differs from its manifest ({checked.detail}): {AGAIN}.")
+        raise BadFile(f"{folder} differs from its manifest ({checked.detail}): {REBUILD_ADVICE}.")
     return BuiltFolder(folder, manifest, entry, variants, manifest.speeds, files)

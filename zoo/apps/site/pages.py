@@ -15,9 +15,9 @@ from zoo.apps.site.searchable import Searchable, search_facts
 from zoo.apps.site.structure import read_structure
 from zoo.architectures.entry import MEASURED_TASKS
 from zoo.artifacts.measured import Speeds
-from zoo.artifacts.words import NOT_TRAINED, base_model, limit, origin
+from zoo.artifacts.words import RANDOM_WEIGHTS, describe_limit, describe_weights, find_base_model
 from zoo.common.versions import __version__
-from zoo.export.assemble.extras import PHOTOGRAPH, card
+from zoo.export.assemble.extras import PHOTOGRAPH, render_card
 from zoo.images.preprocessing import Preprocessing
 from zoo.registry.model_words import purpose
 
@@ -143,15 +143,15 @@ def facts(built: BuiltFolder, table: Catalogue) -> Mapping[str, Any]:
         "rows": [row for row in table.rows if row.model == built.entry.name],
         "found": table,
         "steps": manifest.preprocessing.settings.words,
-        "origin": origin(manifest.weights),
-        "not_trained": NOT_TRAINED.format(seed=manifest.weights.seed),
-        "limit": limit,
+        "origin": describe_weights(manifest.weights),
+        "not_trained": RANDOM_WEIGHTS.format(seed=manifest.weights.seed),
+        "limit": describe_limit,
         "purpose": purpose(entry),
-        "base_model": base_model(manifest, entry),
+        "base_model": find_base_model(manifest, entry),
         "tasks": MEASURED_TASKS,
         "results_page": entry.results_page if manifest.network is None else "",
         "timed": all_speeds(built),
-        "code": dict(CODE_BLOCK.findall(card(manifest))),
+        "code": dict(CODE_BLOCK.findall(render_card(manifest))),
         "folder": f"{MODELS}/{built.entry.name}",
         "demo": demo_facts(built),
         "described": entry.config.task.describe_outputs(entry.pooler),
@@ -196,7 +196,7 @@ def loading_options(built: BuiltFolder, name: str) -> dict[str, Any]:
     variant = built.variants[name]
     dtype, ending = DTYPES[variant.precision]
     options = {"dtype": dtype, "model_file_name": Path(variant.file).stem.removesuffix(ending)}
-    return {"options": options, "bytes": built.manifest.listed[variant.file].bytes}
+    return {"options": options, "bytes": built.manifest.files_by_name[variant.file].bytes}
 
 
 def picture_fit(preprocessing: Preprocessing) -> dict[str, Any]:

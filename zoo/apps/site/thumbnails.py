@@ -11,7 +11,7 @@ from PIL import Image
 
 from zoo.apps.site.folders import BuiltFolder
 from zoo.architectures.inputs import IMAGE, PIXELS
-from zoo.artifacts.described_file import given_shapes, shapes_fit
+from zoo.artifacts.described_file import are_shapes_compatible, network_output_shapes
 from zoo.common.errors import BadFile
 from zoo.common.golden_file import read_golden
 from zoo.export.assemble.extras import GOLDEN
@@ -86,10 +86,12 @@ def _draw_outputs(
     """
     config = built.entry.config
     # Arrays are drawn only if they are not empty, finite, and of the shapes in the manifest.
-    shapes = given_shapes(built.manifest)
+    shapes = network_output_shapes(built.manifest)
     drawable = {
         name: array
         for name, array in outputs.items()
-        if array.size and np.isfinite(array).all() and shapes_fit(array.shape, shapes.get(name, ()))
+        if array.size
+        and np.isfinite(array).all()
+        and are_shapes_compatible(array.shape, shapes.get(name, ()))
     }
     return config.task.draw(drawable, (size[0], size[1]))

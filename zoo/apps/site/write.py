@@ -19,8 +19,8 @@ from zoo.apps.site.folders import BuiltFolder, read_folders
 from zoo.apps.site.pages import ASSETS, MODELS, RUNTIME, THUMBS, render_pages
 from zoo.apps.site.searchable import Searchable, read_searchable, write_searchable
 from zoo.apps.site.thumbnails import draw_thumbnail, write_thumbnail
-from zoo.artifacts.folder_check import AGAIN
-from zoo.artifacts.read import LARGEST_MANIFEST, to_text
+from zoo.artifacts.folder_check import REBUILD_ADVICE
+from zoo.artifacts.read import MAX_MANIFEST_BYTES, to_text
 from zoo.artifacts.schema import MANIFEST
 from zoo.common.errors import BadFile, BadOutput
 from zoo.common.fields import Model
@@ -118,7 +118,7 @@ def check_replaceable(out: Path, force: bool) -> None:
 def _earlier_files(out: Path) -> set[str]:
     """Return the names of an earlier site's files; an empty set if it is no site."""
     try:
-        content = as_utf8(read_at_most(out / CATALOGUE, LARGEST_MANIFEST))
+        content = as_utf8(read_at_most(out / CATALOGUE, MAX_MANIFEST_BYTES))
         record = EarlierSite.model_validate_json(content)
     except (OSError, ValidationError):
         return set()
@@ -164,5 +164,7 @@ def copy_model(built: BuiltFolder, folder: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         with open_inside(built.folder, file.name) as source, target.open("wb") as copy:
             shutil.copyfileobj(source, copy, PIECE)
-        if not file.is_at(folder):
-            raise BadFile(f"{built.folder / file.name} was changed while it was read: {AGAIN}.")
+        if not file.is_intact_in(folder):
+            raise BadFile(
+                f"{built.folder / file.name} was changed while it was read: {REBUILD_ADVICE}."
+            )

@@ -28,11 +28,11 @@ from zoo.architectures.inputs import Feeds, InputArray, PictureInput, Size
 from zoo.architectures.parts.layer_options import OF_SETTINGS, POSITIONS, Activation
 from zoo.architectures.vit.vit_sizes import PATCHES, ask_for_heads
 from zoo.images.pictures import ReadPicture
-from zoo.images.pixel_values import drafted_values
+from zoo.images.pixel_values import decoded_pixel_values
 from zoo.images.preprocessing import Preprocessing
 from zoo.tasks.answer import Scores
 from zoo.tasks.feature_task import FEATURES, TURNS_INTO_VECTORS
-from zoo.tasks.task import GivenOutput, Task
+from zoo.tasks.task import OutputDescription, Task
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class PatchesInput(PictureInput):
 
     def _one(self, picture: ReadPicture, how: Preprocessing, size: Size, most: int) -> Feeds:
         target, patch = self.resized(picture.sides, how, size), self.stride
-        values = drafted_values(picture, replace(how, padded=False, multiple=None), target)
+        values = decoded_pixel_values(picture, replace(how, padded=False, multiple=None), target)
         rows, columns = (side // patch for side in target)
         patches = values.reshape(3, rows, patch, columns, patch).transpose(1, 3, 2, 4, 0)
         padding = (0, most - rows * columns)
@@ -191,12 +191,12 @@ class NaFlexConfig(Opaque):
     def task(self) -> Task:
         """Features. A drawing would need the grid, which is no output."""
         outputs = {
-            "last_hidden_state": GivenOutput(
+            "last_hidden_state": OutputDescription(
                 f"[batch_size, tokens, {self.dim}]",
                 f"a vector for each patch of {self.stride} x {self.stride} pixels, after the final "
                 "norm, by rows; those of padding have no meaning",
             ),
-            "pooler_output": GivenOutput(
+            "pooler_output": OutputDescription(
                 f"[batch_size, {self.width}]", "a vector for the whole picture: {pooler}"
             ),
         }

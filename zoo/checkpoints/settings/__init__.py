@@ -1,1 +1,1 @@
-"""A model's hyperparameters as other libraries write them."""
+"""Read and write the settings files of other libraries."""

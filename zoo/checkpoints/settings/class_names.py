@@ -1,5 +1,5 @@
-"""What the classes of a checkpoint are called, by number: from the settings beside it, or from what
-a training script saved in it."""
+"""Read the class names of a checkpoint from its settings files, or from tables that a training
+script saved in it."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from zoo.checkpoints.settings.settings_files import CONFIG
 
 NAMES_BY_NUMBER = ("class_names", "label_names", "id2label", "idx_to_class")
 NUMBERS_BY_NAME = ("label2id", "class_to_idx")
-"""What training scripts call the names of classes in what they save."""
+"""Keys under which training scripts save the names of classes: by number, and as numbers by
+name."""
 
 
-class StatedNames(NamedTuple):
-    """Names of classes by number, and where they are. Those that are `complete` name every class of
-    the network that they are of."""
+class NumberedNames(NamedTuple):
+    """Names of classes by number, and where they are stored. A table that `is_complete` names every
+    class of its network."""
 
     names: Mapping[int, str]
     source: str
-    complete: bool
+    is_complete: bool
 
 
 class ClassNames(NamedTuple):
-    """Names of a network's classes, in their order: None where nothing states any. `said` are
-    sentences about names that could not be used."""
+    """Names of a network's classes in their order, and sentences about names that could not be
+    used. `names` is None if no names are stored."""
 
     names: tuple[str, ...] | None
-    said: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def read_class_names(
@@ -41,66 +42,70 @@ def read_class_names(
     settings: Settings | None,
     checkpoint: Checkpoint,
 ) -> ClassNames:
-    """Return the names of the classes of a network whose entry in the registry is `entry`.
+    """Return the names of the classes of a network. Classes without a name are called by their
+    number.
 
-    **Raises** `MappingError` where the settings beside the checkpoint name the classes of another
-    network.
+    `entry` is the model in the registry, whose names are used if the checkpoint has the same ones.
+    **Raises** `MappingError` if the settings files name the classes of another network.
     """
     if not config.classes:
         return ClassNames(None)
-    said = [*_contradictions(settings, config.classes)]
-    for stated in (*_in_settings(settings), *_in_tables(checkpoint, said)):
-        if _names_published(stated, entry, config):
-            return ClassNames(entry.class_names, tuple(said))
-        if trouble := _trouble(stated, config.classes):
-            if stated.complete and not checkpoint.head:
-                raise MappingError(f"{trouble}: give the settings that were saved with it.")
-            said.append(f"{trouble}: they had no effect")
+    warnings = [*_warn_about_counts(settings, config.classes)]
+    for numbered in (*_read_from_settings(settings), *_read_from_tables(checkpoint, warnings)):
+        if _are_published_names(numbered, entry, config):
+            return ClassNames(entry.class_names, tuple(warnings))
+        if fault := _describe_wrong_count(numbered, config.classes):
+            if numbered.is_complete and not checkpoint.head:
+                raise MappingError(f"{fault}: give the settings that were saved with it.")
+            warnings.append(f"{fault}: they had no effect")
             continue
-        names = [stated.names.get(number) or str(number) for number in range(config.classes)]
-        said += _unnamed(stated, config.classes)
-        return ClassNames(tuple(names), tuple(said))
-    return ClassNames(None, tuple(said))
+        names = [numbered.names.get(number) or str(number) for number in range(config.classes)]
+        warnings += _warn_about_missing_names(numbered, config.classes)
+        return ClassNames(tuple(names), tuple(warnings))
+    return ClassNames(None, tuple(warnings))
 
 
-def _in_settings(settings: Settings | None) -> Iterator[StatedNames]:
+def _read_from_settings(settings: Settings | None) -> Iterator[NumberedNames]:
+    """Yield the class names in `config.json`."""
     if settings is None:
         return
-    if by_timm := settings.label_names or _names_of_timm(settings):
-        is_list = len(by_timm) == max(by_timm) + 1
-        yield StatedNames(by_timm, f"label_names in {CONFIG}", is_list)
+    if timm_names := settings.label_names or _read_earlier_timm_names(settings):
+        is_complete = len(timm_names) == max(timm_names) + 1
+        yield NumberedNames(timm_names, f"label_names in {CONFIG}", is_complete)
     if settings.id2label:
-        yield StatedNames(settings.id2label, f"id2label in {CONFIG}", True)
+        yield NumberedNames(settings.id2label, f"id2label in {CONFIG}", True)
     else:
-        yield from _by_name(settings)
+        yield from _read_label2id(settings)
 
 
-def _names_of_timm(settings: Settings) -> dict[int, str]:
-    """Names where earlier versions of timm have them: in `pretrained_cfg`, or called `labels`."""
-    inside = settings.pretrained_cfg and settings.pretrained_cfg.model_extra
-    outside = settings.model_extra if settings.architecture else None
-    stated = (inside or {}).get("label_names") or (outside or {}).get("labels")
+def _read_earlier_timm_names(settings: Settings) -> dict[int, str]:
+    """Return the class names that earlier versions of timm wrote: in `pretrained_cfg`, or under
+    `labels`."""
+    nested = settings.pretrained_cfg and settings.pretrained_cfg.model_extra
+    top_level = settings.model_extra if settings.architecture else None
+    names = (nested or {}).get("label_names") or (top_level or {}).get("labels")
     try:
-        return numbered_names("label_names", stated)
+        return numbered_names("label_names", names)
     except ValueError as error:
         raise MappingError(
-            f"{CONFIG} beside the checkpoint cannot be used: {error}. Mend it, or take it away."
+            f"{CONFIG} beside the checkpoint cannot be used: {error}. Correct it, or remove it."
         ) from error
 
 
-def _by_name(settings: Settings) -> Iterator[StatedNames]:
-    """Names in `label2id`, which transformers does not read where `id2label` is missing."""
-    stated = (settings.model_extra or {}).get("label2id")
+def _read_label2id(settings: Settings) -> Iterator[NumberedNames]:
+    """Yield the names in `label2id`, which transformers does not read if `id2label` is missing."""
+    numbers_by_name = (settings.model_extra or {}).get("label2id")
     try:
-        names = numbered_names("label2id", stated, names_first=True)
+        names = numbered_names("label2id", numbers_by_name, names_first=True)
     except ValueError:
         return
     if names:
-        yield StatedNames(names, f"label2id in {CONFIG}", False)
+        yield NumberedNames(names, f"label2id in {CONFIG}", False)
 
 
-def _in_tables(checkpoint: Checkpoint, said: list[str]) -> Iterator[StatedNames]:
-    """Names that a training script has saved; why those of one table are none is said."""
+def _read_from_tables(checkpoint: Checkpoint, warnings: list[str]) -> Iterator[NumberedNames]:
+    """Yield the class names that a training script saved in the checkpoint. A warning is added for
+    a table that cannot be used."""
     for path, table in checkpoint.tables.items():
         name = path.rpartition(".")[2]
         if name not in (*NAMES_BY_NUMBER, *NUMBERS_BY_NAME):
@@ -108,61 +113,72 @@ def _in_tables(checkpoint: Checkpoint, said: list[str]) -> Iterator[StatedNames]
         try:
             names = numbered_names(path, table, names_first=name in NUMBERS_BY_NAME)
         except ValueError as error:
-            said.append(f"names of classes in it had no effect: {error}")
+            warnings.append(f"names of classes in it had no effect: {error}")
             continue
         if names:
-            yield StatedNames(names, f"{ascii(path)[1:-1][:60]} in it", False)
+            yield NumberedNames(names, f"{ascii(path)[1:-1][:60]} in it", False)
 
 
-def _names_published(stated: StatedNames, entry: ModelInfo, config: Config) -> bool:
-    """Whether names are those of the published network without the numbers that are of no class.
+def _are_published_names(numbered: NumberedNames, entry: ModelInfo, config: Config) -> bool:
+    """Return whether names are those of the published network without the numbers that stand for no
+    class.
 
     RF-DETR counts COCO's 80 classes up to 90, and its own files list their names one by one.
     """
     published = entry.class_names if entry.config.classes == config.classes else ()
-    names = tuple(stated.names[number] for number in sorted(stated.names))
+    names = tuple(numbered.names[number] for number in sorted(numbered.names))
     return names == tuple(name for name in published if name != NO_CLASS) != published
 
 
-def _trouble(stated: StatedNames, classes: int) -> str:
-    """Words about names that are of another network; empty where they may be of this one."""
-    count = len(stated.names)
-    is_other = count != classes if stated.complete else not set(stated.names) <= {*range(classes)}
-    if not is_other:
+def _describe_wrong_count(numbered: NumberedNames, classes: int) -> str:
+    """Return the sentence that names belong to a network with another number of classes, or an
+    empty string if they fit."""
+    count = len(numbered.names)
+    is_wrong = (
+        count != classes if numbered.is_complete else not set(numbered.names) <= {*range(classes)}
+    )
+    if not is_wrong:
         return ""
-    if stated.complete:
+    if numbered.is_complete:
         return (
             f"{CONFIG} beside the checkpoint names {count} classes, and its classifier has "
             f"{classes}"
         )
     return (
-        f"{stated.source} names {count} classes up to number {max(stated.names)}, and its "
+        f"{numbered.source} names {count} classes up to number {max(numbered.names)}, and its "
         f"classifier has {classes}"
     )
 
 
-def _unnamed(stated: StatedNames, classes: int) -> Iterator[str]:
-    """A sentence about the classes without a name, and about names of no class."""
-    missing = [number for number in range(classes) if not stated.names.get(number)]
-    strange = [number for number in stated.names if not 0 <= number < classes]
+def _warn_about_missing_names(numbered: NumberedNames, classes: int) -> Iterator[str]:
+    """Yield a warning about classes without a name and about names for numbers that are no
+    classes."""
+    missing = [number for number in range(classes) if not numbered.names.get(number)]
+    invalid = [number for number in numbered.names if not 0 <= number < classes]
     if missing:
-        others = f", and names for {_few(strange)}, which are no classes of it" if strange else ""
+        also_named = (
+            f", and names for {_join_numbers(invalid)}, which are no classes of it"
+            if invalid
+            else ""
+        )
         yield (
-            f"{stated.source} has no names for {len(missing)} of {classes} classes "
-            f"({_few(missing)}){others}: they are called by their numbers"
+            f"{numbered.source} has no names for {len(missing)} of {classes} classes "
+            f"({_join_numbers(missing)}){also_named}: they are called by their numbers"
         )
 
 
-def _few(numbers: list[int]) -> str:
+def _join_numbers(numbers: list[int]) -> str:
+    """Return the first six numbers, separated by commas."""
     return ", ".join(map(str, numbers[:6])) + (", ..." if len(numbers) > 6 else "")
 
 
-def _contradictions(settings: Settings | None, classes: int) -> Iterator[str]:
-    """Sentences about counts of classes that are not those of the tensors."""
+def _warn_about_counts(settings: Settings | None, classes: int) -> Iterator[str]:
+    """Yield a warning for each number of classes in the settings that differs from the
+    classifier's."""
     extra = (settings and settings.model_extra) or {}
     for name in ("num_labels", "num_classes"):
-        if type(stated := extra.get(name)) is int and stated != classes:
+        if type(count := extra.get(name)) is int and count != classes:
             yield (
-                f"{name} in {CONFIG} is {stated}, and its classifier has {classes} outputs: it had "
+                f"{name} in {CONFIG} is {count}, and its classifier has {classes} outputs: it had "
                 "no effect"
             )

@@ -1,5 +1,9 @@
-"""Settings of transformers and timm that change no answer, by why: none of a class that is read may
-be in no table (`tests/zoo/checkpoints/test_known_settings.py`)."""
+"""Tables of the settings of transformers and timm that do not change the answers of a network, by
+reason.
+
+Every setting of a class that is read has to be in a table
+(`tests/zoo/checkpoints/test_known_settings.py`).
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -11,7 +15,7 @@ from zoo.architectures.kinds import refused_option
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.settings.settings_files import CONFIG
 
-OF_TRAINING = (
+TRAINING_SETTINGS = (
     *("attention_dropout", "attention_probs_dropout_prob", "hidden_dropout_prob", "dropout"),
     *("drop_path_rate", "initializer_factor", "initializer_range", "layerscale_value"),
     *("layer_scale_init_value", "logit_scale_init_value", "pos_embed_jitter", "pos_embed_rescale"),
@@ -19,17 +23,18 @@ OF_TRAINING = (
     *("mask_weight", "no_object_weight", "importance_sample_ratio", "oversample_ratio"),
     "train_num_points",
 )
-"""What training begins with, and what only that does."""
+"""Settings that only training uses, and initial values of parameters."""
 
-OF_TENSORS = (
+SETTINGS_IN_TENSORS = (
     *("hidden_size", "patch_size", "image_size", "num_channels", "num_stages", "num_layers"),
     *("projection_size", "key_bias", "query_bias", "value_bias", "mlp_bias", "proj_bias"),
     *("vision_use_head", "use_swiglu_ffn", "use_gated_mlp", "attention_bias"),
     *("reassemble_hidden_size", "num_classes", "num_features", "num_labels"),
 )
-"""What the shapes of tensors say again, beside what are sizes of a network's configuration."""
+"""Settings that repeat what the shapes of tensors determine. Fields of a network's configuration
+are not listed."""
 
-OF_CALLS = (
+LOADING_SETTINGS = (
     *("_name_or_path", "dtype", "torch_dtype", "transformers_version", "label2id", "return_dict"),
     *("output_attentions", "output_hidden_states", "is_encoder_decoder", "is_decoder"),
     *("chunk_size_feed_forward", "stage_names", "out_features", "_out_features", "_out_indices"),
@@ -45,36 +50,36 @@ OF_CALLS = (
         "cross_attention_hidden_size",
     ),
 )
-"""How a model is called and loaded, what others of its outputs are, and words of its tokenizer."""
+"""Settings of loading and calling a model, of further outputs, and of the tokenizer."""
 
-WITHOUT_EFFECT = frozenset((*OF_TRAINING, *OF_TENSORS, *OF_CALLS))
+IGNORED_SETTINGS = frozenset((*TRAINING_SETTINGS, *SETTINGS_IN_TENSORS, *LOADING_SETTINGS))
 
-REFUSED_UNLESS: Mapping[str, tuple[Any, ...]] = {
+ALLOWED_VALUES: Mapping[str, tuple[Any, ...]] = {
     "pooling_epsilon": (1e-8,),
     "scale_sqrt_depth": (True,),
     "global_pool": ("", "token", "avg", "map"),
 }
-"""Settings that mean another network, unless they are these."""
+"""Settings that would mean another network, with the values that do not."""
 
-FOLLOWED = ("rope_theta", "rope_parameters")
+COMPARED_SETTINGS = ("rope_theta", "rope_parameters")
 """Settings that are compared with the network's."""
 
-OF_TIMMS_FILES = (
+TIMM_FILE_SETTINGS = (
     *("url", "file", "hf_hub_id", "hf_hub_filename", "source", "architecture", "custom_load"),
     *("state_dict", "num_classes", "label_offset", "label_names", "label_descriptions"),
     *("pool_size", "test_pool_size", "first_conv", "classifier", "license", "description"),
     *("origin_url", "paper_name", "paper_ids", "notes", "min_input_size", "fixed_input_size"),
-    *("test_input_size", "test_crop_pct"),  # asked for by benchmarks alone
+    *("test_input_size", "test_crop_pct"),  # used by benchmarks only
 )
-"""Settings in `pretrained_cfg` of where weights came from, and words about them."""
+"""Settings in `pretrained_cfg` of timm that describe a file and its source."""
 
-TIMM_WITHOUT_EFFECT = frozenset(
+TIMM_IGNORED_SETTINGS = frozenset(
     (
-        # What training begins with, and what only that does.
+        # Settings that only training uses, and initial values of parameters.
         *("drop_rate", "pos_drop_rate", "patch_drop_rate", "proj_drop_rate", "attn_drop_rate"),
         *("drop_path_rate", "weight_init", "fix_init", "init_values", "ls_init_value"),
         *("head_init_scale", "rope_shift_coords", "rope_jitter_coords", "rope_rescale_coords"),
-        # What the names and shapes of tensors say again.
+        # Settings that repeat what the names and shapes of tensors determine.
         *("img_size", "patch_size", "in_chans", "num_classes", "embed_dim", "depth", "depths"),
         *("dims", "mlp_ratio", "qkv_bias", "qkv_fused", "qk_norm", "scale_attn_norm"),
         *("scale_mlp_norm", "proj_bias", "class_token", "pos_embed", "no_embed_class"),
@@ -83,15 +88,15 @@ TIMM_WITHOUT_EFFECT = frozenset(
         *("head_hidden_size", "conv_mlp", "conv_bias", "use_grn", "use_abs_pos_emb"),
         *("use_pre_transformer_norm", "use_post_transformer_norm", "use_fc_norm"),
         *("attn_only_layer_scale", "num_kv_heads", "attn_pool_mlp_ratio"),
-        # How one is called and loaded; what pools is said beside it, too.
+        # Settings of loading and calling a network; `global_pool` is a setting of its own too.
         *("dynamic_img_size", "strict_img_size", "always_partition", "device", "dtype"),
         *("ref_feat_shape", "global_pool"),
     )
 )
-"""Arguments of timm's networks in `model_args` that change nothing, beside those that are fields of
-configurations."""
+"""Arguments of timm's networks in `model_args` that change nothing. Fields of configurations are
+not listed."""
 
-TIMM_REFUSED_UNLESS: Mapping[str, tuple[Any, ...]] = {
+TIMM_ALLOWED_VALUES: Mapping[str, tuple[Any, ...]] = {
     "act_layer": (None, "gelu"),
     "norm_layer": (None, "layernorm"),
     "norm_eps": (None, 1e-6),
@@ -115,14 +120,14 @@ TIMM_REFUSED_UNLESS: Mapping[str, tuple[Any, ...]] = {
     "rope_rotate_half": (True, False),
     "rope_mrope_section": (None,),
 }
-"""Arguments of timm's networks that mean another network, unless they are these."""
+"""Arguments of timm's networks that would mean another network, with the values that do not."""
 
 
-OPTIONS: Mapping[str, tuple[Any, ...]] = {
-    # Of transformers.
+USUAL_VALUES: Mapping[str, tuple[Any, ...]] = {
+    # Settings of transformers.
     **{"proj_bias": (True,), "mlp_bias": (True,), "use_mask_token": (True,)},
     **{"vision_use_head": (True,), "attention_bias": (True,), "use_swiglu_ffn": (False,)},
-    # Of timm.
+    # Settings of timm.
     **{"class_token": (True,), "pos_embed": ("learn",), "no_embed_class": (False,)},
     **{"reg_tokens": (0,), "num_reg_tokens": (0, 4), "pre_norm": (False,), "final_norm": (True,)},
     **{"fc_norm": (None, False), "use_fc_norm": (None, False), "qk_norm": (False,)},
@@ -134,55 +139,69 @@ OPTIONS: Mapping[str, tuple[Any, ...]] = {
     **{"conv_mlp": (False,), "kernel_sizes": (7,), "attn_pool_mlp_ratio": (None,)},
     **{"init_values": (None,), "qkv_bias": (True,), "global_pool": ("", "token", "avg")},
 }
-"""Settings that tensors say again, with their usual values: with others there are other tensors."""
+"""Settings that the tensors determine, with their usual values. With other values a checkpoint has
+other tensors."""
 
 
-def unusual_options(settings: Settings | None) -> str:
-    """Return a sentence about the options in the settings of a network that no network of the zoo
-    is like; empty where all are as usual."""
+def describe_unusual_options(settings: Settings | None) -> str:
+    """Return a sentence about settings that no network of the zoo has, or an empty string if all
+    have usual values."""
     if settings is None:
         return ""
-    stated = {**settings.model_args}
-    for part in _parts(settings):
-        stated |= part.model_dump(mode="json", exclude_unset=True)
+    values = {**settings.model_args}
+    for part in _settings_with_towers(settings):
+        values |= part.model_dump(mode="json", exclude_unset=True)
     unusual = [
-        f"{name} = {ascii(stated[name])[:40]}"
-        for name, values in OPTIONS.items()
-        if name in stated and stated[name] not in values
+        f"{name} = {ascii(values[name])[:40]}"
+        for name, usual_values in USUAL_VALUES.items()
+        if name in values and values[name] not in usual_values
     ]
     return f" Its settings ask for {', '.join(unusual)}, which may be why." if unusual else ""
 
 
-def _parts(settings: Settings) -> Iterator[Settings]:
-    """All settings, of towers too."""
-    inner = (settings.vision_config, settings.text_config, settings.backbone_config)
-    yield from (part for part in (settings, *inner) if part is not None)
+def _settings_with_towers(settings: Settings) -> Iterator[Settings]:
+    """Yield the settings, and those of their towers and backbone."""
+    nested = (settings.vision_config, settings.text_config, settings.backbone_config)
+    yield from (part for part in (settings, *nested) if part is not None)
 
 
-def strange_settings(settings: Settings, config: Config, others: Iterable[str] = ()) -> list[str]:
-    """Return the settings that the zoo has never heard of: those of no field of the network, of no
-    table here, and not among `others`, which its class of transformers has."""
-    own = names_in_settings(config)
-    expected = {*Settings.model_fields, *WITHOUT_EFFECT, *REFUSED_UNLESS, *FOLLOWED, *own, *others}
-    names = [name for part in _parts(settings) for name in part.model_extra or {}]
-    strange = [name for name in dict.fromkeys(names) if name not in expected]
+def find_unknown_settings(
+    settings: Settings, config: Config, other_names: Iterable[str] = ()
+) -> list[str]:
+    """Return the names of the settings that the zoo does not know.
+
+    A setting is known if it is a field of the network's configuration or in a table of this module,
+    or if it is one of `other_names`, which are settings of the network's class in transformers.
+    """
+    field_names = names_in_settings(config)
+    expected = {
+        *Settings.model_fields,
+        *IGNORED_SETTINGS,
+        *ALLOWED_VALUES,
+        *COMPARED_SETTINGS,
+        *field_names,
+        *other_names,
+    }
+    names = [name for part in _settings_with_towers(settings) for name in part.model_extra or {}]
+    unknown = [name for name in dict.fromkeys(names) if name not in expected]
     pictures = settings.pretrained_cfg and settings.pretrained_cfg.model_extra
-    strange += [f"pretrained_cfg.{name}" for name in pictures or () if name not in OF_TIMMS_FILES]
-    read = names_in_settings(config, TIMM)
-    arguments = {*TIMM_WITHOUT_EFFECT, *TIMM_REFUSED_UNLESS, *read}
-    return strange + [f"model_args.{name}" for name in settings.model_args if name not in arguments]
+    unknown += [
+        f"pretrained_cfg.{name}" for name in pictures or () if name not in TIMM_FILE_SETTINGS
+    ]
+    argument_names = names_in_settings(config, TIMM)
+    arguments = {*TIMM_IGNORED_SETTINGS, *TIMM_ALLOWED_VALUES, *argument_names}
+    return unknown + [f"model_args.{name}" for name in settings.model_args if name not in arguments]
 
 
 def refuse_other_networks(settings: Settings) -> None:
-    """**Raises** `MappingError` for a setting with which a library computes something else."""
-    for part in _parts(settings):
-        _refuse(part.model_dump(mode="json", exclude_unset=True), REFUSED_UNLESS)
-    _refuse(settings.model_args, TIMM_REFUSED_UNLESS)
+    """Raise `MappingError` for a setting with which the library computes another network."""
+    for part in _settings_with_towers(settings):
+        _check_allowed_values(part.model_dump(mode="json", exclude_unset=True), ALLOWED_VALUES)
+    _check_allowed_values(settings.model_args, TIMM_ALLOWED_VALUES)
 
 
 def refuse_other_architectures(settings: Settings | None) -> None:
-    """**Raises** `MappingError` for an architecture of timm whose networks compute something
-    else."""
+    """Raise `MappingError` for an architecture of timm whose networks the zoo does not have."""
     if settings is not None and (option := refused_option(settings.architecture)):
         raise MappingError(
             f"{CONFIG} beside the checkpoint says that it is timm's "
@@ -191,10 +210,14 @@ def refuse_other_architectures(settings: Settings | None) -> None:
         )
 
 
-def _refuse(stated: Mapping[str, Any], unless: Mapping[str, tuple[Any, ...]]) -> None:
-    for name, values in unless.items():
-        if stated.get(name, values[0]) not in values:
+def _check_allowed_values(
+    values: Mapping[str, Any], allowed_values: Mapping[str, tuple[Any, ...]]
+) -> None:
+    """Raise `MappingError` for a setting whose value is not allowed. A missing setting counts as
+    allowed."""
+    for name, allowed in allowed_values.items():
+        if values.get(name, allowed[0]) not in allowed:
             raise MappingError(
                 f"{CONFIG} beside the checkpoint says that {name} is "
-                f"{ascii(stated[name])[:60]}, and the zoo has no network that does that."
+                f"{ascii(values[name])[:60]}, and the zoo has no network that does that."
             )

@@ -11,79 +11,94 @@ from zoo.architectures.config_settings import EQUIMO, TransformersClass, write_s
 from zoo.architectures.kinds import architecture_of, features_below
 from zoo.common.errors import BadRequest
 
-PROBLEMS = {"sigmoid": "multi_label_classification", "none": "regression"}
-"""transformers' words for what makes answers of logits, where that is no softmax."""
+PROBLEM_TYPES = {"sigmoid": "multi_label_classification", "none": "regression"}
+"""The `problem_type` of transformers for scores other than a softmax."""
 
 
 def transformers_config(
     config: Config, names: Sequence[str], key_bias: bool, size: tuple[int, int] = (224, 224)
 ) -> dict[str, Any]:
-    """`config.json` of the class that computes a network. **Raises** `BadRequest`: there is none.
+    """Return `config.json` for the class of transformers that computes a network.
 
-    `names` are those of the zoo's classes, `key_bias` is whether the keys have a bias, which
-    only some classes ask, and `size` that of pictures, which those ask that take squares alone.
+    **Raises** `BadRequest` if transformers has no such class.
+
+    Arguments:
+        config: the network.
+        names: names of its classes.
+        key_bias: whether the attention keys have a bias. Only some classes have this setting.
+        size: height and width of pictures. Only classes for square pictures have this setting.
     """
-    kind = transformers_kind(config)
-    named = {"architectures": [kind.name], "model_type": kind.model_type, "dtype": "float32"}
-    network = (THREE_CHANNELS if config.texts is None else {}) | kind.settings(config)
-    settings = {kind.nested: network} if kind.nested else network
-    settings = named | settings | labels(config.classes, names)
-    if (problem := PROBLEMS.get(config.scores)) is not None:
+    transformers_class = find_transformers_class(config)
+    identity = {
+        "architectures": [transformers_class.name],
+        "model_type": transformers_class.model_type,
+        "dtype": "float32",
+    }
+    network = (THREE_CHANNELS if config.texts is None else {}) | transformers_class.settings(config)
+    settings = {transformers_class.nested: network} if transformers_class.nested else network
+    settings = identity | settings | label_settings(config.classes, names)
+    if (problem := PROBLEM_TYPES.get(config.scores)) is not None:
         settings["problem_type"] = problem
-    if kind.square:
+    if transformers_class.square:
         settings["image_size"] = max(size)
-    return settings | ({"key_bias": key_bias} if kind.key_bias else {})
+    return settings | ({"key_bias": key_bias} if transformers_class.key_bias else {})
 
 
 def portable_config(
     config: Config, names: Sequence[str], family: str, size: tuple[int, int] = (224, 224)
 ) -> dict[str, Any]:
-    """`config.json` beside an ONNX file: of transformers' class, or of its class for the features
-    below a classifier, or at least with its words."""
-    for network in (config, below(config)):
+    """Return `config.json` for a folder with an ONNX file.
+
+    It describes the class of transformers for the network, or for its features if there is none
+    with the head. Without either it has the settings that clients of ONNX files read.
+    """
+    for network in (config, features_network(config)):
         with suppress(BadRequest):
             settings = transformers_config(network, names, key_bias=False, size=size)
-            return settings | labels(config.classes, names)
-    # Nobody has a class for it, but clients of ONNX files ask for little more than a name.
+            return settings | label_settings(config.classes, names)
+    # Transformers has no class, but clients of ONNX files read little more than a name.
     return {
         "model_type": family,
         "hidden_size": config.dim,
         "num_hidden_layers": config.depth,
         "patch_size": config.stride,
         "num_channels": 3,
-        **labels(config.classes, names),
+        **label_settings(config.classes, names),
     }
 
 
-def below(config: Config) -> Config:
-    """A network without what makes its features answers."""
+def features_network(config: Config) -> Config:
+    """Return the network below the head: its backbone, or the network without a classifier."""
     return features_below(config)
 
 
-def labels(count: int, names: Sequence[str]) -> dict[str, Any]:
-    """Names of the classes of a classifier: by number, where the names are of others."""
+def label_settings(count: int, names: Sequence[str]) -> dict[str, Any]:
+    """Return the settings with the names of a classifier's classes. If the number of names is
+    wrong, classes are called by their number. Empty for a network without classes."""
     if not count:
         return {}
-    labelled = names if len(names) == count else [f"LABEL_{number}" for number in range(count)]
+    class_names = names if len(names) == count else [f"LABEL_{number}" for number in range(count)]
     return {
-        "id2label": {str(number): name for number, name in enumerate(labelled)},
-        "label2id": {name: number for number, name in enumerate(labelled)},
+        "id2label": {str(number): name for number, name in enumerate(class_names)},
+        "label2id": {name: number for number, name in enumerate(class_names)},
     }
 
 
-def transformers_kind(config: Config) -> TransformersClass:
-    """The class that computes a network. **Raises** `BadRequest` if there is none."""
-    kind: TransformersClass = architecture_of(config).transformers(config)
-    return kind
+def find_transformers_class(config: Config) -> TransformersClass:
+    """Return the class of transformers that computes a network. **Raises** `BadRequest` if there is
+    none."""
+    transformers_class: TransformersClass = architecture_of(config).transformers(config)
+    return transformers_class
 
 
-EQUIMO_VERSION = "1.1.0"  # the version whose format is written
+EQUIMO_VERSION = "1.1.0"
+"""Version of Equimo whose format is written."""
 
 
 def equimo_metadata(config: Config) -> dict[str, Any]:
-    """`metadata.json` of an Equimo 1.x archive."""
+    """Return `metadata.json` of an Equimo 1.x archive."""
     template = architecture_of(config).equimo
-    assert template is not None, "Equimo has no others"
+    assert template is not None, "Equimo has no network of this kind"
     return {
         "model_config": write_settings(config, template, EQUIMO),
         "torch_hub_cfg": {},

@@ -1,7 +1,7 @@
-"""transformers' image processors (5.23): read, with what each does where its file does not say, and
-written.
+"""Read and write the settings of transformers' image processors (5.23), with the defaults of each
+class.
 
-Files may come from a stranger: every value that is used is checked here.
+The files are not trusted: every value that is used is checked here.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from zoo.images.preprocessing import (
 )
 
 RESAMPLE: Mapping[Filter, int] = {"bilinear": 2, "bicubic": 3}
-"""What Pillow calls the filters."""
+"""Pillow's number of each filter."""
 
 FILTER_NAMES = {number: name for name, number in RESAMPLE.items()}
 
 
 class Sides(Model, extra="forbid"):
-    """`size`, `crop_size` and `pad_size`."""
+    """Value of `size`, `crop_size` or `pad_size`."""
 
     height: Side | None = None
     width: Side | None = None
@@ -39,23 +39,24 @@ class Sides(Model, extra="forbid"):
 
     @property
     def both(self) -> Size | None:
-        """(height, width), where those are what it says."""
-        stated = self.height and self.width and not (self.shortest_edge or self.longest_edge)
-        return (self.height or 0, self.width or 0) if stated else None
+        """(height, width), or None if the setting does not state exactly these two."""
+        is_complete = self.height and self.width and not (self.shortest_edge or self.longest_edge)
+        return (self.height or 0, self.width or 0) if is_complete else None
 
     @property
     def edge(self) -> int | None:
-        """The shorter edge, where that alone is what it says."""
+        """Shorter edge, or None if the setting does not state this alone."""
         return None if self.height or self.width or self.longest_edge else self.shortest_edge
 
 
 Size = tuple[int, int]  # (height, width)
-Statistic = Annotated[Three, Strict(False)] | float | None
-Stated = Sides | Side | Annotated[tuple[Side, Side], Strict(False)] | None
+ChannelStatistic = Annotated[Three, Strict(False)] | float | None
+SizeSetting = Sides | Side | Annotated[tuple[Side, Side], Strict(False)] | None
 
 
-class ScaledAndCropped(NamedTuple):
-    """The size of the result, and what pictures are resized to before a crop of that."""
+class TargetAndResize(NamedTuple):
+    """(height, width) of the result, and the size to which pictures are resized before the crop:
+    (height, width), the shorter edge, or None if there is no crop."""
 
     target: Size
     resize: int | Size | None
@@ -63,24 +64,31 @@ class ScaledAndCropped(NamedTuple):
 
 @dataclass(frozen=True)
 class ProcessorKind:
-    """A class of transformers without its `ImageProcessor`, and its defaults.
+    """A class of image processors of transformers, with its defaults.
 
-    `crops_share` is whether `crop_pct` is followed, `rounds` whether `ensure_multiple_of` is,
-    `pads_to_square` whether `do_pad` means the square of `size`, and `rescale_first` whether
-    floating-point values are resized. With `counts_patches` pictures keep their aspect ratio and
-    become as many patches as there may be. `ignored` settings change nothing. `differs` says what
-    the zoo does otherwise, in words.
+    Arguments:
+        name: name of the class without `ImageProcessor`.
+        defaults: values of settings that a file does not state.
+        uses_crop_pct: whether the class follows `crop_pct`.
+        rounds_to_multiple: whether the class follows `ensure_multiple_of`.
+        pads_to_square: whether `do_pad` pads pictures to the square of `size`.
+        rescale_first: whether pictures are rescaled to floating-point values before they are
+            resized.
+        counts_patches: whether pictures keep their aspect ratio and get the largest size with at
+            most `max_num_patches` patches.
+        ignored: settings that the class does not use.
+        difference: a sentence about what the zoo computes differently, or empty if nothing.
     """
 
     name: str
     defaults: Mapping[str, Any]
-    crops_share: bool = False
-    rounds: bool = False
+    uses_crop_pct: bool = False
+    rounds_to_multiple: bool = False
     pads_to_square: bool = False
     rescale_first: bool = False
     counts_patches: bool = False
     ignored: tuple[str, ...] = ()
-    differs: str = ""
+    difference: str = ""
 
 
 BILINEAR, BICUBIC = RESAMPLE["bilinear"], RESAMPLE["bicubic"]
@@ -89,158 +97,174 @@ BILINEAR, BICUBIC = RESAMPLE["bilinear"], RESAMPLE["bicubic"]
 Defaults = dict[str, Any]
 
 
-def _normed(pixels: tuple[Three, Three], resample: int) -> Defaults:
+def _normalized(pixels: tuple[Three, Three], resample: int) -> Defaults:
+    """Return the defaults of normalization and resampling."""
     return {"image_mean": pixels[0], "image_std": pixels[1], "resample": resample}
 
 
 def _square(side: int) -> Defaults:
+    """Return the default of `size` for a square."""
     return {"size": {"height": side, "width": side}}
 
 
-def _edges(**edges: int) -> Defaults:
-    """Where one number for `size` is the shorter edge, too."""
+def _edge_sizes(**edges: int) -> Defaults:
+    """Return the default of `size` for classes in which a single number is the shorter edge."""
     return {"size": edges, "default_to_square": False}
 
 
 CROPPED: Defaults = {"do_center_crop": True, "crop_size": {"height": 224, "width": 224}}
 
 PROCESSOR_KINDS = (
-    ProcessorKind("ViT", _normed(CENTRED_PIXELS, BILINEAR) | _square(224)),
-    ProcessorKind("CLIP", _normed(OPENAI_PIXELS, BICUBIC) | _edges(shortest_edge=224) | CROPPED),
-    ProcessorKind("Bit", _normed(OPENAI_PIXELS, BICUBIC) | _edges(shortest_edge=224) | CROPPED),
-    ProcessorKind("DeiT", _normed(CENTRED_PIXELS, BICUBIC) | _square(256) | CROPPED),
-    ProcessorKind("Siglip", _normed(CENTRED_PIXELS, BICUBIC) | _edges(height=224, width=224)),
+    ProcessorKind("ViT", _normalized(CENTRED_PIXELS, BILINEAR) | _square(224)),
+    ProcessorKind(
+        "CLIP", _normalized(OPENAI_PIXELS, BICUBIC) | _edge_sizes(shortest_edge=224) | CROPPED
+    ),
+    ProcessorKind(
+        "Bit", _normalized(OPENAI_PIXELS, BICUBIC) | _edge_sizes(shortest_edge=224) | CROPPED
+    ),
+    ProcessorKind("DeiT", _normalized(CENTRED_PIXELS, BICUBIC) | _square(256) | CROPPED),
+    ProcessorKind(
+        "Siglip", _normalized(CENTRED_PIXELS, BICUBIC) | _edge_sizes(height=224, width=224)
+    ),
     ProcessorKind(
         "Siglip2",
-        _normed(CENTRED_PIXELS, BILINEAR) | {"patch_size": 16, "max_num_patches": 256},
+        _normalized(CENTRED_PIXELS, BILINEAR) | {"patch_size": 16, "max_num_patches": 256},
         counts_patches=True,
         ignored=("size", "default_to_square", "do_center_crop", "crop_size", "do_pad", "pad_size"),
     ),
     ProcessorKind(
         "ConvNext",
-        _normed(CENTRED_PIXELS, BICUBIC) | _edges(shortest_edge=384) | {"crop_pct": 224 / 256},
-        crops_share=True,
+        _normalized(CENTRED_PIXELS, BICUBIC)
+        | _edge_sizes(shortest_edge=384)
+        | {"crop_pct": 224 / 256},
+        uses_crop_pct=True,
     ),
     ProcessorKind(
         "DPT",
-        _normed(CENTRED_PIXELS, BICUBIC) | _square(384),
-        rounds=True,
+        _normalized(CENTRED_PIXELS, BICUBIC) | _square(384),
+        rounds_to_multiple=True,
         ignored=("do_center_crop",),
     ),
     ProcessorKind(
         "DINOv3ViT",
-        _normed(IMAGENET_PIXELS, BILINEAR) | _square(224),
+        _normalized(IMAGENET_PIXELS, BILINEAR) | _square(224),
         rescale_first=True,
         ignored=("do_pad",),
     ),
     ProcessorKind(
         "Eomt",
-        _normed(IMAGENET_PIXELS, BILINEAR) | _edges(shortest_edge=640, longest_edge=640),
+        _normalized(IMAGENET_PIXELS, BILINEAR) | _edge_sizes(shortest_edge=640, longest_edge=640),
         pads_to_square=True,
         ignored=("do_center_crop", "pad_size"),
     ),
     ProcessorKind(
         "RfDetr",
-        _normed(IMAGENET_PIXELS, BILINEAR)
-        | _edges(shortest_edge=800, longest_edge=1333)
+        _normalized(IMAGENET_PIXELS, BILINEAR)
+        | _edge_sizes(shortest_edge=800, longest_edge=1333)
         | {"do_pad": True},
         ignored=("do_center_crop", "default_to_square"),
-        differs="resizes without antialiasing, and the zoo with it, as the original code does",
+        difference="resizes without antialiasing, and the zoo with it, as the original code does",
     ),
     ProcessorKind("Tipsv2", {"resample": BILINEAR, "do_normalize": False} | _square(448)),
 )
 """The classes whose files are read."""
 
-NAMELESS = ProcessorKind("", {}, crops_share=True)
-"""What files of long ago have no class of: all that matters has to be in them."""
+UNNAMED_KIND = ProcessorKind("", {}, uses_crop_pct=True)
+"""Kind of an old file that names no class. It has no defaults, so that the file has to state every
+setting that is used."""
 
 NO_EFFECT_ON_PIXELS = frozenset(
     (
-        # How one is called and loaded, and names.
+        # Settings of loading and calling a processor, and names.
         *("data_format", "input_data_format", "device", "return_tensors", "disable_grouping"),
         *("image_seq_length", "processor_class", "auto_map", "tokenizer_class"),
         "do_convert_rgb",  # pictures are read as RGB
-        "size_divisor",  # asked with do_pad alone, which is refused where there is one
-        # Of annotations, which training has.
+        "size_divisor",  # read with do_pad only, which is refused for the classes that have it
+        # Settings of annotations, which only training has.
         *("do_reduce_labels", "reduce_labels", "do_convert_annotations", "format", "ignore_index"),
         *("return_segmentation_masks", "num_labels"),
     )
 )
-"""Settings that change nothing about `pixel_values`."""
+"""Settings that do not change `pixel_values`."""
 
 
 class Processor(Model, extra="allow"):
-    """`preprocessor_config.json`, with the defaults of its class."""
+    """Contents of `preprocessor_config.json`, with the defaults of its class."""
 
     image_processor_type: Line = ""
     feature_extractor_type: Line = ""
     do_resize: Literal[True] = True
-    size: Stated = None
+    size: SizeSetting = None
     default_to_square: bool | None = True
-    crop_size: Stated = None
+    crop_size: SizeSetting = None
     do_center_crop: bool | None = False
     do_pad: bool | None = False
-    pad_size: Stated = None
+    pad_size: SizeSetting = None
     do_split_image: Literal[False] | None = False
     crop_pct: Annotated[float, Field(gt=0.1, le=1)] | None = None
     resample: Literal[2, 3]
     do_rescale: bool | None = True
     rescale_factor: Annotated[float, Field(gt=0)] | None = 1 / 255
     do_normalize: bool | None = True
-    image_mean: Statistic = None
-    image_std: Statistic = None
+    image_mean: ChannelStatistic = None
+    image_std: ChannelStatistic = None
     keep_aspect_ratio: bool | None = False
     ensure_multiple_of: Side | None = 1
     patch_size: Annotated[int, Field(ge=1, le=64)] | None = None
     max_num_patches: Annotated[int, Field(ge=1, le=4096)] | None = None
-    crop_rounding: CropRounding = "floor"  # the zoo's own, which transformers passes over
+    crop_rounding: CropRounding = "floor"  # a setting of the zoo, which transformers ignores
 
     @model_validator(mode="before")
     @classmethod
-    def _with_defaults(cls, stated: Any) -> Any:
-        """With what it has where nothing is said: a setting that is null is said to be so."""
-        if not isinstance(stated, dict):
-            return stated
-        kind = _kind(stated.get("image_processor_type") or stated.get("feature_extractor_type"))
-        read = {name: each for name, each in stated.items() if name not in kind.ignored}
-        return {**kind.defaults, **read}
+    def _with_defaults(cls, settings: Any) -> Any:
+        """Return the settings with defaults for those that are missing. A setting that is null
+        stays null."""
+        if not isinstance(settings, dict):
+            return settings
+        kind = _find_kind(
+            settings.get("image_processor_type") or settings.get("feature_extractor_type")
+        )
+        used = {name: value for name, value in settings.items() if name not in kind.ignored}
+        return {**kind.defaults, **used}
 
     @model_validator(mode="after")
     def _check(self) -> Processor:
+        """Raise `ValueError` for settings that contradict each other or that the zoo does not
+        follow."""
         if self.do_normalize and (self.image_mean is None or self.image_std is None):
             raise ValueError("image_mean or image_std is missing, and do_normalize asks for both")
-        if self.do_normalize and 0 in _three(self.image_std, 1.0):
+        if self.do_normalize and 0 in _per_channel(self.image_std, 1.0):
             raise ValueError("image_std has a zero")
         if self.do_rescale and self.rescale_factor is None:
             raise ValueError("rescale_factor is null, and do_rescale asks for it")
-        target, _ = self._scaled()
-        padded = _sides(self.pad_size, True).both
-        if self.do_pad and not self.kind.pads_to_square and padded not in (None, target):
+        target, _ = self._target_and_resize()
+        padded_size = _to_sides(self.pad_size, True).both
+        if self.do_pad and not self.kind.pads_to_square and padded_size not in (None, target):
             raise ValueError("do_pad enlarges pictures to pad_size, which the zoo does not")
         return self
 
     @property
     def kind(self) -> ProcessorKind:
-        """The class that it is of."""
-        return _kind(self.image_processor_type or self.feature_extractor_type)
+        """Class of image processors that the file names."""
+        return _find_kind(self.image_processor_type or self.feature_extractor_type)
 
     @property
-    def unheard_of(self) -> tuple[str, ...]:
-        """The settings that the zoo does not know."""
+    def unknown_settings(self) -> tuple[str, ...]:
+        """Names of the settings that the zoo does not know, or that the class does not follow."""
         patches = {"patch_size", "max_num_patches"} & self.model_fields_set
-        extra = {} if self.kind.counts_patches else dict.fromkeys(sorted(patches))
-        names = {**(self.model_extra or {}), **extra}
+        unused = {} if self.kind.counts_patches else dict.fromkeys(sorted(patches))
+        names = {**(self.model_extra or {}), **unused}
         return tuple(name for name in names if name not in NO_EFFECT_ON_PIXELS)
 
     @property
     def preprocessing(self) -> Preprocessing:
-        """The same in the zoo's words."""
-        target, edge = self._scaled()
+        """The same preprocessing in the form of the zoo."""
+        target, resize = self._target_and_resize()
         return Preprocessing(
-            mean=_three(self.image_mean if self.do_normalize else None, 0.0),
-            std=_three(self.image_std if self.do_normalize else None, 1.0),
+            mean=_per_channel(self.image_mean if self.do_normalize else None, 0.0),
+            std=_per_channel(self.image_std if self.do_normalize else None, 1.0),
             size=target,
-            resize=edge,
+            resize=resize,
             rescale=(self.do_rescale and self.rescale_factor) or 1.0,
             rescale_first=self.kind.rescale_first and bool(self.do_rescale),
             resample=FILTER_NAMES[self.resample],
@@ -251,15 +275,16 @@ class Processor(Model, extra="allow"):
 
     @property
     def _multiple(self) -> int | None:
-        """The number of pixels of which sides are multiples, where the aspect ratio is kept."""
+        """Number that the sides of pictures are multiples of, or None if pictures do not keep their
+        proportions."""
         if self.kind.counts_patches:
             return self.patch_size
-        return (self.ensure_multiple_of or 1) if self._is_free else None
+        return (self.ensure_multiple_of or 1) if self._keeps_proportions else None
 
-    def _patches(self) -> Size:
-        """The size of as many patches, of those that are nearest to a square.
+    def _size_of_patches(self) -> Size:
+        """Return the size with `max_num_patches` patches that is nearest to a square.
 
-        **Raises** `ValueError` where either number is null.
+        **Raises** `ValueError` if a setting is null.
         """
         if self.patch_size is None or self.max_num_patches is None:
             raise ValueError("patch_size or max_num_patches is null: give both")
@@ -268,90 +293,98 @@ class Processor(Model, extra="allow"):
         return rows * side, count // rows * side
 
     @property
-    def _is_free(self) -> bool:
-        """Whether the sides are free."""
-        return bool(self.keep_aspect_ratio) and self.kind.rounds
+    def _keeps_proportions(self) -> bool:
+        """Whether pictures keep their proportions, so that their sides are multiples of a number
+        and not fixed."""
+        return bool(self.keep_aspect_ratio) and self.kind.rounds_to_multiple
 
-    def _scaled(self) -> ScaledAndCropped:
-        """**Raises** `ValueError` where pictures are resized and cropped as the zoo does not."""
+    def _target_and_resize(self) -> TargetAndResize:
+        """Return the sizes of the result and of resized pictures. **Raises** `ValueError` for a way
+        of resizing and cropping that the zoo does not have."""
         if self.kind.counts_patches:
-            return ScaledAndCropped(self._patches(), None)
-        size = _sides(self.size, bool(self.default_to_square))
-        if self.do_pad and self.kind.rounds:
+            return TargetAndResize(self._size_of_patches(), None)
+        size = _to_sides(self.size, bool(self.default_to_square))
+        if self.do_pad and self.kind.rounds_to_multiple:
             raise ValueError("do_pad enlarges pictures to multiples, which the zoo does not")
         if self.do_pad and self.kind.pads_to_square:
             square = size.shortest_edge or 0
             if square and square == size.longest_edge:
-                return ScaledAndCropped((square, square), None)
-        elif self.crop_pct is not None and self.kind.crops_share and size.edge:
-            return self._share(size.edge, self.crop_pct)
-        scaled = self._rounded(size.both) if size.both else size.edge
-        if self.do_center_crop and not self._is_free and scaled:
-            return self._cropped(scaled)
-        if isinstance(scaled, tuple) and not self.do_center_crop:
-            return ScaledAndCropped(scaled, None)
+                return TargetAndResize((square, square), None)
+        elif self.crop_pct is not None and self.kind.uses_crop_pct and size.edge:
+            return self._resize_by_crop_pct(size.edge, self.crop_pct)
+        resize = self._round_to_multiple(size.both) if size.both else size.edge
+        if self.do_center_crop and not self._keeps_proportions and resize:
+            return self._crop_from_centre(resize)
+        if isinstance(resize, tuple) and not self.do_center_crop:
+            return TargetAndResize(resize, None)
         raise ValueError(
             "it resizes and crops as the zoo does not: give one with `size` of height and width, "
             "or of the shortest edge with a `crop_size`"
         )
 
-    def _share(self, edge: int, share: float) -> ScaledAndCropped:
-        """Of ConvNeXt's: it crops below 384 pixels alone, from there on it stretches."""
+    def _resize_by_crop_pct(self, edge: int, crop_pct: float) -> TargetAndResize:
+        """Return the sizes for a class that follows `crop_pct`, as ConvNeXt's: pictures are resized
+        by that share and cropped below 384 pixels, and resized to a square from 384 pixels on."""
         if edge >= 384:
             return (
-                self._cropped((edge, edge))
+                self._crop_from_centre((edge, edge))
                 if self.do_center_crop
-                else ScaledAndCropped((edge, edge), None)
+                else TargetAndResize((edge, edge), None)
             )
-        if self.do_center_crop and _sides(self.crop_size, True).both != (edge, edge):
+        if self.do_center_crop and _to_sides(self.crop_size, True).both != (edge, edge):
             raise ValueError("crop_pct and do_center_crop both crop: leave do_center_crop out")
-        return ScaledAndCropped((edge, edge), int(edge / share))
+        return TargetAndResize((edge, edge), int(edge / crop_pct))
 
-    def _cropped(self, scaled: int | Size) -> ScaledAndCropped:
-        """With the crop from the centre of what was resized, if that is no larger."""
-        tall, wide = scaled if isinstance(scaled, tuple) else (scaled, scaled)
-        crop = _sides(self.crop_size, True).both
+    def _crop_from_centre(self, resize: int | Size) -> TargetAndResize:
+        """Return the sizes for a crop from the centre of resized pictures. **Raises** `ValueError`
+        for a crop that is larger than these."""
+        height, width = resize if isinstance(resize, tuple) else (resize, resize)
+        crop = _to_sides(self.crop_size, True).both
         if crop is None:
             raise ValueError("do_center_crop is true, and crop_size is not of height and width")
-        if crop[0] > tall or crop[1] > wide:
+        if crop[0] > height or crop[1] > width:
             raise ValueError(
                 "crop_size is larger than the size that pictures are resized to, which pads them"
             )
-        return ScaledAndCropped(crop, None if scaled == crop else scaled)
+        return TargetAndResize(crop, None if resize == crop else resize)
 
-    def _rounded(self, size: Size) -> Size:
+    def _round_to_multiple(self, size: Size) -> Size:
+        """Return a size in multiples of `ensure_multiple_of`, if the class follows that."""
         step = self.ensure_multiple_of or 1
-        if self.keep_aspect_ratio or not self.kind.rounds:
+        if self.keep_aspect_ratio or not self.kind.rounds_to_multiple:
             return size
         return round(size[0] / step) * step, round(size[1] / step) * step
 
 
-class WholeProcessor(Model, extra="allow"):
-    """`processor_config.json`: of pictures and texts."""
+class CombinedProcessor(Model, extra="allow"):
+    """Contents of `processor_config.json`, the settings for pictures and texts together."""
 
     image_processor: Processor | None = None
 
     @property
-    def unheard_of(self) -> tuple[str, ...]:
-        """The settings that the zoo does not know."""
+    def unknown_settings(self) -> tuple[str, ...]:
+        """Names of the settings that the zoo does not know."""
         return tuple(name for name in self.model_extra or {} if name not in NO_EFFECT_ON_PIXELS)
 
 
-def _kind(name: object) -> ProcessorKind:
-    """The class of a name. **Raises** `ValueError` for one that does what is not known."""
+def _find_kind(name: object) -> ProcessorKind:
+    """Return the class of image processors of a name. **Raises** `ValueError` for a class that the
+    zoo does not know."""
     if not name:
-        return NAMELESS
+        return UNNAMED_KIND
     text = name if isinstance(name, str) else ascii(name)
-    for each in PROCESSOR_KINDS:
-        if text.partition("ImageProcessor")[0].partition("FeatureExtractor")[0] == each.name:
-            return each
-    known = ", ".join(each.name for each in PROCESSOR_KINDS)
+    for kind in PROCESSOR_KINDS:
+        if text.partition("ImageProcessor")[0].partition("FeatureExtractor")[0] == kind.name:
+            return kind
+    names = ", ".join(kind.name for kind in PROCESSOR_KINDS)
     raise ValueError(
-        f"image_processor_type is {ascii(text)[1:-1][:60]}, and the zoo knows those of {known}"
+        f"image_processor_type is {ascii(text)[1:-1][:60]}, and the zoo knows those of {names}"
     )
 
 
-def _sides(value: Stated, is_square: bool) -> Sides:
+def _to_sides(value: SizeSetting, is_square: bool) -> Sides:
+    """Return a size setting in the form of an object. `is_square` is whether a single number is a
+    square and not the shorter edge."""
     if isinstance(value, tuple):
         return Sides(height=value[0], width=value[1])
     if isinstance(value, int):
@@ -359,48 +392,50 @@ def _sides(value: Stated, is_square: bool) -> Sides:
     return value or Sides()
 
 
-def _three(value: Statistic, usual: float) -> Three:
-    """A number for each channel."""
+def _per_channel(value: ChannelStatistic, default: float) -> Three:
+    """Return a number for each channel. A single number is used for all channels, and the default
+    is used for None."""
     if isinstance(value, tuple):
         return value
-    each = usual if value is None else value
-    return each, each, each
+    number = default if value is None else value
+    return number, number, number
 
 
-def transformers_processor(how: Preprocessing) -> dict[str, Any]:
-    """`preprocessor_config.json` of the image processor that works as `how` says."""
-    size: dict[str, Any] = {"height": how.size[0], "width": how.size[1]}
+def transformers_processor(preprocessing: Preprocessing) -> dict[str, Any]:
+    """Return `preprocessor_config.json` of the image processor of transformers that preprocesses
+    pictures as the argument describes."""
+    size: dict[str, Any] = {"height": preprocessing.size[0], "width": preprocessing.size[1]}
     settings: dict[str, Any] = {
         "do_resize": True,
         "size": size,
-        "resample": RESAMPLE[how.resample],
+        "resample": RESAMPLE[preprocessing.resample],
         "do_rescale": True,
-        "rescale_factor": how.rescale,
+        "rescale_factor": preprocessing.rescale,
         "do_normalize": True,
-        "image_mean": list(how.mean),
-        "image_std": list(how.std),
+        "image_mean": list(preprocessing.mean),
+        "image_std": list(preprocessing.std),
     }
-    if how.rescale_first:
+    if preprocessing.rescale_first:
         return {"image_processor_type": "DINOv3ViTImageProcessorFast"} | settings
-    if how.padded and how.multiple is not None:
-        most = how.size[0] * how.size[1] // how.multiple**2
+    if preprocessing.padded and preprocessing.multiple is not None:
+        max_patches = preprocessing.size[0] * preprocessing.size[1] // preprocessing.multiple**2
         del settings["size"]
-        patches = {"patch_size": how.multiple, "max_num_patches": most}
+        patches = {"patch_size": preprocessing.multiple, "max_num_patches": max_patches}
         return {"image_processor_type": "Siglip2ImageProcessor"} | settings | patches
-    if how.padded:
-        edge = max(how.size)
+    if preprocessing.padded:
+        edge = max(preprocessing.size)
         square = {"size": {"shortest_edge": edge, "longest_edge": edge}, "do_pad": True}
         return {"image_processor_type": "EomtImageProcessor"} | settings | square
-    if how.multiple is not None:
-        free = {"keep_aspect_ratio": True, "ensure_multiple_of": how.multiple}
-        return {"image_processor_type": "DPTImageProcessor"} | settings | free
-    if how.resize is None:
+    if preprocessing.multiple is not None:
+        proportional = {"keep_aspect_ratio": True, "ensure_multiple_of": preprocessing.multiple}
+        return {"image_processor_type": "DPTImageProcessor"} | settings | proportional
+    if preprocessing.resize is None:
         return {"image_processor_type": "SiglipImageProcessor"} | settings
-    cropped: dict[str, Any] = {"do_center_crop": True, "crop_size": size}
-    if how.crop_rounding != "floor":
-        cropped["crop_rounding"] = how.crop_rounding
-    if isinstance(how.resize, tuple):
-        stretched = {"size": {"height": how.resize[0], "width": how.resize[1]}}
-        return {"image_processor_type": "DeiTImageProcessor"} | settings | cropped | stretched
-    shorter = {"size": {"shortest_edge": how.resize}}
-    return {"image_processor_type": "BitImageProcessor"} | settings | cropped | shorter
+    crop: dict[str, Any] = {"do_center_crop": True, "crop_size": size}
+    if preprocessing.crop_rounding != "floor":
+        crop["crop_rounding"] = preprocessing.crop_rounding
+    if isinstance(preprocessing.resize, tuple):
+        resize = {"size": {"height": preprocessing.resize[0], "width": preprocessing.resize[1]}}
+        return {"image_processor_type": "DeiTImageProcessor"} | settings | crop | resize
+    resize = {"size": {"shortest_edge": preprocessing.resize}}
+    return {"image_processor_type": "BitImageProcessor"} | settings | crop | resize

@@ -1,6 +1,6 @@
 """Read the settings files in a checkpoint's folder, and check every value that is used.
 
-The files may come from a stranger.
+The files are not trusted: they may be damaged or made to do harm.
 """
 
 from __future__ import annotations
@@ -21,82 +21,109 @@ from weights.opening import as_utf8, read_at_most
 from weights.tensors import LazyTensor
 from zoo.architectures.kinds import MODEL_TYPES
 from zoo.architectures.library_settings import Settings
-from zoo.checkpoints.settings.processors import Processor, WholeProcessor
+from zoo.checkpoints.settings.processors import CombinedProcessor, Processor
 from zoo.common.fields import Model, first_fault
 from zoo.images.preprocessing import Preprocessing
 
 CONFIG = "config.json"
 PROCESSOR = "preprocessor_config.json"
-WHOLE_PROCESSOR = "processor_config.json"  # of pictures and texts
+COMBINED_PROCESSOR = "processor_config.json"
+"""Settings file for pictures and texts together."""
 
 
-OF_LIBRARIES = re.compile(r"(model|pytorch_model)(\.\w+)*")
-"""What transformers and timm call a checkpoint, beside which its settings lie."""
-LARGEST_SETTINGS = 4 << 20  # bytes of settings; the names of 20,000 classes are 1 MB
+LIBRARY_FILE_NAME = re.compile(r"(model|pytorch_model)(\.\w+)*")
+"""Names that transformers and timm give to a checkpoint. Its settings files are in the same
+folder."""
+MAX_SETTINGS_BYTES = 4 << 20
+"""Largest size of a settings file. The names of 20,000 classes take 1 MB."""
 
-Read = TypeVar("Read", bound=Model)
+SettingsModel = TypeVar("SettingsModel", bound=Model)
 
 
-class SettingsBeside(NamedTuple):
-    """Settings beside tensors: `config.json`, how pictures are made, and in words those of pictures
-    that the zoo does not know or does not follow."""
+class CheckpointSettings(NamedTuple):
+    """Contents of the settings files in a checkpoint's folder.
+
+    Arguments:
+        settings: contents of `config.json`, or None if there is none.
+        pictures: the preprocessing of pictures, or None if no file states it.
+        warnings: sentences about settings that the zoo does not know or does not follow.
+    """
 
     settings: Settings | None
     pictures: Preprocessing | None
-    said: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
-def read_settings(checkpoint: Checkpoint) -> SettingsBeside:
-    """Settings beside the tensors of transformers or timm, and how they take pictures. Beside a
-    file that is called otherwise they may be anything, and those that cannot be followed are said.
-    **Raises** `MappingError` where that of a library is damaged, or is nothing that the zoo does.
+def read_settings(checkpoint: Checkpoint) -> CheckpointSettings:
+    """Return the contents of the settings files in a checkpoint's folder.
+
+    They are the checkpoint's own if it has a file name of transformers or timm. For another file
+    name they may belong to anything: settings that cannot be used are then ignored with a warning.
+    **Raises** `MappingError` if a file of the checkpoint's own is damaged, or asks for
+    preprocessing that the zoo does not have.
     """
     path = checkpoint.path
-    if path.is_dir() or OF_LIBRARIES.fullmatch(path.name):
-        return _in_folder(path if path.is_dir() else path.parent)
-    if any(OF_LIBRARIES.fullmatch(each.name) for each in path.parent.iterdir()):
-        return SettingsBeside(None, None)  # they are of another file
+    if path.is_dir() or LIBRARY_FILE_NAME.fullmatch(path.name):
+        return _read_folder(path if path.is_dir() else path.parent)
+    if any(LIBRARY_FILE_NAME.fullmatch(file.name) for file in path.parent.iterdir()):
+        return CheckpointSettings(None, None)  # the files belong to another checkpoint
     try:
-        beside = _in_folder(path.parent)
+        contents = _read_folder(path.parent)
     except MappingError as error:
-        return SettingsBeside(None, None, (f"what lies beside it had no effect: {error}",))
-    if beside.settings is not None and beside.settings.model_type not in {"", *MODEL_TYPES}:
-        kind = ascii(beside.settings.class_name)[1:-1][:60]
-        return SettingsBeside(None, None, (f"{CONFIG} beside it is of {kind}, and had no effect",))
-    return beside
+        return CheckpointSettings(None, None, (f"what lies beside it had no effect: {error}",))
+    if contents.settings is not None and contents.settings.model_type not in {
+        "",
+        *MODEL_TYPES,
+    }:
+        kind = ascii(contents.settings.class_name)[1:-1][:60]
+        return CheckpointSettings(
+            None, None, (f"{CONFIG} beside it is of {kind}, and had no effect",)
+        )
+    return contents
 
 
-def _in_folder(folder: Path) -> SettingsBeside:
-    settings = _read(folder / CONFIG, Settings)
-    whole = _read(folder / WHOLE_PROCESSOR, WholeProcessor)
-    inner = whole.image_processor if whole else None
-    # As transformers does: what the file of both says goes before.
-    processor = inner or _read(folder / PROCESSOR, Processor)
-    said = [*_without_effect(WHOLE_PROCESSOR, whole.unheard_of)] if whole else []
+def _read_folder(folder: Path) -> CheckpointSettings:
+    """Return the contents of the settings files in a folder."""
+    settings = _read_file(folder / CONFIG, Settings)
+    combined = _read_file(folder / COMBINED_PROCESSOR, CombinedProcessor)
+    image_processor = combined.image_processor if combined else None
+    # As in transformers, the file for pictures and texts takes precedence.
+    processor = image_processor or _read_file(folder / PROCESSOR, Processor)
+    warnings = (
+        [*_warn_about_ignored(COMBINED_PROCESSOR, combined.unknown_settings)] if combined else []
+    )
     if processor is not None:
-        said += _without_effect(WHOLE_PROCESSOR if inner else PROCESSOR, processor.unheard_of)
-        if processor.kind.differs:
-            said.append(f"{processor.kind.name}ImageProcessor {processor.kind.differs}")
-        return SettingsBeside(settings, processor.preprocessing, tuple(said))
+        warnings += _warn_about_ignored(
+            COMBINED_PROCESSOR if image_processor else PROCESSOR, processor.unknown_settings
+        )
+        if processor.kind.difference:
+            warnings.append(f"{processor.kind.name}ImageProcessor {processor.kind.difference}")
+        return CheckpointSettings(settings, processor.preprocessing, tuple(warnings))
     pictures = settings.pretrained_cfg if settings else None
-    return SettingsBeside(settings, pictures.preprocessing if pictures else None, tuple(said))
+    return CheckpointSettings(
+        settings, pictures.preprocessing if pictures else None, tuple(warnings)
+    )
 
 
-def _without_effect(file: str, names: Sequence[str]) -> Iterator[str]:
+def _warn_about_ignored(file: str, names: Sequence[str]) -> Iterator[str]:
+    """Yield a warning if settings of a file are ignored."""
     if names:
-        yield without_effect(file, names)
+        yield describe_ignored_settings(file, names)
 
 
-def without_effect(file: str, names: Sequence[str]) -> str:
-    """Words about settings in a file that the zoo does not know."""
-    shown = ", ".join(ascii(name)[1:-1][:60] for name in names[:6])
-    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
-    return f"{len(names)} settings in {file} had no effect: {shown}{more}"
+def describe_ignored_settings(file: str, names: Sequence[str]) -> str:
+    """Return the sentence that settings of a file had no effect."""
+    first_names = ", ".join(ascii(name)[1:-1][:60] for name in names[:6])
+    remainder = f" and {len(names) - 6} more" if len(names) > 6 else ""
+    return f"{len(names)} settings in {file} had no effect: {first_names}{remainder}"
 
 
-def with_temperature(checkpoint: Checkpoint) -> Checkpoint:
-    """A checkpoint of TIPS with the temperature that its settings have in place of a tensor, as
-    those that were published for transformers. **Raises** as `read_settings`."""
+def add_temperature_tensor(checkpoint: Checkpoint) -> Checkpoint:
+    """Return a checkpoint of TIPS with a tensor `temperature`.
+
+    Files that were published for transformers have the temperature in their settings in place of a
+    tensor. Other checkpoints are returned unchanged. **Raises** the errors of `read_settings`.
+    """
     if "temperature" in checkpoint.tensors or not any(
         key.startswith(TEXTS) for key in checkpoint.tensors
     ):
@@ -108,20 +135,21 @@ def with_temperature(checkpoint: Checkpoint) -> Checkpoint:
     return replace(checkpoint, tensors={**checkpoint.tensors, "temperature": tensor})
 
 
-def _read(path: Path, kind: type[Read]) -> Read | None:
-    """The settings in a file, None without one."""
+def _read_file(path: Path, model: type[SettingsModel]) -> SettingsModel | None:
+    """Return the settings in a file, checked with a model, or None if the file does not exist.
+    **Raises** `MappingError` if it cannot be read or is not valid."""
     try:
-        content = read_at_most(path, LARGEST_SETTINGS + 1)
+        content = read_at_most(path, MAX_SETTINGS_BYTES + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise MappingError(
-            f"{path} cannot be read ({error.strerror}): make it readable, or take it away."
+            f"{path} cannot be read ({error.strerror}): make it readable, or remove it."
         ) from error
     try:
-        if len(content) <= LARGEST_SETTINGS:
-            return kind.model_validate_json(as_utf8(content))
-        trouble = f"it has more than {LARGEST_SETTINGS >> 20} MB"
+        if len(content) <= MAX_SETTINGS_BYTES:
+            return model.model_validate_json(as_utf8(content))
+        fault = f"it has more than {MAX_SETTINGS_BYTES >> 20} MB"
     except ValidationError as error:
-        trouble = first_fault(error)
-    raise MappingError(f"{path} cannot be used: {trouble}. Mend it, or take it away.")
+        fault = first_fault(error)
+    raise MappingError(f"{path} cannot be used: {fault}. Correct it, or remove it.")

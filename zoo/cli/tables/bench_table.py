@@ -10,10 +10,10 @@ from typing import Any
 
 from zoo.apps.bench.measure import Bench, Contender
 from zoo.apps.show.chart import TimedRow
-from zoo.artifacts.measured import busy_words, is_busy
+from zoo.artifacts.measured import describe_load, is_busy
 from zoo.cli.tables import Block, Table
 from zoo.common.runtime import VERSION
-from zoo.export.timing.rounds import machine
+from zoo.export.timing.rounds import describe_machine
 
 
 def _format_ms(value: float) -> str:
@@ -38,7 +38,7 @@ def bench_record(bench: Bench) -> dict[str, Any]:
     options, floor = bench.options, bench.floor
     return {
         "runtime": f"{VERSION}, CPU",
-        "machine": machine(),
+        "machine": describe_machine(),
         "others": bench.others,
         "busy": is_busy(bench.others),
         "threads": options.threads,
@@ -104,7 +104,7 @@ def bench_blocks(bench: Bench) -> Iterator[Block]:
     shapes = {"; ".join(map(str, contender.inputs)) for contender in bench.contenders}
     measured = f"{bench.options.rounds} rounds, threads: {bench.options.threads}; {VERSION}"
     yield f"input {' or '.join(sorted(shapes))}; {measured}"
-    yield f"{machine()}; {busy_words(bench.others)}"
+    yield f"{describe_machine()}; {describe_load(bench.others)}"
 
 
 def short_name(contender: Contender, bench: Bench) -> str:

@@ -8,14 +8,14 @@ from typing import Any
 from zoo.artifacts.measured import Comparison, Verification
 from zoo.artifacts.schema import Manifest, Variant
 from zoo.artifacts.words import (
-    calibration_words,
-    limit,
-    megabytes,
-    origin,
-    passed,
-    tried_levels,
-    worst_of,
-    worst_words,
+    describe_calibration,
+    describe_levels,
+    describe_limit,
+    describe_variant_error,
+    describe_weights,
+    describe_worst_error,
+    format_megabytes,
+    passed_or_failed,
 )
 from zoo.cli.tables import Block, Table, count_noun, prefix_lines
 from zoo.export.exporter import Outcome
@@ -38,8 +38,8 @@ def export_blocks(plan: Plan, outcome: Outcome) -> Iterator[Block]:
     for target, manifest in zip(plan.targets, manifests, strict=True):
         yield f"{target} was {describe_outcome(manifest.only, target.name in outcome.built)}"
         if calibration := manifest.only.calibration:
-            yield calibration_words(calibration)
-    yield f"weights: {origin(manifests[0].weights)}"
+            yield describe_calibration(calibration)
+    yield f"weights: {describe_weights(manifests[0].weights)}"
     missed = (miss for manifest in manifests for miss in manifest.only.near_misses)
     yield from dict.fromkeys(f"not fused: {miss}" for miss in missed)
     checks = (manifest.only.verification for manifest in manifests)
@@ -53,7 +53,11 @@ def outcome_blocks(outcomes: Sequence[Outcome]) -> Iterator[Block]:
     rows = []
     for outcome in outcomes:
         files = [
-            (*_file_sizes(manifest), sum(manifest.only.fused.values()), worst_of(manifest.only))
+            (
+                *_file_sizes(manifest),
+                sum(manifest.only.fused.values()),
+                describe_variant_error(manifest.only),
+            )
             for manifest in outcome.manifests
         ]
         for row in files or [("", "", "", "", "failed")]:
@@ -62,7 +66,9 @@ def outcome_blocks(outcomes: Sequence[Outcome]) -> Iterator[Block]:
     for outcome in outcomes:
         for manifest in outcome.manifests[:1]:
             fused = f"fused: {', '.join(_fused_operators(manifest.only)) or 'nothing'}"
-            yield from prefix_lines(outcome.model, (fused, f"weights: {origin(manifest.weights)}"))
+            yield from prefix_lines(
+                outcome.model, (fused, f"weights: {describe_weights(manifest.weights)}")
+            )
     for outcome in outcomes:
         failures = (f"{name} was not written: it is wrong" for name in outcome.failed)
         yield from prefix_lines(outcome.model, (*failures, outcome.error))
@@ -75,7 +81,7 @@ def _fused_operators(variant: Variant) -> list[str]:
 def _file_sizes(manifest: Manifest) -> tuple[object, ...]:
     """Return the opset, the megabytes and the number of nodes of a single exported file."""
     variant = manifest.only
-    return variant.opset, megabytes(manifest, variant), variant.nodes
+    return variant.opset, format_megabytes(manifest, variant), variant.nodes
 
 
 def describe_outcome(variant: Variant, is_published: bool) -> str:
@@ -97,11 +103,16 @@ def describe_verification(variant: Variant) -> str:
         shape = f"{comparison.batch} x {comparison.size}"
         shapes.setdefault(shape, []).append(comparison)
     lines = [
-        f"{worst_words(verification, comparison)} at {shape}"
+        f"{describe_worst_error(verification, comparison)} at {shape}"
         for shape, comparison in shapes.items()
     ]
-    levels = "" if verification.passed else f", {tried_levels(verification)}"
-    return "\n".join([*lines, f"{passed(verification.passed)} ({limit(verification)}){levels}"])
+    levels = "" if verification.passed else f", {describe_levels(verification)}"
+    return "\n".join(
+        [
+            *lines,
+            f"{passed_or_failed(verification.passed)} ({describe_limit(verification)}){levels}",
+        ]
+    )
 
 
 def verification_table(file: Path, verification: Verification) -> Table:
@@ -118,8 +129,8 @@ def verification_table(file: Path, verification: Verification) -> Table:
             (comparison.output, comparison.batch, comparison.size.replace(" x ", "x"), *cells)
         )
     headings = ("~output", ">batch", ">size", ">max abs", ">max rel", ">cosine")
-    terms = f"{limit(verification)}, {tried_levels(verification)}"
-    title = f"{file.name}: {passed(verification.passed)} ({terms})"
+    terms = f"{describe_limit(verification)}, {describe_levels(verification)}"
+    title = f"{file.name}: {passed_or_failed(verification.passed)} ({terms})"
     return Table(headings, rows, title)
 
 

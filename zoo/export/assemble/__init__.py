@@ -1,1 +1,1 @@
-"""Ready-made folders: every precision of a model, proven, with all that its users need."""
+"""Build folders with all variants of a model, verified, and the files that their users need."""

@@ -1,4 +1,5 @@
-"""The files of a folder beside networks: card, settings, licence, photograph, golden numbers."""
+"""Write the files of a folder that are not networks: card, settings, licence, photograph, golden
+numbers."""
 
 import shutil
 from collections.abc import Collection
@@ -15,9 +16,15 @@ from converter.opsets import OLDEST_ON_CUDA
 from zoo.architectures.architecture import Config
 from zoo.architectures.entry import UNSTATED
 from zoo.architectures.inputs import PictureInput, batch_name
-from zoo.artifacts.read import stated_entry
+from zoo.artifacts.read import entry_of_manifest
 from zoo.artifacts.schema import Manifest
-from zoo.artifacts.words import NOT_TRAINED, base_model, build_rows, doubt, markdown
+from zoo.artifacts.words import (
+    RANDOM_WEIGHTS,
+    describe_licence_doubt,
+    find_base_model,
+    render_markdown,
+    variant_rows,
+)
 from zoo.checkpoints.convert import write_json
 from zoo.checkpoints.settings.library_configs import portable_config
 from zoo.checkpoints.settings.processors import transformers_processor
@@ -28,7 +35,7 @@ from zoo.export.make import Production
 from zoo.export.network_inputs import Inputs, sample_inputs
 from zoo.export.precisions import PRECISIONS
 from zoo.export.subject import Subject
-from zoo.export.verify import Sample, reference
+from zoo.export.verify import Sample, make_samples
 from zoo.images.photograph import STORED
 from zoo.images.preprocessing import Preprocessing
 from zoo.registry.model_words import purpose
@@ -38,8 +45,8 @@ GOLDEN = "golden.safetensors"
 LICENCE = "LICENSE"
 
 EXTRAS = (CONFIG, GOLDEN, LICENCE, PHOTOGRAPH, PROCESSOR)
-"""What they are called, but for the card, which is about all of them; there is no licence where
-nobody has stated one."""
+"""Names of the files, without the card. A folder has no licence file if the licence is not
+known."""
 
 HUB_LICENCES = {
     "apache-2.0.txt": "apache-2.0",
@@ -47,19 +54,19 @@ HUB_LICENCES = {
     "cc-by-nc-4.0.txt": "cc-by-nc-4.0",
     "mit.txt": "mit",
 }
-"""Licences that hubs have a word for."""
+"""Identifiers of licences on hubs, by the file with the text."""
 
 
 def write_extras(stage: Path, subject: Subject, sample: Sample, manifest: Manifest) -> None:
-    """Write them to `stage`, with the numbers of a golden sample."""
-    entry, how = subject.entry, manifest.preprocessing.settings
-    settings = portable_config(entry.config, entry.class_names, entry.family, how.size)
-    outside = [name for name, variant in manifest.variants.items() if len(variant.files) > 1]
-    if js_config := for_transformers_js(manifest.variants, outside):
+    """Write the files to `stage`, with golden numbers from a sample."""
+    entry, preprocessing = subject.entry, manifest.preprocessing.settings
+    settings = portable_config(entry.config, entry.class_names, entry.family, preprocessing.size)
+    with_sidecar = [name for name, variant in manifest.variants.items() if len(variant.files) > 1]
+    if js_config := transformers_js_settings(manifest.variants, with_sidecar):
         settings |= {"transformers.js_config": js_config}
     write_json(stage / CONFIG, settings)
-    write_json(stage / PROCESSOR, transformers_processor(how))
-    write_golden(stage / GOLDEN, golden(subject, sample))
+    write_json(stage / PROCESSOR, transformers_processor(preprocessing))
+    write_golden(stage / GOLDEN, make_golden(subject, sample))
     copies = {PHOTOGRAPH: STORED}
     if entry.licence.text:
         copies[LICENCE] = f"licences/{entry.licence.text}"
@@ -68,76 +75,84 @@ def write_extras(stage: Path, subject: Subject, sample: Sample, manifest: Manife
             shutil.copyfile(path, stage / name)
 
 
-def for_transformers_js(variants: Collection[str], outside: Collection[str]) -> dict[str, Any]:
-    """Settings that transformers.js does not guess: which variants have their tensors `outside`,
-    and what a browser is to take where there is no int8, for which it would ask."""
+def transformers_js_settings(
+    variants: Collection[str], with_sidecar: Collection[str]
+) -> dict[str, Any]:
+    """Return settings for transformers.js: the variants that are `with_sidecar`, and the precision
+    for browsers if there is no int8 variant, which is its default."""
     settings: dict[str, Any] = {}
-    if outside:
-        settings["use_external_data_format"] = {PLANNED_FILES[name].name: 1 for name in outside}
+    if with_sidecar:
+        settings["use_external_data_format"] = {
+            PLANNED_FILES[name].name: 1 for name in with_sidecar
+        }
     dtype = next((name for name in IN_BROWSERS if name in variants), None)
     if dtype and "int8" not in variants:
         settings["device_config"] = {"wasm": {"dtype": dtype}}
     return settings
 
 
-RANKS = {name: traits.rank for name, traits in PRECISIONS.items() if traits.rank is not None}
-IN_BROWSERS = sorted(RANKS, key=RANKS.__getitem__)
-"""What WebAssembly runs, the best of them first; so transformers.js calls them, too."""
+WEB_RANKS = {name: traits.rank for name, traits in PRECISIONS.items() if traits.rank is not None}
+IN_BROWSERS = sorted(WEB_RANKS, key=WEB_RANKS.__getitem__)
+"""Precisions that WebAssembly runs, the best first. transformers.js has the same names for them."""
 
 
-def golden(subject: Subject, sample: Sample) -> Golden:
-    """The photograph as the network gets it from a client, and what it makes of it in JAX."""
+def make_golden(subject: Subject, sample: Sample) -> Golden:
+    """Return the golden numbers of a sample: its inputs and its outputs in JAX."""
     outputs = {name: np.asarray(value) for name, value in sample.outputs.items()}
     digest = subject.weights.provenance.sha256 or ""
     made_by = f"jax {jax.__version__}"
     return Golden(subject.entry.name, made_by, digest, sample.fed, outputs)
 
 
-def golden_sample(production: Production, how: Preprocessing) -> Sample:
-    """The first sample, unless its pixels are not those that the published settings lead to."""
+def choose_golden_sample(production: Production, preprocessing: Preprocessing) -> Sample:
+    """Return the first sample, or one of the size of the published preprocessing if that
+    differs."""
     assert production.samples is not None
     first, subject = production.samples()[0], production.subject
-    entry = replace(subject.entry, preprocessing=how)
-    sample, pictures = sample_inputs(entry, 1, how.size), entry.config.pictures
-    if first.images is not None or _same_pictures(pictures, first.inputs, sample):
+    entry = replace(subject.entry, preprocessing=preprocessing)
+    sample, pictures = sample_inputs(entry, 1, preprocessing.size), entry.config.pictures
+    if first.images is not None or _have_same_pictures(pictures, first.inputs, sample):
         return first
-    # DINOv2's positions are those of 518 x 518 pixels, its processor makes 224 x 224.
-    signature = replace(production.signature, size=how.size, batch=1)
-    return reference(entry, subject.model, subject.weights.arrays, signature)[0]
+    # DINOv2, for example, has positions for 518 x 518 pixels, and its published preprocessing makes
+    # pictures of 224 x 224 pixels.
+    signature = replace(production.signature, size=preprocessing.size, batch=1)
+    return make_samples(entry, subject.model, subject.weights.arrays, signature)[0]
 
 
-def _same_pictures(pictures: PictureInput | None, one: Inputs, other: Inputs) -> bool:
-    """Return whether what a network gets of pictures is the same, whatever texts it gets."""
+def _have_same_pictures(pictures: PictureInput | None, first: Inputs, second: Inputs) -> bool:
+    """Return whether the arrays of pictures are the same in two samples."""
     names = pictures.names if pictures is not None else ()
-    return all(np.array_equal(one[name], other[name]) for name in names)
+    return all(np.array_equal(first[name], second[name]) for name in names)
 
 
-def picture_arrays(config: Config) -> str:
-    """Return words about the arrays that files of a network take of a picture."""
+def describe_picture_arrays(config: Config) -> str:
+    """Return the arrays that files of a network take of a picture, in words, or an empty string if
+    it takes no pictures."""
     pictures = config.pictures
     if pictures is None:
         return ""
     batch = batch_name(config.inputs, pictures.kind)
     shapes = (", ".join(map(str, (batch, *array.shape))) for array in pictures.arrays)
-    listed = (
+    descriptions = (
         f"`{array.name}`: {array.dtype} `[{shape}]`"
         for array, shape in zip(pictures.arrays, shapes, strict=True)
     )
-    return f"{'; '.join(listed)}."
+    return f"{'; '.join(descriptions)}."
 
 
-def card(manifest: Manifest) -> str:
-    """`README.md`: Markdown, whose programs run as they stand if they are started in the folder."""
-    entry, how = stated_entry(manifest), manifest.preprocessing.settings
+def render_card(manifest: Manifest) -> str:
+    """Return the model card, `README.md`. Its programs run as they are if they are started in the
+    folder."""
+    entry, preprocessing = entry_of_manifest(manifest), manifest.preprocessing.settings
     variants = manifest.variants
     outputs = {item.name for variant in variants.values() for item in variant.outputs}
-    return markdown(
+    return render_markdown(
         "card.md.jinja",
         **{**dict(manifest), "outputs": outputs},
         hub_licence=HUB_LICENCES.get(manifest.licence.text),
         config=entry.config,
-        arrays=picture_arrays(entry.config),
-        base_model=base_model(manifest, entry),
+        arrays=describe_picture_arrays(entry.config),
+        base_model=find_base_model(manifest, entry),
         purpose=purpose(entry),
         papers=entry.paper_pages if manifest.licence.name != UNSTATED else (),
         is_stated=manifest.licence.name != UNSTATED,
@@ -146,13 +161,15 @@ def card(manifest: Manifest) -> str:
         examples=entry.examples,
         drawn=entry.is_drawn,
         photograph=PHOTOGRAPH,
-        doubt=doubt(manifest.weights),
-        not_trained=NOT_TRAINED.format(seed=manifest.weights.seed),
-        rows=[(variants[name], *numbers) for name, *numbers in build_rows(manifest)],
-        without_runtime=[each.file for each in variants.values() if each.minimum_runtime is None],
+        doubt=describe_licence_doubt(manifest.weights),
+        not_trained=RANDOM_WEIGHTS.format(seed=manifest.weights.seed),
+        rows=[(variants[name], *numbers) for name, *numbers in variant_rows(manifest)],
+        without_runtime=[
+            variant.file for variant in variants.values() if variant.minimum_runtime is None
+        ],
         oldest_on_cuda=OLDEST_ON_CUDA,
         oldest={name: target.oldest for name, target in converter.TARGETS.items()},
-        by_tensor=[each.file for each in variants.values() if each.scales == "tensor"],
-        how=how,
-        steps=how.words,
+        by_tensor=[variant.file for variant in variants.values() if variant.scales == "tensor"],
+        how=preprocessing,
+        steps=preprocessing.words,
     )

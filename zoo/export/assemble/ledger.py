@@ -1,4 +1,4 @@
-"""The manifest of a folder while it is being built: what is in it is proven, and nothing else."""
+"""Maintain the manifest of a folder while it is built. It lists only files that were verified."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -11,88 +11,99 @@ from zoo.common.staging import replacing, sidecar_path, write_text, writing
 from zoo.export.assemble.plan import PLANNED_FILES
 
 IDENTITY = {"model", "input", "size", "outputs", "weights"}
-"""What has to be the same for earlier files to belong to this build."""
+"""Fields that have to be equal for earlier files to belong to this build."""
 
 
 class Ledger:
-    """A folder's manifest. Files get into it after they are in their places."""
+    """Manifest of a folder that is being built. A file is listed after it is in its place."""
 
     def __init__(self, folder: Path, header: Manifest, variants: Sequence[str], force: bool):
-        """Start from what an earlier build proved; `variants` are those that this one makes.
+        """Start from the files that an earlier build verified. `variants` are the variants of this
+        build.
 
-        **Raises** `BadOutput` if that was a build of something else, or with other versions, of
-        which files would be left over, unless it is to be replaced.
+        **Raises** `BadOutput` if the folder holds a build of another model, or of other versions
+        with variants that would be left over, unless it is to be replaced (`force`).
         """
         self.folder, self.content = folder, header
-        earlier = None if force else read_ledger(folder)
-        if earlier is None:
+        earlier_manifest = None if force else read_earlier_manifest(folder)
+        if earlier_manifest is None:
             return
-        now, before = (each.model_dump(include=IDENTITY) for each in (header, earlier))
-        different = [key for key in now if before[key] != now[key]]
+        new_identity, earlier_identity = (
+            manifest.model_dump(include=IDENTITY) for manifest in (header, earlier_manifest)
+        )
+        different = [key for key in new_identity if earlier_identity[key] != new_identity[key]]
         if different:
             raise BadOutput(
                 f"{folder} holds a build with other {' and '.join(different)}: replace it with "
                 f"{parameter('force')}, or choose another place with {parameter('out')}."
             )
-        if earlier.tools == header.tools:
-            right = tuple(file for file in earlier.files if file.is_at(folder))
-            names = {file.name for file in right}
-            kept = {n: v for n, v in earlier.variants.items() if names.issuperset(v.files)}
-            # Of nothing that is gone or has changed is a build complete.
-            complete = earlier.complete and len(right) == len(earlier.files)
-            self.content = header.changed(
-                files=right, variants=kept, complete=complete, speeds=earlier.speeds
+        if earlier_manifest.tools == header.tools:
+            intact = tuple(file for file in earlier_manifest.files if file.is_intact_in(folder))
+            names = {file.name for file in intact}
+            kept_variants = {
+                n: v for n, v in earlier_manifest.variants.items() if names.issuperset(v.files)
+            }
+            # A build is complete if no file is missing or has changed.
+            complete = earlier_manifest.complete and len(intact) == len(earlier_manifest.files)
+            self.content = header.with_changes(
+                files=intact,
+                variants=kept_variants,
+                complete=complete,
+                speeds=earlier_manifest.speeds,
             )
-        elif lost := [name for name in earlier.variants if name not in variants]:
+        elif left_over := [name for name in earlier_manifest.variants if name not in variants]:
             raise BadOutput(
-                f"{folder} holds {' and '.join(lost)} of a build with {_changed(earlier, header)}: "
-                f"build them again with {parameter('variant')}, replace the folder with "
-                f"{parameter('force')}, or choose another place with {parameter('out')}."
+                f"{folder} holds {' and '.join(left_over)} of a build with "
+                f"{_describe_versions(earlier_manifest, header)}: build them again with "
+                f"{parameter('variant')}, replace the folder with {parameter('force')}, or choose "
+                f"another place with {parameter('out')}."
             )
 
     def publish(
         self, stage: Path, names: Sequence[str], digests: Mapping[str, str], **changes: object
     ) -> None:
-        """Move staged files to their places in the folder, then write down that they are there.
+        """Move staged files to the folder, and add them to the manifest.
 
-        `digests` are those that are known of them, by the names of the staged files.
+        `digests` are the known digests, by the names of the staged files. `changes` are further
+        fields of the manifest.
         """
         with writing(self.folder):
             for name in names:
-                place = self.folder / name
-                place.parent.mkdir(exist_ok=True)
-                (stage / PurePosixPath(name).name).replace(place)
+                target = self.folder / name
+                target.parent.mkdir(exist_ok=True)
+                (stage / PurePosixPath(name).name).replace(target)
         staged = {name: digests.get(PurePosixPath(name).name) for name in names}
-        fresh = {name: File.at(self.folder / name, name, staged[name]) for name in names}
-        files = sorted((self.content.listed | fresh).items())
+        new_files = {name: File.at(self.folder / name, name, staged[name]) for name in names}
+        files = sorted((self.content.files_by_name | new_files).items())
         self.write(files=tuple(file for _, file in files), **changes)
 
     def write(self, **changes: object) -> None:
-        """Change the manifest, and put it in its place."""
-        self.content = self.content.changed(**changes)
+        """Change fields of the manifest, and write it."""
+        self.content = self.content.with_changes(**changes)
         with replacing(self.folder / MANIFEST) as file:
             write_text(file, to_text(self.content))
 
-    def drop_strangers(self) -> None:
-        """Remove files of an earlier build that this one has no part in."""
+    def remove_left_over_files(self) -> None:
+        """Remove the files of an earlier build that this build does not list."""
         for spec in PLANNED_FILES.values():
             for path in (self.folder / spec.path, sidecar_path(self.folder / spec.path)):
-                if path.relative_to(self.folder).as_posix() not in self.content.listed:
+                if path.relative_to(self.folder).as_posix() not in self.content.files_by_name:
                     path.unlink(missing_ok=True)
 
 
-def _changed(earlier: Manifest, header: Manifest) -> str:
-    """The versions that another build had: ``onnxruntime 1.31.0 (1.32.0 here)``."""
-    others = [
+def _describe_versions(earlier_manifest: Manifest, header: Manifest) -> str:
+    """Return the versions of another build in words: ``onnxruntime 1.31.0 (1.32.0 here)``."""
+    differences = [
         f"{name} {version} ({header.tools.get(name, 'none')} here)"
-        for name, version in earlier.tools.items()
+        for name, version in earlier_manifest.tools.items()
         if header.tools.get(name) != version
     ]
-    return ", ".join(others) or "fewer tools"
+    return ", ".join(differences) or "fewer tools"
 
 
-def read_ledger(folder: Path) -> Manifest | None:
-    """An earlier build's manifest, if any. **Raises** `BadOutput` for anything else so called."""
+def read_earlier_manifest(folder: Path) -> Manifest | None:
+    """Return the manifest of an earlier build, or None if there is none. **Raises** `BadOutput` for
+    another file of this name."""
     path = folder / MANIFEST
     try:
         return read_manifest(path) if path.exists() else None

@@ -1,4 +1,4 @@
-"""The variants that a folder may hold, and the plan of a folder."""
+"""Define the variants that a folder may hold, and plan a folder."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,7 +18,8 @@ from zoo.export.request import FileSpec, Options, Plan, newest_with_scales, read
 from zoo.images.picture_folder import PictureFolder
 
 
-def _variants() -> Iterator[FileSpec]:
+def _variant_specs() -> Iterator[FileSpec]:
+    """Yield the file of each variant."""
     for precision, traits in PRECISIONS.items():
         row = FileSpec(
             size=None,
@@ -33,11 +34,12 @@ def _variants() -> Iterator[FileSpec]:
             yield replace(row, path="onnx/model_fused.onnx", opset=FUSED, variant="fused")
 
 
-VARIANTS = {row.variant: row for row in _variants()}
+VARIANTS = {row.variant: row for row in _variant_specs()}
 
-LEAST_OPSETS = {name: PRECISIONS[row.precision].least_opset for name, row in VARIANTS.items()}
-LEAST_OPSETS["fused"] = FUSED
-"""The oldest opset at which there is each variant."""
+MIN_OPSETS = {name: PRECISIONS[row.precision].least_opset for name, row in VARIANTS.items()}
+"""Oldest opset of each variant."""
+MIN_OPSETS["fused"] = FUSED
+"""Oldest opset of each variant."""
 
 TOWER_FILES = {
     f"{tower}_{name}": replace(
@@ -49,18 +51,19 @@ TOWER_FILES = {
     for tower in TOWER_NAMES
     for name, row in VARIANTS.items()
 }
-"""The same of each part of a model of two: transformers.js asks for files of these names."""
+"""The same variants for each tower of a network with two. transformers.js downloads files of these
+names."""
 
 PLANNED_FILES = VARIANTS | TOWER_FILES
-"""All that may be in a folder, in its order."""
+"""All files that may be in a folder, in the order of the manifest."""
 
-USUAL_VARIANTS = ("fp32", "fused", "fp16", "int8")
-"""Those that are built unless others are asked for: no CPU runtime computes in bfloat16, and four
-bits are for who counts bytes."""
+DEFAULT_VARIANTS = ("fp32", "fused", "fp16", "int8")
+"""Variants that are built by default. No runtime computes in bfloat16 on CPUs, and files of four
+bits are for users who need small files."""
 
 
-def variant_names(default: str) -> Option:
-    """Files of a folder, as an option."""
+def variant_option(default: str) -> Option:
+    """Return the command-line option for variants, with the default in words."""
     *names, last = VARIANTS
     return Option(
         "NAME",
@@ -70,8 +73,9 @@ def variant_names(default: str) -> Option:
     )
 
 
-def newest_opset(target: Target) -> int:
-    """The newest opset that a target loads. **Raises** `BadRequest` if there is no such target."""
+def find_newest_opset(target: Target) -> int:
+    """Return the newest opset that a target loads. **Raises** `BadRequest` for an unknown
+    target."""
     if target == DEFAULT_TARGET:
         return OPSETS[-1]
     import converter
@@ -83,19 +87,20 @@ def newest_opset(target: Target) -> int:
 
 
 def read_variants(names: Sequence[str], target: Target = DEFAULT_TARGET) -> tuple[str, ...]:
-    """The variants to build, in their own order; `all` is every one that the target runs.
+    """Return the variants to build, in the order of the manifest. `all` means every variant that
+    the target runs, and no names mean the default variants.
 
-    **Raises** `BadRequest`.
+    **Raises** `BadRequest` for an unknown variant, or one that the target does not run.
     """
-    newest = newest_opset(target)
-    late = [name for name, least in LEAST_OPSETS.items() if least > newest]
-    if asked := [name for name in late if name in names]:
+    newest = find_newest_opset(target)
+    unsupported = [name for name, min_opset in MIN_OPSETS.items() if min_opset > newest]
+    if requested := [name for name in unsupported if name in names]:
         raise BadRequest(
-            f"{parameter('variant')} {asked[0]} needs opset {LEAST_OPSETS[asked[0]]}, and {target} "
-            f"has {newest} at most: leave it out."
+            f"{parameter('variant')} {requested[0]} needs opset {MIN_OPSETS[requested[0]]}, and "
+            f"{target} has {newest} at most: leave it out."
         )
     if "all" in names:
-        return tuple(name for name in VARIANTS if name not in late)
+        return tuple(name for name in VARIANTS if name not in unsupported)
     for name in names:
         if name not in VARIANTS:
             raise BadRequest(
@@ -103,12 +108,12 @@ def read_variants(names: Sequence[str], target: Target = DEFAULT_TARGET) -> tupl
                 "all."
             )
     return tuple(
-        name for name in VARIANTS if name in (names or USUAL_VARIANTS) and name not in late
+        name for name in VARIANTS if name in (names or DEFAULT_VARIANTS) and name not in unsupported
     )
 
 
-def with_towers(names: Sequence[str], config: Config) -> tuple[str, ...]:
-    """The variants of a folder, with those of the towers of a network that has two."""
+def add_tower_variants(names: Sequence[str], config: Config) -> tuple[str, ...]:
+    """Return the variants of a folder, with those of the towers if the network has two."""
     if not config.towers:
         return tuple(names)
     return tuple(name for name in PLANNED_FILES if name in names or name.partition("_")[2] in names)
@@ -122,24 +127,25 @@ def plan_folder(
     folder: Path,
     pictures: PictureFolder | None = None,
 ) -> Plan:
-    """Return the plan of a folder with these variants, at opsets that the target has.
+    """Return the plan of a folder with these variants, at opsets that the target supports.
 
-    **Raises** a `ZooError` for an option that makes no sense for the model.
+    **Raises** a `ZooError` for an option that does not fit the model.
     """
     signature = vars(read_signature(entry, options))
     towers = entry.config.towers
     parts = parts_of_network(entry.config) if towers else {}
     files = []
-    for row in (PLANNED_FILES[name] for name in with_towers(variants, entry.config)):
+    for row in (PLANNED_FILES[name] for name in add_tower_variants(variants, entry.config)):
         config = parts[towers[row.tower]] if row.tower else entry.config
-        # Texts have no size.
+        # The file of a text tower has no image size.
         size = signature["size"] if config.pictures is not None else None
-        opset = min(row.opset, _newest(row, options))
+        opset = min(row.opset, _newest_opset_for(row, options))
         files.append(replace(row, **{**signature, "size": size}, opset=opset))
     return Plan(entry, options, choice, folder, tuple(files), pictures)
 
 
-def _newest(row: FileSpec, options: Options) -> int:
+def _newest_opset_for(row: FileSpec, options: Options) -> int:
+    """Return the newest opset of the target at which it runs a variant."""
     if options.target == DEFAULT_TARGET:
         return OPSETS[-1]
     import converter

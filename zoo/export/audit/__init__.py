@@ -1,1 +1,1 @@
-"""Checks of a built folder: files, digests, golden outputs and the network in JAX."""
+"""Check a built folder: files, digests, golden outputs and the network in JAX."""

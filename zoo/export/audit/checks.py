@@ -1,4 +1,5 @@
-"""`zoo verify`: a folder, or a file, against its manifest and the numbers that it should give."""
+"""Audit a folder or a file: compare it with its manifest, and its outputs with the expected numbers
+(`zoo verify`)."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,10 +10,10 @@ from zoo.artifacts.folder_check import (
     AuditReport,
     FileReport,
     Finding,
-    as_listed,
-    check_others,
-    present,
-    wrong_files,
+    check_unlisted_files,
+    find_present_variants,
+    find_wrong_files,
+    summarize_files,
 )
 from zoo.artifacts.read import read_folder_manifest, read_manifest
 from zoo.artifacts.schema import MANIFEST, Manifest, Variant
@@ -27,36 +28,40 @@ from zoo.export.audit.onnx_file import (
     check_fused,
     check_model,
     check_signature,
-    elsewhere,
-    newer_runtime,
+    count_fallback_nodes,
     open_model,
     read_graph,
+    warn_about_runtime,
 )
 
 
 def audit_folder(folder: Path, provider: str, progress: Progress) -> AuditReport:
-    """Check everything that is in a folder. **Raises** `BadFile` without a sound manifest."""
+    """Return the report about all files of a folder. **Raises** `BadFile` if it has no valid
+    manifest."""
     runtime.check_provider(provider)
     manifest = read_folder_manifest(folder)
-    there = present(folder, manifest)
-    items = manifest.needed(there)
-    wrong = wrong_files(folder, items, progress)
-    readable, compare = golden_check.compare_golden(folder, manifest)
+    variant_names = find_present_variants(folder, manifest)
+    listed_files = manifest.select_files(variant_names)
+    faults = find_wrong_files(folder, listed_files, progress)
+    golden_finding, compare = golden_check.compare_golden(folder, manifest)
     state = "complete" if manifest.complete else "the build of this folder was not finished"
     findings = [
         Finding("manifest", manifest.complete, state),
-        # A pulled folder has the variants that somebody asked for.
-        as_listed(items, wrong),
-        check_others(folder, manifest),
-        readable,
-        Finding("variants", bool(there), ", ".join(there) or "not one is there"),
+        # A pulled folder may have some of the variants only.
+        summarize_files(listed_files, faults),
+        check_unlisted_files(folder, manifest),
+        golden_finding,
+        Finding("variants", bool(variant_names), ", ".join(variant_names) or "not one is there"),
     ]
-    report = _report(folder, manifest, findings, there, wrong, compare, provider, progress)
-    return replace(report, absent=[name for name in manifest.variants if name not in there])
+    report = _audit_files(
+        folder, manifest, findings, variant_names, faults, compare, provider, progress
+    )
+    return replace(report, absent=[name for name in manifest.variants if name not in variant_names])
 
 
 def audit_one(file: Path, provider: str, progress: Progress) -> AuditReport:
-    """Check one file of a built folder. **Raises** `BadFile` if no manifest knows it."""
+    """Return the report about one file of a built folder. **Raises** `BadFile` if no manifest
+    describes it."""
     runtime.check_provider(provider)
     folder = file.absolute().parent.parent
     if not (folder / MANIFEST).is_file():
@@ -65,36 +70,40 @@ def audit_one(file: Path, provider: str, progress: Progress) -> AuditReport:
             "beside a file, or that build wrote in the folder above it."
         )
     manifest = read_folder_manifest(folder)
-    name = _find(manifest, file.absolute().relative_to(folder).as_posix())
+    name = _find_variant(manifest, file.absolute().relative_to(folder).as_posix())
     names = {*manifest.variants[name].files, GOLDEN}
-    items = [item for item in manifest.files if item.name in names]
-    wrong = wrong_files(folder, items, progress)
-    readable, compare = golden_check.compare_golden(folder, manifest)
-    findings = [as_listed(items, wrong), readable]
-    return _report(folder, manifest, findings, [name], wrong, compare, provider, progress)
+    listed_files = [item for item in manifest.files if item.name in names]
+    faults = find_wrong_files(folder, listed_files, progress)
+    golden_finding, compare = golden_check.compare_golden(folder, manifest)
+    findings = [summarize_files(listed_files, faults), golden_finding]
+    return _audit_files(folder, manifest, findings, [name], faults, compare, provider, progress)
 
 
 def audit_export(
     file: Path, weights: str | Choice | None, provider: str, progress: Progress
 ) -> AuditReport:
-    """Check a file that was exported alone, against JAX. **Raises** as loading the weights does.
+    """Return the report about a file that was exported alone, which is compared with JAX.
 
-    `weights` are those that the file was made from; by default, what the manifest names.
+    `weights` are those that the file was made from. If they are None, the manifest names them.
+    **Raises** `BadFile` if they are other weights, and the errors of loading them.
     """
     runtime.check_provider(provider)
     manifest = read_manifest(manifest_path(file))
-    name = _find(manifest, file.name)
-    wrong = wrong_files(file.parent, manifest.files, progress)
-    listed = as_listed(manifest.files, wrong)
-    if listed.passed:
+    name = _find_variant(manifest, file.name)
+    faults = find_wrong_files(file.parent, manifest.files, progress)
+    files_finding = summarize_files(manifest.files, faults)
+    if files_finding.passed:
         compare = jax.compare_with_jax(file, manifest, weights, provider, progress)
     else:
-        compare = jax.skip(False, "this is not the file that was exported")
-    return _report(file.parent, manifest, [listed], [name], wrong, compare, provider, progress)
+        compare = jax.skip_comparison(False, "this is not the file that was exported")
+    return _audit_files(
+        file.parent, manifest, [files_finding], [name], faults, compare, provider, progress
+    )
 
 
-def _find(manifest: Manifest, file: str) -> str:
-    """The variant that a file is."""
+def _find_variant(manifest: Manifest, file: str) -> str:
+    """Return the name of the variant that a file holds. **Raises** `BadFile` if the manifest does
+    not describe it."""
     names = {variant.file: name for name, variant in manifest.variants.items()}
     if file not in names:
         raise BadFile(
@@ -104,47 +113,51 @@ def _find(manifest: Manifest, file: str) -> str:
     return names[file]
 
 
-def _report(
+def _audit_files(
     folder: Path,
     manifest: Manifest,
     findings: list[Finding],
     names: list[str],
-    wrong: Mapping[str, str],
+    faults: Mapping[str, str],
     compare: Compare,
     provider: str,
     progress: Progress,
 ) -> AuditReport:
-    files = []
+    """Return the report with the results for the files of these variants. Files with faults are not
+    opened."""
+    reports = []
     for name in names:
         variant = manifest.variants[name]
-        if wrong.keys().isdisjoint(variant.files):
-            files.append(audit_file(folder, name, variant, compare, provider, progress))
-        else:  # nothing of it is read or run
+        if faults.keys().isdisjoint(variant.files):
+            reports.append(audit_file(folder, name, variant, compare, provider, progress))
+        else:
             unread = Finding("graph", False, "not read: its files are not those of the manifest")
-            files.append(FileReport(name, variant.file, False, [unread]))
-    passed = all(f.passed for f in findings) and all(f.passed for f in files)
-    return AuditReport(str(folder), manifest.model, provider, passed, findings, files)
+            reports.append(FileReport(name, variant.file, False, [unread]))
+    passed = all(f.passed for f in findings) and all(f.passed for f in reports)
+    return AuditReport(str(folder), manifest.model, provider, passed, findings, reports)
 
 
 def audit_file(
     folder: Path, name: str, variant: Variant, compare: Compare, provider: str, progress: Progress
 ) -> FileReport:
-    """All checks of one variant."""
+    """Return the results of all checks of one variant."""
     progress.stage(f"checking {variant.file}")
-    file, live, others, judged = folder / variant.file, None, None, None
+    file, session, other_providers, numbers = folder / variant.file, None, None, None
     sidecars = [PurePosixPath(part).name for part in variant.files if part != variant.file]
     readable, model = read_graph(file, sidecars)
     findings = [readable]
-    # Nothing else may read what is damaged, or points elsewhere.
+    # A file that is damaged or refers to other files is not opened by anything else.
     if model is not None:
-        loaded, live = open_model(file, variant.precision, provider)
+        loaded, session = open_model(file, variant.precision, provider)
         findings += [check_model(file), check_fused(model, variant.fused)]
-        findings += [*newer_runtime(variant.minimum_runtime, loaded.passed), loaded]
-    if live is not None:
-        fallback, others = elsewhere(live, provider)
-        judged = compare(live, variant)
-        signature = check_signature(live, variant.inputs, variant.outputs)
-        findings += [signature, fallback, judged.finding]
-    passed = all(each.passed for each in findings)
-    verification, residuals = (judged.verification, judged.residuals) if judged else (None, None)
-    return FileReport(name, variant.file, passed, findings, verification, others, residuals)
+        findings += [*warn_about_runtime(variant.minimum_runtime, loaded.passed), loaded]
+    if session is not None:
+        fallback, other_providers = count_fallback_nodes(session, provider)
+        numbers = compare(session, variant)
+        signature = check_signature(session, variant.inputs, variant.outputs)
+        findings += [signature, fallback, numbers.finding]
+    passed = all(finding.passed for finding in findings)
+    verification, residuals = (numbers.verification, numbers.residuals) if numbers else (None, None)
+    return FileReport(
+        name, variant.file, passed, findings, verification, other_providers, residuals
+    )

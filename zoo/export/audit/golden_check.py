@@ -1,4 +1,5 @@
-"""The golden numbers of a folder: one input, and what the network makes of it in JAX."""
+"""Compare files with the golden numbers of a folder: one input, with the outputs of the network in
+JAX."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,120 +11,138 @@ import numpy as np
 
 import converter
 from zoo.architectures.inputs import Input, Kind, fed_sides, kinds_of
-from zoo.artifacts.folder_check import Finding, NumbersCheck, Residuals, residuals
+from zoo.artifacts.folder_check import Finding, NumbersCheck, Residuals, compute_residuals
 from zoo.artifacts.measured import Verification
-from zoo.artifacts.read import stated_entry
+from zoo.artifacts.read import entry_of_manifest
 from zoo.artifacts.schema import Manifest, Variant
-from zoo.artifacts.words import limit, tried_levels, worst_words
+from zoo.artifacts.words import describe_levels, describe_limit, describe_worst_error
 from zoo.common import runtime
 from zoo.common.errors import BadFile, first_line
 from zoo.common.golden_file import Golden, read_golden
 from zoo.export.assemble.extras import GOLDEN
 from zoo.export.precisions import PRECISIONS
-from zoo.export.verify import compared, judge, runnable
+from zoo.export.verify import judge_comparisons, to_comparison, to_runnable
 from zoo.tasks.answer import normalize_vectors
 
 TOWER_OUTPUTS: dict[Kind, str] = {"picture": "image_embeds", "text": "text_embeds"}
-"""What the vectors of a tower are called in a model of two, by what it takes."""
+"""Names of a tower's vectors in the outputs of both towers, by the kind of its input."""
 
 Compare: TypeAlias = Callable[[runtime.Session, Variant], NumbersCheck]
-"""How far what a session gives is from what it should."""
+"""Function that compares the outputs of a session with expected numbers."""
 
 
 def compare_golden(folder: Path, manifest: Manifest) -> tuple[Finding, Compare]:
-    """Whether a folder's golden numbers can be read, and the comparison with them."""
+    """Return whether the golden numbers of a folder can be read, and the function that compares a
+    session with them."""
     try:
         golden = read_golden(folder / GOLDEN)
     except BadFile as error:
-        lost = Finding("golden", False, "there are no golden numbers to compare with")
-        return Finding("golden numbers", False, str(error)), lambda live, variant: NumbersCheck(
-            lost
+        no_numbers = Finding("golden", False, "there are no golden numbers to compare with")
+        return Finding("golden numbers", False, str(error)), lambda session, variant: NumbersCheck(
+            no_numbers
         )
     shapes = {name: "x".join(map(str, value.shape)) for name, value in golden.fed.items()}
-    listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-    return Finding("golden numbers", True, listed), partial(
-        _at_every_level, folder, golden, manifest
+    shapes_listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+    return Finding("golden numbers", True, shapes_listed), partial(
+        _compare_all_levels, folder, golden, manifest
     )
 
 
-def _at_every_level(
-    folder: Path, golden: Golden, manifest: Manifest, live: runtime.Session, variant: Variant
+def _compare_all_levels(
+    folder: Path, golden: Golden, manifest: Manifest, session: runtime.Session, variant: Variant
 ) -> NumbersCheck:
-    """The golden input in a session twice, and at the levels of optimisation below it: the first
-    that is wrong, or else what the session gave."""
-    judged, (provider, *_) = rerun(golden, manifest, live, variant), live.get_providers()
-    again = rerun(golden, manifest, live, variant)
-    for judgement in (judged, again):
-        if not judgement.finding.passed:
-            return judgement
+    """Return the result of comparing a session twice, and sessions of lower optimization levels:
+    the first that failed, or else that of the session."""
+    first, (provider, *_) = (
+        compare_session(golden, manifest, session, variant),
+        session.get_providers(),
+    )
+    second = compare_session(golden, manifest, session, variant)
+    for result in (first, second):
+        if not result.finding.passed:
+            return result
     try:
-        model = runnable(folder / variant.file, variant.precision)
+        model = to_runnable(folder / variant.file, variant.precision)
         for level, lower in runtime.lower_sessions(model, provider):
-            judgement = rerun(golden, manifest, lower, variant)
-            if not judgement.finding.passed:
-                detail = f"{judgement.finding.detail}, at optimisation level '{level}'"
-                return replace(judgement, finding=replace(judgement.finding, detail=detail))
+            result = compare_session(golden, manifest, lower, variant)
+            if not result.finding.passed:
+                detail = f"{result.finding.detail}, at optimisation level '{level}'"
+                return replace(result, finding=replace(result.finding, detail=detail))
     except runtime.ERRORS as error:
         detail = f"{first_line(error)}, below the highest optimisation level"
         return NumbersCheck(Finding("golden", False, detail))
-    return judged
+    return first
 
 
-def rerun(
-    golden: Golden, manifest: Manifest, live: runtime.Session, variant: Variant
+def compare_session(
+    golden: Golden, manifest: Manifest, session: runtime.Session, variant: Variant
 ) -> NumbersCheck:
-    """The golden input through a session, and how far from the golden outputs that is."""
-    taken, config = {each.name for each in live.get_inputs()}, stated_entry(manifest).config
-    if taken < golden.fed.keys():
-        return _tower(golden, taken, config.inputs, live, variant)
-    names = [output.name for output in live.get_outputs()]
-    lost = sorted(set(names) ^ golden.outputs.keys())
-    if lost:
-        return NumbersCheck(Finding("golden", False, f"only one side has {', '.join(lost)}"))
+    """Return the comparison of a session on the golden input with the golden outputs."""
+    input_names, config = (
+        {session_input.name for session_input in session.get_inputs()},
+        entry_of_manifest(manifest).config,
+    )
+    if input_names < golden.fed.keys():
+        return _compare_tower(golden, input_names, config.inputs, session, variant)
+    names = [output.name for output in session.get_outputs()]
+    unmatched = sorted(set(names) ^ golden.outputs.keys())
+    if unmatched:
+        return NumbersCheck(Finding("golden", False, f"only one side has {', '.join(unmatched)}"))
     try:
-        got = dict(zip(names, live.run(names, golden.fed), strict=True))
+        outputs = dict(zip(names, session.run(names, golden.fed), strict=True))
         sides = fed_sides(config.inputs, golden.fed)
         comparisons = [
-            compared(sides, name, converter.compare(np.asarray(got[name]), expected))
+            to_comparison(sides, name, converter.compare(np.asarray(outputs[name]), expected))
             for name, expected in golden.outputs.items()
         ]
     except runtime.ERRORS as error:
         return NumbersCheck(Finding("golden", False, first_line(error)))
-    judged = finding("golden", judge(GOLDEN, PRECISIONS[variant.precision].limit, comparisons))
+    finding_and_verification = to_finding(
+        "golden", judge_comparisons(GOLDEN, PRECISIONS[variant.precision].limit, comparisons)
+    )
 
     def by_patch() -> Residuals:
         stride, (height, width) = config.stride, manifest.preprocessing.size
-        return residuals((height // stride, width // stride), got, golden.outputs)
+        return compute_residuals((height // stride, width // stride), outputs, golden.outputs)
 
-    return NumbersCheck(*judged, by_patch if config.takes_pixels_alone else None)
+    return NumbersCheck(*finding_and_verification, by_patch if config.takes_pixels_alone else None)
 
 
-def _tower(
+def _compare_tower(
     golden: Golden,
-    taken: set[str],
+    input_names: set[str],
     inputs: Sequence[Input],
-    live: runtime.Session,
+    session: runtime.Session,
     variant: Variant,
 ) -> NumbersCheck:
-    """One of two towers, whose vectors have other lengths than those of both."""
-    fed, kinds = {each: golden.fed[each] for each in sorted(taken)}, kinds_of(inputs, taken)
+    """Return the comparison of one of two towers. Its vectors are normalized first, as in the
+    outputs of both towers."""
+    feeds, kinds = (
+        {input_name: golden.fed[input_name] for input_name in sorted(input_names)},
+        kinds_of(inputs, input_names),
+    )
     name = TOWER_OUTPUTS[kinds.pop()] if len(kinds) == 1 else ""
     if name not in golden.outputs:
-        return NumbersCheck(Finding("golden", False, f"there are no vectors of {', '.join(fed)}"))
+        return NumbersCheck(Finding("golden", False, f"there are no vectors of {', '.join(feeds)}"))
     try:
-        (vectors,) = live.run(["pooler_output"], fed)
+        (vectors,) = session.run(["pooler_output"], feeds)
     except runtime.ERRORS as error:
         return NumbersCheck(Finding("golden", False, first_line(error)))
     unit_vectors = normalize_vectors(np.asarray(vectors))
     errors = converter.compare(unit_vectors, golden.outputs[name])
-    record = compared(fed_sides(inputs, fed), "pooler_output", errors)
+    record = to_comparison(fed_sides(inputs, feeds), "pooler_output", errors)
     return NumbersCheck(
-        *finding("golden", judge(GOLDEN, PRECISIONS[variant.precision].limit, [record]))
+        *to_finding(
+            "golden", judge_comparisons(GOLDEN, PRECISIONS[variant.precision].limit, [record])
+        )
     )
 
 
-def finding(check: str, verification: Verification) -> tuple[Finding, Verification]:
-    """How far off numbers are, in words as well."""
-    detail = f"{worst_words(verification, verification.comparisons)}, {limit(verification)} asked"
-    detail += "" if verification.passed else f", {tried_levels(verification)}"
+def to_finding(check: str, verification: Verification) -> tuple[Finding, Verification]:
+    """Return a verification with its finding in words."""
+    detail = (
+        f"{describe_worst_error(verification, verification.comparisons)}, "
+        f"{describe_limit(verification)} asked"
+    )
+    detail += "" if verification.passed else f", {describe_levels(verification)}"
     return Finding(check, verification.passed, detail), verification

@@ -1,4 +1,4 @@
-"""An exported file against its model in JAX once more."""
+"""Compare an exported file with its model in JAX again."""
 
 from functools import partial
 from pathlib import Path
@@ -11,76 +11,89 @@ from weights.sources.locate import find_named, locate
 from zoo.architectures.builder import abstract, output_choices
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.inputs import fed_sides
-from zoo.artifacts.folder_check import Finding, NumbersCheck, Residuals, residuals
-from zoo.artifacts.read import stated_entry
+from zoo.artifacts.folder_check import Finding, NumbersCheck, Residuals, compute_residuals
+from zoo.artifacts.read import entry_of_manifest
 from zoo.artifacts.schema import Manifest, Variant
-from zoo.artifacts.words import worst_of
-from zoo.checkpoints.custom import own_entry
+from zoo.artifacts.words import describe_variant_error
+from zoo.checkpoints.custom import describe_checkpoint
 from zoo.checkpoints.load import open_weights
-from zoo.checkpoints.source import Choice, GivenCheckpoint, SeededWeights, chosen_weights
+from zoo.checkpoints.source import Choice, GivenCheckpoint, SeededWeights, resolve_weights
 from zoo.common import runtime
 from zoo.common.errors import BadFile, first_line
-from zoo.export.audit.golden_check import Compare, finding
+from zoo.export.audit.golden_check import Compare, to_finding
 from zoo.export.request import Signature
-from zoo.export.verify import Sample, limit_for, reference, verify_file
+from zoo.export.verify import Sample, choose_limit, make_samples, verify_file
 
 
 def compare_with_jax(
     file: Path, manifest: Manifest, weights: str | Choice | None, provider: str, progress: Progress
 ) -> Compare:
-    """The comparison with the model, which is run on the photograph again.
+    """Return the function that compares a session with the model, which runs in JAX on the samples
+    again.
 
-    **Raises** `BadFile` if the weights are not those that the file was made from, or what finding
-    and reading them raises.
+    **Raises** `BadFile` if the weights are not those that the file was made from, and the errors of
+    finding and loading them.
     """
     if manifest.weights.kind == "own" and weights is None:
-        made = manifest.only
-        detail = f"the model is the user's own; when it was exported: {worst_of(made)}. To compare "
+        variant = manifest.only
+        detail = (
+            "the model is the user's own; when it was exported: "
+            f"{describe_variant_error(variant)}. To compare "
+        )
         detail += f"it again, name its checkpoint with {parameter('weights')}"
-        return skip(made.passed or made.verification is None, detail)
-    entry = stated_entry(manifest)
-    signature = stated_signature(manifest, entry)
-    entry, choice = own_entry(entry, read_choice(weights, manifest, entry, progress))
+        return skip_comparison(variant.passed or variant.verification is None, detail)
+    entry = entry_of_manifest(manifest)
+    signature = read_manifest_signature(manifest, entry)
+    entry, choice = describe_checkpoint(entry, choose_weights(weights, manifest, entry, progress))
     loaded = open_weights(choice, entry, progress)
-    here, recorded = loaded.weights.provenance, manifest.weights
-    if (here.seed, here.sha256) != (recorded.seed, recorded.sha256):
+    provenance, recorded = loaded.weights.provenance, manifest.weights
+    if (provenance.seed, provenance.sha256) != (recorded.seed, recorded.sha256):
         raise BadFile(
             "the file was made from other weights "
             f"({recorded.name or recorded.seed or recorded.kind}): name those with "
             f"{parameter('weights')}."
         )
     progress.stage("running the model in JAX")
-    samples = reference(entry, abstract(loaded.config), loaded.weights.arrays, signature)
+    samples = make_samples(entry, abstract(loaded.config), loaded.weights.arrays, signature)
 
-    def compare(live: runtime.Session, variant: Variant) -> NumbersCheck:
-        limit = limit_for(variant.precision, recorded.kind, entry.config)
+    def compare(session: runtime.Session, variant: Variant) -> NumbersCheck:
+        limit = choose_limit(variant.precision, recorded.kind, entry.config)
         try:
-            judged = finding("JAX", verify_file(file, samples, variant.precision, provider, limit))
+            finding_and_verification = to_finding(
+                "JAX", verify_file(file, samples, variant.precision, provider, limit)
+            )
         except runtime.ERRORS as error:
             return NumbersCheck(Finding("JAX", False, first_line(error)))
-        by_patch = partial(first_residuals, live, samples[0], entry)
-        return NumbersCheck(*judged, by_patch if entry.config.takes_pixels_alone else None)
+        by_patch = partial(compute_first_residuals, session, samples[0], entry)
+        return NumbersCheck(
+            *finding_and_verification, by_patch if entry.config.takes_pixels_alone else None
+        )
 
     return compare
 
 
-def first_residuals(live: runtime.Session, sample: Sample, entry: ModelInfo) -> Residuals:
-    """Where a file differs from JAX on the first photograph."""
+def compute_first_residuals(
+    session: runtime.Session, sample: Sample, entry: ModelInfo
+) -> Residuals:
+    """Return where a file differs from JAX on the first photograph."""
     expected = {name: np.asarray(value) for name, value in sample.outputs.items()}
-    got = dict(zip(expected, live.run([*expected], sample.fed), strict=True))
+    outputs = dict(zip(expected, session.run([*expected], sample.fed), strict=True))
     stride = entry.config.stride
-    sides = fed_sides(sample.taken, sample.inputs)  # of the network, not of images in 8 bits
-    return residuals((sides["height"] // stride, sides["width"] // stride), got, expected)
+    # These are the sizes at the network, not those of images that the file resizes.
+    network_sides = fed_sides(sample.taken, sample.inputs)
+    return compute_residuals(
+        (network_sides["height"] // stride, network_sides["width"] // stride), outputs, expected
+    )
 
 
-def skip(passed: bool, detail: str) -> Compare:
-    """No comparison, and why."""
+def skip_comparison(passed: bool, detail: str) -> Compare:
+    """Return a comparison that does not run anything, with its result and the reason."""
     return lambda live, variant: NumbersCheck(Finding("JAX", passed, detail))
 
 
-def stated_signature(manifest: Manifest, entry: ModelInfo) -> Signature:
-    """Signature of a file: what it takes and gives. **Raises** `BadFile` if its model cannot do
-    that."""
+def read_manifest_signature(manifest: Manifest, entry: ModelInfo) -> Signature:
+    """Return the signature of an exported file. **Raises** `BadFile` if its model cannot have such
+    a signature."""
     inputs = manifest.only.inputs
     batch = inputs[0].shape[0] if inputs and inputs[0].shape else 0
     if (
@@ -107,22 +120,23 @@ def stated_signature(manifest: Manifest, entry: ModelInfo) -> Signature:
     )
 
 
-def read_choice(
-    named: str | Choice | None, manifest: Manifest, entry: ModelInfo, listener: Progress
+def choose_weights(
+    weights: str | Choice | None, manifest: Manifest, entry: ModelInfo, listener: Progress
 ) -> Choice:
-    """The weights that were named, by default those that the file was made from."""
-    if named is not None:
-        chosen = chosen_weights(named)
-        return GivenCheckpoint(locate(entry.places, listener).path) if chosen == "auto" else chosen
-    weights = manifest.weights
-    if weights.seed is not None:
-        return SeededWeights(weights.seed)
-    if weights.name is None:
+    """Return the named weights, or by default those that the file was made from. **Raises**
+    `BadFile` if the manifest does not name a checkpoint."""
+    if weights is not None:
+        choice = resolve_weights(weights)
+        return GivenCheckpoint(locate(entry.places, listener).path) if choice == "auto" else choice
+    recorded = manifest.weights
+    if recorded.seed is not None:
+        return SeededWeights(recorded.seed)
+    if recorded.name is None:
         raise BadFile(
             f"the manifest names no checkpoint: name the weights with {parameter('weights')}."
         )
-    folder = Path(weights.folder or "").name
-    found = find_named(str(Path(folder, weights.name)), entry.places)
-    if weights.adapter is None:
-        return GivenCheckpoint(found)
-    return GivenCheckpoint(find_named(Path(weights.adapter).name, entry.places), base=found)
+    folder = Path(recorded.folder or "").name
+    path = find_named(str(Path(folder, recorded.name)), entry.places)
+    if recorded.adapter is None:
+        return GivenCheckpoint(path)
+    return GivenCheckpoint(find_named(Path(recorded.adapter).name, entry.places), base=path)

@@ -1,6 +1,6 @@
-"""Matrices of eight and of four bits in a file that is otherwise as it was.
+"""Quantize the matrices of a file to eight or four bits.
 
-A matrix is read three times, and never more than one is in memory: for the factors that even its
-rows out (`smooth_quant`), for its scales and what rounding does to the mean result (`correct`), and
-when its integers are written. ONNX Runtime's own quantisers hold all of them, several times over.
+A matrix is read three times, and only one is in memory at a time: for the factors that scale its
+rows (`smooth_quant`), for its scales and the bias correction (`products.quantise`), and when its
+integers are written. ONNX Runtime's own quantizers hold all matrices in memory several times.
 """

@@ -1,4 +1,4 @@
-"""Statistics of the activations that matrices are multiplied with: means, ranges and quantiles."""
+"""Measure the activations that matrices are multiplied by: means and ranges."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,44 +11,51 @@ from numpy.typing import NDArray
 import converter
 from zoo.common.errors import BadRequest
 from zoo.common.runtime import session
-from zoo.export.quantise.products import Floats, products
+from zoo.export.quantise.products import Floats, find_products
 
-TURNS = (np.s_[..., ::-1, :], np.s_[..., ::-1, ::-1])
-"""Upside down, mirrored or not; texts in another order, and backwards. Files are checked on
-photographs that stand as they were taken, so what they are checked on has no part in how they are
-made."""
+FLIPS = (np.s_[..., ::-1, :], np.s_[..., ::-1, ::-1])
+"""Indices that flip images upside down, with and without mirroring, and that reorder and reverse
+texts. Files are verified on the photographs as they were taken, so that a file is not verified on
+the same inputs that it was made with."""
 
 AXES_ARE_INPUTS = 18
-"""The opset from which `ReduceMean` takes its axes as an input."""
+"""Opset from which `ReduceMean` takes its axes as an input."""
 
 
-def means(model: ir.Model, inputs: Sequence[NDArray[Any]]) -> dict[str, Floats]:
-    """Means by the names of the matrices; `model` is in float32, and used up."""
+def measure_means(model: ir.Model, inputs: Sequence[NDArray[Any]]) -> dict[str, Floats]:
+    """Return the channel means of the activations, by the name of the matrix that they are
+    multiplied by. The float32 `model` is changed."""
     # ONNX Runtime is imported only where something runs in it.
     from zoo.common.runtime import session
 
     graph = model.graph
-    readers = [(each.name, each.left, each.shape[0]) for each in products(graph)]
+    readers = [(product.name, product.left, product.shape[0]) for product in find_products(graph)]
     widths = {left: width for _, left, width in readers}
-    averages = {left: mean_of_rows(model, left, width) for left, width in widths.items()}
+    averages = {left: add_channel_means(model, left, width) for left, width in widths.items()}
     graph.outputs.clear()
     graph.outputs.extend(averages.values())
-    live = session(model)
-    first, second = (converter.run(live, [each[turn] for each in inputs]) for turn in TURNS)
-    both = {left: (first[str(v.name)] + second[str(v.name)]) / 2 for left, v in averages.items()}
-    return {name: both[left] for name, left, _ in readers}
+    runner = session(model)
+    first_results, second_results = (
+        converter.run(runner, [product[flip] for product in inputs]) for flip in FLIPS
+    )
+    averaged = {
+        left: (first_results[str(v.name)] + second_results[str(v.name)]) / 2
+        for left, v in averages.items()
+    }
+    return {name: averaged[left] for name, left, _ in readers}
 
 
-def mean_of_rows(model: ir.Model, value: ir.Value, width: int) -> ir.Value:
-    """The mean of a value over all its axes but the last."""
-    axes, sides = (ir.Value(name=f"{value.name}_{end}") for end in ("axes", "sides"))
-    axes.const_value, sides.const_value = ir.tensor([0]), ir.tensor([-1, width])
-    rows = ir.node("Reshape", [value, sides])
-    late = model.opset_imports[""] >= AXES_ARE_INPUTS
-    attributes = {"keepdims": 0} | ({} if late else {"axes": [0]})
-    mean = ir.node("ReduceMean", [*rows.outputs, *([axes] if late else [])], attributes)
-    for each in (axes, sides) if late else (sides,):
-        model.graph.initializers.add(each)
+def add_channel_means(model: ir.Model, value: ir.Value, width: int) -> ir.Value:
+    """Add nodes that compute the mean of a value over all axes but the last, and return their
+    result."""
+    axes, shape = (ir.Value(name=f"{value.name}_{end}") for end in ("axes", "sides"))
+    axes.const_value, shape.const_value = ir.tensor([0]), ir.tensor([-1, width])
+    rows = ir.node("Reshape", [value, shape])
+    axes_are_inputs = model.opset_imports[""] >= AXES_ARE_INPUTS
+    attributes = {"keepdims": 0} | ({} if axes_are_inputs else {"axes": [0]})
+    mean = ir.node("ReduceMean", [*rows.outputs, *([axes] if axes_are_inputs else [])], attributes)
+    for initializer in (axes, shape) if axes_are_inputs else (shape,):
+        model.graph.initializers.add(initializer)
     model.graph.extend([rows, mean])
     (result,) = mean.outputs
     result.name, result.type = f"{value.name}_mean", ir.TensorType(ir.DataType.FLOAT)
@@ -58,46 +65,49 @@ def mean_of_rows(model: ir.Model, value: ir.Value, width: int) -> ir.Value:
 
 @dataclass(frozen=True)
 class ActivationStatistics:
-    """Range of one activation: its least and its largest number, and the means of its channels."""
+    """Smallest and largest number of an activation, and the means of its channels."""
 
     low: float
     high: float
     means: Floats
 
 
-def observe(
+def measure_ranges(
     model: ir.Model, batches: Iterable[Sequence[NDArray[Any]]]
 ) -> dict[str, ActivationStatistics]:
-    """Ranges by the names of the matrices, over batches of all inputs; `model` is in float32.
+    """Return the statistics of the activations over batches of inputs, by the name of the matrix
+    that they are multiplied by. `model` is in float32.
 
-    **Raises** `BadRequest` where an activation is no finite number.
+    **Raises** `BadRequest` if an activation has a value that is not finite.
     """
-    readers = {each.name: str(each.left.name) for each in products(model.graph)}
-    ranges = _extremes(model.clone(), batches)
+    readers = {item.name: str(item.left.name) for item in find_products(model.graph)}
+    ranges = _measure_statistics(model.clone(), batches)
     if not np.isfinite(
-        [number for each in ranges.values() for number in (each.low, each.high)]
+        [number for item in ranges.values() for number in (item.low, item.high)]
     ).all():
         raise BadRequest(
-            "these pictures lead to values that are NaN or infinite, of which there is no range: "
+            "these pictures lead to activations that are NaN or infinite, which have no range: "
             "leave out calibrate, or look for such values in the weights."
         )
     return {matrix: ranges[left] for matrix, left in readers.items()}
 
 
-def _extremes(
+def _measure_statistics(
     model: ir.Model, batches: Iterable[Sequence[NDArray[Any]]]
 ) -> dict[str, ActivationStatistics]:
-    """By the activation's name; the model is used up."""
+    """Return the statistics by the name of the activation. The model is changed."""
     graph = model.graph
-    widths = {each.left: each.shape[0] for each in products(graph)}
-    ends = [[_reduced(graph, value, op) for op in ("ReduceMin", "ReduceMax")] for value in widths]
-    means = [mean_of_rows(model, value, width) for value, width in widths.items()]
+    widths = {item.left: item.shape[0] for item in find_products(graph)}
+    ends = [
+        [_add_reduction(graph, value, op) for op in ("ReduceMin", "ReduceMax")] for value in widths
+    ]
+    mean_values = [add_channel_means(model, value, width) for value, width in widths.items()]
     graph.outputs.clear()
     graph.outputs.extend(
-        value for each, mean in zip(ends, means, strict=True) for value in (*each, mean)
+        value for item, mean in zip(ends, mean_values, strict=True) for value in (*item, mean)
     )
-    live = session(model)
-    runs = [[*converter.run(live, inputs).values()] for inputs in batches]
+    runner = session(model)
+    runs = [[*converter.run(runner, inputs).values()] for inputs in batches]
     ranges = {}
     for index, value in enumerate(widths):
         low, high, mean = ([run[3 * index + part] for run in runs] for part in range(3))
@@ -106,8 +116,8 @@ def _extremes(
     return ranges
 
 
-def _reduced(graph: ir.Graph, value: ir.Value, operator: str) -> ir.Value:
-    """The least or the largest number of a value."""
+def _add_reduction(graph: ir.Graph, value: ir.Value, operator: str) -> ir.Value:
+    """Add a node that computes the smallest or largest number of a value, and return its result."""
     node = ir.node(operator, [value], {"keepdims": 0})
     graph.append(node)
     (result,) = node.outputs

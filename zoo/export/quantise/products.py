@@ -1,4 +1,4 @@
-"""Products with a matrix of parameters: find them in a graph, and replace the matrix."""
+"""Find products with a matrix of parameters in a graph, and replace the matrix."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,32 +9,36 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-HELD_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
+FLOAT_TYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
 
 Change = Callable[[NDArray[np.float32]], NDArray[Any]]
 
 
 def is_parameter(value: ir.Value | None, rank: int) -> bool:
-    """Whether this is a parameter of that rank which one node reads."""
-    if value is None or not value.is_initializer() or value.dtype not in HELD_FLOATS:
+    """Return whether a value is a floating-point parameter of this rank that exactly one node
+    reads."""
+    if value is None or not value.is_initializer() or value.dtype not in FLOAT_TYPES:
         return False
     return value.shape is not None and len(value.shape) == rank and len(value.uses()) == 1
 
 
-def sides(value: ir.Value) -> tuple[int, ...]:
-    """The shape of a parameter."""
+def parameter_shape(value: ir.Value) -> tuple[int, ...]:
+    """Return the shape of a parameter."""
     assert value.const_value is not None
     return tuple(value.const_value.shape.numpy())
 
 
-def array(value: ir.Value) -> NDArray[np.float32]:
-    """The numbers of a parameter, read anew."""
+def parameter_values(value: ir.Value) -> NDArray[np.float32]:
+    """Return the values of a parameter in float32. They are read from the file at each call."""
     assert value.const_value is not None
     return value.const_value.numpy().astype(np.float32, copy=False)
 
 
-def later(value: ir.Value, dtype: ir.DataType, shape: Sequence[int], change: Change) -> ir.Value:
-    """Tensor that `change` makes of a parameter, under its name, whenever it is read."""
+def lazily_changed(
+    value: ir.Value, dtype: ir.DataType, shape: Sequence[int], change: Change
+) -> ir.Value:
+    """Return a parameter with the same name whose tensor is computed by `change` each time that it
+    is read."""
     before = value.const_value
     assert before is not None
 
@@ -48,14 +52,17 @@ def later(value: ir.Value, dtype: ir.DataType, shape: Sequence[int], change: Cha
     )
 
 
-def change(value: ir.Value, how: Change) -> None:
-    """Let a parameter be what `how` makes of it, of the same type and shape."""
+def change_parameter(value: ir.Value, change: Change) -> None:
+    """Replace the values of a parameter, in place, by the result of `change`, which keeps type and
+    shape."""
     assert value.dtype is not None
-    value.const_value = later(value, value.dtype, sides(value), how).const_value
+    value.const_value = lazily_changed(
+        value, value.dtype, parameter_shape(value), change
+    ).const_value
 
 
-def added(graph: ir.Graph, name: str, numbers: NDArray[Any]) -> ir.Value:
-    """A new parameter of a graph."""
+def add_parameter(graph: ir.Graph, name: str, numbers: NDArray[Any]) -> ir.Value:
+    """Add a parameter to a graph and return its value."""
     tensor = ir.tensor(numbers, name=name)
     kind = ir.TensorType(tensor.dtype)
     value = ir.Value(name=name, shape=ir.Shape(numbers.shape), type=kind, const_value=tensor)
@@ -69,7 +76,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class FloatProduct:
-    """`left @ matrix`, where `matrix` is a parameter `[inputs, outputs]`."""
+    """A product `left @ matrix` whose `matrix` is a parameter `[inputs, outputs]`."""
 
     node: ir.Node
     left: ir.Value
@@ -77,13 +84,13 @@ class FloatProduct:
 
     @property
     def name(self) -> str:
-        """The parameter's."""
+        """Name of the matrix."""
         return str(self.matrix.name)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many channels the activations have, and how many there are behind it."""
-        return sides(self.matrix)
+        """Number of input channels and of output channels."""
+        return parameter_shape(self.matrix)
 
     @property
     def result(self) -> ir.Value:
@@ -92,41 +99,41 @@ class FloatProduct:
 
     @property
     def type(self) -> np.dtype[Any]:
-        """Type of the activations."""
+        """Dtype of the activations."""
         assert self.left.dtype is not None
         return self.left.dtype.numpy()
 
 
 class Codec(Protocol):
-    """A way to hold a matrix in integers, and to multiply by it."""
+    """Format of a matrix in integers, with the operators that multiply by it."""
 
     domain: str
-    """Of the operators that ONNX itself has not."""
+    """Domain of the operators; empty for operators of ONNX."""
 
     operator: str
-    """The product."""
+    """Operator that computes the product."""
 
     dtype: ir.DataType
-    """Of the integers, as they are stored."""
+    """Type of the stored integers."""
 
     def stored(self, inputs: int, outputs: int) -> tuple[int, ...]:
-        """The shape of the integers of a matrix."""
+        """Return the shape of the stored integers of a matrix."""
 
     def scales(self, matrix: Floats) -> Floats:
-        """How large a step of the integers is; never zero."""
+        """Return the size of the steps of the integers, which is never zero."""
 
     def integers(self, matrix: Floats, scales: Floats) -> Integers:
-        """The matrix in steps."""
+        """Return the matrix in integers, as they are stored."""
 
     def rounded(self, matrix: Floats, scales: Floats) -> Floats:
-        """The matrix that those integers stand for."""
+        """Return the matrix that the integers stand for."""
 
     def nodes(self, product: FloatProduct, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
-        """Nodes that multiply by it; the output of the last node is the product."""
+        """Return nodes that multiply by the matrix. The output of the last one is the product."""
 
 
-def products(graph: ir.Graph) -> Iterator[FloatProduct]:
-    """All products of a graph, in its order."""
+def find_products(graph: ir.Graph) -> Iterator[FloatProduct]:
+    """Yield all products of a graph with a matrix of parameters, in the order of the graph."""
     for node in graph:
         if node.op_type == "MatMul" and not node.domain and is_parameter(node.inputs[1], 2):
             left, matrix = node.inputs
@@ -134,56 +141,58 @@ def products(graph: ir.Graph) -> Iterator[FloatProduct]:
             yield FloatProduct(node, left, matrix)
 
 
-def replace(graph: ir.Graph, product: FloatProduct, nodes: list[ir.Node]) -> None:
-    """Put nodes in the place of a product's. The last one's output takes over its name."""
-    old, (new,) = product.result, nodes[-1].outputs
-    new.name, old.name = old.name, f"{old.name}_float"
-    new.type, new.shape = old.type, old.shape
+def replace_product(graph: ir.Graph, product: FloatProduct, nodes: list[ir.Node]) -> None:
+    """Replace the node of a product by other nodes. The output of the last one gets the name of the
+    product's result."""
+    old_result, (new_result,) = product.result, nodes[-1].outputs
+    new_result.name, old_result.name = old_result.name, f"{old_result.name}_float"
+    new_result.type, new_result.shape = old_result.type, old_result.shape
     graph.insert_before(product.node, nodes)
-    ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
+    ir.convenience.replace_all_uses_with(old_result, new_result, replace_graph_outputs=True)
     graph.remove(product.node, safe=True)
 
 
 def quantise(model: ir.Model, codec: Codec, means: Mapping[str, Floats]) -> None:
-    """Hold every matrix of parameters that activations are multiplied by in integers, in place.
+    """Store every parameter matrix of a product in integers, in place.
 
-    `means` are the activations', by the matrix's name. With a rounded matrix the products have
-    another mean, which is most of the error where activations are much alike. What the mean has
-    lost is added to the bias (Nagel et al. 2019, arXiv 1906.04721).
+    `means` are the means of the activations, by the name of the matrix. Rounding a matrix changes
+    the mean of the product, which is most of the error if the activations are similar to each
+    other. The change is added to the bias (Nagel et al. 2019, arXiv 1906.04721).
     """
     graph = model.graph
-    for product in list(products(graph)):
-        matrix = array(product.matrix)
+    for product in list(find_products(graph)):
+        matrix = parameter_values(product.matrix)
         factors = codec.scales(matrix).astype(product.type)
-        # A step that is too small for float16 becomes zero, and so do the numbers.
+        # A scale that is too small for float16 becomes zero. With 1 in its place the numbers do.
         scales = np.where(factors == 0, 1, factors).astype(np.float32)
-        lost = means[product.name] @ (matrix - codec.rounded(matrix, scales))
+        correction = means[product.name] @ (matrix - codec.rounded(matrix, scales))
         bias = _bias(product)
         if _is_padded(product.left):
-            # A key of cosine attention that is nearly zero, in place of zero, has a direction.
-            lost = np.where(0 if bias is None else array(bias), lost, 0)
-        shape, how = codec.stored(*product.shape), partial(codec.integers, scales=scales)
-        integers = later(product.matrix, codec.dtype, shape, how)
+            # Keys of cosine attention are normalized: a key that is nearly zero in place of zero
+            # would get a direction.
+            correction = np.where(0 if bias is None else parameter_values(bias), correction, 0)
+        shape, to_integers = codec.stored(*product.shape), partial(codec.integers, scales=scales)
+        integers = lazily_changed(product.matrix, codec.dtype, shape, to_integers)
         del graph.initializers[product.name]
         graph.initializers.add(integers)
-        steps = added(graph, f"{product.name}_scale", scales.astype(product.type))
+        steps = add_parameter(graph, f"{product.name}_scale", scales.astype(product.type))
         nodes = codec.nodes(product, integers, steps)
         if bias is None:
-            shift = added(graph, f"{product.name}_shift", lost.astype(product.type))
+            shift = add_parameter(graph, f"{product.name}_shift", correction.astype(product.type))
             nodes.append(ir.node("Add", [nodes[-1].outputs[0], shift]))
         else:
-            change(bias, partial(np.add, lost))
-        replace(graph, product, nodes)
+            change_parameter(bias, partial(np.add, correction))
+        replace_product(graph, product, nodes)
     if codec.domain:
         model.opset_imports[codec.domain] = 1
 
 
 MOVING = frozenset(("Concat", "Gather", "Reshape", "Slice", "Split", "Squeeze", "Transpose"))
-"""Operators that give the rows of what they are given in other places."""
+"""Operators that return rows of their input in other positions."""
 
 
 def _is_padded(value: ir.Value) -> bool:
-    """Whether there may be rows of zeros, of which no product has lost anything."""
+    """Return whether a value may have rows of zeros, whose products need no correction."""
     node = value.producer()
     if node is None or node.op_type not in MOVING:
         return node is not None and node.op_type == "Pad"
@@ -191,7 +200,8 @@ def _is_padded(value: ir.Value) -> bool:
 
 
 def _bias(product: FloatProduct) -> ir.Value | None:
-    """The parameter that is added to a product, and to nothing else."""
+    """Return the parameter that is added to a product, or None if the product has other readers or
+    no bias."""
     result = product.result
     users = [user for user, _ in result.uses()]
     if len(users) != 1 or users[0].op_type != "Add" or result.is_graph_output():

@@ -1,1 +1,2 @@
-"""Times of files in ONNX Runtime, of matrix products, and the memory that a file needs."""
+"""Measure times of files in ONNX Runtime and of matrix products, and the memory that a file
+needs."""

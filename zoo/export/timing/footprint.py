@@ -1,4 +1,4 @@
-"""How long a file takes to load and how much memory it needs, in a process of its own."""
+"""Measure how long a file takes to load and how much memory it needs, in a separate process."""
 
 import re
 import time
@@ -14,7 +14,7 @@ from weights.parameters import parameter
 from zoo.common.errors import BadFile
 from zoo.common.processes import fresh, workers
 from zoo.export.timing.rounds import resting_session
-from zoo.export.timing.timed_inputs import Spec, draw_inputs
+from zoo.export.timing.timed_inputs import InputSpec, draw_inputs
 
 MEASURED_RUNS = 3
 STATUS = Path("/proc/self/status")
@@ -23,10 +23,10 @@ RESET = Path("/proc/self/clear_refs")
 
 @dataclass(frozen=True)
 class Footprint:
-    """Seconds of making a session; bytes that a process takes more than before it did that.
+    """Load time of a file in seconds, and the memory of its process in bytes.
 
-    `peak` is the most while it loads and runs, None where the system does not tell; `resident`
-    is what stays.
+    `peak` is the largest memory while the file loads and runs, None if the system does not report
+    it. `resident` is the memory afterwards. Both are relative to the memory before.
     """
 
     load: float
@@ -34,11 +34,12 @@ class Footprint:
     resident: int
 
 
-def footprint(file: Path, specs: Sequence[Spec], threads: int) -> Footprint:
-    """Load and run a file elsewhere. **Raises** `BadFile` if that process dies."""
+def measure_footprint(file: Path, specs: Sequence[InputSpec], threads: int) -> Footprint:
+    """Return the footprint of a file, measured in a new process. **Raises** `BadFile` if that
+    process dies."""
     try:
         with fresh() as context, workers(context, 1) as pool:
-            return pool.submit(measure_here, file, specs, threads).result()
+            return pool.submit(measure_in_process, file, specs, threads).result()
     except BrokenProcessPool as error:
         raise BadFile(
             f"{file} ended the process that ran it (out of memory?): try a smaller "
@@ -46,19 +47,19 @@ def footprint(file: Path, specs: Sequence[Spec], threads: int) -> Footprint:
         ) from error
 
 
-def measure_here(file: Path, specs: Sequence[Spec], threads: int) -> Footprint:
-    """Load and run a file in this process."""
+def measure_in_process(file: Path, specs: Sequence[InputSpec], threads: int) -> Footprint:
+    """Return the footprint of a file, measured in this process."""
     feeds = draw_inputs(specs)
-    # What imports took at their worst is not the file's doing. On a system where it cannot be
-    # forgotten it counts, and is less than most files take.
+    # Reset the peak, which imports reached before. Where that is not possible, the peak of the
+    # imports counts, which is less than most files need.
     with suppress(OSError):
         RESET.write_text("5")
     before = psutil.Process().memory_info().rss
-    began = time.perf_counter()
+    start = time.perf_counter()
     live = resting_session(file, threads)
-    load = time.perf_counter() - began
+    load = time.perf_counter() - start
     for _ in range(MEASURED_RUNS):
         live.run(None, feeds)
-    most = re.search(r"VmHWM:\s*(\d+) kB", STATUS.read_text()) if STATUS.exists() else None
-    peak = int(most[1]) * 1024 - before if most else None
+    peak_match = re.search(r"VmHWM:\s*(\d+) kB", STATUS.read_text()) if STATUS.exists() else None
+    peak = int(peak_match[1]) * 1024 - before if peak_match else None
     return Footprint(load, peak, psutil.Process().memory_info().rss - before)

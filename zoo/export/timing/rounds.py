@@ -1,4 +1,4 @@
-"""Times of several tasks in interleaved rounds, and the machine on which they were measured."""
+"""Measure the times of several tasks in interleaved rounds."""
 
 import os
 import platform
@@ -17,65 +17,69 @@ from zoo.artifacts.measured import Speed
 from zoo.common.runtime import RESTING, Session, open_session
 
 WARM_UP = 2
+"""Number of rounds that are not measured."""
 
 Key = TypeVar("Key", bound=Hashable)
 Task: TypeAlias = Callable[[], object]
 
 
-def interleave(
+def measure_interleaved(
     tasks: Mapping[Key, Task], rounds: int, clock: Callable[[], float] = time.perf_counter
 ) -> dict[Key, list[float]]:
-    """Seconds of every run of every task; each round has an order of its own."""
+    """Return the seconds of every run of every task. Each round runs all tasks in a random
+    order."""
     times: dict[Key, list[float]] = {name: [] for name in tasks}
     order = list(tasks)
-    dealer = random.Random(0)
+    generator = random.Random(0)
     for number in range(WARM_UP + rounds):
-        dealer.shuffle(order)
+        generator.shuffle(order)
         for name in order:
-            began = clock()
+            start = clock()
             tasks[name]()
-            seconds = clock() - began
+            seconds = clock() - start
             if number >= WARM_UP:
                 times[name].append(seconds)
     return times
 
 
-def run_once(live: Session, feeds: Mapping[str, NDArray[Any]]) -> Task:
-    """One run of a session, as a task."""
+def as_task(live: Session, feeds: Mapping[str, NDArray[Any]]) -> Task:
+    """Return a run of a session as a task."""
     return lambda: live.run(None, feeds)
 
 
 def resting_session(model: Path | bytes, threads: int) -> Session:
-    """A session on the CPU with so many threads, which take no time from the next task's."""
+    """Return a session on the CPU with a number of threads, which do not spin after a run: they
+    would slow down the next task."""
     return open_session(model, threads=threads, settings=RESTING)
 
 
 ROUNDS = range(5, 26)
-"""How often each is run, from least to most."""
+"""Smallest to largest number of rounds."""
 
 MEASURED_SECONDS = 2.0
-"""How long all runs take, about, unless they are too slow or too fast for that."""
+"""Approximate time of all rounds in seconds, if the number of rounds allows it."""
 
 
-def affordable(tasks: Collection[Task]) -> int:
-    """How many rounds there is time for."""
-    began = time.perf_counter()
+def choose_rounds(tasks: Collection[Task]) -> int:
+    """Return the number of rounds that fit into `MEASURED_SECONDS`, after one run of every task."""
+    start = time.perf_counter()
     for task in tasks:
         task()
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start
     fastest = MEASURED_SECONDS / ROUNDS[-1]
     return max(int(MEASURED_SECONDS / max(seconds, fastest)), ROUNDS[0])
 
 
-def speeds_beside(times: Mapping[Key, Sequence[float]], first: Key) -> dict[Key, Speed]:
-    """p50 of the runs that took these seconds, and how many times faster than `first` that is."""
-    median = {name: 1e3 * float(np.median(seconds)) for name, seconds in times.items()}
-    reference = median.get(first)
+def relative_speeds(times: Mapping[Key, Sequence[float]], first: Key) -> dict[Key, Speed]:
+    """Return the median time of each task, and the median of the task `first` divided by it."""
+    medians = {name: 1e3 * float(np.median(seconds)) for name, seconds in times.items()}
+    reference = medians.get(first)
     return {
         name: Speed(
-            p50_ms=round(each, 3), ratio=None if reference is None else round(reference / each, 3)
+            p50_ms=round(milliseconds, 3),
+            ratio=None if reference is None else round(reference / milliseconds, 3),
         )
-        for name, each in median.items()
+        for name, milliseconds in medians.items()
     }
 
 
@@ -83,34 +87,35 @@ CPUINFO = Path("/proc/cpuinfo")
 STAT = Path("/proc/stat")
 
 
-def machine() -> str:
-    """Processor, number of cores, and operating system."""
+def describe_machine() -> str:
+    """Return the processor, number of cores and operating system."""
     processors = CPUINFO.read_text() if CPUINFO.exists() else ""
-    named = re.search(r"model name\s*:\s*(.+)", processors)
-    processor = named[1].strip() if named else platform.processor() or platform.machine()
+    match = re.search(r"model name\s*:\s*(.+)", processors)
+    processor = match[1].strip() if match else platform.processor() or platform.machine()
     return f"{processor}, {os.cpu_count()} cores, {platform.system()}"
 
 
-def watch_others() -> Callable[[], float | None]:
-    """Begin to watch what other programs do.
+def watch_other_programs() -> Callable[[], float | None]:
+    """Start to measure the processor time of other programs.
 
-    **Returns** a function that says how many cores they kept busy since then, on average; None
-    where the system does not tell. A hypervisor that takes processors away counts as one of them.
+    **Returns** a function that returns the number of cores that they used on average since then, or
+    None if the system does not report it. Time that a hypervisor takes away counts as used.
     """
-    before, began = _others_seconds(), time.perf_counter()
+    before, start = _other_programs_seconds(), time.perf_counter()
 
-    def others() -> float | None:
-        after, elapsed = _others_seconds(), time.perf_counter() - began
+    def used_cores() -> float | None:
+        after, elapsed = _other_programs_seconds(), time.perf_counter() - start
         if before is None or after is None or elapsed <= 0:
             return None
         return max(0.0, (after - before) / elapsed)
 
-    return others
+    return used_cores
 
 
-def _others_seconds() -> float | None:
-    """Of processor time since the machine started, without that of this process and of children
-    that have ended. Source: `man 5 proc_stat`."""
+def _other_programs_seconds() -> float | None:
+    """Return the processor seconds of other programs since the machine started, or None if not
+    known. The time of this process and of its ended children is subtracted. Source: `man 5
+    proc_stat`."""
     if sys.platform == "win32" or not STAT.exists():
         return None
     ticks = [int(field) for field in STAT.read_text().split("\n", 1)[0].split()[1:9]]

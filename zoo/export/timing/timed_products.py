@@ -1,4 +1,4 @@
-"""The matrix products and convolutions of a graph: which shapes, and how many of each."""
+"""Count the matrix products and convolutions of a graph, by shapes."""
 
 import math
 from collections import Counter
@@ -10,28 +10,28 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from weights.initializers import Shape
-from zoo.export.timing.timed_inputs import Spec
+from zoo.export.timing.timed_inputs import InputSpec
 
 SPATIAL = ("auto_pad", "dilations", "group", "pads", "strides")
-"""Attributes of a convolution that say what it computes."""
+"""Attributes of a convolution that determine its result."""
 
 SUSPECTS = ("MatMul", "Gemm", "Attention", "Conv", "Einsum", "LSTM", "GRU", "RNN")
 """Parts of the names of operators that multiply matrices."""
 
-SECOND = {
+SECOND_FACTOR = {
     **{"Attention": 1, "Conv": 1, "ConvInteger": 1, "Gemm": 1, "MatMul": 1, "MatMulInteger": 1},
     **{"QLinearConv": 3, "QLinearMatMul": 3},
 }
-"""ONNX's own operators that are counted, and which input is the second factor. Quantised ones count
-as in floats."""
+"""Operators of ONNX that are counted, with the index of the input that is the second factor.
+Quantized operators count as floating-point ones."""
 
-PRODUCTS_IN_A_ROW = 4
-"""How many nodes may lie between a weight and its product (casts, transposes, scales)."""
+MAX_NODES_TO_WEIGHT = 4
+"""Largest number of nodes between a weight and its product (casts, transposes, scales)."""
 
 
 @dataclass(frozen=True)
 class TimedProduct:
-    """`MatMul` or `Conv` of two tensors; `constant` says that the right one is a weight."""
+    """`MatMul` or `Conv` of two tensors. `constant` is whether the right one is a weight."""
 
     op: str
     left: Shape
@@ -42,7 +42,7 @@ class TimedProduct:
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions."""
+        """Number of multiplications and additions."""
         if self.op == "Conv":
             return 2 * math.prod(self.output) * math.prod(self.right[1:])
         batch = math.prod(np.broadcast_shapes(self.left[:-2], self.right[:-2]))
@@ -51,21 +51,22 @@ class TimedProduct:
 
 @dataclass(frozen=True)
 class Products:
-    """Products of a graph; and the operators that may hold more, but are not counted."""
+    """Products of a graph with their counts, and counts of operators that may hold products but are
+    not analysed."""
 
     counts: Counter[TimedProduct] = field(default_factory=Counter)
     uncounted: Counter[str] = field(default_factory=Counter)
 
     @property
     def flops(self) -> int:
-        """Operations of all of them."""
+        """Number of multiplications and additions of all products."""
         return sum(product.flops * count for product, count in self.counts.items())
 
 
-def timed_products(model: ir.Model, specs: Sequence[Spec]) -> Products:
-    """Products that one run computes; the model's shapes are settled on the way, in place.
+def timed_products(model: ir.Model, specs: Sequence[InputSpec]) -> Products:
+    """Return the products that one run computes. The shapes of the model are fixed in place.
 
-    Bodies of `If`, `Loop` and `Scan` run as often as they like, and are not counted.
+    Bodies of `If`, `Loop` and `Scan` are not counted, because their number of runs is not known.
     """
     shapes = {spec.name: spec.shape for spec in specs}
     for value in model.graph.inputs:
@@ -73,61 +74,64 @@ def timed_products(model: ir.Model, specs: Sequence[Spec]) -> Products:
     common.ShapeInferencePass()(model)
     products = Products()
     for node in model.graph.all_nodes():
-        inner = node.graph is not model.graph
+        is_nested = node.graph is not model.graph
         try:
-            if node.op_type in SECOND and node.domain == "" and not inner:
-                products.counts.update(_read(node))
+            if node.op_type in SECOND_FACTOR and node.domain == "" and not is_nested:
+                products.counts.update(_read_products(node))
                 continue
-        except UnsettledError:
+        except UnknownShapeError:
             pass
         if any(part in node.op_type for part in SUSPECTS):
             products.uncounted[node.op_type] += 1
     return products
 
 
-class UnsettledError(Exception):
-    """Shape inference does not know how large an operand is."""
+class UnknownShapeError(Exception):
+    """Shape inference could not determine the shape of an operand."""
 
 
 def _shape(value: ir.Value | None) -> Shape:
+    """Return the static shape of a value. **Raises** `UnknownShapeError` if it has none."""
     if value is None or value.shape is None or not value.shape.is_static() or 0 in value.shape:
-        raise UnsettledError
+        raise UnknownShapeError
     return value.shape.numpy()
 
 
-def _constant(value: ir.Value | None, depth: int = PRODUCTS_IN_A_ROW) -> bool:
+def _is_constant(value: ir.Value | None, depth: int = MAX_NODES_TO_WEIGHT) -> bool:
+    """Return whether a value depends on constants alone, through at most `depth` nodes."""
     if value is None or value.is_initializer():
         return True
     producer = value.producer()
     if producer is None or not depth:
         return False
-    return all(_constant(each, depth - 1) for each in producer.inputs)
+    return all(_is_constant(operand, depth - 1) for operand in producer.inputs)
 
 
-def _read(node: ir.Node) -> list[TimedProduct]:
-    """What a node of `SECOND` multiplies."""
+def _read_products(node: ir.Node) -> list[TimedProduct]:
+    """Return the products that a node computes."""
     if node.op_type == "Attention":
-        return _attention(node)
-    second = node.inputs[SECOND[node.op_type]]
+        return _read_attention(node)
+    second = node.inputs[SECOND_FACTOR[node.op_type]]
     left, right = _shape(node.inputs[0]), _shape(second)
     settings: Mapping[str, ir.Attr] = node.attributes
     if "Conv" in node.op_type:
         attributes = tuple((name, settings[name].value) for name in SPATIAL if name in settings)
-        sides = left, right, _constant(second)
-        return [TimedProduct("Conv", *sides, attributes, _shape(node.outputs[0]))]
-    # Only of `Gemm`.
+        factors = left, right, _is_constant(second)
+        return [TimedProduct("Conv", *factors, attributes, _shape(node.outputs[0]))]
+    # Only `Gemm` has these attributes.
     left = left[::-1] if node.attributes.get_int("transA", 0) else left
     right = right[::-1] if node.attributes.get_int("transB", 0) else right
-    # A vector is a matrix with one row, or one column.
+    # A vector on the left is a matrix with one row, and one on the right has one column.
     left = left if len(left) > 1 else (1, *left)
     right = right if len(right) > 1 else (*right, 1)
-    return [TimedProduct("MatMul", left, right, _constant(second))]
+    return [TimedProduct("MatMul", left, right, _is_constant(second))]
 
 
-def _attention(node: ir.Node) -> list[TimedProduct]:
-    """Queries by keys, and weights by values, each for all heads at once."""
+def _read_attention(node: ir.Node) -> list[TimedProduct]:
+    """Return the two products of attention for all heads: queries by keys, and weights by
+    values."""
     if any(value is not None for value in node.inputs[4:6]):
-        raise UnsettledError
+        raise UnknownShapeError
     queries, keys, values = map(_shape, node.inputs[:3])
     if len(queries) == 3:
         heads = [node.attributes.get_int(name, 0) for name in ("q_num_heads", "kv_num_heads")]
@@ -136,7 +140,7 @@ def _attention(node: ir.Node) -> list[TimedProduct]:
             for side, count in zip((queries, keys, values), (*heads, heads[1]), strict=True)
         )
     batch, heads_, length, width = queries
-    # Heads of queries may share those of keys; the products are then as many as queries have.
+    # Several heads of queries may share one head of keys, but every head of queries has a product.
     scores = TimedProduct("MatMul", queries, (batch, heads_, width, keys[2]), False)
     left = (batch, heads_, length, keys[2])
     return [scores, TimedProduct("MatMul", left, (batch, heads_, keys[2], values[3]), False)]

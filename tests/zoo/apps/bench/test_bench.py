@@ -21,12 +21,12 @@ from zoo.checkpoints.settings.library_configs import transformers_config
 from zoo.common.errors import ZooError
 from zoo.export.make import convert_model
 from zoo.export.request import Signature
-from zoo.export.timing.footprint import footprint
-from zoo.export.timing.rounds import interleave, watch_others
-from zoo.export.timing.timed_inputs import Spec, draw_inputs, settle_inputs
+from zoo.export.timing.footprint import measure_footprint
+from zoo.export.timing.rounds import measure_interleaved, watch_other_programs
+from zoo.export.timing.timed_inputs import InputSpec, draw_inputs, fix_input_shapes
 from zoo.export.timing.timed_products import Products, TimedProduct, timed_products
 
-PIXELS = [Spec("pixel_values", "float32", (2, 3, 160, 224))]
+PIXELS = [InputSpec("pixel_values", "float32", (2, 3, 160, 224))]
 TOKENS, WIDTH, HIDDEN = 145, 384, 1536
 
 
@@ -41,7 +41,7 @@ def graph(inputs, nodes, **weights):
 
 
 def count(proto, **shapes):
-    specs = [Spec(name, "float32", shape) for name, shape in shapes.items()]
+    specs = [InputSpec(name, "float32", shape) for name, shape in shapes.items()]
     return timed_products(ir.from_proto(proto), specs)
 
 
@@ -125,7 +125,7 @@ def test_floor_is_a_sum_of_the_fastest_runs():
     a = TimedProduct("MatMul", (2, 3), (3, 4), True)
     b = TimedProduct("MatMul", (1, 2, 3), (1, 3, 2), False)
     found = Products(Counter({a: 3, b: 2}))
-    timed = interleave(product_tasks(found, 1), rounds=2)
+    timed = measure_interleaved(product_tasks(found, 1), rounds=2)
     assert {key: len(times) for key, times in timed.items()} == {EMPTY_CALL: 2, a: 2, b: 2}
     times = {EMPTY_CALL: [0.25, 0.5], a: [2.25, 1.25], b: [0.75, 3.0]}
     assert compute_floor(found, times).total == 3 * 1.0 + 2 * 0.5
@@ -134,7 +134,7 @@ def test_floor_is_a_sum_of_the_fastest_runs():
 def test_rounds():
     """Each runs once a round, in changing order, and warming up is not counted."""
     calls, names = [], "abcd"
-    times = interleave({n: (lambda n=n: calls.append(n)) for n in names}, rounds=9)
+    times = measure_interleaved({n: (lambda n=n: calls.append(n)) for n in names}, rounds=9)
     assert {name: len(found) for name, found in times.items()} == dict.fromkeys(names, 9)
     rounds = ["".join(calls[i : i + 4]) for i in range(0, len(calls), 4)]
     assert len(rounds) == 11
@@ -142,7 +142,9 @@ def test_rounds():
     assert len({each[0] for each in rounds}) > 2
     # Of a clock that goes a second further each time that somebody looks.
     ticks = iter(range(100))
-    assert interleave({"a": calls.clear}, 3, lambda: float(next(ticks))) == {"a": [1.0] * 3}
+    assert measure_interleaved({"a": calls.clear}, 3, lambda: float(next(ticks))) == {
+        "a": [1.0] * 3
+    }
 
 
 @pytest.mark.parametrize(
@@ -166,9 +168,9 @@ def test_dimensions_are_settled(type, shape, wanted, found):
     declared = SimpleNamespace(name="x", type=f"tensor({type})", shape=shape)
     if isinstance(found, str):
         with pytest.raises(ZooError, match=found):
-            settle_inputs("f.onnx", [declared], *wanted)
+            fix_input_shapes("f.onnx", [declared], *wanted)
         return
-    (spec,) = settle_inputs("f.onnx", [declared], *wanted)
+    (spec,) = fix_input_shapes("f.onnx", [declared], *wanted)
     assert spec.shape == found
     one, other = draw_inputs([spec])["x"], draw_inputs([spec])["x"]
     assert (one.dtype, one.shape) == (spec.dtype, found)
@@ -206,7 +208,7 @@ def test_footprint(tmp_path):
     """40 MB of weights stay in memory."""
     proto = graph("float[1, 8192] x", ONE, w=np.ones((1 << 13, 5 << 8), F32))
     onnx.save(proto, tmp_path / "large.onnx")
-    found = footprint(tmp_path / "large.onnx", [Spec("x", "float32", (1, 1 << 13))], 1)
+    found = measure_footprint(tmp_path / "large.onnx", [InputSpec("x", "float32", (1, 1 << 13))], 1)
     assert 40e6 < found.resident < 200e6
     assert found.peak is None or found.resident <= found.peak + 1e6 < 300e6
 
@@ -214,7 +216,9 @@ def test_footprint(tmp_path):
 def test_against_torch(monkeypatch):
     before = torch.get_num_threads()
     try:
-        task = torch_task("dinov3_vits16", [Spec("pixel_values", "float32", (2, 3, 32, 48))], 1)
+        task = torch_task(
+            "dinov3_vits16", [InputSpec("pixel_values", "float32", (2, 3, 32, 48))], 1
+        )
         assert torch.get_num_threads() == 1
         assert task().last_hidden_state.shape == (2, 5 + 6, 384)
     finally:
@@ -232,9 +236,9 @@ def test_others_who_keep_the_machine_busy_are_noticed(monkeypatch, tmp_path):
     found = []
     for then in ((1000, 0, 0, 0, 0), (1000, 0, 0, 90_000, 90_000), (90_000, 0, 0, 0, 0)):
         stat.write_text("cpu  1000 0 0 0 0 0 0 0 0 0\ncpu0 1 0 0\n")
-        others = watch_others()
+        others = watch_other_programs()
         stat.write_text(f"cpu  {' '.join(map(str, then))} 0 0 0 0 0\ncpu0 1 0 0\n")
         found.append(is_busy(others()))
     assert found == [False, False, True]
     stat.write_text("cpu  0 0 0 0 0 0 0 0 0 0\n")
-    assert watch_others()() is None and not is_busy(None)
+    assert watch_other_programs()() is None and not is_busy(None)

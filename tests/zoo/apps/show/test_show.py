@@ -28,7 +28,7 @@ from zoo.apps.show.features import (
     compute_model_features,
     legible_size,
 )
-from zoo.artifacts.measured import Comparison, Verification, busy_words
+from zoo.artifacts.measured import Comparison, Verification, describe_load
 from zoo.common.errors import BadFile
 from zoo.images.photograph import photographs
 from zoo.images.pictures import pictures
@@ -146,7 +146,7 @@ def test_times_are_milliseconds():
     assert "milliseconds" in axes.get_xlabel()
     chart.draw_without_rendering()
     assert_apart([*axes.texts, *axes.get_xticklabels()])
-    busy = draw_times("Time", rows, None, busy_words(12.34))
+    busy = draw_times("Time", rows, None, describe_load(12.34))
     busy.draw_without_rendering()
     assert "the machine was busy" in busy.get_suptitle()
 
