@@ -240,7 +240,7 @@ def made(kind: str, settings: Settings) -> Made | None:
         outputs = {
             name: value[0].numpy() if len(value) == 1 else value.numpy()
             for name, value in found.items()
-            if isinstance(value, torch.Tensor) and (name != "pooler_output" or CLASSES[kind].pooled)
+            if isinstance(value, torch.Tensor) and (name != "pooler_output" or CLASSES[kind].has_same_pooler)
         }
         tied = getattr(model, "all_tied_weights_keys", None) or {}
         tensors = {key: value for key, value in model.state_dict().items() if key not in tied}

@@ -8,9 +8,9 @@ from zoo.architectures.architecture import Architecture, CheckpointFacts, Config
 from zoo.architectures.config_fields import (
     NetworkConfig,
     Shapes,
-    absent_own_leaves,
+    absent_top_level_leaves,
     declared_fields,
-    has_own_sizes,
+    has_top_level_sizes,
     with_fields,
 )
 from zoo.architectures.convnext.convnext_architecture import CONVNEXT
@@ -155,14 +155,14 @@ def has_sizes(config: Config, shapes: Shapes) -> bool:
     """Return whether a checkpoint has the leaves of a network's sizes, as far as can be told before
     the network is built."""
     parts = parts_of_network(config).items()
-    return has_own_sizes(config, shapes) and all(
+    return has_top_level_sizes(config, shapes) and all(
         has_sizes(part, shapes_below(shapes, f"{name}.")) for name, part in parts
     )
 
 
 def absent_leaves(config: Config) -> set[str]:
     """Return the paths of optional leaves that a network does not have, such as a mask token."""
-    leaves = absent_own_leaves(config)
+    leaves = absent_top_level_leaves(config)
     for name, part in parts_of_network(config).items():
         leaves |= {f"{name}.{leaf}" for leaf in absent_leaves(part)}
     return leaves

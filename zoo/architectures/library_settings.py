@@ -166,7 +166,7 @@ class Settings(Model, extra="allow"):
     pretrained_cfg: TimmPictures | None = None
     model_args: dict[Line, Any] = Field({})
 
-    def stated(self, name: str) -> Any:
+    def get(self, name: str) -> Any:
         """Return what the file states under a name, with dots before names in parts of it; None
         where it states nothing."""
         first, _, rest = name.partition(".")
@@ -176,7 +176,7 @@ class Settings(Model, extra="allow"):
         value = (getattr(self, first) if is_set else None) if known else extra.get(first)
         if not rest:
             return value
-        return value.stated(rest) if isinstance(value, Settings) else None
+        return value.get(rest) if isinstance(value, Settings) else None
 
     @property
     def class_name(self) -> str:

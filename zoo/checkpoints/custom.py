@@ -15,7 +15,7 @@ from weights.parameters import parameter
 from weights.views import choose_prefix
 from zoo.architectures.architecture import Config
 from zoo.architectures.config_fields import have_same_sizes, with_fields
-from zoo.architectures.config_settings import TransformersClass, part_of
+from zoo.architectures.config_settings import TransformersClass, settings_section
 from zoo.architectures.entry import Licence, ModelInfo, Published
 from zoo.architectures.kinds import interpolated
 from zoo.architectures.library_settings import Settings
@@ -211,9 +211,9 @@ def published_names(entry: ModelInfo, config: Config, are_used: bool) -> Iterato
 
 def check_settings(config: Config, settings: Settings) -> None:
     """**Raises** `MappingError` where transformers would compute another network."""
-    said, made = part_of(config, settings), _class(config)
+    said, made = settings_section(config, settings), _class(config)
     known = said.model_dump(mode="json", exclude_unset=True)
-    _check_alike(known, made.settings(config), made.free)
+    _check_alike(known, made.settings(config), made.variable_settings)
 
 
 def unheard(beside: SettingsBeside, config: Config) -> tuple[str, ...]:
@@ -222,7 +222,7 @@ def unheard(beside: SettingsBeside, config: Config) -> tuple[str, ...]:
         return beside.said
     try:
         made = _class(config)
-        others = dict.fromkeys(made.idle) | made.settings(_computed(config))
+        others = dict.fromkeys(made.unused_settings) | made.settings(_computed(config))
     except BadRequest:  # of a network that transformers has not
         others = {}
     inner = (name for value in others.values() if isinstance(value, Mapping) for name in value)

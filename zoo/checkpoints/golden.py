@@ -67,7 +67,7 @@ def run_transformers(
     config, naming = loaded.config, naming_to_write(entry, "huggingface").naming
     kind = transformers_kind(config)
     check_positions(config, size)
-    if kind.square and size[0] != size[1]:
+    if kind.square_only and size[0] != size[1]:
         raise BadRequest(
             "transformers' class for this network takes square pictures: give a square."
         )
@@ -77,7 +77,7 @@ def run_transformers(
         how = entry.preprocessing.at(size)
         written = replace(entry, config=config, preprocessing=how)
         write_folder(path, items, written, Quiet())
-        model = getattr(transformers, kind.auto).from_pretrained(path)
+        model = getattr(transformers, kind.auto_class).from_pretrained(path)
     model.train(False)
     for place in (PERIODS, f"backbone.{PERIODS}"):
         if place in loaded.weights.arrays:
@@ -85,13 +85,13 @@ def run_transformers(
             model.rope_embeddings.inv_freq = 1 / periods
     # Asked to, it takes positions for those of a square, which they need not be.
     is_own = size == config.native
-    asked = {"interpolate_pos_encoding": True} if kind.asks and not is_own else {}
+    asked = {"interpolate_pos_encoding": True} if kind.interpolates_on_request and not is_own else {}
     with torch.no_grad():
         result = model(**{name: torch.from_numpy(each) for name, each in fed.items()}, **asked)
-    if kind.answers:
-        return {name: result[name].numpy() for name in kind.answers}
+    if kind.output_names:
+        return {name: result[name].numpy() for name in kind.output_names}
     tokens = result.last_hidden_state
-    pooled = result.pooler_output if kind.pooled else tokens[:, 0]
+    pooled = result.pooler_output if kind.has_same_pooler else tokens[:, 0]
     outputs = {"last_hidden_state": tokens.numpy()} if tokens.ndim == 3 else {}
     return outputs | {"pooler_output": pooled.numpy()}
 

@@ -10,7 +10,7 @@ from weights.errors import MappingError
 from weights.mapping import Convention, Naming, leaf_shape
 from weights.parameters import parameter
 from weights.views import choose_prefix
-from zoo.architectures.config_settings import unstated_fields
+from zoo.architectures.config_settings import describe_missing_fields
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import (
     ARCHITECTURES,
@@ -149,7 +149,7 @@ def check_heads(candidate: Candidate, settings: Settings | None) -> None:
     has, or where they cannot be as many."""
     shapes = partial(leaf_shape, candidate.naming, candidate.view.tensors)
     for path, tower in towers(candidate.config):
-        for question in unstated_fields(tower, shapes_below(shapes, path), settings):
+        for question in describe_missing_fields(tower, shapes_below(shapes, path), settings):
             raise BadRequest(
                 f"{candidate.entry.family} of {tower.dim} channels: no tensor tells {question} "
                 f"into {settings_place(candidate.view.path)}."

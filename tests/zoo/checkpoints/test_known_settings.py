@@ -75,7 +75,7 @@ def test_no_setting_is_unheard_of(name):
     settings = getattr(transformers, name).config_class(**backbones().get(name, {})).to_dict()
     read = Settings.model_validate_json(json.dumps(settings, default=str))
     config, asked = wanted()[CLASSES[name].model_type]
-    assert strange_settings(read, config, {*asked, *CLASSES[name].idle}) == []
+    assert strange_settings(read, config, {*asked, *CLASSES[name].unused_settings}) == []
 
 
 SAVED = [kind for kind in OWN if not any(word in kind for word in ("timm", "meta", "known"))]

@@ -14,7 +14,7 @@ from zoo.architectures.config_fields import Shapes, with_sizes
 from zoo.architectures.config_settings import (
     Template,
     TransformersClass,
-    part_of,
+    settings_section,
     with_settings,
 )
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
@@ -40,7 +40,7 @@ def _complete(config: ConvNeXtConfig, beside: CheckpointFacts) -> ConvNeXtConfig
     """
     read = with_settings(config, beside.settings)
     read = replace(read, scores=beside.scores(config.classes))
-    settings = part_of(config, beside.settings) if beside.settings else None
+    settings = settings_section(config, beside.settings) if beside.settings else None
     if settings is None:
         return read
     eps = settings.layer_norm_eps or config.norm_eps

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from zoo.architectures.common_config import Four, MultiStageConfig, class_words, count_classes
-from zoo.architectures.config_fields import DEEPEST, config_class, detail, size
+from zoo.architectures.config_fields import MAX_DEPTH, config_class, detail, size
 from zoo.architectures.parts.layer_options import OF_EQUIMO, OF_SETTINGS, Activation
 from zoo.tasks.answer import Scores
 from zoo.tasks.feature_task import feature_task
@@ -45,7 +45,7 @@ class ConvNeXtConfig(MultiStageConfig):
     @property
     def is_consistent(self) -> bool:
         """Whether there are four stages, of not too many blocks."""
-        return len(self.depths) == len(self.dims) == 4 and self.depth <= DEEPEST
+        return len(self.depths) == len(self.dims) == 4 and self.depth <= MAX_DEPTH
 
     @property
     def text(self) -> str:

@@ -72,8 +72,8 @@ DEPTH_ANYTHING = TransformersClass(
     "DepthAnythingForDepthEstimation",
     "depth_anything",
     SETTINGS,
-    auto="AutoModelForDepthEstimation",
-    answers=("predicted_depth",),
+    auto_class="AutoModelForDepthEstimation",
+    output_names=("predicted_depth",),
 )
 
 

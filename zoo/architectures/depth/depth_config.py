@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 from zoo.architectures.common_config import Four
 from zoo.architectures.config_fields import (
-    DEEPEST,
+    MAX_DEPTH,
     Key,
     config_class,
+    parse_integers,
     setting,
     size,
-    whole_numbers,
     write_only,
 )
 from zoo.architectures.vit.vit_config import OnBackbone
@@ -21,7 +21,7 @@ from zoo.tasks.task import Task
 
 def _four(stated: Any) -> tuple[int, ...] | None:
     """Return four numbers; None for others, which say nothing of such a network."""
-    numbers = whole_numbers(stated)
+    numbers = parse_integers(stated)
     return numbers if len(numbers) == 4 else None
 
 
@@ -35,9 +35,9 @@ class DepthConfig(OnBackbone):
     it is larger the nearer a thing is, and has no unit.
     """
 
-    layers: Four = setting(hf=Key("backbone_config.out_indices", read=_four), most=DEEPEST)
+    layers: Four = setting(hf=Key("backbone_config.out_indices", read=_four), maximum=MAX_DEPTH)
     channels: Four = size("decoder.convs.{}.weight", axis=1, hf="neck_hidden_sizes")
-    fused: int = size("decoder.conv1.weight", axis=1, hf="fusion_hidden_size", least=2)
+    fused: int = size("decoder.conv1.weight", axis=1, hf="fusion_hidden_size", minimum=2)
     hidden: int = size("decoder.conv3.weight", axis=1, default=32, hf="head_hidden_size")
     # Another setting states whether there is one.
     max_depth: float | None = setting(

@@ -78,10 +78,10 @@ DEIMV2 = TransformersClass(
     "Deimv2ForObjectDetection",
     "deimv2",
     SETTINGS,
-    auto="AutoModelForObjectDetection",
-    answers=("logits", "pred_boxes"),
-    free=("hidden_expansion", "depth_mult", "eval_size", "decoder_n_points"),
-    idle=(
+    auto_class="AutoModelForObjectDetection",
+    output_names=("logits", "pred_boxes"),
+    variable_settings=("hidden_expansion", "depth_mult", "eval_size", "decoder_n_points"),
+    unused_settings=(
         *("dropout", "attention_dropout", "activation_dropout", "feat_strides", "head_dim"),
         *("initializer_bias_prior_prob", "freeze_backbone_batch_norms", "num_denoising"),
         *("label_noise_ratio", "box_noise_scale", "with_box_refine", "matcher_alpha"),

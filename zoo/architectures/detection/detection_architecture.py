@@ -102,10 +102,10 @@ RF_DETR = TransformersClass(
     "rf_detr",
     SETTINGS,
     antialias=True,
-    auto="AutoModelForObjectDetection",
-    answers=("logits", "pred_boxes"),
-    free=("window_block_indexes",),
-    idle=(
+    auto_class="AutoModelForObjectDetection",
+    output_names=("logits", "pred_boxes"),
+    variable_settings=("window_block_indexes",),
+    unused_settings=(
         *("dropout", "attention_dropout", "activation_dropout", "init_std", "class_cost"),
         *("bbox_cost", "giou_cost", "class_loss_coefficient", "dice_loss_coefficient"),
         *("bbox_loss_coefficient", "giou_loss_coefficient", "eos_coefficient", "focal_alpha"),
@@ -119,8 +119,8 @@ RF_DETR = TransformersClass(
 RF_DETR_MASKS = replace(
     RF_DETR,
     name="RfDetrForInstanceSegmentation",
-    auto="AutoModelForInstanceSegmentation",
-    answers=(*RF_DETR.answers, "pred_masks"),
+    auto_class="AutoModelForInstanceSegmentation",
+    output_names=(*RF_DETR.output_names, "pred_masks"),
 )
 
 

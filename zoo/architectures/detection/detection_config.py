@@ -6,18 +6,18 @@ from typing import Any, ClassVar
 
 from zoo.architectures.common_config import class_words
 from zoo.architectures.config_fields import (
-    DEEPEST,
+    MAX_DEPTH,
     Configuration,
     Key,
     Shapes,
     config_class,
-    count_numbered,
+    count_numbered_leaves,
     detail,
     length,
+    parse_integers,
+    parse_nonempty_integers,
     setting,
     size,
-    some_numbers,
-    whole_numbers,
 )
 from zoo.architectures.vit.vit_config import OnBackbone
 from zoo.tasks.answer import Scores
@@ -54,7 +54,7 @@ class DecoderConfig(Configuration):
     """
 
     dim: int = size(CLASS_HEAD, axis=1, hf="d_model")
-    depth: int = size("blocks.{}.norm1.weight", most=DEEPEST, hf="decoder_layers")
+    depth: int = size("blocks.{}.norm1.weight", maximum=MAX_DEPTH, hf="decoder_layers")
     heads: int = setting(leaf=_heads, hf="decoder_self_attention_heads")
     sampling_heads: int = setting(leaf=_sampling_heads, hf="decoder_cross_attention_heads")
     points: int = size(_points, hf="decoder_n_points")
@@ -74,14 +74,14 @@ class InstanceConfig(Configuration):
     width of the feed-forward network of queries. A pixel of a mask has `stride` pixels of the
     picture along a side."""
 
-    blocks: int = size("instance_head.blocks.{}.norm.weight", most=DEEPEST)
+    blocks: int = size("instance_head.blocks.{}.norm.weight", maximum=MAX_DEPTH)
     hidden: int = size("instance_head.mlp.fc1.weight", hf="intermediate_size")
-    stride: int = setting(default=4, hf=Key("mask_downsample_ratio", absent=4))
+    stride: int = setting(default=4, hf=Key("mask_downsample_ratio", library_default=4))
 
 
 def _queries(usual: DetectionConfig, shapes: Shapes) -> int:
     """Return the queries of one group: a leaf has those of all."""
-    groups = count_numbered(shapes, "proposals.{}.norm.weight")
+    groups = count_numbered_leaves(shapes, "proposals.{}.norm.weight")
     return length(shapes, "query_feat") // max(1, groups)
 
 
@@ -100,27 +100,27 @@ class DetectionConfig(OnBackbone):
 
     decoder: DecoderConfig
     layers: tuple[int, ...] = setting(
-        hf=Key("backbone_config.out_indices", read=some_numbers), most=DEEPEST
+        hf=Key("backbone_config.out_indices", read=parse_nonempty_integers), maximum=MAX_DEPTH
     )
     windows: int = setting(hf="backbone_config.num_windows")
     queries: int = size(_queries, hf="num_queries")
-    classes: int = detail(leaf=CLASS_HEAD, least=1)
+    classes: int = detail(leaf=CLASS_HEAD, minimum=1)
     groups: int = size("proposals.{}.norm.weight", default=13, hf="group_detr")
     bottlenecks: int = size(
         "projector.bottlenecks.{}.0.conv.weight",
         default=3,
         hf="c2f_num_blocks",
-        least=0,
-        most=DEEPEST,
+        minimum=0,
+        maximum=MAX_DEPTH,
     )
-    narrow: int = size("projector.conv1.conv.weight", per=2, default=128)
-    projector_eps: float = detail(default=1e-6, hf=Key("layer_norm_eps", absent=1e-5))
+    narrow: int = size("projector.conv1.conv.weight", divisor=2, default=128)
+    projector_eps: float = detail(default=1e-6, hf=Key("layer_norm_eps", library_default=1e-5))
     instances: InstanceConfig | None = None
     windowed: tuple[int, ...] | None = setting(
         default=None,
-        hf=Key("backbone_config.window_block_indexes", read=whole_numbers),
-        least=0,
-        most=DEEPEST - 1,
+        hf=Key("backbone_config.window_block_indexes", read=parse_integers),
+        minimum=0,
+        maximum=MAX_DEPTH - 1,
     )
 
     crops: ClassVar[bool] = False
@@ -183,11 +183,13 @@ class PyramidConfig(Configuration):
     """Hyperparameters of what joins the maps: `depth` transformer blocks of `heads` and `hidden`
     channels for the smallest, then `bottlenecks` of `narrow` channels for each."""
 
-    depth: int = size("pyramid.blocks.{}.norm1.weight", least=0, most=DEEPEST, hf="encoder_layers")
-    heads: int = setting(hf=Key("encoder_attention_heads", absent=8))
+    depth: int = size(
+        "pyramid.blocks.{}.norm1.weight", minimum=0, maximum=MAX_DEPTH, hf="encoder_layers"
+    )
+    heads: int = setting(hf=Key("encoder_attention_heads", library_default=8))
     hidden: int = size("pyramid.blocks.0.mlp.fc1.weight", hf="encoder_ffn_dim")
     narrow: int = size(BOTTLENECK.format(0))
-    bottlenecks: int = size(BOTTLENECK, least=0, most=DEEPEST)
+    bottlenecks: int = size(BOTTLENECK, minimum=0, maximum=MAX_DEPTH)
 
 
 def _finder_heads(usual: FinderConfig, shapes: Shapes) -> int:
@@ -199,7 +201,7 @@ def _finder_heads(usual: FinderConfig, shapes: Shapes) -> int:
 
 def _points_of_levels(stated: Any) -> tuple[int, ...]:
     """Return the points of each map, which may be stated as one number for all."""
-    return (stated,) * LEVELS if type(stated) is int else whole_numbers(stated)
+    return (stated,) * LEVELS if type(stated) is int else parse_integers(stated)
 
 
 @config_class
@@ -211,16 +213,18 @@ class FinderConfig(Configuration):
     `bins`, whose `top_k` probabilities tell how good the box is, by a layer of `quality` channels.
     """
 
-    depth: int = size("blocks.{}.norm1.weight", most=DEEPEST, hf="decoder_layers")
-    heads: int = setting(leaf=_finder_heads, hf=Key("decoder_attention_heads", absent=8))
+    depth: int = size("blocks.{}.norm1.weight", maximum=MAX_DEPTH, hf="decoder_layers")
+    heads: int = setting(leaf=_finder_heads, hf=Key("decoder_attention_heads", library_default=8))
     # Of the two parts of a gate, which are one layer in the settings.
     hidden: int = size("blocks.0.mlp.w1.weight", hf=Key("decoder_ffn_dim", write=lambda n: 2 * n))
     points: tuple[int, ...] = setting(
         default=(3, 6, 3),
-        hf=Key("decoder_n_points", read=_points_of_levels, absent=_points_of_levels(4)),
+        hf=Key("decoder_n_points", read=_points_of_levels, library_default=_points_of_levels(4)),
     )
-    bins: int = size("box_heads.0.layers.2.weight", per=4, less=1, default=32, hf="max_num_bins")
-    top_k: int = size(QUALITY, axis=1, per=4, less=1, default=4, hf="top_prob_values")
+    bins: int = size(
+        "box_heads.0.layers.2.weight", divisor=4, subtract=1, default=32, hf="max_num_bins"
+    )
+    top_k: int = size(QUALITY, axis=1, divisor=4, subtract=1, default=4, hf="top_prob_values")
     quality: int = size(QUALITY, default=64, hf="lqe_hidden_dim")
 
     @property
@@ -232,7 +236,7 @@ class FinderConfig(Configuration):
 def _no_size(stated: Any) -> bool:
     """Return False where pictures of one size are stated, of which positions are computed once.
     **Raises** `ValueError` where that is none."""
-    if len(whole_numbers(stated)) != 2:
+    if len(parse_integers(stated)) != 2:
         raise ValueError
     return False
 
@@ -251,16 +255,23 @@ class DeimConfig(OnBackbone):
     width: int = size("proposal_classes.weight", axis=1, hf="d_model")
     planes: int = size("adapter.stem.conv.weight", hf="spatial_tuning_adapter_inplanes")
     layers: tuple[int, ...] = setting(
-        hf=Key("backbone_config.out_indices", read=some_numbers), most=DEEPEST
+        hf=Key("backbone_config.out_indices", read=parse_nonempty_integers), maximum=MAX_DEPTH
     )
     pyramid: PyramidConfig
     finder: FinderConfig
-    queries: int = setting(hf=Key("num_queries", absent=300))
-    classes: int = detail(leaf="proposal_classes.weight", least=1)
-    normed: bool = detail(default=True, hf=Key("backbone_config.apply_layernorm", absent=True))
+    queries: int = setting(hf=Key("num_queries", library_default=300))
+    classes: int = detail(leaf="proposal_classes.weight", minimum=1)
+    normed: bool = detail(
+        default=True, hf=Key("backbone_config.apply_layernorm", library_default=True)
+    )
     placed: bool = detail(
         default=True,
-        hf=Key("eval_size", _no_size, lambda placed: None if placed else [640, 640], absent=True),
+        hf=Key(
+            "eval_size",
+            _no_size,
+            lambda placed: None if placed else [640, 640],
+            library_default=True,
+        ),
     )
 
     crops: ClassVar[bool] = False

@@ -12,7 +12,7 @@ from zoo.architectures.common_config import THREE_CHANNELS
 from zoo.architectures.config_settings import (
     Template,
     TransformersClass,
-    part_of,
+    settings_section,
     with_settings,
 )
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig
@@ -36,7 +36,7 @@ def _end(config: TextConfig, beside: CheckpointFacts) -> int | None:
     once told 2, which stands for the greatest."""
     if config.pool != "end" or beside.of_transformers is None:
         return config.end
-    end = part_of(config, beside.of_transformers).eos_token_id
+    end = settings_section(config, beside.of_transformers).eos_token_id
     return end if isinstance(end, int) and end not in (2, config.vocabulary - 1) else None
 
 
@@ -70,8 +70,8 @@ CLIP_TEXT = TransformersClass(
     "CLIPTextModelWithProjection",
     "clip_text_model",
     CLIP_TEXT_SETTINGS,
-    auto="CLIPTextModelWithProjection",
-    answers=("last_hidden_state", "text_embeds"),
+    auto_class="CLIPTextModelWithProjection",
+    output_names=("last_hidden_state", "text_embeds"),
 )
 CLIP_BARE_TEXT = TransformersClass("CLIPTextModel", "clip_text_model", CLIP_TEXT_SETTINGS)
 
@@ -124,12 +124,14 @@ def _clip_dual_settings(config: DualConfig) -> dict[str, Any]:
 
 
 SIGLIP_DUAL = TransformersClass(
-    "SiglipModel", "siglip", (_dual_settings(SIGLIP, SIGLIP_TEXT),), asks=True
+    "SiglipModel", "siglip", (_dual_settings(SIGLIP, SIGLIP_TEXT),), interpolates_on_request=True
 )
 TIPS_DUAL = TransformersClass(
     "Tipsv2Model", "tipsv2", (_dual_settings(TIPS, TIPS_TEXT),), antialias=True
 )
-CLIP_DUAL = TransformersClass("CLIPModel", "clip", (_clip_dual_settings,), asks=True)
+CLIP_DUAL = TransformersClass(
+    "CLIPModel", "clip", (_clip_dual_settings,), interpolates_on_request=True
+)
 
 
 def _dual_class(config: DualConfig) -> TransformersClass:

@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Literal
 
 from zoo.architectures.common_config import MOST_WORDS, Opaque
 from zoo.architectures.config_fields import (
-    DEEPEST,
+    MAX_DEPTH,
     Shapes,
-    channels_between,
     config_class,
     detail,
     length,
+    read_channels_between,
     setting,
     size,
 )
@@ -35,14 +35,14 @@ WORDS = "token_embed.weight"
 
 def _hidden(usual: TextConfig, shapes: Shapes) -> int:
     """Return the channels between both layers of the feed-forward network; 0 without one."""
-    return channels_between(shapes, "fc1", "fc2", 1)
+    return read_channels_between(shapes, "fc1", "fc2", 1)
 
 
 def _projection(usual: TextConfig, shapes: Shapes) -> int | None:
     """Return the channels of the last layer, which CLIP's networks may be without."""
     channels = length(shapes, "head.weight")
-    absent = usual.projection is None or (usual.pool == "end" and not channels)
-    return None if absent else channels
+    library_default = usual.projection is None or (usual.pool == "end" and not channels)
+    return None if library_default else channels
 
 
 def _has_projection(config: TextConfig) -> bool:
@@ -69,11 +69,13 @@ class TextConfig(Opaque):
     """
 
     dim: int = size(WORDS, axis=1, hf="hidden_size")
-    depth: int = size("blocks.{}.prenorm.weight", hf="num_hidden_layers", most=DEEPEST)
-    heads: int = setting(hf="num_attention_heads", timm="num_heads", ask=ask_for_heads, neutral=1)
+    depth: int = size("blocks.{}.prenorm.weight", hf="num_hidden_layers", maximum=MAX_DEPTH)
+    heads: int = setting(
+        hf="num_attention_heads", timm="num_heads", describe_missing=ask_for_heads, neutral=1
+    )
     hidden: int = size(_hidden, hf="intermediate_size")
-    projection: int | None = size(_projection, alike=_has_projection)
-    vocabulary: int = size(WORDS, default=256_000, hf="vocab_size", most=MOST_WORDS)
+    projection: int | None = size(_projection, compare_by=_has_projection)
+    vocabulary: int = size(WORDS, default=256_000, hf="vocab_size", maximum=MOST_WORDS)
     tokens: int = size(_tokens, default=64, hf="max_position_embeddings")
     activation: Activation = detail(default="gelu_tanh", hf=OF_SETTINGS)
     norm_eps: float = detail(default=1e-6, hf="layer_norm_eps")
@@ -81,7 +83,7 @@ class TextConfig(Opaque):
     causal: bool = False
     masked: bool = False
     pool: TextPool = "last"
-    end: int | None = detail(default=None, most=MOST_WORDS)
+    end: int | None = detail(default=None, maximum=MOST_WORDS)
     qkv_bias: bool = True
     head_bias: bool = True
 

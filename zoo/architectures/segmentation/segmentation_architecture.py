@@ -36,10 +36,10 @@ EOMT = TransformersClass(
     "EomtDinov3ForUniversalSegmentation",
     "eomt_dinov3",
     SETTINGS,
-    auto="AutoModelForUniversalSegmentation",
-    answers=("class_queries_logits", "masks_queries_logits"),
-    key_bias=True,
-    square=True,
+    auto_class="AutoModelForUniversalSegmentation",
+    output_names=("class_queries_logits", "masks_queries_logits"),
+    has_key_bias_setting=True,
+    square_only=True,
 )
 
 

@@ -35,9 +35,9 @@ class MaskConfig(OnBackbone):
     queries: int = size("queries", hf="num_queries")
     query_blocks: int = size(HIDING, hf="num_blocks")
     # One more says that there is nothing.
-    classes: int = size("class_head.weight", less=1)
-    upscalings: int = size("upscale.{}.norm.weight", default=2, hf="num_upscale_blocks", least=0)
-    masked: tuple[bool, ...] = detail(default=(), values=_masked)
+    classes: int = size("class_head.weight", subtract=1)
+    upscalings: int = size("upscale.{}.norm.weight", default=2, hf="num_upscale_blocks", minimum=0)
+    masked: tuple[bool, ...] = detail(default=(), read_values=_masked)
 
     @property
     def task(self) -> Task:

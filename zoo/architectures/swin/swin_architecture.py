@@ -10,11 +10,11 @@ from zoo.architectures.architecture import (
     CheckpointFacts,
     staged_architecture,
 )
-from zoo.architectures.config_fields import MOST
+from zoo.architectures.config_fields import MAX_SIZE
 from zoo.architectures.config_settings import (
     Template,
     TransformersClass,
-    part_of,
+    settings_section,
     with_settings,
 )
 from zoo.architectures.swin.swin_config import SwinConfig, Two
@@ -34,7 +34,7 @@ def _complete(config: SwinConfig, beside: CheckpointFacts) -> SwinConfig:
     read = replace(with_settings(config, beside.settings), scores=beside.scores(config.classes))
     if len(read.pretrained) < len(config.depths):
         read = replace(read, pretrained=config.pretrained)
-    image = _training_image(part_of(config, beside.settings)) if beside.settings else None
+    image = _training_image(settings_section(config, beside.settings)) if beside.settings else None
     if image is None:
         return read
     return replace(read, grid=(image[0] // config.patch_size, image[1] // config.patch_size))
@@ -44,14 +44,14 @@ def _training_image(settings: Settings) -> Two | None:
     """Return height and width of the images of training: transformers has settings of its own, and
     timm arguments of its function, or else those of pictures."""
     arguments = settings.model_args
-    stated = settings.stated("image_size")
+    stated = settings.get("image_size")
     stated = arguments.get("image_size", arguments.get("img_size")) if stated is None else stated
     if stated is None and settings.pretrained_cfg:
         stated = settings.pretrained_cfg.input_size[1:]
     sides = (stated, stated) if type(stated) is int else stated
     if not isinstance(sides, list | tuple) or len(sides) != 2:
         return None
-    is_size = all(type(side) is int and 0 < side <= MOST for side in sides)
+    is_size = all(type(side) is int and 0 < side <= MAX_SIZE for side in sides)
     return (sides[0], sides[1]) if is_size else None
 
 

@@ -7,17 +7,17 @@ from typing import ClassVar, Literal
 
 from zoo.architectures.common_config import MultiStageConfig, class_words, count_classes
 from zoo.architectures.config_fields import (
-    DEEPEST,
-    MOST,
+    MAX_DEPTH,
+    MAX_SIZE,
     Key,
     Shapes,
     config_class,
-    count_numbered,
+    count_numbered_leaves,
     detail,
     length,
+    parse_integers,
     setting,
     size,
-    whole_numbers,
 )
 from zoo.architectures.parts.layer_options import OF_SETTINGS, Activation
 from zoo.tasks.answer import Scores
@@ -52,7 +52,7 @@ def _has_bias(usual: SwinConfig, shapes: Shapes) -> bool:
 
 def _pretrained(usual: SwinConfig, shapes: Shapes) -> tuple[int, ...]:
     """Return the usual sides of windows, or zeros for more stages than these are of."""
-    stages = count_numbered(shapes, "blocks.{}.blocks.0.norm1.weight")
+    stages = count_numbered_leaves(shapes, "blocks.{}.blocks.0.norm1.weight")
     return usual.pretrained if len(usual.pretrained) >= stages else (0,) * stages
 
 
@@ -60,7 +60,7 @@ def _ask_for_windows(config: SwinConfig, shapes: Shapes, settings: object) -> st
     return 'how large its windows are. Write {"window_size": NUMBER, "image_size": NUMBER}'
 
 
-WINDOWS_BEFORE = Key("pretrained_window_sizes", read=whole_numbers)
+WINDOWS_BEFORE = Key("pretrained_window_sizes", read=parse_integers)
 
 
 @config_class
@@ -79,10 +79,10 @@ class SwinConfig(MultiStageConfig):
     embed: int = size(PATCHES, hf="embed_dim")
     depths: tuple[int, ...] = size("blocks.{}.blocks.{}.norm1.weight", hf="depths")
     heads: tuple[int, ...] = size("blocks.{}.blocks.0.attn.logit_scale", axis=0, hf="num_heads")
-    window: int = setting(hf="window_size", timm="window_size", ask=_ask_for_windows)
+    window: int = setting(hf="window_size", timm="window_size", describe_missing=_ask_for_windows)
     grid: Two = setting()
     pretrained: tuple[int, ...] = setting(
-        default=(0, 0, 0, 0), leaf=_pretrained, hf=WINDOWS_BEFORE, timm=WINDOWS_BEFORE, least=0
+        default=(0, 0, 0, 0), leaf=_pretrained, hf=WINDOWS_BEFORE, timm=WINDOWS_BEFORE, minimum=0
     )
     ratio: float = size(_ratio, default=4.0, hf="mlp_ratio")
     patch_size: int = size(PATCHES, axis=2, default=4, hf="patch_size")
@@ -110,7 +110,7 @@ class SwinConfig(MultiStageConfig):
         # transformers has four by default, however many stages there are.
         if not 0 < stages == len(self.heads) <= len(self.pretrained):
             return False
-        deep = self.depth <= DEEPEST and self.dim <= MOST
+        deep = self.depth <= MAX_DEPTH and self.dim <= MAX_SIZE
         shared = all(dim % heads == 0 for dim, heads in zip(self.dims, self.heads, strict=True))
         # A map of the last stage has a pixel at least.
         return deep and shared and all(side >> (stages - 1) for side in self.grid)

@@ -12,7 +12,7 @@ from zoo.architectures.architecture import (
     ClassifierHead,
     LibraryOptions,
 )
-from zoo.architectures.config_settings import part_of, with_settings
+from zoo.architectures.config_settings import settings_section, with_settings
 from zoo.architectures.parts.layer_options import LearnedPositions, RopePeriods
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.architectures.vit.vit_settings import EQUIMO_SETTINGS, VIT_CLASSES, vit_class
@@ -76,7 +76,7 @@ def _on_stated_grid(
     where: LearnedPositions, config: ViTConfig, settings: Settings | None
 ) -> LearnedPositions:
     """On the grid of the pictures of training, where those are told to be no squares."""
-    sides = part_of(config, settings).trained_on if settings else ()
+    sides = settings_section(config, settings).trained_on if settings else ()
     tall, wide = (side // config.patch_size for side in sides or (0, 0))
     if tall == wide or tall * wide != where.patches:
         return where

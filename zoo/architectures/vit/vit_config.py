@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from zoo.architectures.common_config import Classifying, Opaque, class_words, count_classes
 from zoo.architectures.config_fields import (
-    DEEPEST,
+    MAX_DEPTH,
     Configuration,
     Key,
     config_class,
@@ -37,7 +37,7 @@ class HeadBlocks(Configuration):
     values.
     """
 
-    depth: int = size("head_blocks.{}.prenorm.weight", most=DEEPEST)
+    depth: int = size("head_blocks.{}.prenorm.weight", maximum=MAX_DEPTH)
     hidden: int = size("head_blocks.0.mlp.w1.weight")
     norm_eps: float = 1e-5
 
@@ -70,27 +70,30 @@ class ViTConfig(Classifying):
         "blocks.{}.prenorm.weight",
         hf="num_hidden_layers",
         equimo=Key("depths", write=lambda depth: [depth]),
-        most=DEEPEST,
+        maximum=MAX_DEPTH,
     )
     heads: int = setting(
         leaf=vit_sizes.heads_of_periods,
         hf="num_attention_heads",
         timm="num_heads",
         equimo="num_heads",
-        ask=vit_sizes.ask_for_heads,
+        describe_missing=vit_sizes.ask_for_heads,
         neutral=1,
     )
     hidden: int = size(vit_sizes.hidden_channels, hf="intermediate_size")
     ffn: Literal["mlp", "swiglu", "swiglu_fused"] = size(vit_sizes.feed_forward, default="mlp")
     activation: Activation = detail(
-        default="gelu", hf=OF_SETTINGS, equimo=OF_EQUIMO, ask=vit_sizes.ask_for_activation
+        default="gelu",
+        hf=OF_SETTINGS,
+        equimo=OF_EQUIMO,
+        describe_missing=vit_sizes.ask_for_activation,
     )
     qkv_bias: bool = detail(
         default=True,
         leaf=vit_sizes.has_qkv_bias,
         hf="qkv_bias",
         equimo="qkv_bias",
-        alike=vit_sizes.comparable_qkv_bias,
+        compare_by=vit_sizes.comparable_qkv_bias,
     )
     qk_norm: bool = False
     norm: Literal["layer", "rms"] = "layer"
@@ -110,17 +113,19 @@ class ViTConfig(Classifying):
         default=4,
         hf="num_register_tokens",
         equimo="reg_tokens",
-        least=0,
-        alike=vit_sizes.first_register,
+        minimum=0,
+        compare_by=vit_sizes.first_register,
     )
     mask_token: bool = detail(default=True, optional_leaf="mask_token")
     positions: LearnedPositions | None = None
     rope: RopePeriods | RopeGrid | None = OF_DINOV3
     head_blocks: HeadBlocks | None = None
-    pool: Pooling = detail(default="token", alike=vit_sizes.comparable_pool)
+    pool: Pooling = detail(default="token", compare_by=vit_sizes.comparable_pool)
     projection: int | None = size(vit_sizes.projected_channels, default=None, hf="projection_dim")
     classes: int = detail(default=0, leaf=count_classes, equimo="num_classes")
-    head_tokens: int | None = detail(default=None, leaf=vit_sizes.count_head_tokens, most=DEEPEST)
+    head_tokens: int | None = detail(
+        default=None, leaf=vit_sizes.count_head_tokens, maximum=MAX_DEPTH
+    )
     distilled: bool = detail(default=False, leaf=vit_sizes.has_two_heads)
     scores: Scores = detail(default="softmax")
 

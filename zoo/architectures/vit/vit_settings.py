@@ -93,7 +93,9 @@ SIGLIP_SETTINGS: Template = (*PLAIN_SETTINGS, _attention_pool)
 CLIP_SETTINGS: Template = (*PLAIN_SETTINGS, "projection_dim")
 
 
-DINOV3 = TransformersClass("DINOv3ViTModel", "dinov3_vit", DINOV3_SETTINGS, key_bias=True)
+DINOV3 = TransformersClass(
+    "DINOv3ViTModel", "dinov3_vit", DINOV3_SETTINGS, has_key_bias_setting=True
+)
 DINOV2 = TransformersClass("Dinov2Model", "dinov2", DINOV2_SETTINGS)
 DINOV2_WITH_REGISTERS = TransformersClass(
     "Dinov2WithRegistersModel", "dinov2_with_registers", DINOV2_SETTINGS, antialias=True
@@ -102,31 +104,39 @@ DINOV2_CLASSIFIER = replace(DINOV2, name="Dinov2ForImageClassification")
 DINOV2_WITH_REGISTERS_CLASSIFIER = replace(
     DINOV2_WITH_REGISTERS, name="Dinov2WithRegistersForImageClassification"
 )
-SIGLIP = TransformersClass("SiglipVisionModel", "siglip_vision_model", SIGLIP_SETTINGS, asks=True)
-SIGLIP_BARE = replace(SIGLIP, answers=("last_hidden_state",))
+SIGLIP = TransformersClass(
+    "SiglipVisionModel", "siglip_vision_model", SIGLIP_SETTINGS, interpolates_on_request=True
+)
+SIGLIP_BARE = replace(SIGLIP, output_names=("last_hidden_state",))
 SIGLIP_CLASSIFIER = replace(
-    SIGLIP, name="SiglipForImageClassification", model_type="siglip", nested="vision_config"
+    SIGLIP, name="SiglipForImageClassification", model_type="siglip", section="vision_config"
 )
 TIPS = TransformersClass("Tipsv2VisionModel", "tipsv2_vision_model", TIPS_SETTINGS, antialias=True)
 CLIP = TransformersClass(
     "CLIPVisionModelWithProjection",
     "clip_vision_model",
     CLIP_SETTINGS,
-    asks=True,
-    auto="CLIPVisionModelWithProjection",
-    answers=("last_hidden_state", "image_embeds"),
+    interpolates_on_request=True,
+    auto_class="CLIPVisionModelWithProjection",
+    output_names=("last_hidden_state", "image_embeds"),
 )
-CLIP_BARE = TransformersClass("CLIPVisionModel", "clip_vision_model", PLAIN_SETTINGS, asks=True)
+CLIP_BARE = TransformersClass(
+    "CLIPVisionModel", "clip_vision_model", PLAIN_SETTINGS, interpolates_on_request=True
+)
 CLIP_CLASSIFIER = replace(
-    CLIP_BARE, name="CLIPForImageClassification", model_type="clip", nested="vision_config"
+    CLIP_BARE, name="CLIPForImageClassification", model_type="clip", section="vision_config"
 )
 PLAIN_CLASSIFIER = TransformersClass(
-    "ViTForImageClassification", "vit", VIT_SETTINGS, asks=True, pooled=False
+    "ViTForImageClassification",
+    "vit",
+    VIT_SETTINGS,
+    interpolates_on_request=True,
+    has_same_pooler=False,
 )
 PLAIN_VIT = replace(PLAIN_CLASSIFIER, name="ViTModel")
 DEIT_CLASSIFIER = replace(PLAIN_CLASSIFIER, name="DeiTForImageClassification", model_type="deit")
 DEIT_TWO_HEADS = replace(
-    DEIT_CLASSIFIER, name="DeiTForImageClassificationWithTeacher", auto="DeiTModel"
+    DEIT_CLASSIFIER, name="DeiTForImageClassificationWithTeacher", auto_class="DeiTModel"
 )
 DEIT = replace(DEIT_CLASSIFIER, name="DeiTModel")
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from zoo.architectures.common_config import HEAD, count_classes
-from zoo.architectures.config_fields import Shape, Shapes, channels_between, length
+from zoo.architectures.config_fields import Shape, Shapes, length, read_channels_between
 from zoo.architectures.parts.layer_options import (
     POSITIONS,
     Activation,
@@ -40,14 +40,16 @@ rows the one has as the other has columns."""
 
 def feed_forward(usual: ViTConfig, shapes: Shapes) -> str:
     """Return the kind of feed-forward network; empty if there is none, or more than one."""
-    kinds = [kind for kind, layers in FEED_FORWARD.items() if channels_between(shapes, *layers)]
+    kinds = [
+        kind for kind, layers in FEED_FORWARD.items() if read_channels_between(shapes, *layers)
+    ]
     return kinds[0] if len(kinds) == 1 else ""
 
 
 def hidden_channels(usual: ViTConfig, shapes: Shapes) -> int:
     """Return the channels between both layers of the feed-forward network; 0 without one."""
     layers = FEED_FORWARD.get(feed_forward(usual, shapes))  # type: ignore[call-overload]
-    return channels_between(shapes, *layers) if layers else 0
+    return read_channels_between(shapes, *layers) if layers else 0
 
 
 def has_qkv_bias(usual: ViTConfig, shapes: Shapes) -> bool:

@@ -27,13 +27,13 @@ def transformers_config(
     kind = transformers_kind(config)
     named = {"architectures": [kind.name], "model_type": kind.model_type, "dtype": "float32"}
     network = (THREE_CHANNELS if config.texts is None else {}) | kind.settings(config)
-    settings = {kind.nested: network} if kind.nested else network
+    settings = {kind.section: network} if kind.section else network
     settings = named | settings | labels(config.classes, names)
     if (problem := PROBLEMS.get(config.scores)) is not None:
         settings["problem_type"] = problem
-    if kind.square:
+    if kind.square_only:
         settings["image_size"] = max(size)
-    return settings | ({"key_bias": key_bias} if kind.key_bias else {})
+    return settings | ({"key_bias": key_bias} if kind.has_key_bias_setting else {})
 
 
 def portable_config(
