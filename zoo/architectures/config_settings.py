@@ -73,12 +73,14 @@ def read_field(facts: FieldFacts, default: Any, settings: Settings) -> Any:
     """
     for library, key in facts.keys.items():
         setting = _find_setting(library, key, settings)
-        if setting is None:
-            continue
-        if (value := _convert_setting(facts, default, key, setting)) is not None:
+        if (
+            setting is not None
+            and (value := _convert_setting(facts, default, key, setting)) is not None
+        ):
             return value
-    keys = facts.keys.values()
-    library_defaults = (key.library_default for key in keys if key.library_default is not None)
+    library_defaults = (
+        key.library_default for key in facts.keys.values() if key.library_default is not None
+    )
     return next(library_defaults, default)
 
 

@@ -37,7 +37,10 @@ TIMM_WRAPPER = "timm_wrapper"
 """What transformers calls a network of timm's, whose tensors have timm's names."""
 
 MODEL_TYPES = frozenset(
-    (TIMM_WRAPPER, *(made.model_type for each in ARCHITECTURES for made in each.classes))
+    (
+        TIMM_WRAPPER,
+        *(made.model_type for each in ARCHITECTURES for made in each.transformers_classes),
+    )
 )
 """What `config.json` calls a network whose tensors the zoo reads."""
 
@@ -90,13 +93,13 @@ def with_one_head(config: Config) -> Config:
     return with_fields(_with_parts(config, with_one_head), **neutral)
 
 
-def complete_config(config: Config, beside: CheckpointFacts) -> Config:
+def complete_config(config: Config, facts: CheckpointFacts) -> Config:
     """Return the configuration with the values that tensor shapes do not determine. They come from
     the settings file, or else are the defaults of the source library. A custom head uses the
     network's own pooling."""
-    inside = replace(beside, own_head=False)
+    inside = replace(facts, has_custom_head=False)
     network = _with_parts(config, lambda part: complete_config(part, inside))
-    return architecture_of(config).complete(network, beside)
+    return architecture_of(config).complete(network, facts)
 
 
 def positions_in(config: Config) -> LearnedPositions | None:
@@ -122,7 +125,9 @@ def interpolated(config: Config, antialias: bool) -> Config:
 def refused_option(architecture: str) -> str:
     """Return the option of timm's architecture with this name that no network of the zoo has; empty
     where there is none."""
-    return next(filter(None, (kind.options.refused(architecture) for kind in ARCHITECTURES)), "")
+    return next(
+        filter(None, (kind.options.find_refused(architecture) for kind in ARCHITECTURES)), ""
+    )
 
 
 def with_options(config: Config, options: tuple[str, ...], shapes: Shapes) -> Config:
@@ -143,7 +148,7 @@ def read_sizes(config: Config, shapes: Shapes) -> Config | None:
             return None
         inner[name] = sized
     whole = with_fields(config, **inner)
-    return architecture_of(config).sizes(whole, shapes)
+    return architecture_of(config).read_sizes(whole, shapes)
 
 
 def shapes_below(shapes: Shapes, path: str) -> Shapes:

@@ -99,8 +99,8 @@ def _check_kind(best: Candidate, settings: Settings, asked: GivenCheckpoint) -> 
     kinds = [
         kind
         for kind in ARCHITECTURES
-        if kind.is_on_backbone
-        and any(made.model_type == settings.model_type for made in kind.classes)
+        if kind.has_backbone
+        and any(made.model_type == settings.model_type for made in kind.transformers_classes)
     ]
     if kinds and architecture_of(best.config) not in kinds:
         raise MappingError(

@@ -27,7 +27,7 @@ def check_head_input(candidate: Candidate, settings: Settings | None) -> None:
     view, config = candidate.view, candidate.config
     if not candidate.is_custom_head(settings):
         return
-    choices = architecture_of(config).head_inputs(config)
+    choices = architecture_of(config).custom_head_inputs(config)
     if choices is None:
         raise MappingError(
             f"{view.path} has a linear layer `{view.head}` on the network, as wide as several of "
@@ -36,7 +36,7 @@ def check_head_input(candidate: Candidate, settings: Settings | None) -> None:
             "`converter.to_onnx`."
         )
     if not choices and view.head_is_convolution:
-        choices = {"avg": architecture_of(config).head_takes(config)}
+        choices = {"avg": architecture_of(config).describe_head_input(config)}
     if not choices or (settings is not None and settings.pool in choices):
         return
     listed = " or ".join(
@@ -71,7 +71,7 @@ def tell_use(candidate: Candidate, settings: Settings | None, asked: GivenCheckp
     said = [f"read as {candidate.called}{prefix}"]
     if has_head or (config.classes and view.head):
         called = f"head `{view.head}`" if view.head else "classifier"
-        said.append(f"its {called} gives logits from {kind.head_takes(config)}")
+        said.append(f"its {called} gives logits from {kind.describe_head_input(config)}")
     if others:
         count = len(view.tensors) + len(view.others)
         said.append(f"{len(others)} of {count} tensors were not used: {grouped(others)}")

@@ -18,7 +18,7 @@ from converter.ir.names import Names
 from converter.opsets import DEFAULT_TARGET
 from weights.progress import Progress
 from zoo.architectures.base import Network
-from zoo.architectures.builder import batched, networks_in
+from zoo.architectures.builder import batched, find_networks
 from zoo.architectures.inputs import BATCH_NAMES, ONE_BATCH
 from zoo.artifacts.choices import Layout, Target
 from zoo.artifacts.measured import Calibration, Verification
@@ -265,7 +265,7 @@ def convert_model(
     target: Target = DEFAULT_TARGET,
 ) -> converter.Export:
     """The model as an ONNX graph whose initializers have names and shapes, not yet values."""
-    (network,) = networks_in(model)
+    (network,) = find_networks(model)
     config = network.config
     assert config is not None, "a network that was built by hand has no configuration"
     computed = partial(

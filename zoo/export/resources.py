@@ -93,7 +93,7 @@ def _tell_patches(plan: Plan, progress: Progress) -> None:
     """Attention compares all patches with all others."""
     (height, width), usual = plan.signature.size or (0, 0), plan.model.native
     times = height * width / (usual[0] * usual[1])
-    if times >= MANY_PATCHES and plan.model.config.attends:
+    if times >= MANY_PATCHES and plan.model.config.has_global_attention:
         progress.note(
             f"{height} x {width} pixels are {times:,.0f} times the patches that "
             f"{plan.model.name} is for: its attention takes {times**2:,.0f} times as long."

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from weights import LazyArrays, LazyTensor, Provenance, Weights, array_leaves
-from zoo.architectures.builder import count_parameters, networks_in
+from zoo.architectures.builder import count_parameters, find_networks
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import architecture_of
 from zoo.common.errors import BadRequest
@@ -33,7 +33,7 @@ class Subject:
 
 def subject_of(model: Callable[..., Any]) -> Subject:
     """A model with concrete leaves. **Raises** `BadRequest` if it holds no network of the zoo."""
-    networks = networks_in(model)
+    networks = find_networks(model)
     if len(networks) != 1 or not (networks[0].name and networks[0].config):
         trouble = f"{len(networks)} of them" if len(networks) != 1 else "one that was built by hand"
         raise BadRequest(
@@ -55,7 +55,7 @@ def subject_of(model: Callable[..., Any]) -> Subject:
     # As the network is now: somebody may have cut it, or given it other classes.
     config = network.config or entry.config
     if (head := architecture_of(config).head) is not None:
-        config = head.as_built(config, network)
+        config = head.from_network(config, network)
     # As the network is now. Its licence goes with whatever is made of it.
     entry = replace(
         entry,

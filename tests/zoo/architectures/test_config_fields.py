@@ -149,7 +149,7 @@ def _of_timm(sized: Config, config: Config) -> Iterator[Way]:
 
 
 def _of_equimo(config: Config) -> Iterator[Way]:
-    if architecture_of(config).equimo is None:
+    if architecture_of(config).equimo_settings is None:
         return
     try:
         file = equimo_metadata(config)["model_config"]

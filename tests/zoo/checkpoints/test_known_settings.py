@@ -18,7 +18,7 @@ from tests.references.classifiers import ASKING, OWN
 from tests.seeded import NETWORKS
 from zoo.architectures.config_settings import TIMM, names_in_settings
 from zoo.architectures.kinds import ARCHITECTURES
-from zoo.architectures.library_settings import Settings, TimmPictures
+from zoo.architectures.library_settings import Settings, TimmPreprocessing
 from zoo.checkpoints.settings.known_settings import (
     OF_CALLS,
     OF_TENSORS,
@@ -124,7 +124,7 @@ def test_a_setting_is_in_one_table():
     for tables in (
         (OF_TRAINING, OF_TENSORS, OF_CALLS),
         (TIMM_WITHOUT_EFFECT, TIMM_REFUSED_UNLESS),
-        (OF_TIMMS_FILES, TimmPictures.model_fields),
+        (OF_TIMMS_FILES, TimmPreprocessing.model_fields),
         (NO_EFFECT_ON_PIXELS, Processor.model_fields),
     ):
         names = [name for table in tables for name in table]
@@ -141,7 +141,7 @@ OTHER_NETWORKS = {"rope_temperature"}
 
 def test_no_setting_of_timm_is_unheard_of():
     pictures, *classes = TIMM_FIELDS.values()
-    assert {*pictures} == {*OF_TIMMS_FILES, *TimmPictures.model_fields}
+    assert {*pictures} == {*OF_TIMMS_FILES, *TimmPreprocessing.model_fields}
     arguments = {name for names in classes for name in names}
     fields = {name for config in NETWORKS.values() for name in names_in_settings(config, TIMM)}
     assert arguments == TIMM_WITHOUT_EFFECT | TIMM_REFUSED_UNLESS.keys() | fields
@@ -232,6 +232,6 @@ def change(path, changes):
 
 def test_pictures_of_which_timm_says_nothing():
     """Defaults of `timm.models.PretrainedCfg` (1.0.31)."""
-    told = TimmPictures()
+    told = TimmPreprocessing()
     assert (told.input_size, told.crop_pct, told.crop_mode) == ((3, 224, 224), 0.875, "center")
     assert told.interpolation == "bicubic"

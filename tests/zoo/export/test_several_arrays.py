@@ -21,7 +21,7 @@ import zoo
 from zoo.apps.embed.network import Runner, find_network, lane_session
 from zoo.architectures import kinds
 from zoo.architectures.architecture import Architecture
-from zoo.architectures.base import UNKNOWN, Identity, Network
+from zoo.architectures.base import NO_IDENTITY, Identity, Network
 from zoo.architectures.entry import Licence, ModelInfo, Publisher
 from zoo.architectures.inputs import Feeds, InputArray, PictureInput, Size
 from zoo.architectures.parts.output import Output
@@ -134,11 +134,11 @@ class Toy(Network):
     embed: eqx.nn.Linear
     head: eqx.nn.Linear
 
-    def __init__(self, config: ToyConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+    def __init__(self, config: ToyConfig, *, identity: Identity = NO_IDENTITY, key: PRNGKeyArray):
         key1, key2 = jr.split(key)
         self.embed = eqx.nn.Linear(3 * PATCH**2, config.dim, key=key1)
         self.head = eqx.nn.Linear(config.dim, config.classes, key=key2)
-        self.about = about
+        self.about = identity
 
     def __call__(
         self,

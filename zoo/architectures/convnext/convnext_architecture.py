@@ -32,15 +32,15 @@ def _sizes(config: ConvNeXtConfig, shapes: Shapes) -> ConvNeXtConfig | None:
     return sized if sized and len(sized.dims) == len(sized.depths) == 4 else None
 
 
-def _complete(config: ConvNeXtConfig, beside: CheckpointFacts) -> ConvNeXtConfig:
+def _complete(config: ConvNeXtConfig, facts: CheckpointFacts) -> ConvNeXtConfig:
     """Return the configuration with the values of the settings file.
 
     `layer_norm_eps` is the epsilon of all norms of `DINOv3ConvNextModel`. In transformers' other
     classes it is that of the norm behind the last stage alone.
     """
-    read = with_settings(config, beside.settings)
-    read = replace(read, scores=beside.scores(config.classes))
-    settings = settings_section(config, beside.settings) if beside.settings else None
+    read = with_settings(config, facts.settings)
+    read = replace(read, scores=facts.choose_scores(config.classes))
+    settings = settings_section(config, facts.settings) if facts.settings else None
     if settings is None:
         return read
     eps = settings.layer_norm_eps or config.norm_eps
@@ -100,9 +100,9 @@ EQUIMO_SETTINGS: Template = (
 CONVNEXT = staged_architecture(
     config=ConvNeXtConfig,
     network=_network,
-    sizes=_sizes,
+    read_sizes=_sizes,
     complete=_complete,
-    transformers=_class,
-    classes=(DINOV3_CONVNEXT, FEATURES, FEATURES_V2, CLASSIFIER, CLASSIFIER_V2),
-    equimo=EQUIMO_SETTINGS,
+    transformers_class=_class,
+    transformers_classes=(DINOV3_CONVNEXT, FEATURES, FEATURES_V2, CLASSIFIER, CLASSIFIER_V2),
+    equimo_settings=EQUIMO_SETTINGS,
 )

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from zoo.architectures.common_config import Four, MultiStageConfig, class_words, count_classes
+from zoo.architectures.common_config import (
+    FourInts,
+    MultiStageConfig,
+    count_classes,
+    describe_classes,
+)
 from zoo.architectures.config_fields import MAX_DEPTH, config_class, detail, size
 from zoo.architectures.parts.layer_options import OF_EQUIMO, OF_SETTINGS, Activation
 from zoo.tasks.answer import Scores
@@ -20,8 +25,10 @@ class ConvNeXtConfig(MultiStageConfig):
     that of the norm behind the stages, where it is not that of all others.
     """
 
-    depths: Four = size("blocks.{}.blocks.{}.norm.weight", hf="depths", equimo="depths")
-    dims: Four = size("blocks.{}.downsample.conv.bias", axis=0, hf="hidden_sizes", equimo="dims")
+    depths: FourInts = size("blocks.{}.blocks.{}.norm.weight", hf="depths", equimo="depths")
+    dims: FourInts = size(
+        "blocks.{}.downsample.conv.bias", axis=0, hf="hidden_sizes", equimo="dims"
+    )
     activation: Activation = detail(default="gelu", hf=OF_SETTINGS, equimo=OF_EQUIMO)
     # `layer_norm_eps` of transformers is one or the other, by the class.
     norm_eps: float = detail(default=1e-6, equimo="eps")
@@ -50,4 +57,4 @@ class ConvNeXtConfig(MultiStageConfig):
     @property
     def text(self) -> str:
         """The architecture in a line."""
-        return f"{self.stage_words}{class_words(self.classes)}"
+        return f"{self.stages_text}{describe_classes(self.classes)}"

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.architectures.base import UNKNOWN, FeatureNetwork, Identity
+from zoo.architectures.base import NO_IDENTITY, FeatureNetwork, Identity
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.parts.layers import (
     ACTIVATIONS,
@@ -184,7 +184,9 @@ class ConvNeXt(FeatureNetwork):
     norm: Norm
     head: eqx.nn.Linear | None
 
-    def __init__(self, config: ConvNeXtConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+    def __init__(
+        self, config: ConvNeXtConfig, *, identity: Identity = NO_IDENTITY, key: PRNGKeyArray
+    ):
         """**Arguments:** the sizes, and what the network knows of itself."""
         dims, eps = config.dims, config.final_norm_eps or config.norm_eps
         keys = jr.split(key, len(dims))
@@ -193,7 +195,7 @@ class ConvNeXt(FeatureNetwork):
         # The draws of all other leaves are those without a classifier.
         head = partial(eqx.nn.Linear, dims[-1], key=jr.fold_in(key, len(dims)))
         self.head = head(config.classes) if config.classes else None
-        self.about = about
+        self.about = identity
 
     @property
     def stride(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 from zoo.architectures.architecture import (
     Architecture,
     CheckpointFacts,
-    no_class,
+    refuse_transformers,
 )
 from zoo.architectures.config_fields import Shapes, with_sizes
 from zoo.architectures.config_settings import (
@@ -32,10 +32,10 @@ def _sizes(config: DepthConfig, shapes: Shapes) -> DepthConfig | None:
     return sized if sized and len(sized.channels) == 4 else None
 
 
-def _complete(config: DepthConfig, beside: CheckpointFacts) -> DepthConfig:
+def _complete(config: DepthConfig, facts: CheckpointFacts) -> DepthConfig:
     """Complete the configuration; one setting has the largest depth, another whether there is
     one."""
-    settings = beside.settings
+    settings = facts.settings
     if settings is None or settings.backbone_config is None:
         return config
     metres = settings.max_depth if settings.depth_estimation_type == "metric" else None
@@ -80,8 +80,10 @@ DEPTH_ANYTHING = TransformersClass(
 DEPTH = Architecture(
     config=DepthConfig,
     network=_network,
-    sizes=_sizes,
+    read_sizes=_sizes,
     complete=_complete,
-    transformers=lambda config: DEPTH_ANYTHING if config.backbone.positions else no_class(config),
-    classes=(DEPTH_ANYTHING,),
+    transformers_class=lambda config: (
+        DEPTH_ANYTHING if config.backbone.positions else refuse_transformers(config)
+    ),
+    transformers_classes=(DEPTH_ANYTHING,),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from zoo.architectures.common_config import Four
+from zoo.architectures.common_config import FourInts
 from zoo.architectures.config_fields import (
     MAX_DEPTH,
     Key,
@@ -35,8 +35,8 @@ class DepthConfig(OnBackbone):
     it is larger the nearer a thing is, and has no unit.
     """
 
-    layers: Four = setting(hf=Key("backbone_config.out_indices", read=_four), maximum=MAX_DEPTH)
-    channels: Four = size("decoder.convs.{}.weight", axis=1, hf="neck_hidden_sizes")
+    layers: FourInts = setting(hf=Key("backbone_config.out_indices", read=_four), maximum=MAX_DEPTH)
+    channels: FourInts = size("decoder.convs.{}.weight", axis=1, hf="neck_hidden_sizes")
     fused: int = size("decoder.conv1.weight", axis=1, hf="fusion_hidden_size", minimum=2)
     hidden: int = size("decoder.conv3.weight", axis=1, default=32, hf="head_hidden_size")
     # Another setting states whether there is one.

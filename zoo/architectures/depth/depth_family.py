@@ -10,14 +10,14 @@ from dataclasses import replace
 
 from weights.namings import depth_names
 from weights.sources.hub import HubFile
-from zoo.architectures.common_config import Four
+from zoo.architectures.common_config import FourInts
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.entry import Licence, ModelInfo, Published, Publisher
 from zoo.architectures.families import shared
 from zoo.architectures.vit import vit_family
 
 SOURCE = "DepthAnything/Depth-Anything-V2"
-Variant = tuple[str, str, shared.Dimensions, Four, Four, int, int]
+Variant = tuple[str, str, shared.Dimensions, FourInts, FourInts, int, int]
 
 READ = (3, 6, 9, 12)
 MODELS_PAGE = f"{SOURCE}#pre-trained-models"

@@ -7,7 +7,7 @@ import jax
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.architectures.base import UNKNOWN, Identity
+from zoo.architectures.base import NO_IDENTITY, Identity
 from zoo.architectures.depth.aligned_resize import resize_aligned
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.parts.layers import Size
@@ -150,13 +150,13 @@ class DepthAnything(BackboneNetwork):
     decoder: DepthDecoder
     layers: tuple[int, ...] = eqx.field(static=True)
 
-    def __init__(self, config: DepthConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+    def __init__(self, config: DepthConfig, *, identity: Identity = NO_IDENTITY, key: PRNGKeyArray):
         """**Arguments:** the sizes, and what the network knows of itself."""
         key1, key2 = jr.split(key)
         self.backbone = VisionTransformer(config.backbone, key=key1)
         self.decoder = DepthDecoder(config, key=key2)
         check_layers(config.layers, self.backbone.num_hidden_states)
-        self.layers, self.about = config.layers, about
+        self.layers, self.about = config.layers, identity
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Depth:
         """Depths of one image; `jax.vmap` gives a batch.

@@ -96,6 +96,6 @@ DEIMV2 = TransformersClass(
 DEIM = Architecture(
     config=DeimConfig,
     network=_network,
-    transformers=lambda config: DEIMV2,
-    classes=(DEIMV2,),
+    transformers_class=lambda config: DEIMV2,
+    transformers_classes=(DEIMV2,),
 )

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.architectures.base import UNKNOWN, Identity
+from zoo.architectures.base import NO_IDENTITY, Identity
 from zoo.architectures.detection.deim_pyramid import Adapter, AnyMap, ConvBatchNorm, Pyramid
 from zoo.architectures.detection.detection_config import LEVELS, STRIDE, DeimConfig, FinderConfig
 from zoo.architectures.detection.detection_layers import (
@@ -194,7 +194,7 @@ class Deim(BackboneNetwork):
     queries: int = eqx.field(static=True)
     top_k: int = eqx.field(static=True)
 
-    def __init__(self, config: DeimConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+    def __init__(self, config: DeimConfig, *, identity: Identity = NO_IDENTITY, key: PRNGKeyArray):
         """**Arguments:** the sizes, and what the network knows of itself."""
         keys = jr.split(key, 12)
         dim, planes, finder, classes = config.width, config.planes, config.finder, config.classes
@@ -221,7 +221,7 @@ class Deim(BackboneNetwork):
         self.bins = Bins()
         self.denoising = 0.02 * jr.normal(keys[11], (classes + 1, dim))
         self.layers, self.normed, self.queries = config.layers, config.normed, config.queries
-        self.top_k, self.about = finder.top_k, about
+        self.top_k, self.about = finder.top_k, identity
 
     @property
     def stride(self) -> int:

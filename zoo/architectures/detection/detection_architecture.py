@@ -35,9 +35,9 @@ def _sizes(config: DetectionConfig, shapes: Shapes) -> DetectionConfig | None:
     return with_sizes(config, shapes)
 
 
-def _complete(config: DetectionConfig, beside: CheckpointFacts) -> DetectionConfig:
+def _complete(config: DetectionConfig, facts: CheckpointFacts) -> DetectionConfig:
     """Complete the configuration; heads and points of sampling have a product in the tensors."""
-    read, product = with_settings(config, beside.settings), config.decoder
+    read, product = with_settings(config, facts.settings), config.decoder
     points = max(1, product.sampling_heads * product.points // read.decoder.sampling_heads)
     decoder, usual = replace(read.decoder, points=points), replace(read, windowed=None)
     return replace(usual, decoder=decoder, windowed=_windowed(usual, read.windowed))
@@ -127,8 +127,8 @@ RF_DETR_MASKS = replace(
 DETECTION = Architecture(
     config=DetectionConfig,
     network=_network,
-    sizes=_sizes,
+    read_sizes=_sizes,
     complete=_complete,
-    transformers=lambda config: RF_DETR_MASKS if config.instances else RF_DETR,
-    classes=(RF_DETR, RF_DETR_MASKS),
+    transformers_class=lambda config: RF_DETR_MASKS if config.instances else RF_DETR,
+    transformers_classes=(RF_DETR, RF_DETR_MASKS),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from zoo.architectures.common_config import class_words
+from zoo.architectures.common_config import describe_classes
 from zoo.architectures.config_fields import (
     MAX_DEPTH,
     Configuration,
@@ -162,7 +162,7 @@ class DetectionConfig(OnBackbone):
         return (
             f"{self.backbone.text}, {self.windows} x {self.windows} windows; "
             f"{self.queries} queries in {self.decoder.depth} blocks of width {self.decoder.dim}"
-            f"{', with masks' if self.instances else ''}{class_words(self.classes)}"
+            f"{', with masks' if self.instances else ''}{describe_classes(self.classes)}"
         )
 
 
@@ -302,5 +302,5 @@ class DeimConfig(OnBackbone):
         """The architecture in a line."""
         return (
             f"{self.backbone.text}; maps of width {self.width}, {self.queries} queries in "
-            f"{self.finder.depth} blocks{class_words(self.classes)}"
+            f"{self.finder.depth} blocks{describe_classes(self.classes)}"
         )

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from zoo.architectures.base import UNKNOWN, Identity
+from zoo.architectures.base import NO_IDENTITY, Identity
 from zoo.architectures.detection.detection_config import DecoderConfig, DetectionConfig
 from zoo.architectures.detection.detection_layers import (
     Boxes,
@@ -234,7 +234,9 @@ class RfDetr(BackboneNetwork):
     windowed: tuple[int, ...] = eqx.field(static=True)
     queries: int = eqx.field(static=True)
 
-    def __init__(self, config: DetectionConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+    def __init__(
+        self, config: DetectionConfig, *, identity: Identity = NO_IDENTITY, key: PRNGKeyArray
+    ):
         """**Arguments:** the sizes, and what the network knows of itself."""
         *keys, instance_key = jr.split(key, 8)
         decoder, instances, classes = config.decoder, config.instances, config.classes
@@ -258,7 +260,7 @@ class RfDetr(BackboneNetwork):
         self.mask_stride = instances.stride if instances else 0
         self.layers, self.windows, self.queries = config.layers, config.windows, config.queries
         self.windowed = config.windowed_blocks
-        self.about = about
+        self.about = identity
 
     @property
     def stride(self) -> int:

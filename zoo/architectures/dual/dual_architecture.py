@@ -26,17 +26,17 @@ def _text_network() -> Callable[..., Any]:
     return TextTransformer
 
 
-def _complete(config: TextConfig, beside: CheckpointFacts) -> TextConfig:
+def _complete(config: TextConfig, facts: CheckpointFacts) -> TextConfig:
     """Complete the configuration; the word that ends a text is known by what others it is not."""
-    return replace(with_settings(config, beside.settings), end=_end(config, beside))
+    return replace(with_settings(config, facts.settings), end=_end(config, facts))
 
 
-def _end(config: TextConfig, beside: CheckpointFacts) -> int | None:
+def _end(config: TextConfig, facts: CheckpointFacts) -> int | None:
     """The word that ends a text, where transformers is told another than the last of all. It was
     once told 2, which stands for the greatest."""
-    if config.pool != "end" or beside.of_transformers is None:
+    if config.pool != "end" or facts.transformers_settings is None:
         return config.end
-    end = settings_section(config, beside.of_transformers).eos_token_id
+    end = settings_section(config, facts.transformers_settings).eos_token_id
     return end if isinstance(end, int) and end not in (2, config.vocabulary - 1) else None
 
 
@@ -93,8 +93,8 @@ TEXT = Architecture(
     config=TextConfig,
     network=_text_network,
     complete=_complete,
-    transformers=_text_class,
-    classes=(SIGLIP_TEXT, TIPS_TEXT, CLIP_TEXT, CLIP_BARE_TEXT),
+    transformers_class=_text_class,
+    transformers_classes=(SIGLIP_TEXT, TIPS_TEXT, CLIP_TEXT, CLIP_BARE_TEXT),
 )
 
 
@@ -142,6 +142,6 @@ def _dual_class(config: DualConfig) -> TransformersClass:
 DUAL = Architecture(
     config=DualConfig,
     network=_dual_network,
-    transformers=_dual_class,
-    classes=(SIGLIP_DUAL, TIPS_DUAL, CLIP_DUAL),
+    transformers_class=_dual_class,
+    transformers_classes=(SIGLIP_DUAL, TIPS_DUAL, CLIP_DUAL),
 )

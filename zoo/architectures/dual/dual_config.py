@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from zoo.architectures.common_config import MOST_WORDS, Opaque
+from zoo.architectures.common_config import MAX_VOCABULARY, NoFeaturesConfig
 from zoo.architectures.config_fields import (
     MAX_DEPTH,
     Shapes,
@@ -56,7 +56,7 @@ def _tokens(usual: TextConfig, shapes: Shapes) -> int:
 
 
 @config_class
-class TextConfig(Opaque):
+class TextConfig(NoFeaturesConfig):
     """Hyperparameters of a transformer for texts; the defaults are SigLIP 2's.
 
     A text is `tokens` numbers below `vocabulary`. Their positions are a table of weights, or
@@ -75,7 +75,7 @@ class TextConfig(Opaque):
     )
     hidden: int = size(_hidden, hf="intermediate_size")
     projection: int | None = size(_projection, compare_by=_has_projection)
-    vocabulary: int = size(WORDS, default=256_000, hf="vocab_size", maximum=MOST_WORDS)
+    vocabulary: int = size(WORDS, default=256_000, hf="vocab_size", maximum=MAX_VOCABULARY)
     tokens: int = size(_tokens, default=64, hf="max_position_embeddings")
     activation: Activation = detail(default="gelu_tanh", hf=OF_SETTINGS)
     norm_eps: float = detail(default=1e-6, hf="layer_norm_eps")
@@ -83,7 +83,7 @@ class TextConfig(Opaque):
     causal: bool = False
     masked: bool = False
     pool: TextPool = "last"
-    end: int | None = detail(default=None, maximum=MOST_WORDS)
+    end: int | None = detail(default=None, maximum=MAX_VOCABULARY)
     qkv_bias: bool = True
     head_bias: bool = True
 
@@ -141,7 +141,7 @@ class TextConfig(Opaque):
 
 
 @config_class
-class DualConfig(Opaque):
+class DualConfig(NoFeaturesConfig):
     """Hyperparameters of a network for images beside one for texts, in one space of vectors.
 
     With a `bias` a logit is for a sigmoid, without for a softmax over texts. With a `temperature`

@@ -12,7 +12,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
-from zoo.architectures.base import UNKNOWN, FeatureRequest, Identity, Network
+from zoo.architectures.base import NO_IDENTITY, FeatureRequest, Identity, Network
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig, TextPool
 from zoo.architectures.parts.attention import Mask
 from zoo.architectures.parts.block import Block, Mlp
@@ -55,7 +55,7 @@ class TextTransformer(Network):
     pool: TextPool = eqx.field(static=True)
     end: int | None = eqx.field(static=True)
 
-    def __init__(self, config: TextConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+    def __init__(self, config: TextConfig, *, identity: Identity = NO_IDENTITY, key: PRNGKeyArray):
         """**Arguments:** the sizes, and what the network knows of itself; its preprocessing is that
         of the images that texts are compared with."""
         token_key, position_key, head_key, *block_keys = jr.split(key, 3 + config.depth)
@@ -77,7 +77,7 @@ class TextTransformer(Network):
         self.norm = norm(dim)
         self.head = None if config.projection is None else head(config.projection)
         self.causal, self.pool, self.end = config.causal, config.pool, config.end
-        self.about = about
+        self.about = identity
 
     def __call__(
         self, input_ids: Int[Array, " tokens"], attention_mask: Int[Array, " tokens"] | None = None
@@ -176,7 +176,7 @@ class DualEncoder(Network):
     logit_bias: Float[Array, " 1"] | None
     temperature: Float[Array, ""] | None
 
-    def __init__(self, config: DualConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+    def __init__(self, config: DualConfig, *, identity: Identity = NO_IDENTITY, key: PRNGKeyArray):
         """**Arguments:** the sizes, and what the network knows of itself."""
         key1, key2 = jr.split(key)
         self.vision = VisionTransformer(config.vision, key=key1)
@@ -186,7 +186,7 @@ class DualEncoder(Network):
         self.logit_scale = None if config.temperature else scale
         self.logit_bias = jnp.array([-10.0]) if config.bias else None
         self.temperature = jnp.array(0.07) if config.temperature else None
-        self.about = about
+        self.about = identity
 
     @property
     def stride(self) -> int:

@@ -46,9 +46,9 @@ EOMT = TransformersClass(
 MASKS = Architecture(
     config=MaskConfig,
     network=_mask_network,
-    sizes=_mask_sizes,
-    transformers=lambda config: EOMT,
-    classes=(EOMT,),
+    read_sizes=_mask_sizes,
+    transformers_class=lambda config: EOMT,
+    transformers_classes=(EOMT,),
 )
 
 

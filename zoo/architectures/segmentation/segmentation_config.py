@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.architectures.common_config import class_words
+from zoo.architectures.common_config import describe_classes
 from zoo.architectures.config_fields import Shapes, config_class, detail, length, size
 from zoo.architectures.vit.vit_config import OnBackbone
 from zoo.tasks.area_tasks import class_map_task, mask_task
@@ -61,7 +61,7 @@ class MaskConfig(OnBackbone):
     def text(self) -> str:
         """The architecture in a line."""
         joined = f"{self.queries} queries in the last {self.query_blocks} blocks"
-        return f"{self.backbone.text}; {joined}{class_words(self.classes)}"
+        return f"{self.backbone.text}; {joined}{describe_classes(self.classes)}"
 
 
 def _layers(usual: SegmenterConfig, shapes: Shapes) -> int:
@@ -91,4 +91,4 @@ class SegmenterConfig(OnBackbone):
     def text(self) -> str:
         """The architecture in a line."""
         read = f"patches of the last {self.layers} blocks" if self.layers > 1 else "patches"
-        return f"{self.backbone.text}; {read}{class_words(self.classes)}"
+        return f"{self.backbone.text}; {read}{describe_classes(self.classes)}"

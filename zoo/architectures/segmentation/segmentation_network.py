@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.architectures.base import UNKNOWN, Identity
+from zoo.architectures.base import NO_IDENTITY, Identity
 from zoo.architectures.parts.attention import Mask
 from zoo.architectures.parts.layers import ACTIVATIONS, Activation, BatchNorm, Size, pointwise
 from zoo.architectures.parts.output import ClassMap, Masks
@@ -87,7 +87,7 @@ class Eomt(BackboneNetwork):
     attn_mask_probs: Float[Array, " query_blocks"]
     masked: tuple[bool, ...] = eqx.field(static=True)
 
-    def __init__(self, config: MaskConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+    def __init__(self, config: MaskConfig, *, identity: Identity = NO_IDENTITY, key: PRNGKeyArray):
         """**Arguments:** the sizes, and what the network knows of itself."""
         backbone_key, query_key, mask_key, class_key, *keys = jr.split(key, 4 + config.upscalings)
         dim, activation = config.dim, ACTIVATIONS[config.backbone.activation]
@@ -98,7 +98,7 @@ class Eomt(BackboneNetwork):
         self.class_head = eqx.nn.Linear(dim, config.classes + 1, key=class_key)
         self.masked = config.masked or (False,) * config.query_blocks
         self.attn_mask_probs = jnp.asarray(self.masked, jnp.float32)
-        self.about = about
+        self.about = identity
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Masks:
         """Areas of one image; `jax.vmap` gives a batch.
@@ -172,14 +172,16 @@ class Segmenter(BackboneNetwork):
     head: eqx.nn.Linear
     layers: int = eqx.field(static=True)
 
-    def __init__(self, config: SegmenterConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+    def __init__(
+        self, config: SegmenterConfig, *, identity: Identity = NO_IDENTITY, key: PRNGKeyArray
+    ):
         """**Arguments:** the sizes, and what the network knows of itself."""
         backbone_key, head_key = jr.split(key)
         self.backbone = VisionTransformer(config.backbone, key=backbone_key)
         width = config.layers * config.dim
         self.batch_norm = BatchNorm(width)
         self.head = eqx.nn.Linear(width, config.classes, key=head_key)
-        self.layers, self.about = config.layers, about
+        self.layers, self.about = config.layers, identity
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> ClassMap:
         """Classes of one image's patches; `jax.vmap` gives a batch.

@@ -17,7 +17,7 @@ from zoo.architectures.config_settings import (
     settings_section,
     with_settings,
 )
-from zoo.architectures.swin.swin_config import SwinConfig, Two
+from zoo.architectures.swin.swin_config import SwinConfig, TwoInts
 
 if TYPE_CHECKING:
     from zoo.architectures.library_settings import Settings
@@ -29,18 +29,20 @@ def _network() -> Callable[..., Any]:
     return SwinTransformer
 
 
-def _complete(config: SwinConfig, beside: CheckpointFacts) -> SwinConfig:
+def _complete(config: SwinConfig, facts: CheckpointFacts) -> SwinConfig:
     """Complete the configuration; earlier windows are known if each stage has one."""
-    read = replace(with_settings(config, beside.settings), scores=beside.scores(config.classes))
+    read = replace(
+        with_settings(config, facts.settings), scores=facts.choose_scores(config.classes)
+    )
     if len(read.pretrained) < len(config.depths):
         read = replace(read, pretrained=config.pretrained)
-    image = _training_image(settings_section(config, beside.settings)) if beside.settings else None
+    image = _training_image(settings_section(config, facts.settings)) if facts.settings else None
     if image is None:
         return read
     return replace(read, grid=(image[0] // config.patch_size, image[1] // config.patch_size))
 
 
-def _training_image(settings: Settings) -> Two | None:
+def _training_image(settings: Settings) -> TwoInts | None:
     """Return height and width of the images of training: transformers has settings of its own, and
     timm arguments of its function, or else those of pictures."""
     arguments = settings.model_args
@@ -74,6 +76,6 @@ SWIN = staged_architecture(
     config=SwinConfig,
     network=_network,
     complete=_complete,
-    transformers=lambda config: CLASSIFIER if config.classes else FEATURES,
-    classes=(FEATURES, CLASSIFIER),
+    transformers_class=lambda config: CLASSIFIER if config.classes else FEATURES,
+    transformers_classes=(FEATURES, CLASSIFIER),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from zoo.architectures.common_config import MultiStageConfig, class_words, count_classes
+from zoo.architectures.common_config import MultiStageConfig, count_classes, describe_classes
 from zoo.architectures.config_fields import (
     MAX_DEPTH,
     MAX_SIZE,
@@ -24,7 +24,7 @@ from zoo.tasks.answer import Scores
 from zoo.tasks.feature_task import feature_task
 from zoo.tasks.task import Task
 
-Two = tuple[int, int]
+TwoInts = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class StageWindows:
     """How a stage's maps are cut: height and width of a window, and by how much every second block
     moves them."""
 
-    size: Two
-    shift: Two
+    size: TwoInts
+    shift: TwoInts
 
 
 PATCHES = "patch_embed.proj.weight"
@@ -80,7 +80,7 @@ class SwinConfig(MultiStageConfig):
     depths: tuple[int, ...] = size("blocks.{}.blocks.{}.norm1.weight", hf="depths")
     heads: tuple[int, ...] = size("blocks.{}.blocks.0.attn.logit_scale", axis=0, hf="num_heads")
     window: int = setting(hf="window_size", timm="window_size", describe_missing=_ask_for_windows)
-    grid: Two = setting()
+    grid: TwoInts = setting()
     pretrained: tuple[int, ...] = setting(
         default=(0, 0, 0, 0), leaf=_pretrained, hf=WINDOWS_BEFORE, timm=WINDOWS_BEFORE, minimum=0
     )
@@ -126,7 +126,7 @@ class SwinConfig(MultiStageConfig):
         return self.patch_size << (len(self.depths) - 1)
 
     @property
-    def native(self) -> Two:
+    def native(self) -> TwoInts:
         """(height, width) of the images of training."""
         height, width = (side * self.patch_size for side in self.grid)
         return height, width
@@ -151,4 +151,4 @@ class SwinConfig(MultiStageConfig):
     def text(self) -> str:
         """The architecture in a line."""
         windows = f"windows of {self.window} x {self.window}"
-        return f"{self.stage_words}, {windows}{class_words(self.classes)}"
+        return f"{self.stages_text}, {windows}{describe_classes(self.classes)}"

@@ -16,7 +16,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
-from zoo.architectures.base import UNKNOWN, FeatureNetwork, Identity
+from zoo.architectures.base import NO_IDENTITY, FeatureNetwork, Identity
 from zoo.architectures.parts.attention import mixed
 from zoo.architectures.parts.block import Mlp
 from zoo.architectures.parts.layers import (
@@ -27,7 +27,7 @@ from zoo.architectures.parts.layers import (
     pointwise,
 )
 from zoo.architectures.parts.output import Output, check_layers
-from zoo.architectures.swin.swin_config import SwinConfig, Two
+from zoo.architectures.swin.swin_config import SwinConfig, TwoInts
 
 HIDDEN = 512  # channels of the network that makes biases of positions
 LARGEST_SCALE = math.log(100)
@@ -37,7 +37,7 @@ MASKED = -100.0
 
 
 def padded(
-    x: Float[Array, "height width dim"], multiples: Two
+    x: Float[Array, "height width dim"], multiples: TwoInts
 ) -> Float[Array, "height2 width2 dim"]:
     """Pad with zeros at the right and bottom edge, up to multiples of these sides."""
     # As multiples, which older versions of JAX can divide where sizes are open.
@@ -46,7 +46,7 @@ def padded(
     return jnp.pad(x, [(0, missing[0]), (0, missing[1]), (0, 0)]) if missing != [0, 0] else x
 
 
-def distances(window: Two, pretrained: int) -> Float[np.ndarray, "distances 2"]:
+def distances(window: TwoInts, pretrained: int) -> Float[np.ndarray, "distances 2"]:
     """How far pixels of a window are apart, each pair of heights and widths once, on a logarithmic
     scale: `sign(d) log2(1 + 8 |d|) / 3`, where the largest distance in training was 1.
 
@@ -59,7 +59,7 @@ def distances(window: Two, pretrained: int) -> Float[np.ndarray, "distances 2"]:
     return scaled.astype(np.float32)
 
 
-def pairs(window: Two) -> Int[np.ndarray, "pixels pixels"]:
+def pairs(window: TwoInts) -> Int[np.ndarray, "pixels pixels"]:
     """The row of `distances` for each two pixels of a window."""
     height, width = window
     rows, columns = (axis.reshape(-1) for axis in np.indices(window))
@@ -92,7 +92,7 @@ class WindowAttention(eqx.Module):
     logit_scale: Float[Array, " heads"]
     cpb1: eqx.nn.Linear
     cpb2: eqx.nn.Linear
-    window: Two = eqx.field(static=True)
+    window: TwoInts = eqx.field(static=True)
     pretrained: int = eqx.field(static=True)
 
     def __init__(self, config: SwinConfig, stage: int, *, key: PRNGKeyArray):
@@ -163,7 +163,7 @@ class SwinBlock(eqx.Module):
     norm1: Norm
     mlp: Mlp
     norm2: Norm
-    shift: Two = eqx.field(static=True)
+    shift: TwoInts = eqx.field(static=True)
     pads_first: bool = eqx.field(static=True)  # before it is moved
     masked: float = eqx.field(static=True)  # what is added for pixels that are no neighbours
 
@@ -210,7 +210,9 @@ class SwinBlock(eqx.Module):
         return jnp.where(marked[:, :, None] == marked[:, None, :], 0.0, self.masked)
 
 
-def cut(x: Shaped[Array, "height width dim"], window: Two) -> Shaped[Array, "windows pixels dim"]:
+def cut(
+    x: Shaped[Array, "height width dim"], window: TwoInts
+) -> Shaped[Array, "windows pixels dim"]:
     """The windows of a map, by rows, and the pixels of each by rows."""
     height, width, dim = x.shape
     down, across = height // window[0], width // window[1]
@@ -219,7 +221,7 @@ def cut(x: Shaped[Array, "height width dim"], window: Two) -> Shaped[Array, "win
 
 
 def joined(
-    windows: Float[Array, "windows pixels dim"], window: Two, shape: Sequence[Size]
+    windows: Float[Array, "windows pixels dim"], window: TwoInts, shape: Sequence[Size]
 ) -> Float[Array, "height width dim"]:
     """The map that was cut."""
     height, width, dim = shape
@@ -294,7 +296,7 @@ class SwinTransformer(FeatureNetwork):
     norm: Norm
     head: eqx.nn.Linear | None
 
-    def __init__(self, config: SwinConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+    def __init__(self, config: SwinConfig, *, identity: Identity = NO_IDENTITY, key: PRNGKeyArray):
         """**Arguments:** the sizes, and what the network knows of itself."""
         dims = config.dims
         patch_key, head_key, *keys = jr.split(key, 2 + len(dims))
@@ -304,7 +306,7 @@ class SwinTransformer(FeatureNetwork):
         self.norm = eqx.nn.LayerNorm(dims[-1], eps=config.norm_eps)
         head = partial(eqx.nn.Linear, dims[-1], key=head_key)
         self.head = head(config.classes) if config.classes else None
-        self.about = about
+        self.about = identity
 
     @property
     def stride(self) -> int:

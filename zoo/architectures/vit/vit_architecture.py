@@ -35,26 +35,26 @@ def _network() -> Callable[..., Any]:
     return VisionTransformer
 
 
-def _complete(config: ViTConfig, beside: CheckpointFacts) -> ViTConfig:
+def _complete(config: ViTConfig, facts: CheckpointFacts) -> ViTConfig:
     """Complete the configuration from settings, and from what libraries do without: timm's
     architectures have options by their names, and pool before every classifier."""
-    of_timm = beside.settings.architecture if beside.settings and beside.naming == "timm" else ""
+    of_timm = facts.settings.architecture if facts.settings and facts.naming == "timm" else ""
     usual = replace(
         config,
         activation=timm_activation(of_timm) or config.activation,
         norm_eps=timm_norm_eps(config, of_timm),
     )
     settled = replace(
-        with_settings(usual, beside.settings),
-        scores=beside.scores(config.classes),
-        positions=config.positions and _on_stated_grid(config.positions, config, beside.settings),
+        with_settings(usual, facts.settings),
+        scores=facts.choose_scores(config.classes),
+        positions=config.positions and _on_stated_grid(config.positions, config, facts.settings),
     )
-    pool = beside.settings.pool if beside.settings else ""
-    if beside.own_head:
+    pool = facts.settings.pool if facts.settings else ""
+    if facts.has_custom_head:
         mean = pool == "avg" or config.pool is None
-    elif beside.naming == "timm" and not isinstance(config.rope, RopePeriods):
+    elif facts.naming == "timm" and not isinstance(config.rope, RopePeriods):
         return _pooled_by_timm(settled, pool)
-    elif beside.naming == "timm":
+    elif facts.naming == "timm":
         mean = pool != "token"
     else:
         mean = config.pool in ("attention", None) or (config.pooled_norm and config.pre_norm)
@@ -123,10 +123,13 @@ VIT = Architecture(
     network=_network,
     complete=_complete,
     head=ClassifierHead(
-        with_classes=with_classes, as_built=_as_built, takes=_head_takes, inputs=_head_inputs
+        with_classes=with_classes,
+        from_network=_as_built,
+        describe_input=_head_takes,
+        custom_inputs=_head_inputs,
     ),
     options=LibraryOptions(VIT_OPTIONS, refused_timm_option),
-    transformers=vit_class,
-    classes=VIT_CLASSES,
-    equimo=EQUIMO_SETTINGS,
+    transformers_class=vit_class,
+    transformers_classes=VIT_CLASSES,
+    equimo_settings=EQUIMO_SETTINGS,
 )

@@ -5,7 +5,12 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Literal
 
-from zoo.architectures.common_config import Classifying, Opaque, class_words, count_classes
+from zoo.architectures.common_config import (
+    FeatureConfig,
+    NoFeaturesConfig,
+    count_classes,
+    describe_classes,
+)
 from zoo.architectures.config_fields import (
     MAX_DEPTH,
     Configuration,
@@ -48,7 +53,7 @@ Pooling = Literal["token", "mean", "both", "attention"] | None
 
 
 @config_class
-class ViTConfig(Classifying):
+class ViTConfig(FeatureConfig):
     """Hyperparameters of a vision transformer; the defaults are DINOv3's.
 
     `hidden` is the width between the two layers of the feed-forward network, already rounded as
@@ -213,12 +218,12 @@ class ViTConfig(Classifying):
         return (
             f"{self.depth} blocks of width {self.dim}, {self.heads} heads, "
             f"{self.ffn} {self.hidden}, patch {self.patch_size}, {rows}"
-            f"{blocks}{class_words(self.classes)}"
+            f"{blocks}{describe_classes(self.classes)}"
         )
 
 
 @config_class
-class OnBackbone(Opaque):
+class OnBackbone(NoFeaturesConfig):
     """Facts that a network on top of a vision transformer has of that."""
 
     backbone: ViTConfig

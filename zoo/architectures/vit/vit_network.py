@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.architectures.base import UNKNOWN, FeatureNetwork, FeatureRequest, Identity, Network
+from zoo.architectures.base import NO_IDENTITY, FeatureNetwork, FeatureRequest, Identity, Network
 from zoo.architectures.parts.attention import AxialRoPE, GridRoPE, RoPE, Rotation
 from zoo.architectures.parts.block import (
     AttentionPool,
@@ -84,7 +84,7 @@ class VisionTransformer(FeatureNetwork):
     pooled_norm: bool = eqx.field(static=True)
     head_tokens: int | None = eqx.field(static=True)
 
-    def __init__(self, config: ViTConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+    def __init__(self, config: ViTConfig, *, identity: Identity = NO_IDENTITY, key: PRNGKeyArray):
         """**Arguments:** the sizes, and what the network knows of itself."""
         if (config.pool in ("token", "both") or config.head_tokens) and not config.cls_token:
             raise ValueError(
@@ -130,7 +130,7 @@ class VisionTransformer(FeatureNetwork):
         self.head = head(key=head_key) if config.classes else None
         self.head_dist = head(key=jr.fold_in(head_key, 2)) if config.distilled else None
         self.head_tokens, self.pool = config.head_tokens, POOLS.get(config.pool)
-        self.pooled_norm, self.about = config.pooled_norm, about
+        self.pooled_norm, self.about = config.pooled_norm, identity
 
     @property
     def stride(self) -> int:

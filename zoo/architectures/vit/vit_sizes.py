@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from zoo.architectures.common_config import HEAD, count_classes
+from zoo.architectures.common_config import HEAD_WEIGHT, count_classes
 from zoo.architectures.config_fields import Shape, Shapes, length, read_channels_between
 from zoo.architectures.parts.layer_options import (
     POSITIONS,
@@ -94,7 +94,7 @@ def ask_for_activation(config: ViTConfig, shapes: Shapes, settings: Any) -> str:
 
 def count_head_tokens(usual: ViTConfig, shapes: Shapes) -> int | None:
     """Return the class tokens that a classifier takes beside the mean of the patches."""
-    return _head_tokens(usual, shapes(HEAD), length(shapes, PATCHES))
+    return _head_tokens(usual, shapes(HEAD_WEIGHT), length(shapes, PATCHES))
 
 
 def has_two_heads(usual: ViTConfig, shapes: Shapes) -> bool:

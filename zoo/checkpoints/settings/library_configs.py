@@ -74,7 +74,7 @@ def labels(count: int, names: Sequence[str]) -> dict[str, Any]:
 
 def transformers_kind(config: Config) -> TransformersClass:
     """The class that computes a network. **Raises** `BadRequest` if there is none."""
-    kind: TransformersClass = architecture_of(config).transformers(config)
+    kind: TransformersClass = architecture_of(config).transformers_class(config)
     return kind
 
 
@@ -121,7 +121,7 @@ EQUIMO_VERSION = "1.1.0"  # the version whose format is written
 
 def equimo_metadata(config: Config) -> dict[str, Any]:
     """`metadata.json` of an Equimo 1.x archive."""
-    template = architecture_of(config).equimo
+    template = architecture_of(config).equimo_settings
     assert template is not None, "Equimo has no others"
     return {
         "model_config": write_settings(config, template, EQUIMO),
