@@ -4,7 +4,7 @@ JAX."""
 from typing import Any, ClassVar
 
 from zoo.architectures.config_fields import NetworkConfig, Shapes
-from zoo.architectures.inputs import TakesPictures
+from zoo.architectures.inputs import NetworkInputs
 
 MAX_VOCABULARY = 1 << 21
 """Largest vocabulary of a network for texts."""
@@ -17,7 +17,7 @@ def describe_classes(count: int) -> str:
     return f", {count} classes" if count else ""
 
 
-class FeatureConfig(TakesPictures, NetworkConfig):
+class FeatureConfig(NetworkInputs, NetworkConfig):
     """Base class of configurations of networks that return tokens of a picture, and logits if they
     have classes."""
 
@@ -59,7 +59,7 @@ class MultiStageConfig(FeatureConfig):
         return f"{len(self.depths)} stages of blocks: {widths}"
 
 
-class NoFeaturesConfig(TakesPictures, NetworkConfig):
+class NoFeaturesConfig(NetworkInputs, NetworkConfig):
     """Base class of configurations of networks that return neither tokens nor states of layers."""
 
     # As the properties of `ViTConfig`.

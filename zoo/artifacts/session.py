@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.architectures.inputs import IMAGE, Feeds, Kind, PictureInput, kinds_of
+from zoo.architectures.inputs import IMAGE, Feeds, Kind, PictureInput, find_kinds
 from zoo.artifacts.choices import tower_variant
 from zoo.common.errors import BadFile, BadRequest, first_line
 from zoo.common.html import html_table
@@ -108,7 +108,7 @@ class VisionModel:
     @property
     def _kinds(self) -> set[Kind]:
         """Kinds of things that the file takes."""
-        return kinds_of(self._config.inputs, {each.name for each in self.session.get_inputs()})
+        return find_kinds(self._config.inputs, {each.name for each in self.session.get_inputs()})
 
     def __call__(self, images: Pictures) -> dict[str, NDArray[np.generic]]:
         """The model's outputs for these pictures, as `[n, ...]`, by name. **Raises** `BadRequest`

@@ -136,7 +136,7 @@ def sizes(entry: ModelInfo, signature: Signature) -> str:
     """Words about what happens at which image size, for who reads the manifest."""
     if signature.input == "uint8":
         return "any height and width: the file resizes as its preprocessing says"
-    return entry.config.inputs[0].size_words(signature.size)
+    return entry.config.inputs[0].describe_sizes(signature.size)
 
 
 def weights_origin(provenance: Provenance, entry: ModelInfo) -> schema.StatedWeights:

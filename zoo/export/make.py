@@ -19,7 +19,7 @@ from converter.opsets import DEFAULT_TARGET
 from weights.progress import Progress
 from zoo.architectures.base import Network
 from zoo.architectures.builder import batched, find_networks
-from zoo.architectures.inputs import BATCH_NAMES, ONE_BATCH
+from zoo.architectures.inputs import BATCH_NAME, SEPARATE_BATCH_NAMES
 from zoo.artifacts.choices import Layout, Target
 from zoo.artifacts.measured import Calibration, Verification
 from zoo.artifacts.schema import Variant
@@ -288,7 +288,7 @@ def convert_model(
 def name_sides(graph: ir.Graph, stride: int) -> None:
     """Give open sides the names that others use, not those of the symbols in the trace. A map with
     several rows and columns for each of the grid's is so many times smaller than the picture."""
-    names = {batch: batch for batch in (ONE_BATCH, *BATCH_NAMES.values())}
+    names = {batch: batch for batch in (BATCH_NAME, *SEPARATE_BATCH_NAMES.values())}
     names |= {"h": "grid_height", "w": "grid_width"}
     for times in range(1, stride + 1):
         smaller = "" if times == stride else f"/{stride // times}"

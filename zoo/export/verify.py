@@ -27,7 +27,7 @@ from zoo.architectures.architecture import Config
 from zoo.architectures.base import Network
 from zoo.architectures.builder import batched
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.inputs import IMAGE, PIXELS, Input, fed_sides
+from zoo.architectures.inputs import IMAGE, PIXELS, Input, read_feed_sides
 from zoo.architectures.kinds import parts_of_network
 from zoo.artifacts.choices import Precision
 from zoo.artifacts.measured import Comparison, Verification
@@ -93,7 +93,7 @@ class Sample:
     @property
     def sides(self) -> dict[str, int]:
         """Batch size and named sides of what a file gets."""
-        return fed_sides(self.taken, self.fed) or {"batch": len(next(iter(self.fed.values())))}
+        return read_feed_sides(self.taken, self.fed) or {"batch": len(next(iter(self.fed.values())))}
 
 
 def within_rounding(got: Outputs, wanted: Outputs, moved: Sequence[Outputs]) -> Outputs:

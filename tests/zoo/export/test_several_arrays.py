@@ -71,7 +71,7 @@ class PatchesInput(PictureInput):
     def sides(self, size: Size) -> Mapping[str, int]:
         return {"tokens": size[0] * size[1] // self.stride**2}
 
-    def size_words(self, size: Size | None) -> str:
+    def describe_sizes(self, size: Size | None) -> str:
         return "any aspect ratio"
 
     def resized(self, sides: Size, how: Preprocessing, size: Size) -> Size:

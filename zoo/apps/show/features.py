@@ -78,7 +78,7 @@ def compute_model_features(
         raise BadRequest(f"{model.name} gives no features that could be drawn, but answers.")
     if model.preprocessing is None:
         raise BadRequest("this model does not know its preprocessing: name a model of the zoo.")
-    if model.config is not None and not model.config.takes_pixels_alone:
+    if model.config is not None and not model.config.takes_only_pixels:
         raise BadRequest(
             f"{model.name} takes pictures in another form than `pixel_values`, of which features "
             "are no map: name another model."
@@ -106,7 +106,7 @@ def compute_file_features(file: Path, images: Sequence[Image], size: Size | None
         raise BadFile(f"{file} has no manifest that says how to preprocess: keep it beside it.")
     if manifest.input != "float32":
         raise BadRequest(f"{file} takes {manifest.input} images: name a file that takes float32.")
-    if not stated_entry(manifest).config.takes_pixels_alone:
+    if not stated_entry(manifest).config.takes_only_pixels:
         raise BadRequest(
             f"{file} may take texts, or pictures in another form than `pixel_values`: name a file "
             "that takes these alone."

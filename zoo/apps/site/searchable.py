@@ -11,7 +11,7 @@ import numpy as np
 from weights.progress import Progress
 from zoo.apps.embed.vector_table import KEY, THUMBNAIL, VectorTable, open_vectors
 from zoo.apps.site.folders import BuiltFolder
-from zoo.architectures.inputs import Kind, kinds_of
+from zoo.architectures.inputs import Kind, find_kinds
 from zoo.artifacts.choices import tower_variant
 from zoo.artifacts.read import to_text
 from zoo.common.errors import BadRequest
@@ -69,7 +69,7 @@ def _runs(built: BuiltFolder, name: str, taken: Kind) -> bool:
     known = names <= {*config.takes} and (config.pictures is None or config.pictures.is_plain)
     outputs = {each.name for each in variant.outputs}
     whole = variant.precision in ("fp32", "int8") and len(variant.files) == 1
-    fits = known and kinds_of(config.inputs, names) == {taken}
+    fits = known and find_kinds(config.inputs, names) == {taken}
     return whole and fits and "pooler_output" in outputs
 
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 import converter
-from zoo.architectures.inputs import Input, Kind, fed_sides, kinds_of
+from zoo.architectures.inputs import Input, Kind, find_kinds, read_feed_sides
 from zoo.artifacts.folder_check import Finding, NumbersCheck, Residuals, residuals
 from zoo.artifacts.measured import Verification
 from zoo.artifacts.read import stated_entry
@@ -82,7 +82,7 @@ def rerun(
         return NumbersCheck(Finding("golden", False, f"only one side has {', '.join(lost)}"))
     try:
         got = dict(zip(names, live.run(names, golden.fed), strict=True))
-        sides = fed_sides(config.inputs, golden.fed)
+        sides = read_feed_sides(config.inputs, golden.fed)
         comparisons = [
             compared(sides, name, converter.compare(np.asarray(got[name]), expected))
             for name, expected in golden.outputs.items()
@@ -95,7 +95,7 @@ def rerun(
         stride, (height, width) = config.stride, manifest.preprocessing.size
         return residuals((height // stride, width // stride), got, golden.outputs)
 
-    return NumbersCheck(*judged, by_patch if config.takes_pixels_alone else None)
+    return NumbersCheck(*judged, by_patch if config.takes_only_pixels else None)
 
 
 def _tower(
@@ -106,7 +106,7 @@ def _tower(
     variant: Variant,
 ) -> NumbersCheck:
     """One of two towers, whose vectors have other lengths than those of both."""
-    fed, kinds = {each: golden.fed[each] for each in sorted(taken)}, kinds_of(inputs, taken)
+    fed, kinds = {each: golden.fed[each] for each in sorted(taken)}, find_kinds(inputs, taken)
     name = TOWER_OUTPUTS[kinds.pop()] if len(kinds) == 1 else ""
     if name not in golden.outputs:
         return NumbersCheck(Finding("golden", False, f"there are no vectors of {', '.join(fed)}"))
@@ -116,7 +116,7 @@ def _tower(
         return NumbersCheck(Finding("golden", False, first_line(error)))
     unit_vectors = unit(np.asarray(vectors))
     errors = converter.compare(unit_vectors, golden.outputs[name])
-    record = compared(fed_sides(inputs, fed), "pooler_output", errors)
+    record = compared(read_feed_sides(inputs, fed), "pooler_output", errors)
     return NumbersCheck(
         *finding("golden", judge(GOLDEN, PRECISIONS[variant.precision].limit, [record]))
     )

@@ -10,7 +10,7 @@ from weights.progress import Progress
 from weights.sources.locate import find_named, locate
 from zoo.architectures.builder import abstract, output_choices
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.inputs import fed_sides
+from zoo.architectures.inputs import read_feed_sides
 from zoo.artifacts.folder_check import Finding, NumbersCheck, Residuals, residuals
 from zoo.artifacts.read import stated_entry
 from zoo.artifacts.schema import Manifest, Variant
@@ -59,7 +59,7 @@ def compare_with_jax(
         except runtime.ERRORS as error:
             return NumbersCheck(Finding("JAX", False, first_line(error)))
         by_patch = partial(first_residuals, live, samples[0], entry)
-        return NumbersCheck(*judged, by_patch if entry.config.takes_pixels_alone else None)
+        return NumbersCheck(*judged, by_patch if entry.config.takes_only_pixels else None)
 
     return compare
 
@@ -69,7 +69,7 @@ def first_residuals(live: runtime.Session, sample: Sample, entry: ModelInfo) -> 
     expected = {name: np.asarray(value) for name, value in sample.outputs.items()}
     got = dict(zip(expected, live.run([*expected], sample.fed), strict=True))
     stride = entry.config.stride
-    sides = fed_sides(sample.taken, sample.inputs)  # of the network, not of images in 8 bits
+    sides = read_feed_sides(sample.taken, sample.inputs)  # of the network, not of images in 8 bits
     return residuals((sides["height"] // stride, sides["width"] // stride), got, expected)
 
 
