@@ -20,7 +20,7 @@ from weights.writers.items import Items, byte_size, items_for
 from weights.writers.pth_writer import write_pth
 from weights.writers.safetensors_writer import write_safetensors
 from zoo.architectures.architecture import Config
-from zoo.architectures.entry import ModelInfo, Published
+from zoo.architectures.entry import ModelInfo, PublishedNaming
 from zoo.checkpoints.load import LoadedWeights, load_checkpoint, model_shapes, naming_all_leaves
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.settings.library_configs import (
@@ -73,7 +73,7 @@ def read_format(target: Path) -> Form:
     )
 
 
-def naming_to_write(entry: ModelInfo, form: Form) -> Published:
+def naming_to_write(entry: ModelInfo, form: Form) -> PublishedNaming:
     """The names of a model's tensors in a form, and the network that such files are of. **Raises**
     `BadRequest` if nobody reads it so."""
     written = (each for each in entry.readable if each.naming.convention.form == form)
@@ -86,7 +86,7 @@ def naming_to_write(entry: ModelInfo, form: Form) -> Published:
     )
 
 
-def leaves_to_write(entry: ModelInfo, published: Published, config: Config) -> dict[str, Shape]:
+def leaves_to_write(entry: ModelInfo, published: PublishedNaming, config: Config) -> dict[str, Shape]:
     """The leaves that a file with these names has, all of which the weights must have. **Raises**
     `BadRequest` where they have not."""
     if published.naming is LEAVES and config != entry.config:

@@ -16,7 +16,7 @@ from weights.views import choose_prefix
 from zoo.architectures.architecture import Config
 from zoo.architectures.config_fields import have_same_sizes, with_fields
 from zoo.architectures.config_settings import TransformersClass, settings_section
-from zoo.architectures.entry import Licence, ModelInfo, Published
+from zoo.architectures.entry import Licence, ModelInfo, PublishedNaming
 from zoo.architectures.kinds import interpolated
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.candidates import prefixes_of, readings, without_needless_heads
@@ -67,13 +67,13 @@ def with_own_facts(entry: ModelInfo, asked: GivenCheckpoint) -> ModelInfo:
                 f"{parameter('name')} {asked.name} is the name of a published model: choose "
                 "another."
             )
-        entry = entry.called(asked.name)
+        entry = entry.with_name(asked.name)
     elif entry.name == entry.family:
-        entry = entry.called(_name_of(asked.path))
+        entry = entry.with_name(_name_of(asked.path))
     if asked.licence:
         name, page = OWN_LICENCES.get(asked.licence.casefold(), (asked.licence, ""))
         text = f"{asked.licence.casefold()}.txt" if page else ""
-        entry = entry.under(Licence(name, text, page, ""))
+        entry = entry.with_licence(Licence(name, text, page, ""))
     return entry
 
 
@@ -138,7 +138,7 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
 
 def described(
     entry: ModelInfo,
-    published: Published,
+    published: PublishedNaming,
     config: Config,
     beside: SettingsBeside,
     names: tuple[str, ...] | None,
@@ -163,7 +163,7 @@ def described(
     from zoo.architectures.builder import abstract, count_parameters
 
     return replace(
-        entry.of_network(config),
+        entry.with_config(config),
         preprocessing=how,
         parameters=count_parameters(abstract(config)),
         labels=entry.labels if names is None else names,
@@ -172,7 +172,7 @@ def described(
 
 
 def _pictures(
-    entry: ModelInfo, published: Published, config: Config, settings: Settings | None
+    entry: ModelInfo, published: PublishedNaming, config: Config, settings: Settings | None
 ) -> Preprocessing:
     """Return the preprocessing of pictures where nothing beside the tensors states it: the entry's,
     at the size of the learned positions, or else at `image_size` of transformers' `config.json`."""
@@ -261,10 +261,10 @@ def _check_alike(
             )
 
 
-def _as_trained(published: Published, config: Config) -> Config:
+def _as_trained(published: PublishedNaming, config: Config) -> Config:
     """With what the library in which somebody trained a network does otherwise than the authors:
     timm has another GELU in some networks, transformers interpolates positions by its own rule."""
-    if library := published.library:
+    if library := published.library_config:
         config = with_fields(config, activation=library.activation)
     if published.naming.name != "huggingface":
         return config

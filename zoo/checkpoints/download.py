@@ -38,7 +38,7 @@ def download_checkpoint(
 
     **Raises** a `WeightsError` if there is none, `BadOutput` if `out` holds another one.
     """
-    if (copy := next(search_weights(entry.places, progress, dry_run), None)) is None:
+    if (copy := next(search_weights(entry.published_files, progress, dry_run), None)) is None:
         return _fetch(entry, out, mirror, dry_run, progress)
     _check_readable(copy.path)
     if out is None:
@@ -50,15 +50,15 @@ def _fetch(
     entry: ModelInfo, out: Path | None, mirror: bool, dry_run: bool, progress: Progress
 ) -> DownloadedCheckpoint:
     """Bring the file from a hub."""
-    file, advice = downloadable(entry.places, mirror=mirror)
+    file, advice = downloadable(entry.published_files, mirror=mirror)
     asked = ask(file, advice, progress)
     path = cache_path(asked) if out is None else _place(entry, file.name, out)
     size = 0 if path.exists() else asked.size or 0
     brought = DownloadedCheckpoint(entry.name, path, f"the hub ({file})", size)
     if dry_run:
         return brought
-    tell_owner(entry.places, file, progress)
-    tell = partial(tell_terms, entry.places, progress)
+    tell_owner(entry.published_files, file, progress)
+    tell = partial(tell_terms, entry.published_files, progress)
     if out is None:
         fetch(file, advice, progress, tell)
         return brought

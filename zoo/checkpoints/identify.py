@@ -86,10 +86,10 @@ def recognised(choice: GivenCheckpoint | Checkpoint) -> tuple[ModelInfo, Checkpo
     if beside.pictures is None and not published and best.config.pictures is not None:
         tell_guess(asked, entry.family)
     if not best.is_variant:
-        entry = entry.unlisted
+        entry = entry.as_unpublished
     elif not published:
         # In sizes of a published model, and perhaps somebody's own: nobody said its terms.
-        entry = entry.under(entry.unlisted.licence)
+        entry = entry.with_licence(entry.as_unpublished.licence)
     return with_own_facts(entry, asked), best.view
 
 

@@ -25,7 +25,7 @@ from weights.views import choose_prefix, views_of
 from zoo.architectures.architecture import Config
 from zoo.architectures.builder import abstract
 from zoo.architectures.config_fields import with_values
-from zoo.architectures.entry import ModelInfo, Published
+from zoo.architectures.entry import ModelInfo, PublishedNaming
 from zoo.architectures.kinds import architecture_of, has_sizes, parts_of_network
 from zoo.checkpoints.settings.settings_files import OF_LIBRARIES, with_temperature
 from zoo.checkpoints.source import Choice, SeededWeights, Source, opened
@@ -160,7 +160,7 @@ def _valued(config: Config, weights: Weights) -> LoadedWeights:
     return LoadedWeights(with_values(config, weights.arrays), weights)
 
 
-def view_for(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[Published, Checkpoint]:
+def view_for(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[PublishedNaming, Checkpoint]:
     """Part of a checkpoint that is a model, and in whose names; where none fits, the nearest.
     **Raises** `MappingError` that names the model it belongs to, if that is another one."""
     own = [each for each in entry.readable if each.naming == checkpoint.naming]
@@ -188,15 +188,15 @@ def view_for(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[Published, Check
     return published, view
 
 
-def naming_all_leaves(readable: Iterable[Published]) -> list[Published]:
+def naming_all_leaves(readable: Iterable[PublishedNaming]) -> list[PublishedNaming]:
     """The namings that have a place for every leaf of their network: DeiT's under one classifier
     has none for a second."""
     return [each for each in readable if all(map(each.naming.names, model_shapes(each.config)))]
 
 
 def fitting_views(
-    checkpoint: Checkpoint, readable: Iterable[Published]
-) -> Iterator[tuple[Published, Checkpoint]]:
+    checkpoint: Checkpoint, readable: Iterable[PublishedNaming]
+) -> Iterator[tuple[PublishedNaming, Checkpoint]]:
     """The parts of a checkpoint that have just what a model needs, and in whose names."""
     for each in readable:
         for view in views_of(checkpoint)(each.naming):

@@ -16,7 +16,7 @@ from weights.parameters import parameter
 from weights.tensors import FLOATS
 from weights.views import views_of
 from zoo.architectures.architecture import CheckpointFacts, Config
-from zoo.architectures.entry import ModelInfo, Published
+from zoo.architectures.entry import ModelInfo, PublishedNaming
 from zoo.architectures.kinds import (
     MODEL_TYPES,
     complete_config,
@@ -68,7 +68,7 @@ class Misfit(NamedTuple):
     """A network that a part of a checkpoint nearly is, and what does not fit, by what is wrong."""
 
     entry: ModelInfo
-    published: Published
+    published: PublishedNaming
     view: Checkpoint
     reasons: Reasons
 
@@ -255,7 +255,7 @@ def _knows_most(naming: Naming, view: Checkpoint) -> bool:
 
 
 def _sized_misfits(
-    published: Published, view: Checkpoint, settings: Settings | None
+    published: PublishedNaming, view: Checkpoint, settings: Settings | None
 ) -> Reasons | None:
     """Return what does not fit a network of an entry's architecture in the sizes of a file; None
     where those cannot be read."""
@@ -277,7 +277,7 @@ def _weights_of(biases: Sequence[str], view: Checkpoint) -> list[str]:
     return [f"{stem}.weight" for stem in stems if f"{stem}.weight" not in view.tensors]
 
 
-def _name_misfits(published: Published, view: Checkpoint) -> Reasons:
+def _name_misfits(published: PublishedNaming, view: Checkpoint) -> Reasons:
     """Return the names that the networks of an entry's family need and a file lacks, and those that
     are none of theirs; blocks are not counted."""
     naming, shapes = published.naming, model_shapes(published.config)

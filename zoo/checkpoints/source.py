@@ -162,7 +162,7 @@ def opened(
     elif isinstance(choice, GivenCheckpoint):
         checkpoint = open_given(choice)
     else:
-        located = locate(entry.places, listener, offline)
+        located = locate(entry.published_files, listener, offline)
         checkpoint, checked, file = open_checkpoint(located.path), located.sha256, located.source
     with hashing(checkpoint) if checked is None else nullcontext(lambda: checked) as digest:
         yield Source(checkpoint, digest, file)

@@ -63,9 +63,9 @@ def here(entry: ModelInfo) -> Path | None:
     """A place on this machine that has the name of the model's weights."""
     downloads = (
         _hub_cache().glob(f"models--{file.repository.replace('/', '--')}/snapshots/*/{file.name}")
-        for file in hub_files(entry.places)
+        for file in hub_files(entry.published_files)
     )
-    there = filter(Path.exists, places(entry.places))
+    there = filter(Path.exists, places(entry.published_files))
     return next(chain(there, chain.from_iterable(downloads)), None)
 
 

@@ -72,7 +72,7 @@ def model_record(entry: ModelInfo) -> dict[str, Any]:
     names = [field.name for field in fields(entry) if field.name != "publisher"]
     facts = {name: vars(entry)[name] for name in names}
     networks = {each.naming.name: each.config for each in entry.published}
-    libraries = {each.naming.name: each.library for each in entry.published}
+    libraries = {each.naming.name: each.library_config for each in entry.published}
     options = {each.naming.name: each.options for each in entry.published}
     return facts | {
         "namings": [naming.name for naming in entry.namings],

@@ -112,7 +112,7 @@ def architecture(name: str) -> ModelInfo:
     """The entry of a model, or one for the networks of a family that are in no table. **Raises**
     `UnknownModel`."""
     first = next((each for each in MODELS.values() if each.family == name), None)
-    return info(name) if first is None or name in MODELS else first.unlisted
+    return info(name) if first is None or name in MODELS else first.as_unpublished
 
 
 def registered_name(entry: ModelInfo) -> str:

@@ -9,7 +9,14 @@ from dataclasses import replace
 
 from weights.namings import convnext_names
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
-from zoo.architectures.entry import IMAGENET, Licence, ModelInfo, Published, Publisher, same_network
+from zoo.architectures.entry import (
+    IMAGENET,
+    Licence,
+    ModelInfo,
+    PublishedNaming,
+    Publisher,
+    published_namings,
+)
 from zoo.architectures.families import shared
 
 RESULTS = "#results-and-pre-trained-models"
@@ -68,20 +75,20 @@ def _model(
         aliases=(in_timm,),
         config=config,
         published=(
-            Published(convnext_names.META, config),
-            Published(convnext_names.CLASSIFIER, replace(config, final_norm_eps=1e-12)),
-            *same_network(config, convnext_names.TIMM, convnext_names.TIMM_CONVOLVED),
+            PublishedNaming(convnext_names.META, config),
+            PublishedNaming(convnext_names.CLASSIFIER, replace(config, final_norm_eps=1e-12)),
+            *published_namings(config, convnext_names.TIMM, convnext_names.TIMM_CONVOLVED),
         ),
         # 224 / 0.875 for the shorter edge, in both libraries.
         preprocessing=shared.imagenet(resize=256, resample="bicubic"),
         publisher=publisher,
         checkpoint=f"{version}_{size}_1k_224_ema.{'pt' if second else 'pth'}",
-        **publisher.on_hub(size),
+        **publisher.hub_fields(size),
         mirrors=(shared.safetensors(in_timm),),
         parameters=parameters,
         pooler=shared.MEAN_OF_MAP,
         labels=shared.IMAGENET,
-        reported=publisher.reported("README.md", IMAGENET, classifier=right),
+        reported=publisher.report_results("README.md", IMAGENET, classifier=right),
     )
 
 

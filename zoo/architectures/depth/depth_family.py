@@ -12,7 +12,7 @@ from weights.namings import depth_names
 from weights.sources.hub import HubFile
 from zoo.architectures.common_config import FourInts
 from zoo.architectures.depth.depth_config import DepthConfig
-from zoo.architectures.entry import Licence, ModelInfo, Published, Publisher
+from zoo.architectures.entry import Licence, ModelInfo, PublishedNaming, Publisher
 from zoo.architectures.families import shared
 from zoo.architectures.vit import vit_family
 
@@ -71,8 +71,8 @@ def _model(variant: Variant, kind: tuple[str, str, str, str, float | None]) -> M
         aliases=(file,) if in_file else (),
         config=config,
         published=(
-            Published(depth_names.ORIGINAL, config),
-            Published(depth_names.HUGGINGFACE, replace(config, backbone=plain)),
+            PublishedNaming(depth_names.ORIGINAL, config),
+            PublishedNaming(depth_names.HUGGINGFACE, replace(config, backbone=plain)),
         ),
         preprocessing=shared.imagenet(size=(518, 518), resample="bicubic", multiple=14),
         publisher=publisher,

@@ -11,7 +11,7 @@ from zoo.architectures.detection.detection_config import (
     InstanceConfig,
     PyramidConfig,
 )
-from zoo.architectures.entry import NO_CLASS, ModelInfo, Publisher, same_network
+from zoo.architectures.entry import NO_CLASS, ModelInfo, Publisher, published_namings
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.vit.vit_config import ViTConfig
@@ -115,14 +115,14 @@ def _rf_detr(variant: DetrVariant) -> ModelInfo:
         name=f"rf_detr_{variant.size}",
         family="rf_detr",
         config=config,
-        published=same_network(config, names, detection_names.ORIGINAL),
+        published=published_namings(config, names, detection_names.ORIGINAL),
         preprocessing=shared.imagenet(size=(variant.side, variant.side)),
         publisher=RF_DETR,
         checkpoint=variant.file,
-        **RF_DETR.on_hub(variant.size.replace("_", "-")),
+        **RF_DETR.hub_fields(variant.size.replace("_", "-")),
         parameters=variant.parameters,
         labels=COCO_WITH_GAPS,
-        reported=RF_DETR.reported("README.md", "COCO", boxes=variant.precision),
+        reported=RF_DETR.report_results("README.md", "COCO", boxes=variant.precision),
     )
 
 
@@ -204,13 +204,13 @@ def _deim(variant: DeimVariant) -> ModelInfo:
         name=f"deimv2_{variant.size}",
         family="deimv2",
         config=config,
-        published=same_network(config, deim_names.DEIM),
+        published=published_namings(config, deim_names.DEIM),
         preprocessing=shared.imagenet(size=(640, 640)),
         publisher=DEIM,
         repository=DEIM.repository.format(variant.size.upper()),
         parameters=variant.parameters,
         labels=COCO_THINGS,
-        reported=DEIM.reported("README.md", "COCO", boxes=variant.precision),
+        reported=DEIM.report_results("README.md", "COCO", boxes=variant.precision),
     )
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from weights.containers import pth
 from weights.namings import clip_names
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig
-from zoo.architectures.entry import Licence, ModelInfo, Publisher, same_network
+from zoo.architectures.entry import Licence, ModelInfo, Publisher, published_namings
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import Activation, LearnedPositions
 from zoo.images.preprocessing import Preprocessing
@@ -109,7 +109,7 @@ def _models(
         name=name,
         family="clip",
         config=vision,
-        published=same_network(
+        published=published_namings(
             vision,
             *(clip_names.CLIP_VIT, clip_names.BARE_VIT, clip_names.CLASSIFIER_VIT),
             clip_names.ORIGINAL_VIT,
@@ -117,7 +117,7 @@ def _models(
         preprocessing=replace(how, size=(pixels, pixels), resize=pixels),
         publisher=publisher,
         checkpoint=file,
-        **publisher.on_hub(repository, pth.TENSORS),
+        **publisher.hub_fields(repository, pth.TENSORS),
         parameters=parameters,
         pooler="a linear layer on the normed class token",
     )
@@ -127,7 +127,7 @@ def _models(
         name=f"{name}_text",
         family="clip_text",
         config=words,
-        published=same_network(
+        published=published_namings(
             *(words, clip_names.CLIP_TEXT, clip_names.BARE_TEXT, clip_names.ORIGINAL_TEXT)
         ),
         parameters=towers.parameters,
@@ -138,7 +138,7 @@ def _models(
         name=f"{name}_dual",
         family="clip_dual",
         config=both,
-        published=same_network(both, clip_names.CLIP_DUAL, clip_names.ORIGINAL_DUAL),
+        published=published_namings(both, clip_names.CLIP_DUAL, clip_names.ORIGINAL_DUAL),
         parameters=parameters + towers.parameters + 1,
         pooler="",
     )

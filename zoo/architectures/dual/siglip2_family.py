@@ -16,7 +16,13 @@ from typing import Any, NamedTuple
 from weights.containers.safetensors import INDEX, TENSORS
 from weights.namings import equimo_names, huggingface_names, timm_names
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig
-from zoo.architectures.entry import IMAGENET, ModelInfo, Published, Publisher, same_network
+from zoo.architectures.entry import (
+    IMAGENET,
+    ModelInfo,
+    PublishedNaming,
+    Publisher,
+    published_namings,
+)
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.vit.vit_config import ViTConfig
@@ -88,18 +94,18 @@ def _vision(
         aliases=(called, f"timm/{in_timm}"),
         config=config,
         published=(
-            Published(huggingface_names.SIGLIP_VIT, config, options=("attention pool",)),
-            Published(equimo_names.VIT, replace(config, pool=None)),
-            Published(timm_names.VIT, config, library=exact_gelu if exact else None),
+            PublishedNaming(huggingface_names.SIGLIP_VIT, config, options=("attention pool",)),
+            PublishedNaming(equimo_names.VIT, replace(config, pool=None)),
+            PublishedNaming(timm_names.VIT, config, library_config=exact_gelu if exact else None),
         ),
         preprocessing=shared.centred(size=(pixels, pixels)),
         publisher=GOOGLE,
         archive=f"{name}.tar.lz4",
-        **GOOGLE.on_hub(called, INDEX if size == "giantopt" else TENSORS),
+        **GOOGLE.hub_fields(called, INDEX if size == "giantopt" else TENSORS),
         mirrors=shared.equimo_files(name),
         parameters=parameters,
         pooler="attention with a learned query; none for Equimo's archives, which lack it",
-        reported=GOOGLE.reported("README_siglip2.md", IMAGENET, zero_shot=right),
+        reported=GOOGLE.report_results("README_siglip2.md", IMAGENET, zero_shot=right),
     )
 
 
@@ -123,7 +129,7 @@ def _text(size: str, vision: ModelInfo) -> ModelInfo:
         name=f"{vision.name}_text",
         family="siglip2_text",
         config=config,
-        published=same_network(config, huggingface_names.SIGLIP_TEXT),
+        published=published_namings(config, huggingface_names.SIGLIP_TEXT),
         parameters=SIZES[size].parameters,
         pooler="a linear layer on the last token",
         reported=(),
@@ -140,7 +146,7 @@ def _dual(vision: ModelInfo, text: ModelInfo) -> ModelInfo:
         name=f"{vision.name}_dual",
         family="siglip2_dual",
         config=config,
-        published=same_network(config, huggingface_names.SIGLIP_DUAL),
+        published=published_namings(config, huggingface_names.SIGLIP_DUAL),
         parameters=vision.parameters + text.parameters + 2,
         pooler="",
         **NOWHERE_ELSE,

@@ -18,12 +18,12 @@ from zoo.architectures.dual.dual_config import DualConfig, TextConfig
 from zoo.architectures.entry import (
     IMAGENET,
     NYU,
+    HubFields,
     Licence,
     ModelInfo,
-    OnHub,
-    Published,
+    PublishedNaming,
     Publisher,
-    same_network,
+    published_namings,
 )
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions
@@ -94,7 +94,7 @@ def _vision(
         registers=1,
         positions=linear,
     )
-    in_equimo = Published(
+    in_equimo = PublishedNaming(
         equimo_names.VIT, replace(config, positions=replace(linear, linear=False))
     )
     hub = (tower_names.HUB_TIPS_VIT,) if is_second else ()
@@ -104,20 +104,20 @@ def _vision(
         aliases=(published,),
         config=config,
         published=(
-            *same_network(config, *hub, tower_names.TIPS_VIT),
+            *published_namings(config, *hub, tower_names.TIPS_VIT),
             *(() if is_second else (in_equimo,)),
         ),
         preprocessing=Preprocessing(mean=(0.0,) * 3, std=(1.0,) * 3, size=(pixels, pixels)),
         publisher=DEEPMIND,
         checkpoint=f"{published}_vision.npz",
         archive="" if is_second else f"{name}.tar.lz4",
-        **(DEEPMIND.on_hub(f"{size}14") if is_second else OnHub()),
+        **(DEEPMIND.hub_fields(f"{size}14") if is_second else HubFields()),
         mirrors=shared.equimo_files(name),
         parameters=parameters,
         pooler="the first class token; the second is the next row of last_hidden_state",
         reported=(
-            *DEEPMIND.reported("README.md", IMAGENET, k_NN=near),
-            *DEEPMIND.reported("README.md", NYU, depth=depth),
+            *DEEPMIND.report_results("README.md", IMAGENET, k_NN=near),
+            *DEEPMIND.report_results("README.md", NYU, depth=depth),
         ),
     )
 
@@ -140,7 +140,7 @@ def _text(size: str, vision: ModelInfo) -> ModelInfo:
         name=f"{vision.name}_text",
         family=f"{vision.family}_text",
         config=config,
-        published=same_network(config, *hub, tower_names.TIPS_TEXT),
+        published=published_namings(config, *hub, tower_names.TIPS_TEXT),
         checkpoint=vision.checkpoint.replace("_vision", "_text"),
         parameters=SIZES[size].parameters,
         pooler="the mean of the words",
@@ -159,7 +159,7 @@ def _dual(vision: ModelInfo, text: ModelInfo) -> ModelInfo:
         name=f"{vision.name}_dual",
         family=f"{vision.family}_dual",
         config=config,
-        published=same_network(config, *hub, tower_names.TIPS_DUAL),
+        published=published_namings(config, *hub, tower_names.TIPS_DUAL),
         # The file on the hub has no temperature, which is in the settings beside it.
         hub=(),
         parameters=vision.parameters + text.parameters + 1,

@@ -14,7 +14,7 @@ from weights.namings import depth_names, detection_names, huggingface_names, met
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.detection.detection_config import DecoderConfig, DetectionConfig
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig
-from zoo.architectures.entry import Licence, ModelInfo, Publisher, reported, same_network
+from zoo.architectures.entry import Licence, ModelInfo, Publisher, published_namings, report_results
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.vit.vit_config import ViTConfig
@@ -78,20 +78,20 @@ MODELS = (
         name="vit_digits",
         purpose="Tells handwritten digits of 8 x 8 pixels apart: small enough to look into.",
         config=DIGITS_CONFIG,
-        published=same_network(DIGITS_CONFIG, meta_names.DINOV3_VIT),
+        published=published_namings(DIGITS_CONFIG, meta_names.DINOV3_VIT),
         preprocessing=shared.centred(size=(8, 8), rescale_first=True),
         checkpoint="vit_digits.safetensors",
         digest="bb0ff8d09b1e1d7992c67433f7d8382373cca081fddb228f5669034cd8b56d41",
         is_drawn=True,
         parameters=168_586,
         pooler=shared.CLASS_TOKEN,
-        reported=reported("zoo/data/README.md", "359 held-out digits", classifier=98.6),
+        reported=report_results("zoo/data/README.md", "359 held-out digits", classifier=98.6),
     ),
     _embedded(
         name="depth_digits",
         purpose="Says how near every digit in a drawn scene is: small enough to look into.",
         config=DIGITS_DEPTH,
-        published=same_network(DIGITS_DEPTH, depth_names.ON_DINOV3),
+        published=published_namings(DIGITS_DEPTH, depth_names.ON_DINOV3),
         preprocessing=shared.centred(size=(32, 32), rescale_first=True),
         checkpoint="depth_digits.safetensors",
         digest="695953f224f147daac0333b4e0543609dc14d4bf6c868ad1b3fcf04356cf5089",
@@ -101,7 +101,7 @@ MODELS = (
         name="boxes_digits",
         purpose="Finds and names digits that lie about in a picture: small enough to look into.",
         config=DIGITS_BOXES,
-        published=same_network(DIGITS_BOXES, detection_names.RF_DETR),
+        published=published_namings(DIGITS_BOXES, detection_names.RF_DETR),
         preprocessing=shared.centred(size=(64, 64), rescale_first=True),
         checkpoint="boxes_digits.safetensors",
         digest="925ee0595d60c18ac489f0d71ef608e8591f7a40912f8a587018fb3561956b9b",
@@ -111,7 +111,7 @@ MODELS = (
         name="siglip_digits_text",
         family="digits_text",
         config=DIGITS_WORDS,
-        published=same_network(DIGITS_WORDS, huggingface_names.SIGLIP_TEXT),
+        published=published_namings(DIGITS_WORDS, huggingface_names.SIGLIP_TEXT),
         parameters=92_608,
         pooler="a linear layer on the last token",
     ),
@@ -121,7 +121,7 @@ MODELS = (
         family="digits_dual",
         is_drawn=True,
         config=DIGITS_TOWERS,
-        published=same_network(DIGITS_TOWERS, huggingface_names.SIGLIP_DUAL),
+        published=published_namings(DIGITS_TOWERS, huggingface_names.SIGLIP_DUAL),
         parameters=303_170,
     ),
 )

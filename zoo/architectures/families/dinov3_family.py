@@ -19,13 +19,13 @@ from zoo.architectures.entry import (
     ADE20K,
     IMAGENET,
     NYU,
+    HubFields,
     Licence,
     ModelInfo,
-    OnHub,
     Publisher,
     ReportedResult,
-    reported,
-    same_network,
+    published_namings,
+    report_results,
 )
 from zoo.architectures.families import shared
 from zoo.architectures.vit.vit_config import HeadBlocks, ViTConfig
@@ -75,10 +75,10 @@ class Probes(NamedTuple):
         """Results as an entry has them."""
         card = "arXiv:2508.10104, tables 14 and 15, and the model cards"
         return (
-            *reported("arXiv:2603.22387, tables 1, 4 and 5", IMAGENET, k_NN=self.near),
-            *reported(card, "ImageNet ReaL", linear=self.real),
-            *reported(card, ADE20K, areas=self.areas),
-            *reported(card, NYU, depth=self.depth),
+            *report_results("arXiv:2603.22387, tables 1, 4 and 5", IMAGENET, k_NN=self.near),
+            *report_results(card, "ImageNet ReaL", linear=self.real),
+            *report_results(card, ADE20K, areas=self.areas),
+            *report_results(card, NYU, depth=self.depth),
         )
 
 
@@ -139,13 +139,15 @@ def _dinov3(
         family="dinov3",
         aliases=(identifier, *_dinov3_in_timm(arch, data)),
         config=config,
-        published=same_network(config, *(DINOV3_NAMINGS if is_vit else convnext_names.NAMINGS)),
+        published=published_namings(
+            config, *(DINOV3_NAMINGS if is_vit else convnext_names.NAMINGS)
+        ),
         preprocessing=LVD if data == "lvd1689m" else SAT,
         publisher=DINOV3,
         checkpoint=f"{identifier}-{digest}.pth",
         digest=digest,
         archive=f"{identifier}.tar.lz4",
-        **(DINOV3.on_hub(identifier.replace("_", "-"), file) if there_is_one else OnHub()),
+        **(DINOV3.hub_fields(identifier.replace("_", "-"), file) if there_is_one else HubFields()),
         mirrors=shared.equimo_files(identifier),
         parameters=parameters,
         pooler=shared.CLASS_TOKEN if is_vit else shared.MEAN_OF_MAP,
@@ -209,19 +211,19 @@ def _eupe(
         family="eupe",
         aliases=(published, *timm),
         config=config,
-        published=same_network(config, *(EUPE_NAMINGS if is_vit else convnext_names.NAMINGS)),
+        published=published_namings(config, *(EUPE_NAMINGS if is_vit else convnext_names.NAMINGS)),
         preprocessing=shared.imagenet(size=(256, 256)),
         publisher=EUPE,
         checkpoint=f"{published}.pt",
         archive=f"{name}.tar.lz4",
-        **EUPE.on_hub(published, f"{published}.pt"),
+        **EUPE.hub_fields(published, f"{published}.pt"),
         mirrors=shared.equimo_files(name),
         parameters=parameters,
         pooler=shared.CLASS_TOKEN if is_vit else shared.MEAN_OF_MAP,
         reported=(
-            *reported(EUPE_PAPER, IMAGENET, k_NN=near),
-            *reported(EUPE_PAPER, ADE20K, areas=areas),
-            *reported(EUPE_PAPER, NYU, depth=depth),
+            *report_results(EUPE_PAPER, IMAGENET, k_NN=near),
+            *report_results(EUPE_PAPER, ADE20K, areas=areas),
+            *report_results(EUPE_PAPER, NYU, depth=depth),
         ),
     )
 
@@ -260,7 +262,7 @@ _DINOTXT_TEXT = ModelInfo(
     name="dinov3_vitl16_dinotxt_text",
     family="dinotxt_text",
     config=DINOTXT_WORDS,
-    published=same_network(DINOTXT_WORDS, tower_names.DINOTXT_TEXT),
+    published=published_namings(DINOTXT_WORDS, tower_names.DINOTXT_TEXT),
     preprocessing=LVD,
     publisher=replace(DINOV3, papers=("2412.16334", "2508.10104")),
     checkpoint="dinov3_vitl16_dinotxt_vision_head_and_text_encoder-a442d8f5.pth",
@@ -274,7 +276,7 @@ _DINOTXT_DUAL = replace(
     family="dinotxt_dual",
     aliases=("dinov3_vitl16_dinotxt_tet1280d20h24l", "dinov3_vitl16_dinotxt"),
     config=DINOTXT_TOWERS,
-    published=same_network(DINOTXT_TOWERS, tower_names.DINOTXT_DUAL),
+    published=published_namings(DINOTXT_TOWERS, tower_names.DINOTXT_DUAL),
     parameters=866_611_713,
     pooler="",
 )

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from weights.namings import mask_names
-from zoo.architectures.entry import ADE20K, ModelInfo, Publisher, same_network
+from zoo.architectures.entry import ADE20K, ModelInfo, Publisher, published_namings
 from zoo.architectures.families import dinov3_family, shared
 from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
 from zoo.architectures.vit import vit_family
@@ -63,13 +63,13 @@ def _eomt(variant: EomtVariant) -> ModelInfo:
         name=name.replace("-", "_"),
         family="eomt",
         config=config,
-        published=same_network(config, mask_names.EOMT),
+        published=published_namings(config, mask_names.EOMT),
         preprocessing=shared.imagenet(size=(side, side), padded=True),
         publisher=EOMT,
-        **EOMT.on_hub(name),
+        **EOMT.hub_fields(name),
         parameters=parameters,
         labels=names,
-        reported=EOMT.reported("model_zoo/dinov3.md", data, areas=areas),
+        reported=EOMT.report_results("model_zoo/dinov3.md", data, areas=areas),
     )
 
 
@@ -117,14 +117,14 @@ def _segmenter(
         name=name,
         family="dinov2_segmentation",
         config=config,
-        published=same_network(config, mask_names.SEGMENTER),
+        published=published_namings(config, mask_names.SEGMENTER),
         preprocessing=shared.imagenet(size=(518, 518), multiple=14),
         publisher=publisher,
         checkpoint=f"{name}_head.pth",
         # A batch norm has four numbers a channel.
         parameters=body + 4 * width + (width + 1) * len(names),
         labels=names,
-        reported=publisher.reported("MODEL_CARD.md", ADE20K, areas=areas),
+        reported=publisher.report_results("MODEL_CARD.md", ADE20K, areas=areas),
     )
 
 

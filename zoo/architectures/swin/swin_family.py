@@ -10,7 +10,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from weights.namings import swin_names
-from zoo.architectures.entry import IMAGENET, ModelInfo, Published, Publisher, same_network
+from zoo.architectures.entry import (
+    IMAGENET,
+    ModelInfo,
+    PublishedNaming,
+    Publisher,
+    published_namings,
+)
 from zoo.architectures.families import shared
 from zoo.architectures.swin.swin_config import SwinConfig
 
@@ -92,8 +98,8 @@ def _model(
         aliases=(mirror,),
         config=config,
         published=(
-            *same_network(config, swin_names.ORIGINAL, swin_names.TIMM),
-            Published(swin_names.HUGGINGFACE, replace(config, library="transformers")),
+            *published_namings(config, swin_names.ORIGINAL, swin_names.TIMM),
+            PublishedNaming(swin_names.HUGGINGFACE, replace(config, library="transformers")),
         ),
         # timm's: 256 / 0.9 for the shorter edge, and all of larger pictures.
         preprocessing=shared.imagenet(
@@ -104,12 +110,12 @@ def _model(
         ),
         publisher=MICROSOFT,
         checkpoint=f"swinv2_{size}_patch4_{called}{of_file}.pth",
-        **MICROSOFT.on_hub(f"{size}-patch4-{middle}{in_transformers}"),
+        **MICROSOFT.hub_fields(f"{size}-patch4-{middle}{in_transformers}"),
         mirrors=(shared.safetensors(mirror),),
         parameters=parameters,
         pooler=shared.MEAN_OF_MAP,
         labels=shared.IMAGENET,
-        reported=MICROSOFT.reported("README.md", IMAGENET, classifier=right),
+        reported=MICROSOFT.report_results("README.md", IMAGENET, classifier=right),
     )
 
 

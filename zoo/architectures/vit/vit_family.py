@@ -7,12 +7,12 @@ from weights.namings import equimo_names, huggingface_names, meta_names, origina
 from zoo.architectures.entry import (
     IMAGENET,
     NYU,
+    HubFields,
     ModelInfo,
-    OnHub,
-    Published,
+    PublishedNaming,
     Publisher,
-    reported,
-    same_network,
+    published_namings,
+    report_results,
 )
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions, RopeGrid
@@ -69,20 +69,20 @@ def _vit(
         family="vit",
         config=config,
         published=(
-            Published(timm_names.VIT, in_timm, options=TIMM_OPTIONS),
-            Published(equimo_names.VIT, config),
-            Published(huggingface_names.VIT, replace(in_timm, norm_eps=1e-12)),
-            Published(timm_names.AVERAGED_VIT, in_timm, options=TIMM_OPTIONS),
+            PublishedNaming(timm_names.VIT, in_timm, options=TIMM_OPTIONS),
+            PublishedNaming(equimo_names.VIT, config),
+            PublishedNaming(huggingface_names.VIT, replace(in_timm, norm_eps=1e-12)),
+            PublishedNaming(timm_names.AVERAGED_VIT, in_timm, options=TIMM_OPTIONS),
         ),
         # timm's for the weights of "How to train your ViT": 224 / 0.9 for the shorter edge.
         preprocessing=shared.centred(resize=248, resample="bicubic", crop_rounding="half_even"),
         publisher=GOOGLE,
         archive=f"{name}.tar.lz4",
-        **(GOOGLE.on_hub(name) if right else OnHub()),
+        **(GOOGLE.hub_fields(name) if right else HubFields()),
         parameters=parameters,
         pooler="the mean of the patches; for weights of timm or transformers the class token",
         labels=shared.IMAGENET,
-        reported=reported(
+        reported=report_results(
             "results/results-imagenet.csv of huggingface/pytorch-image-models",
             IMAGENET,
             classifier=right,
@@ -173,8 +173,8 @@ def _deit(variant: DeitVariant, distilled: bool) -> ModelInfo:
         aliases=(in_timm,),
         config=config,
         published=(
-            Published(of_authors, config),
-            *same_network(in_transformers, *of_transformers),
+            PublishedNaming(of_authors, config),
+            *published_namings(in_transformers, *of_transformers),
         ),
         # 256 / 224 for the shorter edge.
         preprocessing=shared.imagenet(
@@ -183,12 +183,12 @@ def _deit(variant: DeitVariant, distilled: bool) -> ModelInfo:
         publisher=DEIT,
         checkpoint=f"{name}-{variant.digests[distilled]}.pth",
         digest=variant.digests[distilled],
-        **DEIT.on_hub(name.replace("_", "-")),
+        **DEIT.hub_fields(name.replace("_", "-")),
         mirrors=(shared.safetensors(in_timm),),
         parameters=variant.parameters[distilled],
         pooler=shared.CLASS_TOKEN,
         labels=shared.IMAGENET,
-        reported=DEIT.reported("README.md", IMAGENET, classifier=variant.right[distilled]),
+        reported=DEIT.report_results("README.md", IMAGENET, classifier=variant.right[distilled]),
     )
 
 
@@ -279,24 +279,24 @@ def _dinov2(
     publisher = DINOV2_WITH_REGISTERS if registers else DINOV2
     in_timm = f"timm/vit_{size}_patch14{in_names}_dinov2.lvd142m"
     near, linear = results.with_registers if registers else results.plain
-    accuracies = publisher.reported("README.md", IMAGENET, k_NN=near, linear=linear)
+    accuracies = publisher.report_results("README.md", IMAGENET, k_NN=near, linear=linear)
     if not registers:
-        accuracies += publisher.reported("MODEL_CARD.md", NYU, depth=results.depth)
+        accuracies += publisher.report_results("MODEL_CARD.md", NYU, depth=results.depth)
     return ModelInfo(
         name=name,
         family="dinov2",
         aliases=(in_timm,),
         config=config,
         published=(
-            *same_network(config, meta_names.DINOV2_VIT, equimo_names.VIT),
-            Published(huggingface_names.DINOV2_VIT, config, options=("mask token",)),
-            Published(timm_names.VIT, in_tokens if registers else config),
+            *published_namings(config, meta_names.DINOV2_VIT, equimo_names.VIT),
+            PublishedNaming(huggingface_names.DINOV2_VIT, config, options=("mask token",)),
+            PublishedNaming(timm_names.VIT, in_tokens if registers else config),
         ),
         preprocessing=shared.imagenet(resize=256, resample="bicubic"),
         publisher=publisher,
         checkpoint=f"{plain}{in_names}_pretrain.pth",
         archive=f"{name}.tar.lz4",
-        **publisher.on_hub(size),
+        **publisher.hub_fields(size),
         mirrors=(*shared.equimo_files(name), shared.safetensors(in_timm)),
         parameters=parameters + registers * config.dim,
         pooler=shared.CLASS_TOKEN,
@@ -358,8 +358,8 @@ def _vit5(
         family="vit5",
         config=config,
         published=(
-            Published(original_names.VIT5, original),
-            Published(equimo_names.VIT, config),
+            PublishedNaming(original_names.VIT5, original),
+            PublishedNaming(equimo_names.VIT, config),
         ),
         preprocessing=shared.imagenet(resize=224, resample="bicubic"),
         publisher=VIT5,
@@ -368,7 +368,7 @@ def _vit5(
         parameters=parameters,
         pooler="the mean of the patches; for the original's weights the class token",
         labels=shared.IMAGENET,
-        reported=VIT5.reported("README.md", IMAGENET, classifier=right),
+        reported=VIT5.report_results("README.md", IMAGENET, classifier=right),
     )
 
 
