@@ -214,8 +214,8 @@ class ModelInfo:
         """Raise `TypeError` if a row of `published` is not a `PublishedNaming`."""
         if invalid := [row for row in self.published if not isinstance(row, PublishedNaming)]:
             raise TypeError(
-                f"{self.name} lists {invalid[0]!r:.60}: write `PublishedNaming(naming, config)` with "
-                "the network of the files in this naming."
+                f"{self.name} lists {invalid[0]!r:.60}: write `PublishedNaming(naming, config)` "
+                "with the network of the files in this naming."
             )
 
     def __repr__(self) -> str:

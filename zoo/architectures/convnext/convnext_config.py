@@ -11,7 +11,7 @@ from zoo.architectures.common_config import (
     describe_classes,
 )
 from zoo.architectures.config_fields import MAX_DEPTH, config_class, detail, size
-from zoo.architectures.parts.layer_options import OF_EQUIMO, OF_SETTINGS, Activation
+from zoo.architectures.parts.layer_options import ACTIVATION_KEY, EQUIMO_ACTIVATION_KEY, Activation
 from zoo.tasks.answer import Scores
 from zoo.tasks.feature_task import feature_task
 from zoo.tasks.task import Task
@@ -29,7 +29,7 @@ class ConvNeXtConfig(MultiStageConfig):
     dims: FourInts = size(
         "blocks.{}.downsample.conv.bias", axis=0, hf="hidden_sizes", equimo="dims"
     )
-    activation: Activation = detail(default="gelu", hf=OF_SETTINGS, equimo=OF_EQUIMO)
+    activation: Activation = detail(default="gelu", hf=ACTIVATION_KEY, equimo=EQUIMO_ACTIVATION_KEY)
     # `layer_norm_eps` of transformers is one or the other, by the class.
     norm_eps: float = detail(default=1e-6, equimo="eps")
     final_norm_eps: float | None = detail(default=None)

@@ -18,7 +18,7 @@ from zoo.architectures.config_fields import (
     size,
 )
 from zoo.architectures.inputs import PictureInput, TextInput
-from zoo.architectures.parts.layer_options import OF_SETTINGS, Activation
+from zoo.architectures.parts.layer_options import ACTIVATION_KEY, Activation
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.architectures.vit.vit_sizes import ask_for_heads
 from zoo.tasks.answer import Scores
@@ -77,7 +77,7 @@ class TextConfig(NoFeaturesConfig):
     projection: int | None = size(_projection, compare_by=_has_projection)
     vocabulary: int = size(WORDS, default=256_000, hf="vocab_size", maximum=MAX_VOCABULARY)
     tokens: int = size(_tokens, default=64, hf="max_position_embeddings")
-    activation: Activation = detail(default="gelu_tanh", hf=OF_SETTINGS)
+    activation: Activation = detail(default="gelu_tanh", hf=ACTIVATION_KEY)
     norm_eps: float = detail(default=1e-6, hf="layer_norm_eps")
     positions: Literal["learned", "sinusoidal"] = "learned"
     causal: bool = False

@@ -1,10 +1,12 @@
-"""`vit_digits`: DINOv3's vision transformer for images of 8 x 8 pixels, a classifier of digits;
-`depth_digits`, which says how near every digit in a scene of 32 x 32 pixels is; `boxes_digits`,
-RF-DETR's network, which finds digits on a canvas of 64 x 64; and `siglip_digits_dual`, two towers
-of SigLIP 2's for images of 8 x 8 and for sentences about digits.
+"""Models for handwritten digits, whose weights are part of the package.
 
-The models whose weights the package itself holds. `notebooks/training` makes them, and
-`zoo/data/README.md` says how well they do.
+- `vit_digits`: DINOv3's vision transformer for pictures of 8 x 8 pixels, a classifier of digits.
+- `depth_digits`: a network that predicts how near every digit in a scene of 32 x 32 pixels is.
+- `boxes_digits`: RF-DETR's network, which finds digits on a canvas of 64 x 64 pixels.
+- `siglip_digits_text` and `siglip_digits_dual`: SigLIP 2's networks for pictures of 8 x 8 pixels
+  and for sentences about digits.
+
+`notebooks/training` trains them. `zoo/data/README.md` has their results.
 """
 
 from dataclasses import replace
@@ -25,11 +27,11 @@ DIGITS_CONFIG = ViTConfig(
     *(64, 4, 2, 192), qkv_bias=False, layer_scale=0.1, patch_size=2, mask_token=False, classes=10
 )
 
-# Of scenes, in patches of 8 x 8 pixels.
+# For scenes of 32 x 32 pixels, in patches of 8 x 8 pixels.
 BACKBONE = replace(DIGITS_CONFIG, patch_size=8, registers=0, pool=None, classes=0)
 DIGITS_DEPTH = DepthConfig(BACKBONE, (1, 2, 3, 4), channels=(24, 32, 48, 64), fused=24, hidden=16)
 
-# Of canvases of 64 x 64 pixels.
+# For canvases of 64 x 64 pixels.
 DIGITS_BOXES = DetectionConfig(
     replace(BACKBONE, positions=LearnedPositions(grid=8, antialias=True), rope=None),
     DecoderConfig(64, 2, heads=4, sampling_heads=4, points=4, hidden=128),
@@ -59,7 +61,8 @@ _embedded = partial(
     family="digits",
     publisher=Publisher(
         source="notebooks/training, on scikit-learn's copy of UCI's handwritten digits",
-        # Of the weights. The images are not in the package; see zoo/data/README.md for theirs.
+        # This is the licence of the weights. The images are not in the package; their licence is in
+        # zoo/data/README.md.
         licence=Licence("Apache License 2.0", "apache-2.0.txt", LICENCE_PAGE, download=""),
     ),
     embedded=True,

@@ -19,7 +19,7 @@ from zoo.architectures.config_fields import (
     setting,
     size,
 )
-from zoo.architectures.parts.layer_options import OF_SETTINGS, Activation
+from zoo.architectures.parts.layer_options import ACTIVATION_KEY, Activation
 from zoo.tasks.answer import Scores
 from zoo.tasks.feature_task import feature_task
 from zoo.tasks.task import Task
@@ -87,7 +87,7 @@ class SwinConfig(MultiStageConfig):
     ratio: float = size(_ratio, default=4.0, hf="mlp_ratio")
     patch_size: int = size(PATCHES, axis=2, default=4, hf="patch_size")
     qkv_bias: bool = detail(default=True, leaf=_has_bias, hf="qkv_bias")
-    activation: Activation = detail(default="gelu", hf=OF_SETTINGS)
+    activation: Activation = detail(default="gelu", hf=ACTIVATION_KEY)
     norm_eps: float = detail(default=1e-5, hf="layer_norm_eps")
     library: Literal["timm", "transformers"] = "timm"
     pool: Literal["mean"] = "mean"

@@ -21,8 +21,8 @@ from zoo.architectures.config_fields import (
     size,
 )
 from zoo.architectures.parts.layer_options import (
-    OF_EQUIMO,
-    OF_SETTINGS,
+    ACTIVATION_KEY,
+    EQUIMO_ACTIVATION_KEY,
     Activation,
     LearnedPositions,
     RopeGrid,
@@ -89,8 +89,8 @@ class ViTConfig(FeatureConfig):
     ffn: Literal["mlp", "swiglu", "swiglu_fused"] = size(vit_sizes.feed_forward, default="mlp")
     activation: Activation = detail(
         default="gelu",
-        hf=OF_SETTINGS,
-        equimo=OF_EQUIMO,
+        hf=ACTIVATION_KEY,
+        equimo=EQUIMO_ACTIVATION_KEY,
         describe_missing=vit_sizes.ask_for_activation,
     )
     qkv_bias: bool = detail(
