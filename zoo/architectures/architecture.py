@@ -79,8 +79,8 @@ class CheckpointFacts:
 def refuse_transformers(config: Config) -> TransformersClass:
     """Raise `BadRequest`: transformers has no class for networks of this kind."""
     raise BadRequest(
-        "transformers has no class for a classifier of DINOv2's patches, nor for depths on another "
-        "network than DINOv2: write another format."
+        "transformers has no class for a classifier of DINOv2's patches, nor for depth estimation "
+        "on another network than DINOv2: write another format."
     )
 
 
@@ -115,12 +115,12 @@ class LibraryOptions(Generic[C]):
 
     - `readers`: functions that read an optional feature of the network from tensor shapes, by the
       names of options.
-    - `find_refused`: returns the option of timm's architecture with this name that no network of
-      the zoo supports; empty if there is none.
+    - `find_unsupported`: returns the option of timm's architecture with this name that no network
+      of the zoo supports; empty if there is none.
     """
 
     readers: Mapping[str, Callable[[C, Shapes], C]] = field(default_factory=dict)
-    find_refused: Callable[[str], str] = lambda architecture: ""
+    find_unsupported: Callable[[str], str] = lambda architecture: ""
 
 
 @dataclass(frozen=True, kw_only=True)

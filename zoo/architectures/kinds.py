@@ -122,11 +122,11 @@ def interpolated(config: Config, antialias: bool) -> Config:
     return with_fields(parts, **positions)
 
 
-def refused_option(architecture: str) -> str:
+def find_unsupported_option(architecture: str) -> str:
     """Return the option of timm's architecture with this name that no network of the zoo has; empty
     where there is none."""
     return next(
-        filter(None, (kind.options.find_refused(architecture) for kind in ARCHITECTURES)), ""
+        filter(None, (kind.options.find_unsupported(architecture) for kind in ARCHITECTURES)), ""
     )
 
 

@@ -120,11 +120,11 @@ class TimmPreprocessing(Model, extra="allow"):
     def _check_sides(self) -> TimmPreprocessing:
         if self.crop_mode == "center" and self.input_size[1] != self.input_size[2]:
             raise ValueError(
-                "crop_mode is center and input_size no square, for which timm resizes by a rule "
-                "that the zoo does not know: say squash, or give a square"
+                "crop_mode is center and input_size is not square, for which the zoo does not "
+                "support timm's resizing: set crop_mode to squash, or give a square input_size"
             )
         if 0 in self.std:
-            raise ValueError("std has a zero")
+            raise ValueError("std contains a zero")
         return self
 
     @property

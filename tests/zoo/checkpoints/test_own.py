@@ -283,7 +283,7 @@ WRONG = {
     "pictures that are no squares": (
         "timm's dinov2",
         lambda folder: settings(folder, pretrained_cfg={"input_size": [3, 70, 98]}),
-        "input_size no square",
+        "input_size is not square",
     ),
     "other positions": (
         *("swinv2", lambda folder: settings(folder, use_absolute_embeddings=True)),

@@ -256,8 +256,8 @@ class Deim(BackboneNetwork):
     def fused(self, pixel_values: Float[Array, "3 H W"]) -> list[AnyMap]:
         """Patches of some blocks at three sizes, each beside the details of that size."""
         vit = self.backbone
-        x, height, width = vit.tokens(vit.patch_embed(pixel_values))
-        rotation, maps = vit.rotation(height, width), []
+        x, height, width = vit.embed_tokens(vit.patch_embed(pixel_values))
+        rotation, maps = vit.make_rotation(height, width), []
         for number, block in enumerate(vit.blocks[: max(self.layers)], start=1):
             x = block(x, rotation)
             if number in self.layers:

@@ -53,7 +53,7 @@ def windowed_maps(
             f"sides must be multiples of {step}, {windows} windows of patches of {vit.stride} "
             f"pixels: got {pixel_values.shape[1:]}"
         )
-    tokens, height, width = vit.tokens(vit.patch_embed(pixel_values))
+    tokens, height, width = vit.embed_tokens(vit.patch_embed(pixel_values))
     x = _cut(tokens, vit.prefix_tokens, height, width, windows)
     maps = []
     for number, block in enumerate(vit.blocks[: max(layers)], start=1):

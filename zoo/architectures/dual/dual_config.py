@@ -20,7 +20,7 @@ from zoo.architectures.config_fields import (
 from zoo.architectures.inputs import PictureInput, TextInput
 from zoo.architectures.parts.layer_options import ACTIVATION_KEY, Activation
 from zoo.architectures.vit.vit_config import ViTConfig
-from zoo.architectures.vit.vit_sizes import ask_for_heads
+from zoo.architectures.vit.vit_sizes import describe_missing_heads
 from zoo.tasks.answer import Scores
 from zoo.tasks.similarity_tasks import similarity_task, text_task
 from zoo.tasks.task import Task
@@ -71,7 +71,10 @@ class TextConfig(NoFeaturesConfig):
     dim: int = size(WORDS, axis=1, hf="hidden_size")
     depth: int = size("blocks.{}.prenorm.weight", hf="num_hidden_layers", maximum=MAX_DEPTH)
     heads: int = setting(
-        hf="num_attention_heads", timm="num_heads", describe_missing=ask_for_heads, neutral=1
+        hf="num_attention_heads",
+        timm="num_heads",
+        describe_missing=describe_missing_heads,
+        neutral=1,
     )
     hidden: int = size(_hidden, hf="intermediate_size")
     projection: int | None = size(_projection, compare_by=_has_projection)

@@ -107,13 +107,13 @@ class Eomt(BackboneNetwork):
         right and bottom edge is dropped.
         """
         vit, count = self.backbone, len(self.queries)
-        x, height, width = vit.tokens(vit.patch_embed(pixel_values))
+        x, height, width = vit.embed_tokens(vit.patch_embed(pixel_values))
         first = len(vit.blocks) - len(self.masked)
-        rotation = vit.rotation(height, width)
+        rotation = vit.make_rotation(height, width)
         for block in vit.blocks[:first]:
             x = block(x, rotation)
         x = jnp.concatenate([self.queries, x])
-        rotation = vit.rotation(height, width, count)
+        rotation = vit.make_rotation(height, width, count)
         mask = None
         for block, masked in zip(vit.blocks[first:], self.masked, strict=True):
             if masked:

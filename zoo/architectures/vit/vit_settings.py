@@ -42,7 +42,7 @@ LEARNED: Template = (
     *("hidden_act", "layer_norm_eps", "patch_size"),
     {"image_size": _image_size},
 )
-"""What all classes with learned positions ask."""
+"""Settings of all classes with learned positions."""
 
 
 def _is_gated(config: ViTConfig) -> bool:
@@ -50,8 +50,8 @@ def _is_gated(config: ViTConfig) -> bool:
 
 
 def _whole_ratio(config: ViTConfig) -> int:
-    """Return a whole number; a gated network's width is two thirds, rounded up to a multiple of
-    8."""
+    """Return the ratio of widths as an integer. The width of a gated network is two thirds of the
+    product, rounded up to a multiple of 8."""
     return int(config.hidden * (1.5 if _is_gated(config) else 1) / config.dim)
 
 
@@ -77,8 +77,8 @@ DINOV2_SETTINGS: Template = (
 
 
 def _ratio(config: ViTConfig) -> dict[str, Any]:
-    """Return the ratio of TIPS: transformers rounds the product down, and 1152 channels have no
-    whole ratio."""
+    """Return the ratio of widths of TIPS as a float, because 1152 channels have no integer ratio.
+    transformers rounds the product down."""
     return {} if _is_gated(config) else {"mlp_ratio": config.hidden / config.dim}
 
 
@@ -148,7 +148,8 @@ VIT_CLASSES = (
 
 
 def vit_class(config: ViTConfig) -> TransformersClass:
-    """The class that computes a network. **Raises** `BadRequest` if there is none."""
+    """Return the transformers class that computes a network. **Raises** `BadRequest` if there is
+    none."""
     if isinstance(config.rope, RopePeriods) and not config.classes:
         return DINOV3
     if config.positions and config.positions.linear and not config.classes:
@@ -163,14 +164,15 @@ def vit_class(config: ViTConfig) -> TransformersClass:
     found = _with_learned_positions(config) if _has_no_options(config) else None
     if found is None:
         raise BadRequest(
-            "transformers has no class for this network (ViT-5, a classifier of another vector "
-            "than its classes', options of timm's): write another format."
+            "transformers has no class for this network: it is ViT-5, has options of timm, or its "
+            "classifier takes another vector than those of transformers. Write another format."
         )
     return found
 
 
 def _has_no_options(config: ViTConfig) -> bool:
-    """Whether a network has learned positions, and no norms or tokens that only timm has."""
+    """Return True if a network has learned positions, and none of the norms and tokens that only
+    timm has."""
     where = config.positions
     if where is None or config.rope is not None or where.cls_token != config.cls_token:
         return False
@@ -178,7 +180,7 @@ def _has_no_options(config: ViTConfig) -> bool:
 
 
 def _with_learned_positions(config: ViTConfig) -> TransformersClass | None:
-    """Return the class of a network with learned positions; None where there is none."""
+    """Return the transformers class of a network with learned positions; None if there is none."""
     if config.pool in ("attention", None) and not config.cls_token:
         if not config.classes:
             return SIGLIP if config.pool else SIGLIP_BARE
@@ -200,11 +202,12 @@ def _with_learned_positions(config: ViTConfig) -> TransformersClass | None:
 
 EQUIMO_FEED_FORWARD = {"swiglu": "swiglu", "swiglu_fused": "swiglufused"}
 EQUIMO_POOL = {"token": "token", "mean": "avg"}
-"""Equimo's names for what configurations have others for."""
+"""Equimo's names for values of `ffn` and `pool`."""
 
 
 def _equimo_ratio(config: ViTConfig) -> float:
-    """Return the ratio of which Equimo takes two thirds for a gated network's width."""
+    """Return Equimo's ratio of widths. Equimo uses two thirds of the product as the width of a
+    gated network."""
     return config.hidden / config.dim * (1 if config.ffn == "mlp" else 1.5)
 
 
@@ -222,7 +225,7 @@ def _equimo_positions(config: ViTConfig) -> dict[str, Any]:
     if positions is None:
         return {}
     if positions.columns is not None:
-        raise BadRequest("Equimo has square grids of positions alone: write another format.")
+        raise BadRequest("Equimo supports only square grids of positions: write another format.")
     return {
         "img_size": positions.grid * config.patch_size,
         "class_token": config.cls_token,
@@ -267,4 +270,4 @@ EQUIMO_SETTINGS: Template = (
     },
     *(_equimo_layers, _equimo_positions, _equimo_rope),
 )
-"""Settings of a network as Equimo names them."""
+"""Settings of a network in Equimo's format."""
