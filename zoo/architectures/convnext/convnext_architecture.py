@@ -1,4 +1,4 @@
-"""Record of ConvNeXts: what the zoo asks of this kind of network."""
+"""Architecture record of ConvNeXts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def _network() -> Callable[..., Any]:
 
 
 def _sizes(config: ConvNeXtConfig, shapes: Shapes) -> ConvNeXtConfig | None:
-    """Read the sizes of four stages, which all these networks have."""
+    """Return the configuration with the sizes of four stages; None if a checkpoint has another
+    number of stages."""
     sized = with_sizes(config, shapes)
     return sized if sized and len(sized.dims) == len(sized.depths) == 4 else None
 
@@ -36,17 +37,17 @@ def _complete(config: ConvNeXtConfig, facts: CheckpointFacts) -> ConvNeXtConfig:
     """Return the configuration with the values of the settings file.
 
     `layer_norm_eps` is the epsilon of all norms of `DINOv3ConvNextModel`. In transformers' other
-    classes it is that of the norm behind the last stage alone.
+    classes it is the epsilon of the norm after the last stage only.
     """
-    read = with_settings(config, facts.settings)
-    read = replace(read, scores=facts.choose_scores(config.classes))
+    result = with_settings(config, facts.settings)
+    result = replace(result, scores=facts.choose_scores(config.classes))
     settings = settings_section(config, facts.settings) if facts.settings else None
     if settings is None:
-        return read
+        return result
     eps = settings.layer_norm_eps or config.norm_eps
     if settings.model_type == DINOV3_CONVNEXT.model_type:
-        return replace(read, norm_eps=eps, final_norm_eps=None)
-    return replace(read, final_norm_eps=None if eps == config.norm_eps else eps)
+        return replace(result, norm_eps=eps, final_norm_eps=None)
+    return replace(result, final_norm_eps=None if eps == config.norm_eps else eps)
 
 
 DINOV3_SETTINGS: Template = (
@@ -60,7 +61,8 @@ DINOV3_SETTINGS: Template = (
 
 
 def _last_eps(config: ConvNeXtConfig) -> dict[str, Any]:
-    """Return the epsilon of transformers' other classes, which is that of the last norm."""
+    """Return the setting `layer_norm_eps` of transformers' other classes: the epsilon of the last
+    norm."""
     return {"layer_norm_eps": config.final_norm_eps or config.norm_eps}
 
 
@@ -85,7 +87,7 @@ def _class(config: ConvNeXtConfig) -> TransformersClass:
         return CLASSIFIER_V2 if config.classes else FEATURES_V2
     if config.classes:
         return CLASSIFIER
-    # Its classes alone have another epsilon behind the stages.
+    # DINOv3's class has no separate epsilon of the last norm.
     return DINOV3_CONVNEXT if config.final_norm_eps is None else FEATURES
 
 

@@ -1,4 +1,4 @@
-"""Hyperparameters of ConvNeXts: plain data without JAX."""
+"""Configuration of ConvNeXts. This module is plain data without JAX."""
 
 from __future__ import annotations
 
@@ -19,10 +19,15 @@ from zoo.tasks.task import Task
 
 @config_class
 class ConvNeXtConfig(MultiStageConfig):
-    """Hyperparameters of a ConvNeXt, a stage to each entry of `depths` and `dims`.
+    """Configuration of a ConvNeXt. `depths` and `dims` have an entry for each stage.
 
-    `response_norm` is what the second version has in place of a layer scale. `final_norm_eps` is
-    that of the norm behind the stages, where it is not that of all others.
+    - `depths`, `dims`: number of blocks and of channels of each stage.
+    - `norm_eps`: the epsilon of norms.
+    - `final_norm_eps`: the epsilon of the norm after the last stage; None if it is `norm_eps`.
+    - `layer_scale`: the initial layer scale; None in the second version.
+    - `response_norm`: whether blocks have a global response norm, as in the second version.
+    - `classes`: the number of classes of a linear classifier; 0 without one.
+    - `scores`: how scores are computed from logits, as in `ViTConfig`.
     """
 
     depths: FourInts = size("blocks.{}.blocks.{}.norm.weight", hf="depths", equimo="depths")
@@ -30,7 +35,7 @@ class ConvNeXtConfig(MultiStageConfig):
         "blocks.{}.downsample.conv.bias", axis=0, hf="hidden_sizes", equimo="dims"
     )
     activation: Activation = detail(default="gelu", hf=ACTIVATION_KEY, equimo=EQUIMO_ACTIVATION_KEY)
-    # `layer_norm_eps` of transformers is one or the other, by the class.
+    # transformers' `layer_norm_eps` is one of these two, depending on the class.
     norm_eps: float = detail(default=1e-6, equimo="eps")
     final_norm_eps: float | None = detail(default=None)
     layer_scale: float | None = 1e-6
@@ -39,22 +44,23 @@ class ConvNeXtConfig(MultiStageConfig):
     classes: int = detail(default=0, leaf=count_classes, equimo="num_classes")
     scores: Scores = detail(default="softmax")
 
-    # As those of `ViTConfig`: one row is the mean of the last map, of 32nds of an image.
+    # See `ViTConfig`. The first row is the mean of the last map, whose pixels are areas of 32 x 32
+    # pixels.
     prefix_tokens: ClassVar[int] = 1
     stride: ClassVar[int] = 32
     native: ClassVar[None] = None
 
     @property
     def task(self) -> Task:
-        """Features, or classes."""
+        """The task: features, or classes for a classifier."""
         return feature_task(self, "the mean, then the pixels of the last map")
 
     @property
     def is_consistent(self) -> bool:
-        """Whether there are four stages, of not too many blocks."""
+        """Whether there are four stages, with at most `MAX_DEPTH` blocks."""
         return len(self.depths) == len(self.dims) == 4 and self.depth <= MAX_DEPTH
 
     @property
     def text(self) -> str:
-        """The architecture in a line."""
+        """Description of the architecture in one line."""
         return f"{self.stages_text}{describe_classes(self.classes)}"

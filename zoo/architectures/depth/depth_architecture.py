@@ -1,4 +1,4 @@
-"""Record of networks for depth: what the zoo asks of this kind of network."""
+"""Architecture record of networks for depth estimation."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,14 +27,15 @@ def _network() -> Callable[..., Any]:
 
 
 def _sizes(config: DepthConfig, shapes: Shapes) -> DepthConfig | None:
-    """Read the sizes of four maps, which all these networks have."""
+    """Return the configuration with the sizes of four maps; None if a checkpoint has another number
+    of maps."""
     sized = with_sizes(config, shapes)
     return sized if sized and len(sized.channels) == 4 else None
 
 
 def _complete(config: DepthConfig, facts: CheckpointFacts) -> DepthConfig:
-    """Complete the configuration; one setting has the largest depth, another whether there is
-    one."""
+    """Return the configuration completed from settings. One setting has the largest depth, and
+    another one says whether depths are in metres."""
     settings = facts.settings
     if settings is None or settings.backbone_config is None:
         return config
