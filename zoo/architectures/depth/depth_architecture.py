@@ -44,7 +44,7 @@ def _complete(config: DepthConfig, facts: CheckpointFacts) -> DepthConfig:
 
 
 def _backbone(config: DepthConfig) -> dict[str, Any]:
-    read = {
+    backbone = {
         "model_type": "dinov2",
         **write_settings(config.backbone, DINOV2_SETTINGS),
         "out_indices": list(config.layers),
@@ -52,7 +52,7 @@ def _backbone(config: DepthConfig) -> dict[str, Any]:
         "apply_layernorm": True,
         "reshape_hidden_states": False,
     }
-    return {"backbone_config": read}
+    return {"backbone_config": backbone}
 
 
 SETTINGS: Template = (

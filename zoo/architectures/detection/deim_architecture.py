@@ -1,11 +1,11 @@
-"""Record of DEIMv2: what the zoo asks of this kind of network."""
+"""Architecture record of DEIMv2."""
 
 from collections.abc import Callable
 from typing import Any
 
 from zoo.architectures.architecture import Architecture
 from zoo.architectures.config_settings import Template, TransformersClass, write_settings
-from zoo.architectures.detection.detection_architecture import read_blocks
+from zoo.architectures.detection.detection_architecture import write_layer_settings
 from zoo.architectures.detection.detection_config import LEVELS, DeimConfig
 from zoo.architectures.vit.vit_settings import DINOV3_SETTINGS
 
@@ -17,14 +17,14 @@ def _network() -> Callable[..., Any]:
 
 
 def _backbone(config: DeimConfig) -> dict[str, Any]:
-    read = {
+    backbone = {
         "model_type": "dinov3_vit",
         **write_settings(config.backbone, DINOV3_SETTINGS),
-        **read_blocks(config),
+        **write_layer_settings(config),
         "apply_layernorm": config.normed,
         "reshape_hidden_states": True,
     }
-    return {"backbone_config": read}
+    return {"backbone_config": backbone}
 
 
 SETTINGS: Template = (
@@ -43,7 +43,7 @@ SETTINGS: Template = (
         "normalize_before": False,
         "positional_encoding_temperature": 10000,
         "activation_function": "silu",
-        # It is multiplied by the width, halved and rounded down.
+        # transformers multiplies it by the width, halves the product and rounds it down.
         "hidden_expansion": lambda config: (2 * config.pyramid.narrow + 0.5) / config.width,
         "depth_mult": lambda config: config.pyramid.bottlenecks / 3,
     },

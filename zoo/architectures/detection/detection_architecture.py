@@ -1,4 +1,4 @@
-"""Record of RF-DETR: what the zoo asks of this kind of network."""
+"""Architecture record of RF-DETR."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -29,31 +29,33 @@ def _network() -> Callable[..., Any]:
 
 
 def _sizes(config: DetectionConfig, shapes: Shapes) -> DetectionConfig | None:
-    """Read the sizes, without masks where there is no head for them."""
+    """Return the configuration with the sizes of a checkpoint, and without masks if the checkpoint
+    has no head for them."""
     if config.instances is not None and not shapes("instance_head.bias"):
         config = replace(config, instances=None)
     return with_sizes(config, shapes)
 
 
 def _complete(config: DetectionConfig, facts: CheckpointFacts) -> DetectionConfig:
-    """Complete the configuration; heads and points of sampling have a product in the tensors."""
-    read, product = with_settings(config, facts.settings), config.decoder
-    points = max(1, product.sampling_heads * product.points // read.decoder.sampling_heads)
-    decoder, usual = replace(read.decoder, points=points), replace(read, windowed=None)
-    return replace(usual, decoder=decoder, windowed=_windowed(usual, read.windowed))
+    """Return the configuration completed from settings. Tensors determine only the product of
+    sampling heads and points."""
+    result, sized = with_settings(config, facts.settings), config.decoder
+    points = max(1, sized.sampling_heads * sized.points // result.decoder.sampling_heads)
+    decoder, default = replace(result.decoder, points=points), replace(result, windowed=None)
+    return replace(default, decoder=decoder, windowed=_windowed(default, result.windowed))
 
 
-def _windowed(config: DetectionConfig, stated: Sequence[int] | None) -> tuple[int, ...] | None:
-    """Return the blocks that attend within windows; None if they are the usual ones. Blocks behind
-    the last that is read have no effect."""
-    if stated is None or config.windows == 1:
+def _windowed(config: DetectionConfig, blocks: Sequence[int] | None) -> tuple[int, ...] | None:
+    """Return the blocks that attend within windows; None if they are the default ones. Blocks after
+    the last one that is read have no effect and are left out."""
+    if blocks is None or config.windows == 1:
         return None
-    blocks = tuple(sorted({block for block in stated if block < max(config.layers)}))
-    return None if blocks == config.windowed_blocks else blocks
+    used = tuple(sorted({block for block in blocks if block < max(config.layers)}))
+    return None if used == config.windowed_blocks else used
 
 
-def read_blocks(config: DetectionConfig | DeimConfig) -> dict[str, Any]:
-    """Return transformers' settings of the blocks that a detector reads."""
+def write_layer_settings(config: DetectionConfig | DeimConfig) -> dict[str, Any]:
+    """Return transformers' settings for the blocks that a detector reads."""
     return {
         "out_indices": list(config.layers),
         "out_features": [f"stage{layer}" for layer in config.layers],
@@ -61,17 +63,17 @@ def read_blocks(config: DetectionConfig | DeimConfig) -> dict[str, Any]:
 
 
 def _backbone(config: DetectionConfig) -> dict[str, Any]:
-    read = {
+    backbone = {
         "model_type": "rf_detr_dinov2",
         **write_settings(config.backbone, DINOV2_SETTINGS),
-        **read_blocks(config),
+        **write_layer_settings(config),
         "num_windows": config.windows,
         "window_block_indexes": list(config.windowed_blocks),
         "apply_layernorm": True,
         "reshape_hidden_states": True,
         "use_mask_token": config.backbone.mask_token,
     }
-    return {"backbone_config": read}
+    return {"backbone_config": backbone}
 
 
 def _masks(config: DetectionConfig) -> dict[str, Any]:
