@@ -17,7 +17,7 @@ from zoo.architectures.architecture import Config
 from zoo.architectures.config_fields import have_same_sizes, with_fields
 from zoo.architectures.config_settings import TransformersClass, settings_section
 from zoo.architectures.entry import Licence, ModelInfo, PublishedNaming
-from zoo.architectures.kinds import interpolated
+from zoo.architectures.kinds import with_interpolation
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.candidates import prefixes_of, readings, without_needless_heads
 from zoo.checkpoints.settings.class_names import read_class_names
@@ -268,4 +268,4 @@ def _as_trained(published: PublishedNaming, config: Config) -> Config:
         config = with_fields(config, activation=library.activation)
     if published.naming.name != "huggingface":
         return config
-    return interpolated(config, _class(config).antialias)
+    return with_interpolation(config, _class(config).antialias)

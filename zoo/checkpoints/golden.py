@@ -27,7 +27,7 @@ from zoo.architectures.architecture import Config
 from zoo.architectures.builder import abstract, batched
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.inputs import Feeds
-from zoo.architectures.kinds import interpolated
+from zoo.architectures.kinds import with_interpolation
 from zoo.checkpoints.convert import naming_to_write, write_folder
 from zoo.checkpoints.load import LoadedWeights, model_shapes, open_weights
 from zoo.checkpoints.pretrained import find_entry
@@ -99,7 +99,7 @@ def run_transformers(
 def check_positions(config: Config, size: tuple[int, ...]) -> None:
     """Refuse a size at which transformers' positions are not the network's."""
     side = config.native
-    same = interpolated(config, transformers_kind(config).antialias) == config
+    same = with_interpolation(config, transformers_kind(config).antialias) == config
     if side is not None and not same and tuple(size) != side:
         raise BadRequest(
             "transformers interpolates these positions by another rule than they were trained "

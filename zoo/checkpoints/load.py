@@ -26,7 +26,7 @@ from zoo.architectures.architecture import Config
 from zoo.architectures.builder import abstract
 from zoo.architectures.config_fields import with_values
 from zoo.architectures.entry import ModelInfo, PublishedNaming
-from zoo.architectures.kinds import architecture_of, has_sizes, parts_of_network
+from zoo.architectures.kinds import architecture_of, has_sizes, nested_networks
 from zoo.checkpoints.settings.settings_files import OF_LIBRARIES, with_temperature
 from zoo.checkpoints.source import Choice, SeededWeights, Source, opened
 from zoo.registry.lookup import MODELS
@@ -169,7 +169,7 @@ def view_for(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[PublishedNaming,
         prefix = choose_prefix([*prefixes], "", checkpoint.path)
         return next(each for each in fitting if each[1].prefix == prefix)
     if belongs := fitting_models(checkpoint):
-        both = len(parts_of_network(entry.config)) > 1
+        both = len(nested_networks(entry.config)) > 1
         advice = "put the other tower's beside it" if both else f"give the file {entry.file}"
         raise MappingError(
             f"{checkpoint.path} is of another variant: it looks like {' or '.join(belongs)}, not "

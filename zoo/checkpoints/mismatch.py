@@ -20,7 +20,7 @@ from zoo.architectures.entry import ModelInfo, PublishedNaming
 from zoo.architectures.kinds import (
     MODEL_TYPES,
     complete_config,
-    positions_in,
+    find_positions,
     read_sizes,
     with_one_head,
 )
@@ -304,7 +304,7 @@ class SiblingShapes:
     def __init__(self, naming: Naming, view: Checkpoint, usual: Config):
         self.own = partial(leaf_shape, naming, view.tensors)
         self.leaves = {naming.leaf(key) or "" for key in view.tensors}
-        self.positions = positions_in(usual)
+        self.positions = find_positions(usual)
 
     @cached_property
     def blocks(self) -> Mapping[str, Collection[str]]:
@@ -356,7 +356,7 @@ def _grid(naming: Naming, view: Checkpoint) -> str:
     for part in ("", "vision.", "backbone."):
         table = leaf_shape(naming, view.tensors, part + POSITIONS)
         readable = (each for entry in MODELS.values() for each in entry.readable)
-        places = (positions_in(each.config) for each in readable if each.naming == naming)
+        places = (find_positions(each.config) for each in readable if each.naming == naming)
         patches = {table[0] - where.prefix for where in places if table and where is not None}
         if patches and all(count < 0 or math.isqrt(count) ** 2 != count for count in patches):
             return (

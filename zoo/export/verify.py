@@ -28,7 +28,7 @@ from zoo.architectures.base import Network
 from zoo.architectures.builder import batched
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.inputs import IMAGE, PIXELS, Input, read_feed_sides
-from zoo.architectures.kinds import parts_of_network
+from zoo.architectures.kinds import nested_networks
 from zoo.artifacts.choices import Precision
 from zoo.artifacts.measured import Comparison, Verification
 from zoo.common import runtime
@@ -214,7 +214,7 @@ def sample_shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int,
 
 def limit_for(precision: Precision, kind: str, config: Config) -> Limit:
     """Limit of a network's file in a precision, made from weights of a kind."""
-    of_any_size = kind == "own" or bool(parts_of_network(config))
+    of_any_size = kind == "own" or bool(nested_networks(config))
     return OF_ANY_SIZE if precision == "fp32" and of_any_size else PRECISIONS[precision].limit
 
 

@@ -150,7 +150,7 @@ class EdgeBins(eqx.Module):
     """Distances by which a distribution over bins moves the edge of a box. The bins are finer in
     the middle.
 
-    `up` is the largest distance and `scale` the growth of distances. Training does not adjust them.
+    `up` and `scale` determine the range and the growth of distances. Training does not adjust them.
 
     Source: Peng et al., 2024, arXiv:2410.13842.
     """

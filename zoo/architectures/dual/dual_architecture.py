@@ -1,4 +1,4 @@
-"""Records of transformers for texts and of dual encoders: what the zoo asks of these kinds."""
+"""Architecture records of transformers for texts and of dual encoders."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,13 +27,17 @@ def _text_network() -> Callable[..., Any]:
 
 
 def _complete(config: TextConfig, facts: CheckpointFacts) -> TextConfig:
-    """Complete the configuration; the word that ends a text is known by what others it is not."""
+    """Return the configuration completed from settings, with the number of the word that ends a
+    text."""
     return replace(with_settings(config, facts.settings), end=_end(config, facts))
 
 
 def _end(config: TextConfig, facts: CheckpointFacts) -> int | None:
-    """The word that ends a text, where transformers is told another than the last of all. It was
-    once told 2, which stands for the greatest."""
+    """Return the number of the word that ends a text; None for the greatest number.
+
+    transformers' settings are used only if they state another number than the last of the
+    vocabulary. Older settings have 2, which transformers treats as the greatest number.
+    """
     if config.pool != "end" or facts.transformers_settings is None:
         return config.end
     end = settings_section(config, facts.transformers_settings).eos_token_id
@@ -45,7 +49,7 @@ TEXT_SETTINGS: Template = (
     *("hidden_act", "layer_norm_eps", "vocab_size", "max_position_embeddings"),
     {"pad_token_id": 0},
 )
-"""What all classes of networks for texts ask."""
+"""Settings of all classes of networks for texts."""
 
 SIGLIP_TEXT_SETTINGS: Template = (
     *TEXT_SETTINGS,
@@ -76,14 +80,14 @@ CLIP_TEXT = TransformersClass(
 CLIP_BARE_TEXT = TransformersClass("CLIPTextModel", "clip_text_model", CLIP_TEXT_SETTINGS)
 
 
-def check_pool(config: TextConfig) -> None:
-    """**Raises** `BadRequest` for a network for which transformers has no class."""
+def _check_pool(config: TextConfig) -> None:
+    """Raise `BadRequest` if transformers has no class for the network."""
     if config.pool == "greatest":
         raise BadRequest("transformers has no class for dino.txt: write another format.")
 
 
 def _text_class(config: TextConfig) -> TransformersClass:
-    check_pool(config)
+    _check_pool(config)
     if config.pool == "end" and config.projection is None:
         return CLIP_BARE_TEXT
     return {"mean": TIPS_TEXT, "end": CLIP_TEXT, "last": SIGLIP_TEXT}[config.pool]
@@ -107,16 +111,16 @@ def _dual_network() -> Callable[..., Any]:
 def _dual_settings(
     vision: TransformersClass, words: TransformersClass
 ) -> Callable[[DualConfig], dict[str, Any]]:
-    """Those of both towers, as their own classes have them."""
+    """Return a function that writes the settings of both networks in the form of their classes."""
 
-    def of_both(config: DualConfig) -> dict[str, Any]:
+    def write_both(config: DualConfig) -> dict[str, Any]:
         pictures = {**THREE_CHANNELS, **vision.settings(config.vision)}
         return {
             "text_config": {"model_type": words.model_type, **words.settings(config.words)},
             "vision_config": {"model_type": vision.model_type, **pictures},
         }
 
-    return of_both
+    return write_both
 
 
 def _clip_dual_settings(config: DualConfig) -> dict[str, Any]:
@@ -135,7 +139,7 @@ CLIP_DUAL = TransformersClass(
 
 
 def _dual_class(config: DualConfig) -> TransformersClass:
-    check_pool(config.words)
+    _check_pool(config.words)
     return {"mean": TIPS_DUAL, "end": CLIP_DUAL, "last": SIGLIP_DUAL}[config.words.pool]
 
 

@@ -1,13 +1,13 @@
-"""SigLIP 2 (Tschannen et al., 2025, arXiv:2502.14786): its vision transformers, its transformers
-for texts, and both beside each other, for classes that are described in words.
+"""Published models of SigLIP 2 (Tschannen et al., 2025, arXiv:2502.14786): vision transformers,
+transformers for texts, and dual encoders of both, for classes that are described in words.
 
-`pooler_output` is the image's or the text's embedding, as `SiglipVisionModel` and
-`SiglipTextModel` of transformers give it. Equimo's archives leave out the images' head: an export
-of one has `last_hidden_state` only. The network for 378 pixels is called 384 by Google, and its
-27 x 27 patches leave a rest of 6 pixels there.
+`pooler_output` is the embedding of the picture or of the text, as in `SiglipVisionModel` and
+`SiglipTextModel` of transformers. Equimo's archives do not contain the pooling head of the network
+for pictures. An export of such an archive has `last_hidden_state` only. Google calls the network
+for 378 pixels 384; at 384 pixels its 27 x 27 patches leave 6 pixels unused.
 
 The GELU is the original's approximation by a hyperbolic tangent, as in transformers. timm (1.0.31)
-runs some of the same weights with the exact one, which moves the features by 1e-3.
+runs some of the same weights with the exact GELU, which changes the features by 1e-3.
 """
 
 from dataclasses import replace
@@ -37,9 +37,14 @@ GOOGLE = Publisher(
 
 
 class Size(NamedTuple):
-    """Google's name by Equimo's and timm's; dimensions of the towers; parameters of that for texts.
+    """Sizes of both networks.
 
-    The giant's is that of so400m, whose vectors are made as wide as those of its images.
+    - `google`: Google's name of the size; keys of `SIZES` are Equimo's and timm's names.
+    - `vision`, `words`: dimensions of the networks for pictures and for texts.
+    - `parameters`: parameters of the network for texts.
+
+    The giant model has the network for texts of so400m, with a projection to the width of its
+    vectors of pictures.
     """
 
     google: str
@@ -55,11 +60,11 @@ SIZES = {
     "giantopt": Size("giant-opt", (1536, 40, 16, 6144), shared.SO400M, 708_225_648),
 }
 
-# Neither Equimo nor timm has them.
+# Neither Equimo nor timm has these models.
 NOWHERE_ELSE: dict[str, Any] = dict(aliases=(), archive="", mirrors=())
 
-# size, patch, pixels, parameters, whether timm has the exact GELU, both towers on ImageNet-1k
-# (`README_siglip2.md` of google-research/big_vision)
+# size, patch, pixels, parameters, whether timm has the exact GELU, zero-shot accuracy on
+# ImageNet-1k (`README_siglip2.md` of google-research/big_vision)
 VARIANTS = (
     ("b", 16, 224, 92_884_224, True, 78.2),
     ("b", 16, 256, 92_930_304, True, 79.1),
@@ -122,7 +127,7 @@ def _vit(size: str, patch: int, pixels: int) -> ViTConfig:
 
 
 def _text(size: str, vision: ModelInfo) -> ModelInfo:
-    """The tower for texts beside that for images."""
+    """Return the entry of the network for texts that belongs to a network for pictures."""
     config = TextConfig(*SIZES[size].words, projection=vision.config.dim)
     return replace(
         vision,
@@ -138,7 +143,7 @@ def _text(size: str, vision: ModelInfo) -> ModelInfo:
 
 
 def _dual(vision: ModelInfo, text: ModelInfo) -> ModelInfo:
-    """Both towers, with the scale and the bias of how well they fit."""
+    """Return the entry of the dual encoder, with the scale and the bias of its logits."""
     assert isinstance(vision.config, ViTConfig) and isinstance(text.config, TextConfig)
     config = DualConfig(vision.config, text.config)
     return replace(

@@ -1,4 +1,5 @@
-"""Records of segmentation networks: mask transformers, and linear classifiers of patches."""
+"""Architecture records of segmentation networks: mask transformers, and linear classifiers of
+patches."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,14 +21,15 @@ def _mask_network() -> Callable[..., Any]:
 
 
 def _mask_sizes(config: MaskConfig, shapes: Shapes) -> MaskConfig | None:
-    """Read the sizes; transformers has another function in the heads of one with gates."""
+    """Return the configuration with the sizes of a checkpoint; None for a gated feed-forward
+    network, because transformers then has another activation in the heads."""
     return with_sizes(config, shapes) if config.backbone.ffn == "mlp" else None
 
 
 def _backbone(config: MaskConfig) -> dict[str, Any]:
     assert isinstance(config.backbone.rope, RopePeriods)
-    rotated = {"rope_theta": config.backbone.rope.base, "rope_type": "default"}
-    return write_settings(config.backbone, DINOV3_SETTINGS) | {"rope_parameters": rotated}
+    rope = {"rope_theta": config.backbone.rope.base, "rope_type": "default"}
+    return write_settings(config.backbone, DINOV3_SETTINGS) | {"rope_parameters": rope}
 
 
 SETTINGS: Template = (_backbone, "num_queries", "num_blocks", "num_upscale_blocks")

@@ -8,7 +8,7 @@ from typing import Any
 from zoo.architectures.architecture import Config
 from zoo.architectures.common_config import THREE_CHANNELS
 from zoo.architectures.config_settings import EQUIMO, TransformersClass, write_settings
-from zoo.architectures.kinds import architecture_of, features_below
+from zoo.architectures.kinds import architecture_of, without_head
 from zoo.common.errors import BadRequest
 from zoo.images.preprocessing import Filter, Preprocessing
 
@@ -58,7 +58,7 @@ def portable_config(
 
 def below(config: Config) -> Config:
     """A network without what makes its features answers."""
-    return features_below(config)
+    return without_head(config)
 
 
 def labels(count: int, names: Sequence[str]) -> dict[str, Any]:

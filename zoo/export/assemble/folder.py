@@ -11,7 +11,7 @@ from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.architectures.builder import abstract
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.kinds import parts_of_network
+from zoo.architectures.kinds import nested_networks
 from zoo.artifacts.choices import Scales
 from zoo.artifacts.measured import Speeds, StatedSimilarity
 from zoo.artifacts.schema import MANIFEST, Manifest, Variant
@@ -73,7 +73,7 @@ def write_words(stage: Path, words: Words) -> tuple[str, ...]:
 
 def parts_of(entry: ModelInfo, loaded: LoadedWeights) -> Iterator[tuple[str, Subject]]:
     """The towers of a network with their names, if there are any, and then the whole without."""
-    parts = parts_of_network(loaded.config)
+    parts = nested_networks(loaded.config)
     for tower, field in loaded.config.towers.items():
         model, weights = abstract(parts[field]), inner(loaded.weights, f"{field}.")
         own_entry = replace(entry, config=parts[field])
