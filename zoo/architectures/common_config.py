@@ -62,7 +62,7 @@ class MultiStageConfig(FeatureConfig):
 class NoFeaturesConfig(NetworkInputs, NetworkConfig):
     """Base class of configurations of networks that return neither tokens nor states of layers."""
 
-    # As the properties of `ViTConfig`.
+    # See the properties of `ViTConfig`.
     prefix_tokens: ClassVar[int] = 0
     num_hidden_states: ClassVar[int] = 0
     has_global_attention: ClassVar[bool] = True

@@ -214,7 +214,7 @@ class TextInput(Input):
     @property
     def arrays(self) -> tuple[InputArray, ...]:
         """The numbers of words, and the mask, which is 1 for words and 0 for padding."""
-        # In JAX they are int32; files of other projects take what their tokenizers give.
+        # The arrays are int32 in JAX. Files have int64, as tokenizers return it.
         shape = ("sequence_length" if self.any_length else self.tokens,)
         mask = (InputArray("attention_mask", "int64", shape),) if self.masked else ()
         return (InputArray("input_ids", "int64", shape), *mask)

@@ -86,7 +86,9 @@ def naming_to_write(entry: ModelInfo, form: Form) -> PublishedNaming:
     )
 
 
-def leaves_to_write(entry: ModelInfo, published: PublishedNaming, config: Config) -> dict[str, Shape]:
+def leaves_to_write(
+    entry: ModelInfo, published: PublishedNaming, config: Config
+) -> dict[str, Shape]:
     """The leaves that a file with these names has, all of which the weights must have. **Raises**
     `BadRequest` where they have not."""
     if published.naming is LEAVES and config != entry.config:

@@ -85,7 +85,9 @@ def run_transformers(
             model.rope_embeddings.inv_freq = 1 / periods
     # Asked to, it takes positions for those of a square, which they need not be.
     is_own = size == config.native
-    asked = {"interpolate_pos_encoding": True} if kind.interpolates_on_request and not is_own else {}
+    asked = (
+        {"interpolate_pos_encoding": True} if kind.interpolates_on_request and not is_own else {}
+    )
     with torch.no_grad():
         result = model(**{name: torch.from_numpy(each) for name, each in fed.items()}, **asked)
     if kind.output_names:

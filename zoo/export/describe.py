@@ -62,7 +62,9 @@ def _where_it_applies(entry: ModelInfo, signature: Signature) -> dict[str, Any]:
 def _classifier(entry: ModelInfo) -> dict[str, Any]:
     """Names of the classes and, of a network that gives features, the vector that they are of."""
     kind = architecture_of(entry.config)
-    takes = {"classifier_takes": kind.describe_head_input(entry.config)} if kind.gives_features else {}
+    takes = (
+        {"classifier_takes": kind.describe_head_input(entry.config)} if kind.gives_features else {}
+    )
     return {"classes": entry.class_names, **takes}
 
 

@@ -93,7 +93,9 @@ class Sample:
     @property
     def sides(self) -> dict[str, int]:
         """Batch size and named sides of what a file gets."""
-        return read_feed_sides(self.taken, self.fed) or {"batch": len(next(iter(self.fed.values())))}
+        return read_feed_sides(self.taken, self.fed) or {
+            "batch": len(next(iter(self.fed.values())))
+        }
 
 
 def within_rounding(got: Outputs, wanted: Outputs, moved: Sequence[Outputs]) -> Outputs:

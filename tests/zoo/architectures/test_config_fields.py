@@ -237,7 +237,9 @@ def junk_files(config: Config) -> Iterator[tuple[str, FieldFacts, dict[str, Any]
 
 def _is_of_tower(config: Config, part: Configuration) -> bool:
     """Return whether a part is of a network inside, which has rows of its own."""
-    return all(part is not own for own in (config, *(each.value for each in nested_configs(config))))
+    return all(
+        part is not own for own in (config, *(each.value for each in nested_configs(config)))
+    )
 
 
 @pytest.mark.parametrize("kind", DRAWN)

@@ -38,7 +38,7 @@ from zoo.checkpoints.settings.processors import (
 from zoo.common.errors import BadRequest
 from zoo.registry.lookup import MODELS
 
-CLASSES = {made.name: made for kind in ARCHITECTURES for made in kind.classes}
+CLASSES = {made.name: made for kind in ARCHITECTURES for made in kind.transformers_classes}
 
 
 @cache

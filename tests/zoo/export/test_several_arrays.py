@@ -173,8 +173,10 @@ ENTRY = ModelInfo(
 @pytest.fixture
 def model(monkeypatch):
     """The network, known to the registry as any other."""
-    kind = Architecture(config=ToyConfig, network=lambda: Toy, sizes=lambda config, shapes: config)
-    monkeypatch.setitem(kinds._OF, ToyConfig, kind)
+    kind = Architecture(
+        config=ToyConfig, network=lambda: Toy, read_sizes=lambda config, shapes: config
+    )
+    monkeypatch.setitem(kinds._BY_CONFIG, ToyConfig, kind)
     monkeypatch.setitem(lookup.MODELS, NAME, ENTRY)
     monkeypatch.setitem(lookup._BY_NAME, NAME, ENTRY)
     return zoo.create(NAME, key=jax.random.key(0))

@@ -57,7 +57,11 @@ def networks(entry: ModelInfo) -> list[tuple[str, str]]:
 
 def libraries(entry: ModelInfo) -> list[tuple[str, str]]:
     """The network that a library computes with the same weights, where it is another."""
-    return [(e.naming.name, repr(e.library_config)) for e in entry.published if e.library_config is not None]
+    return [
+        (e.naming.name, repr(e.library_config))
+        for e in entry.published
+        if e.library_config is not None
+    ]
 
 
 def digest(value: object) -> str:

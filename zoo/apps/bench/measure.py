@@ -101,7 +101,11 @@ def torch_task(model: str | None, specs: Sequence[Spec], threads: int) -> Task:
     network = AutoModel.from_config(AutoConfig.for_model(kind, **settings)).train(False)
     (array,) = draw_inputs(specs).values()
     images = torch.from_numpy(array)
-    options = {"interpolate_pos_encoding": True} if transformers_kind(config).interpolates_on_request else {}
+    options = (
+        {"interpolate_pos_encoding": True}
+        if transformers_kind(config).interpolates_on_request
+        else {}
+    )
 
     def task() -> object:
         with torch.inference_mode():

@@ -33,7 +33,7 @@ def pointwise(
 ) -> Float[Array, "*points dim2"]:
     """Apply a layer for vectors to every token or pixel, along the last axis."""
 
-    # `jax.vmap(layer)` would do, but JAX names what it traces, and prints a module for its name.
+    # JAX names traced functions, and the name of a module would be its printed form.
     def apply(vector: Array) -> Array:
         return layer(vector)
 

@@ -161,13 +161,13 @@ def vit_class(config: ViTConfig) -> TransformersClass:
             return CLIP_BARE
         if config.head_tokens == 0:
             return CLIP_CLASSIFIER
-    found = _with_learned_positions(config) if _has_no_options(config) else None
-    if found is None:
+    result = _with_learned_positions(config) if _has_no_options(config) else None
+    if result is None:
         raise BadRequest(
             "transformers has no class for this network: it is ViT-5, has options of timm, or its "
             "classifier takes another vector than those of transformers. Write another format."
         )
-    return found
+    return result
 
 
 def _has_no_options(config: ViTConfig) -> bool:

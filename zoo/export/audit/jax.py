@@ -113,7 +113,11 @@ def read_choice(
     """The weights that were named, by default those that the file was made from."""
     if named is not None:
         chosen = chosen_weights(named)
-        return GivenCheckpoint(locate(entry.published_files, listener).path) if chosen == "auto" else chosen
+        return (
+            GivenCheckpoint(locate(entry.published_files, listener).path)
+            if chosen == "auto"
+            else chosen
+        )
     weights = manifest.weights
     if weights.seed is not None:
         return SeededWeights(weights.seed)
@@ -125,4 +129,6 @@ def read_choice(
     found = find_named(str(Path(folder, weights.name)), entry.published_files)
     if weights.adapter is None:
         return GivenCheckpoint(found)
-    return GivenCheckpoint(find_named(Path(weights.adapter).name, entry.published_files), base=found)
+    return GivenCheckpoint(
+        find_named(Path(weights.adapter).name, entry.published_files), base=found
+    )
