@@ -183,6 +183,7 @@ def with_stage_classes(config: StagedConfig, head: Shape | None) -> StagedConfig
 
 
 def _read_stages(config: StagedConfig, network: Any) -> StagedConfig:
+    """Return the configuration with the number of classes of a network in memory."""
     return replace(config, classes=len(network.head.weight) if network.head else 0)
 
 

@@ -58,6 +58,8 @@ def with_settings(config: N, settings: Settings | None) -> N:
 
 
 def _read_fields(config: C, settings: Settings) -> C:
+    """Return the configuration, and nested ones that are not networks, with the fields that the
+    settings state."""
     config = with_parts(config, lambda part: _read_fields(part, settings))
     values: dict[str, object] = {}
     for field in declared_fields(config):

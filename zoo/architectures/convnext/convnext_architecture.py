@@ -20,7 +20,7 @@ from zoo.architectures.config_settings import (
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 
 
-def _network() -> Callable[..., Any]:
+def _network_class() -> Callable[..., Any]:
     from zoo.architectures.convnext.convnext_network import ConvNeXt
 
     return ConvNeXt
@@ -82,7 +82,8 @@ FEATURES = replace(CLASSIFIER, name="ConvNextModel")
 FEATURES_V2 = replace(CLASSIFIER_V2, name="ConvNextV2Model")
 
 
-def _class(config: ConvNeXtConfig) -> TransformersClass:
+def _transformers_class(config: ConvNeXtConfig) -> TransformersClass:
+    """Return the transformers class that computes a network."""
     if config.response_norm:
         return CLASSIFIER_V2 if config.classes else FEATURES_V2
     if config.classes:
@@ -101,10 +102,10 @@ EQUIMO_SETTINGS: Template = (
 
 CONVNEXT = staged_architecture(
     config=ConvNeXtConfig,
-    network=_network,
+    network=_network_class,
     read_sizes=_sizes,
     complete=_complete,
-    transformers_class=_class,
+    transformers_class=_transformers_class,
     transformers_classes=(DINOV3_CONVNEXT, FEATURES, FEATURES_V2, CLASSIFIER, CLASSIFIER_V2),
     equimo_settings=EQUIMO_SETTINGS,
 )

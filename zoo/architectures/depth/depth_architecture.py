@@ -20,7 +20,7 @@ from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.vit.vit_settings import DINOV2_SETTINGS
 
 
-def _network() -> Callable[..., Any]:
+def _network_class() -> Callable[..., Any]:
     from zoo.architectures.depth.depth_network import DepthAnything
 
     return DepthAnything
@@ -43,7 +43,7 @@ def _complete(config: DepthConfig, facts: CheckpointFacts) -> DepthConfig:
     return replace(with_settings(config, settings), max_depth=metres)
 
 
-def _backbone(config: DepthConfig) -> dict[str, Any]:
+def _backbone_settings(config: DepthConfig) -> dict[str, Any]:
     backbone = {
         "model_type": "dinov2",
         **write_settings(config.backbone, DINOV2_SETTINGS),
@@ -56,7 +56,7 @@ def _backbone(config: DepthConfig) -> dict[str, Any]:
 
 
 SETTINGS: Template = (
-    _backbone,
+    _backbone_settings,
     {
         "patch_size": lambda config: config.stride,
         "reassemble_hidden_size": lambda config: config.dim,
@@ -80,7 +80,7 @@ DEPTH_ANYTHING = TransformersClass(
 
 DEPTH = Architecture(
     config=DepthConfig,
-    network=_network,
+    network=_network_class,
     read_sizes=_sizes,
     complete=_complete,
     transformers_class=lambda config: (

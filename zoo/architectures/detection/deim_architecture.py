@@ -10,13 +10,13 @@ from zoo.architectures.detection.detection_config import LEVELS, DeimConfig
 from zoo.architectures.vit.vit_settings import DINOV3_SETTINGS
 
 
-def _network() -> Callable[..., Any]:
+def _network_class() -> Callable[..., Any]:
     from zoo.architectures.detection.deim_network import Deim
 
     return Deim
 
 
-def _backbone(config: DeimConfig) -> dict[str, Any]:
+def _backbone_settings(config: DeimConfig) -> dict[str, Any]:
     backbone = {
         "model_type": "dinov3_vit",
         **write_settings(config.backbone, DINOV3_SETTINGS),
@@ -28,7 +28,7 @@ def _backbone(config: DeimConfig) -> dict[str, Any]:
 
 
 SETTINGS: Template = (
-    _backbone,
+    _backbone_settings,
     {
         "encoder_type": "hybrid",
         "encoder_hidden_dim": lambda config: config.width,
@@ -95,7 +95,7 @@ DEIMV2 = TransformersClass(
 
 DEIM = Architecture(
     config=DeimConfig,
-    network=_network,
+    network=_network_class,
     transformers_class=lambda config: DEIMV2,
     transformers_classes=(DEIMV2,),
 )

@@ -22,7 +22,7 @@ from zoo.architectures.detection.detection_config import (
 from zoo.architectures.vit.vit_settings import DINOV2_SETTINGS
 
 
-def _network() -> Callable[..., Any]:
+def _network_class() -> Callable[..., Any]:
     from zoo.architectures.detection.rf_detr_network import RfDetr
 
     return RfDetr
@@ -62,7 +62,7 @@ def write_layer_settings(config: DetectionConfig | DeimConfig) -> dict[str, Any]
     }
 
 
-def _backbone(config: DetectionConfig) -> dict[str, Any]:
+def _backbone_settings(config: DetectionConfig) -> dict[str, Any]:
     backbone = {
         "model_type": "rf_detr_dinov2",
         **write_settings(config.backbone, DINOV2_SETTINGS),
@@ -76,7 +76,7 @@ def _backbone(config: DetectionConfig) -> dict[str, Any]:
     return {"backbone_config": backbone}
 
 
-def _masks(config: DetectionConfig) -> dict[str, Any]:
+def _mask_settings(config: DetectionConfig) -> dict[str, Any]:
     return {} if config.instances is None else write_settings(config.instances, MASKS)
 
 
@@ -87,8 +87,8 @@ MASKS: Template = (
 )
 
 SETTINGS: Template = (
-    _masks,
-    _backbone,
+    _mask_settings,
+    _backbone_settings,
     "d_model",
     {"hidden_expansion": lambda config: config.narrow / config.decoder.dim},
     "c2f_num_blocks",
@@ -128,7 +128,7 @@ RF_DETR_MASKS = replace(
 
 DETECTION = Architecture(
     config=DetectionConfig,
-    network=_network,
+    network=_network_class,
     read_sizes=_sizes,
     complete=_complete,
     transformers_class=lambda config: RF_DETR_MASKS if config.instances else RF_DETR,

@@ -20,7 +20,7 @@ from zoo.architectures.vit.vit_settings import CLIP, SIGLIP, TIPS
 from zoo.common.errors import BadRequest
 
 
-def _text_network() -> Callable[..., Any]:
+def _text_network_class() -> Callable[..., Any]:
     from zoo.architectures.dual.dual_network import TextTransformer
 
     return TextTransformer
@@ -60,13 +60,14 @@ SIGLIP_TEXT_SETTINGS: Template = (
 TIPS_TEXT_SETTINGS: Template = (*TEXT_SETTINGS, {"scale_sqrt_depth": True})
 
 
-def _clip_words(config: TextConfig) -> dict[str, Any]:
+def _clip_text_settings(config: TextConfig) -> dict[str, Any]:
+    """Return the settings that only CLIP's classes for texts have."""
     end = config.vocabulary - 1 if config.end is None else config.end
     projection = {"projection_dim": config.projection} if config.projection else {}
     return projection | {"eos_token_id": end, "bos_token_id": end - 1, "pad_token_id": end}
 
 
-CLIP_TEXT_SETTINGS: Template = (*TEXT_SETTINGS, _clip_words)
+CLIP_TEXT_SETTINGS: Template = (*TEXT_SETTINGS, _clip_text_settings)
 
 SIGLIP_TEXT = TransformersClass("SiglipTextModel", "siglip_text_model", SIGLIP_TEXT_SETTINGS)
 TIPS_TEXT = TransformersClass("Tipsv2TextModel", "tipsv2_text_model", TIPS_TEXT_SETTINGS)
@@ -87,6 +88,8 @@ def _check_pool(config: TextConfig) -> None:
 
 
 def _text_class(config: TextConfig) -> TransformersClass:
+    """Return the transformers class that computes a network for texts. **Raises** `BadRequest` if
+    there is none."""
     _check_pool(config)
     if config.pool == "end" and config.projection is None:
         return CLIP_BARE_TEXT
@@ -95,14 +98,14 @@ def _text_class(config: TextConfig) -> TransformersClass:
 
 TEXT = Architecture(
     config=TextConfig,
-    network=_text_network,
+    network=_text_network_class,
     complete=_complete,
     transformers_class=_text_class,
     transformers_classes=(SIGLIP_TEXT, TIPS_TEXT, CLIP_TEXT, CLIP_BARE_TEXT),
 )
 
 
-def _dual_network() -> Callable[..., Any]:
+def _dual_network_class() -> Callable[..., Any]:
     from zoo.architectures.dual.dual_network import DualEncoder
 
     return DualEncoder
@@ -139,13 +142,15 @@ CLIP_DUAL = TransformersClass(
 
 
 def _dual_class(config: DualConfig) -> TransformersClass:
+    """Return the transformers class that computes a dual encoder. **Raises** `BadRequest` if there
+    is none."""
     _check_pool(config.words)
     return {"mean": TIPS_DUAL, "end": CLIP_DUAL, "last": SIGLIP_DUAL}[config.words.pool]
 
 
 DUAL = Architecture(
     config=DualConfig,
-    network=_dual_network,
+    network=_dual_network_class,
     transformers_class=_dual_class,
     transformers_classes=(SIGLIP_DUAL, TIPS_DUAL, CLIP_DUAL),
 )

@@ -14,7 +14,7 @@ from zoo.architectures.segmentation.segmentation_config import MaskConfig, Segme
 from zoo.architectures.vit.vit_settings import DINOV3_SETTINGS
 
 
-def _mask_network() -> Callable[..., Any]:
+def _mask_network_class() -> Callable[..., Any]:
     from zoo.architectures.segmentation.segmentation_network import Eomt
 
     return Eomt
@@ -26,13 +26,13 @@ def _mask_sizes(config: MaskConfig, shapes: Shapes) -> MaskConfig | None:
     return with_sizes(config, shapes) if config.backbone.ffn == "mlp" else None
 
 
-def _backbone(config: MaskConfig) -> dict[str, Any]:
+def _backbone_settings(config: MaskConfig) -> dict[str, Any]:
     assert isinstance(config.backbone.rope, RopePeriods)
     rope = {"rope_theta": config.backbone.rope.base, "rope_type": "default"}
     return write_settings(config.backbone, DINOV3_SETTINGS) | {"rope_parameters": rope}
 
 
-SETTINGS: Template = (_backbone, "num_queries", "num_blocks", "num_upscale_blocks")
+SETTINGS: Template = (_backbone_settings, "num_queries", "num_blocks", "num_upscale_blocks")
 
 EOMT = TransformersClass(
     "EomtDinov3ForUniversalSegmentation",
@@ -47,14 +47,14 @@ EOMT = TransformersClass(
 
 MASKS = Architecture(
     config=MaskConfig,
-    network=_mask_network,
+    network=_mask_network_class,
     read_sizes=_mask_sizes,
     transformers_class=lambda config: EOMT,
     transformers_classes=(EOMT,),
 )
 
 
-def _segmenter_network() -> Callable[..., Any]:
+def _segmenter_network_class() -> Callable[..., Any]:
     from zoo.architectures.segmentation.segmentation_network import Segmenter
 
     return Segmenter
@@ -62,5 +62,5 @@ def _segmenter_network() -> Callable[..., Any]:
 
 SEGMENTER = Architecture(
     config=SegmenterConfig,
-    network=_segmenter_network,
+    network=_segmenter_network_class,
 )

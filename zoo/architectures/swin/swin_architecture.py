@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from zoo.architectures.library_settings import Settings
 
 
-def _network() -> Callable[..., Any]:
+def _network_class() -> Callable[..., Any]:
     from zoo.architectures.swin.swin_network import SwinTransformer
 
     return SwinTransformer
@@ -78,7 +78,7 @@ CLASSIFIER = TransformersClass("Swinv2ForImageClassification", "swinv2", SETTING
 
 SWIN = staged_architecture(
     config=SwinConfig,
-    network=_network,
+    network=_network_class,
     complete=_complete,
     transformers_class=lambda config: CLASSIFIER if config.classes else FEATURES,
     transformers_classes=(FEATURES, CLASSIFIER),

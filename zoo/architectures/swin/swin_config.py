@@ -152,9 +152,10 @@ class SwinConfig(MultiStageConfig):
     @property
     def windows(self) -> tuple[StageWindows, ...]:
         """Windows of each stage. They are those of training for pictures of any size."""
-        return tuple(self._windows(stage) for stage in range(len(self.depths)))
+        return tuple(self._stage_windows(stage) for stage in range(len(self.depths)))
 
-    def _windows(self, stage: int) -> StageWindows:
+    def _stage_windows(self, stage: int) -> StageWindows:
+        """Return the windows of one stage, by the rules of the library."""
         if self.library == "transformers":
             sides = [side >> stage for side in self.grid]
         else:

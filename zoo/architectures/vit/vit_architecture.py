@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from zoo.architectures.vit.vit_network import VisionTransformer
 
 
-def _network() -> Callable[..., Any]:
+def _network_class() -> Callable[..., Any]:
     from zoo.architectures.vit.vit_network import VisionTransformer
 
     return VisionTransformer
@@ -92,6 +92,7 @@ POOLED = {"token": TOKEN, "mean": MEAN, "attention": "what attention pools of th
 
 
 def _describe_head_input(config: ViTConfig) -> str:
+    """Return a description of the vector that the classifier of a network takes."""
     if config.distilled:
         return f"{TOKEN} and the distillation token"
     if config.head_tokens:
@@ -104,6 +105,8 @@ def _describe_head_input(config: ViTConfig) -> str:
 
 
 def _custom_head_inputs(config: ViTConfig) -> dict[str, str] | None:
+    """Return the vectors that a custom head may take, as `ClassifierHead.custom_inputs` describes
+    them."""
     if config.head_tokens:
         # A custom head has the same width as this input. CLIP's pooled vector is normalised, but
         # its tokens are not, so that no input is known.
@@ -114,6 +117,8 @@ def _custom_head_inputs(config: ViTConfig) -> dict[str, str] | None:
 
 
 def _read_network(config: ViTConfig, network: VisionTransformer) -> ViTConfig:
+    """Return the configuration with the classifier and the number of blocks of a network in
+    memory."""
     classes = len(network.head.weight) if network.head else 0
     return replace(
         config,
@@ -125,7 +130,7 @@ def _read_network(config: ViTConfig, network: VisionTransformer) -> ViTConfig:
 
 VIT = Architecture(
     config=ViTConfig,
-    network=_network,
+    network=_network_class,
     complete=_complete,
     head=ClassifierHead(
         with_classes=with_classes,

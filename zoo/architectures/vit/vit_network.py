@@ -101,7 +101,7 @@ class VisionTransformer(FeatureNetwork):
         keys = jr.split(key, 6 + config.depth)
         patch_key, cls_key, reg_key, position_key, pool_key, head_key, *block_keys = keys
         norm = partial(NORMS[config.norm], eps=config.norm_eps, use_bias=config.norm_bias)
-        sizes, feed = (dim, config.heads, config.hidden), _feed_forward(config)
+        sizes, feed = (dim, config.heads, config.hidden), _make_feed_forward(config)
         block = partial(
             Block,
             *sizes,
@@ -119,14 +119,14 @@ class VisionTransformer(FeatureNetwork):
         self.mask_token = jnp.zeros((1, dim)) if config.mask_token else None
         embed_positions = partial(LearnedPositionEmbedding, dim, key=position_key)
         self.global_pos_embed = embed_positions(**asdict(positions)) if positions else None
-        self.local_pos_embed = _rope(config)
+        self.local_pos_embed = _make_rope(config)
         self.blocks = tuple(block(key=block_key) for block_key in block_keys)
         self.pre_norm = norm(dim) if config.pre_norm else None
         self.norm = norm(dim)
         self.local_cls_norm = norm(dim) if config.untied_norms else None
         head_keys = jr.split(jr.fold_in(key, config.depth), blocks.depth) if blocks else ()
         self.head_blocks = tuple(
-            _head_block(config, blocks, head_key) for head_key in head_keys if blocks
+            _make_head_block(config, blocks, head_key) for head_key in head_keys if blocks
         )
         self.head_norm = eqx.nn.LayerNorm(dim, eps=blocks.norm_eps) if blocks else None
         attend = partial(AttentionPool, *sizes, ffn=feed, norm=norm, key=pool_key)
@@ -297,7 +297,7 @@ POOLS: Mapping[str | None, Pool] = {
 }
 
 
-def _head_block(config: ViTConfig, blocks: HeadBlocks, key: PRNGKeyArray) -> Block:
+def _make_head_block(config: ViTConfig, blocks: HeadBlocks, key: PRNGKeyArray) -> Block:
     return Block(
         *(config.dim, config.heads, blocks.hidden),
         ffn=SwiGlu,
@@ -309,13 +309,14 @@ def _head_block(config: ViTConfig, blocks: HeadBlocks, key: PRNGKeyArray) -> Blo
     )
 
 
-def _feed_forward(config: ViTConfig) -> MakeFeedForward:
+def _make_feed_forward(config: ViTConfig) -> MakeFeedForward:
     if config.ffn == "mlp":
         return partial(Mlp, activation=ACTIVATIONS[config.activation])
     return SwiGlu if config.ffn == "swiglu" else SwiGluFused
 
 
-def _rope(config: ViTConfig) -> RoPE | None:
+def _make_rope(config: ViTConfig) -> RoPE | None:
+    """Return the layer of rotary positions; None without them."""
     make = AxialRoPE if isinstance(config.rope, RopePeriods) else GridRoPE
     return make(config.head_dim, **asdict(config.rope)) if config.rope else None
 

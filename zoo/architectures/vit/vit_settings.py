@@ -55,11 +55,11 @@ def _whole_ratio(config: ViTConfig) -> int:
     return int(config.hidden * (1.5 if _is_gated(config) else 1) / config.dim)
 
 
-def _registers(config: ViTConfig) -> dict[str, Any]:
+def _register_settings(config: ViTConfig) -> dict[str, Any]:
     return {"num_register_tokens": config.registers} if config.registers else {}
 
 
-def _mask_token(config: ViTConfig) -> dict[str, Any]:
+def _mask_token_settings(config: ViTConfig) -> dict[str, Any]:
     return {} if config.mask_token else {"use_mask_token": False}
 
 
@@ -71,8 +71,8 @@ DINOV2_SETTINGS: Template = (
         "layerscale_value": lambda config: config.layer_scale,
     },
     "qkv_bias",
-    _registers,
-    _mask_token,
+    _register_settings,
+    _mask_token_settings,
 )
 
 
@@ -82,14 +82,14 @@ def _ratio(config: ViTConfig) -> dict[str, Any]:
     return {} if _is_gated(config) else {"mlp_ratio": config.hidden / config.dim}
 
 
-def _attention_pool(config: ViTConfig) -> dict[str, Any]:
+def _attention_pool_settings(config: ViTConfig) -> dict[str, Any]:
     return {} if config.pool else {"vision_use_head": False}
 
 
 TIPS_SETTINGS: Template = (*DINOV2_SETTINGS, _ratio)
 PLAIN_SETTINGS: Template = (*LEARNED, "intermediate_size")
 VIT_SETTINGS: Template = (*PLAIN_SETTINGS, "qkv_bias")
-SIGLIP_SETTINGS: Template = (*PLAIN_SETTINGS, _attention_pool)
+SIGLIP_SETTINGS: Template = (*PLAIN_SETTINGS, _attention_pool_settings)
 CLIP_SETTINGS: Template = (*PLAIN_SETTINGS, "projection_dim")
 
 
