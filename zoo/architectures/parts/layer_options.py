@@ -137,7 +137,7 @@ class RopeGrid:
     **Arguments:**
 
     - `length`: the number of patches along a side of the pictures of training.
-    - `theta`: the inverse of the lowest frequency, of patches.
+    - `theta`: the inverse of the lowest frequency of patches.
     - `register_theta`: the inverse of the lowest frequency of registers, which have the positions
       of a small square picture.
     """

@@ -59,6 +59,7 @@ def _pretrained(config: SwinConfig, shapes: Shapes) -> tuple[int, ...]:
 
 
 def _describe_missing_windows(config: SwinConfig, shapes: Shapes, settings: object) -> str:
+    """Return the end of a message about the missing size of windows."""
     return 'how large its windows are. Write {"window_size": NUMBER, "image_size": NUMBER}'
 
 

@@ -79,14 +79,15 @@ def read_heads(config: ViTConfig, shapes: Shapes) -> int:
 
 
 def describe_missing_heads(config: Any, shapes: Shapes, settings: object) -> str:
-    """Return a description of the missing number of heads; empty if rotary periods determine it."""
+    """Return the end of a message about the missing number of heads; empty if rotary periods
+    determine it."""
     if shapes(PERIODS) is not None:
         return ""
     return 'how many heads share them. Write {"num_attention_heads": NUMBER}'
 
 
 def describe_missing_activation(config: ViTConfig, shapes: Shapes, settings: Any) -> str:
-    """Return a description of the missing kind of GELU; empty if it need not be stated.
+    """Return the end of a message about the missing kind of GELU; empty if it need not be stated.
 
     It must be stated for a checkpoint of CLIP in timm's names. In CLIP's own names, other settings
     determine it.
@@ -134,8 +135,8 @@ def comparable_qkv_bias(config: ViTConfig) -> bool:
 
 
 def comparable_pool(config: ViTConfig) -> Pooling:
-    """Return the pooling for a comparison of networks. Poolings that tensors do not distinguish
-    have the same value."""
+    """Return the pooling for a comparison of networks. Poolings of networks with the same tensors,
+    apart from those of the pooling itself, have the same value."""
     if config.pool == "mean" and config.cls_token:
         return "token"
     return "attention" if config.pool is None else config.pool
