@@ -29,7 +29,7 @@ from zoo.architectures.kinds import ARCHITECTURES
 
 Settings = dict[str, Any]
 
-CLASSES = {made.name: made for kind in ARCHITECTURES for made in kind.classes}
+CLASSES = {made.name: made for kind in ARCHITECTURES for made in kind.transformers_classes}
 """The classes that are read, by their names."""
 
 SIZES = {
@@ -243,7 +243,8 @@ def made(kind: str, settings: Settings) -> Made | None:
         outputs = {
             name: value[0].numpy() if len(value) == 1 else value.numpy()
             for name, value in found.items()
-            if isinstance(value, torch.Tensor) and (name != "pooler_output" or CLASSES[kind].pooled)
+            if isinstance(value, torch.Tensor)
+            and (name != "pooler_output" or CLASSES[kind].has_same_pooler)
         }
         tied = getattr(model, "all_tied_weights_keys", None) or {}
         tensors = {key: value for key, value in model.state_dict().items() if key not in tied}

@@ -1,7 +1,9 @@
-"""Configurations of networks of any kind, and the record that says what the zoo asks of a kind.
+"""Configurations of all kinds of networks, and the record of functions that each kind of network
+has.
 
-Defaults are stated in configurations and nowhere else: layers get their arguments under the same
-names. A caller asks the record of a configuration (`kinds.py`) and knows no kind of network.
+Defaults are in the configurations and nowhere else. Layers get their arguments under the names of
+the configuration's fields. Callers use the record of a configuration (`kinds.py`), so that they
+need not know the kind of network.
 """
 
 from __future__ import annotations
@@ -48,134 +50,151 @@ C = TypeVar("C", bound=Config)
 
 @dataclass(frozen=True)
 class CheckpointFacts:
-    """Facts beside a checkpoint's tensors: whose names they have, and what is in `config.json`. An
-    `own_head` is one that somebody has put on the network, and whose input no library decides."""
+    """Facts about a checkpoint that its tensors do not have.
+
+    **Arguments:**
+
+    - `naming`: the name of the naming of its tensors.
+    - `settings`: the settings in the `config.json` beside it; None if there is none.
+    - `has_custom_head`: whether a user has put a classifier on the network, so that no library
+      determines its input.
+    """
 
     naming: str
     settings: Settings | None
-    own_head: bool = False
+    has_custom_head: bool = False
 
     @property
-    def of_transformers(self) -> Settings | None:
-        """Settings of transformers, if the checkpoint is in its names."""
+    def transformers_settings(self) -> Settings | None:
+        """The settings if the checkpoint has transformers' names; otherwise None."""
         return self.settings if self.naming == "huggingface" else None
 
-    def scores(self, classes: int) -> Scores:
-        """Function that makes answers of logits, as transformers' pipeline for classification does
-        it; the usual one of a network without classes, which may be part of another."""
-        problem = self.of_transformers and classes and self.of_transformers.problem_type
+    def choose_scores(self, classes: int) -> Scores:
+        """Return the name of the function that makes scores of `classes` logits, as transformers'
+        pipeline for image classification chooses it. A network without classes gets "softmax"."""
+        problem = self.transformers_settings and classes and self.transformers_settings.problem_type
         if problem == "regression":
             return "none"
-        alone = self.naming == "huggingface" and classes == 1
-        return "sigmoid" if alone or problem == "multi_label_classification" else "softmax"
+        is_single = self.naming == "huggingface" and classes == 1
+        return "sigmoid" if is_single or problem == "multi_label_classification" else "softmax"
 
 
-def no_class(config: Config) -> TransformersClass:
-    """**Raises** `BadRequest`: transformers has no class for networks of this kind."""
+def refuse_transformers(config: Config) -> TransformersClass:
+    """Raise `BadRequest`: transformers has no class for networks of this kind."""
     raise BadRequest(
-        "transformers has no class for a classifier of DINOv2's patches, nor for depths on another "
-        "network than DINOv2: write another format."
+        "transformers has no class for a classifier of DINOv2's patches, nor for depth estimation "
+        "on another network than DINOv2: write another format."
     )
 
 
-def complete_from_settings(config: C, beside: CheckpointFacts) -> C:
-    """Return the configuration with the fields that settings beside a checkpoint state."""
-    return with_settings(config, beside.settings)
+def complete_from_settings(config: C, facts: CheckpointFacts) -> C:
+    """Return the configuration with the fields that the settings beside a checkpoint state."""
+    return with_settings(config, facts.settings)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifierHead(Generic[C]):
-    """The linear classifier that networks of a kind may have on the features that they give.
+    """Functions for the linear classifier that a network of features may have.
 
-    - `with_classes`: the configuration with the classes of a linear layer of this shape, and the
-      tokens that it takes; without a classifier for None.
-    - `as_built`: the configuration of a network as it is now, which somebody may have cut.
-    - `takes`: the vector that the classifier is given, in words.
-    - `inputs`: vectors that a custom head may take and that no tensor tells apart, in words by the
-      `global_pool` that means each; empty where there is only one, None where none is known.
+    - `with_classes`: returns the configuration with a classifier whose weight has this shape, or
+      without a classifier for None.
+    - `from_network`: returns the configuration of a network in memory, whose head or blocks a user
+      may have removed.
+    - `describe_input`: describes the vector that the classifier gets.
+    - `custom_inputs`: returns the vectors that a custom head may get and that tensor shapes do not
+      distinguish, as descriptions by the value of `global_pool`. Empty if there is only one such
+      vector; None if none is known.
     """
 
     with_classes: Callable[[C, Shape | None], C]
-    as_built: Callable[[C, Any], C]
-    takes: Callable[[C], str]
-    inputs: Callable[[C], Mapping[str, str] | None] = lambda config: {}
+    from_network: Callable[[C, Any], C]
+    describe_input: Callable[[C], str]
+    custom_inputs: Callable[[C], Mapping[str, str] | None] = lambda config: {}
 
 
 @dataclass(frozen=True)
 class LibraryOptions(Generic[C]):
-    """Options of a library's architectures: `readers` of those that a network may have or not, by
-    their names, and a function that returns the option of timm's architecture with a name that no
-    network of the zoo has."""
+    """Options of the architectures of another library.
+
+    - `readers`: functions that read an optional feature of the network from tensor shapes, by the
+      names of options.
+    - `find_unsupported`: returns the option of timm's architecture with this name that no network
+      of the zoo supports; empty if there is none.
+    """
 
     readers: Mapping[str, Callable[[C, Shapes], C]] = field(default_factory=dict)
-    refused: Callable[[str], str] = lambda architecture: ""
+    find_unsupported: Callable[[str], str] = lambda architecture: ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Architecture(Generic[C]):
-    """A kind of network, by its configuration `config`.
+    """Record of a kind of network, which is identified by the class of its configuration.
 
-    `network` gives its class: `network()(config, key=key)`; JAX is imported there.
+    The fields of the configuration say how they are read from tensors and settings, compared and
+    bounded (`config_fields.py`). The functions here do what fields cannot express. Nested networks
+    of the configuration that they get are already complete.
 
-    The fields of the configuration state what is read of tensors and settings, compared and
-    bounded (`config_fields.py`). What fields cannot state are functions here, which get a
-    configuration whose parts are done:
-
-    - `sizes`: reads the sizes of leaves; None where one is missing.
-    - `complete`: adds what only the settings beside a checkpoint state.
-    - `transformers`: the class of `classes` that computes a network; it **raises** `BadRequest`
-      where there is none.
-    - `equimo`: Equimo's settings, where it has such networks.
-    - `head`: the classifier of kinds that give features.
-    - `options`: options of a library's architectures.
+    - `network`: returns the class of the network, which is built by `network()(config, key=key)`.
+      JAX is imported only then.
+    - `read_sizes`: returns the configuration with the sizes of leaves; None if a leaf is missing.
+    - `complete`: returns the configuration with the values that only settings beside a checkpoint
+      state.
+    - `transformers_class`: returns the transformers class that computes a network, one of
+      `transformers_classes`. It raises `BadRequest` if there is none.
+    - `equimo_settings`: the settings in Equimo's format; None if Equimo has no such networks.
+    - `head`: the classifier of a kind that returns features; None for other kinds.
+    - `options`: options of other libraries' architectures.
     """
 
     config: type[C]
     network: Callable[[], Callable[..., Any]]
-    sizes: Callable[[C, Shapes], C | None] = with_sizes
+    read_sizes: Callable[[C, Shapes], C | None] = with_sizes
     complete: Callable[[C, CheckpointFacts], C] = complete_from_settings
-    transformers: Callable[[C], TransformersClass] = no_class
-    classes: tuple[TransformersClass, ...] = ()
-    equimo: Template | None = None
+    transformers_class: Callable[[C], TransformersClass] = refuse_transformers
+    transformers_classes: tuple[TransformersClass, ...] = ()
+    equimo_settings: Template | None = None
     head: ClassifierHead[C] | None = None
     options: LibraryOptions[C] = LibraryOptions()
 
     @property
     def gives_features(self) -> bool:
-        """Whether its networks give tokens, and logits if they are classifiers."""
+        """Whether networks of this kind return tokens, and logits if they are classifiers."""
         return self.head is not None
 
     @property
-    def is_on_backbone(self) -> bool:
-        """Whether its networks read what a vision transformer gives."""
+    def has_backbone(self) -> bool:
+        """Whether networks of this kind read the features of a vision transformer."""
         return any(part.name == "backbone" for part in fields(self.config))
 
-    def head_takes(self, config: C) -> str:
-        """Return the vector that a classifier is given, in words."""
-        return self.head.takes(config) if self.head else "what the network pools"
+    def describe_head_input(self, config: C) -> str:
+        """Return a description of the vector that a classifier gets."""
+        return self.head.describe_input(config) if self.head else "what the network pools"
 
-    def head_inputs(self, config: C) -> Mapping[str, str] | None:
-        """Return the vectors that a custom head may take, as `ClassifierHead` describes them."""
-        return self.head.inputs(config) if self.head else {}
+    def custom_head_inputs(self, config: C) -> Mapping[str, str] | None:
+        """Return the vectors that a custom head may get, as `ClassifierHead.custom_inputs`
+        describes them."""
+        return self.head.custom_inputs(config) if self.head else {}
 
 
 StagedConfig = TypeVar("StagedConfig", ConvNeXtConfig, SwinConfig)
 
 
-def staged_with_head(config: StagedConfig, head: Shape | None) -> StagedConfig:
-    """Configuration of a network in stages with the classes of a linear layer."""
+def with_stage_classes(config: StagedConfig, head: Shape | None) -> StagedConfig:
+    """Return the configuration of a network in stages with the number of classes of a linear layer
+    of shape `head`; 0 for None."""
     return replace(config, classes=head[0] if head and len(head) == 2 else 0)
 
 
-def _as_built(config: StagedConfig, network: Any) -> StagedConfig:
+def _read_stages(config: StagedConfig, network: Any) -> StagedConfig:
+    """Return the configuration with the number of classes of a network in memory."""
     return replace(config, classes=len(network.head.weight) if network.head else 0)
 
 
 staged_architecture = partial(
     Architecture[Any],
     head=ClassifierHead(
-        with_classes=staged_with_head,
-        as_built=_as_built,
-        takes=lambda config: "the mean of the last map, normed",
+        with_classes=with_stage_classes,
+        from_network=_read_stages,
+        describe_input=lambda config: "the mean of the last map, normed",
     ),
 )

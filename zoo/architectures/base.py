@@ -1,4 +1,4 @@
-"""Base classes of networks, and facts that a network knows of itself."""
+"""Base classes of networks, and the metadata that a network carries."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +16,16 @@ from zoo.images.preprocessing import Preprocessing
 
 @dataclass(frozen=True)
 class Identity:
-    """Facts that a network knows of itself: what it is called, what is done to its images, what its
-    classes are called in their order, and the configuration that it was made of."""
+    """Metadata of a network.
+
+    **Arguments:**
+
+    - `name`: the name of the model; empty for a network that was built directly from a
+      configuration.
+    - `preprocessing`: the preprocessing of its pictures.
+    - `labels`: the names of its classes, in order.
+    - `config`: the configuration that it was built from.
+    """
 
     name: str = ""
     preprocessing: Preprocessing | None = None
@@ -25,11 +33,18 @@ class Identity:
     config: Config | None = None
 
 
-UNKNOWN = Identity()
+NO_IDENTITY = Identity()
 
 
 class FeatureRequest(NamedTuple):
-    """Request of what only some networks give: states of layers, as maps or not, and attentions."""
+    """Request for features inside a network.
+
+    **Arguments:**
+
+    - `layers`: numbers of the layers whose states are returned, counted from 1.
+    - `as_maps`: whether states are maps `[dim, height, width]` instead of tokens.
+    - `attentions`: whether attention weights are returned too.
+    """
 
     layers: Sequence[int]
     as_maps: bool
@@ -37,63 +52,68 @@ class FeatureRequest(NamedTuple):
 
 
 class Network(eqx.Module):
-    """A network of the zoo, which takes one image or text, or images beside texts."""
+    """Base class of networks, which take one picture, one text, or pictures and texts to
+    compare."""
 
     about: Identity = eqx.field(static=True)
 
     gives_features: ClassVar[bool] = False
-    """Whether it gives tokens of an image, and logits if it is a classifier."""
+    """Whether it returns tokens of a picture, and logits if it is a classifier."""
 
     @property
     def name(self) -> str:
-        """Name of the model; empty for one that was built by hand."""
+        """Name of the model; empty for a network that was built directly from a configuration."""
         return self.about.name
 
     @property
     def preprocessing(self) -> Preprocessing | None:
-        """Preprocessing of its images."""
+        """Preprocessing of its pictures."""
         return self.about.preprocessing
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of the classes, in their order."""
+        """Names of its classes, in order."""
         return self.about.labels
 
     @property
     def config(self) -> Config | None:
-        """Configuration that the network was made of."""
+        """Configuration that the network was built from."""
         return self.about.config
 
     @property
     def stride(self) -> int:
-        """Pixels along a side of what becomes one row of the output; a text has no sides."""
+        """Number of pixels along a side of the area that one row of the output covers; 1 for
+        texts."""
         return 1
 
     @property
     def prefix_tokens(self) -> int:
-        """Tokens in front of the patches; none where no tokens are given."""
+        """Number of tokens before the patches; 0 if the network returns no tokens."""
         return 0
 
     @property
     def num_hidden_states(self) -> int:
-        """How many layers there are to ask for; none where the answers are of the image."""
+        """Number of layers whose states can be requested; 0 if the network does not return
+        states."""
         return 0
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
-        """Outputs for what the network takes."""
+        """Return the outputs for one example."""
         raise NotImplementedError
 
-    def asked(self, asked: FeatureRequest, *inputs: Shaped[Array, "..."]) -> Returned:
-        """The output, with what only some can be asked for."""
+    def compute(self, request: FeatureRequest, *inputs: Shaped[Array, "..."]) -> Returned:
+        """Return the outputs for one example, with the requested features if the network has
+        them."""
         return self(*inputs)
 
-    def batched(self, asked: FeatureRequest, *inputs: Shaped[Array, "..."]) -> Returned:
-        """The outputs for batches of what the network takes."""
-        return jax.vmap(partial(self.asked, asked))(*inputs)
+    def compute_batch(self, request: FeatureRequest, *inputs: Shaped[Array, "..."]) -> Returned:
+        """Return the outputs for batches of inputs."""
+        return jax.vmap(partial(self.compute, request))(*inputs)
 
 
 class FeatureNetwork(Network):
-    """A network that gives tokens of one image, of its layers too, and logits if it classifies."""
+    """Base class of networks that return the tokens of one picture, the states of layers, and
+    logits if they are classifiers."""
 
     blocks: eqx.AbstractVar[tuple[eqx.Module, ...]]
 
@@ -101,10 +121,10 @@ class FeatureNetwork(Network):
 
     @property
     def num_hidden_states(self) -> int:
-        """How many layers there are to ask for: the blocks, or the stages of blocks."""
+        """Number of layers whose states can be requested: the blocks or the stages."""
         return len(self.blocks)
 
-    def asked(self, asked: FeatureRequest, *inputs: Shaped[Array, "..."]) -> Returned:
-        """Features of one image, with layers; attention is for a network that has it of tokens."""
-        output: Returned = self(*inputs, asked.layers, as_maps=asked.as_maps)
+    def compute(self, request: FeatureRequest, *inputs: Shaped[Array, "..."]) -> Returned:
+        """Return the features of one picture, with the states of the requested layers."""
+        output: Returned = self(*inputs, request.layers, as_maps=request.as_maps)
         return output

@@ -1,4 +1,4 @@
-"""Build models from configurations, and run models of any kind."""
+"""Build networks from configurations, and run networks of any kind."""
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -25,13 +25,13 @@ def build_model(
     labels: tuple[str, ...] = (),
     key: PRNGKeyArray,
 ) -> Network:
-    """A model with initial parameters drawn from `key`.
+    """Return a network with initial parameters drawn from `key`.
 
-    `name`, `preprocessing` and `labels` are what the model knows of itself.
+    `name`, `preprocessing` and `labels` are stored in the network as its metadata.
     """
-    about = Identity(name, preprocessing, labels, config)
-    made: Network = architecture_of(config).network()(config, about=about, key=key)
-    return made
+    identity = Identity(name, preprocessing, labels, config)
+    model: Network = architecture_of(config).network()(config, identity=identity, key=key)
+    return model
 
 
 @cache
@@ -42,7 +42,8 @@ def abstract(
     preprocessing: Preprocessing | None = None,
     labels: tuple[str, ...] = (),
 ) -> Network:
-    """A model whose leaves are `jax.ShapeDtypeStruct`s: no memory, no random numbers."""
+    """Return a network whose leaves are `jax.ShapeDtypeStruct`s, which needs no memory and no
+    random numbers."""
     make = partial(build_model, config, name=name, preprocessing=preprocessing, labels=labels)
     return eqx.filter_eval_shape(lambda key: make(key=key), jr.key(0))
 
@@ -54,53 +55,62 @@ def batched(
     as_maps: bool = False,
     outputs: Sequence[str] = (),
 ) -> Any:
-    """The function that an exported file computes: a network's outputs by their names in the file,
-    or what a model gives.
+    """Return the outputs of a network by their names in the exported file; this is the function
+    that is exported.
 
-    **Arguments:** a model, and batches of what it takes: of images `[batch, 3, H, W]`, of texts and
-    of what is no padding in them `[batch, tokens]`. `outputs` are some of `output_choices`; by
-    default what the network gives unasked.
+    **Arguments:**
+
+    - `model`: a network, or any other callable for one example, whose result is returned unnamed.
+    - `inputs`: batches of the arrays that the network takes, such as pictures `[batch, 3, H, W]`,
+      and texts and their masks `[batch, tokens]`.
+    - `layers`, `as_maps`: as in `FeatureRequest`.
+    - `outputs`: names out of `output_choices`; by default the outputs that the network returns
+      without a request.
     """
     if not isinstance(model, Network):
         return jax.vmap(lambda *arrays: model(*arrays))(*inputs)
-    output = model.batched(FeatureRequest(layers, as_maps, bool(outputs)), *inputs)
+    output = model.compute_batch(FeatureRequest(layers, as_maps, bool(outputs)), *inputs)
     return by_name(output, layers, outputs)
 
 
 def output_choices(config: Config, layers: Sequence[int] = ()) -> list[str]:
-    """Fields of all outputs that a network can give where those layers are asked for."""
+    """Return the fields of all outputs that a network can return if states of these layers are
+    requested."""
 
     def run(model: Network, *inputs: Shaped[Array, "..."]) -> Returned:
-        return model.batched(FeatureRequest(layers, as_maps=False, attentions=True), *inputs)
+        return model.compute_batch(FeatureRequest(layers, as_maps=False, attentions=True), *inputs)
 
-    output = eqx.filter_eval_shape(run, abstract(config), *_least(config))
+    output = eqx.filter_eval_shape(run, abstract(config), *_small_input_shapes(config))
     return [field for field, value in output._asdict().items() if jax.tree.leaves(value)]
 
 
-def _least(config: Config) -> list[jax.ShapeDtypeStruct]:
-    """Shapes of the arrays for a small picture, a text, or both, as a network takes them."""
+def _small_input_shapes(config: Config) -> list[jax.ShapeDtypeStruct]:
+    """Return the shapes and dtypes of a network's inputs for one small picture or text."""
     side = 4 * config.stride
     return [
         jax.ShapeDtypeStruct(
-            (1, *(LEAST_TOKENS if isinstance(n, str) else n for n in shape)),
+            (1, *(SMALL_TEXT_TOKENS if isinstance(n, str) else n for n in shape)),
             array.dtype.replace("int64", "int32"),
         )
-        for each in config.inputs
-        for array, shape in zip(each.arrays, each.shapes((side, side)), strict=True)
+        for network_input in config.inputs
+        for array, shape in zip(
+            network_input.arrays, network_input.shapes((side, side)), strict=True
+        )
     ]
 
 
-LEAST_TOKENS = 8
-"""Words of a small text whose length is open."""
+SMALL_TEXT_TOKENS = 8
+"""Number of tokens of a small text whose length is open."""
 
 
-def networks_in(model: object) -> list[Network]:
-    """The networks that a module is or holds."""
+def find_networks(model: object) -> list[Network]:
+    """Return the networks that a module is or contains."""
     parts = jax.tree.leaves(model, is_leaf=lambda part: isinstance(part, Network))
     return [part for part in parts if isinstance(part, Network)]
 
 
 def count_parameters(model: object) -> int:
-    """How many numbers training adjusts: every array leaf but those of rotary positions."""
+    """Return the number of parameters that training adjusts: the sizes of all array leaves except
+    those of rotary positions."""
     leaves = jax.tree.leaves(model, is_leaf=lambda part: isinstance(part, RoPE))
     return sum(leaf.size for leaf in leaves if isinstance(leaf, jax.Array | jax.ShapeDtypeStruct))

@@ -1,18 +1,19 @@
-"""Fields of configurations that carry what is known of them: plain data without JAX.
+"""Fields of configurations, with the facts that say how each field is read, compared and bounded.
+This module is plain data without JAX.
 
     @config_class
     class PyramidConfig(Configuration):
-        depth: int = size("blocks.{}.norm1.weight", least=0, most=DEEPEST, hf="encoder_layers")
+        depth: int = size("blocks.{}.norm1.weight", minimum=0, hf="encoder_layers")
         heads: int = setting(hf="encoder_attention_heads")
         norm_eps: float = detail(default=1e-5, hf="layer_norm_eps")
 
-- `size` is a value that the shapes of tensors determine.
-- `setting` is a value that only a settings file has.
-- `detail` is a value that may be another one in a user's own network of the same kind and sizes.
+- `size` declares a value that the shapes of tensors determine.
+- `setting` declares a value that only a settings file has.
+- `detail` declares a value that a custom network of the same kind and sizes may have differently.
 
-A field without one of these tells networks apart, and is the same in all checkpoints of a row of
-the registry. The functions below, and those of `config_settings.py`, work on the fields of any
-configuration.
+A field that is declared without one of these distinguishes networks. It is the same in all
+checkpoints of one row of the registry. The functions below, and those of `config_settings.py`, work
+on the fields of any configuration.
 """
 
 from __future__ import annotations
@@ -23,117 +24,132 @@ from dataclasses import MISSING, dataclass, fields, replace
 from itertools import count, takewhile
 from typing import Any, ClassVar, Literal, TypeVar, cast, dataclass_transform, get_args
 
-MOST, DEEPEST = 1 << 17, 512
-"""What a network has at most of anything, and of blocks: more is a trap."""
+MAX_SIZE, MAX_DEPTH = 1 << 17, 512
+"""Largest value of a size, and largest number of blocks. A checkpoint with larger ones is rejected,
+because it could exhaust memory or time."""
 
 Shape = tuple[int, ...]
 
 Shapes = Callable[[str], Shape | None]
-"""The shape that a checkpoint gives a leaf; None where it has none."""
+"""Function from the path of a leaf to its shape in a checkpoint; None if the checkpoint has no such
+leaf."""
 
 Role = Literal["size", "setting", "detail"]
 
 SizeReader = Callable[[Any, Shapes], Any]
-"""Function of a configuration with the usual values and of the shapes of leaves, which returns the
-value of one field."""
+"""Function that returns the value of one field. It gets the configuration of the registry's row and
+the shapes of leaves."""
 
 
-Question = Callable[[Any, Shapes, Any], str]
-"""Function of a configuration, the shapes of leaves, and settings that do not state a field, which
-returns words about it."""
+DescribeMissing = Callable[[Any, Shapes, Any], str]
+"""Function that describes a value that the settings do not state. It gets the configuration, the
+shapes of leaves and the settings, and returns part of a message; empty if the configuration's value
+may be used."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """The name of a field in a settings file, with dots before names in parts of it.
+    """Name of a field in a settings file, with dots before the names in nested objects.
 
-    `read` makes a value of the field of what the file states, or returns None where that says
-    nothing; it **raises** `ValueError` for what there is not. `write` makes what is written.
-    `absent` is what the library has where its file states nothing; None keeps the usual value.
+    **Arguments:**
+
+    - `read`: converts the value in the file to the value of the field. It returns None if the
+      file's value does not determine the field, and raises `ValueError` if the value is not valid.
+    - `write`: converts the value of the field to the value in the file.
+    - `library_default`: the value that the library uses if its file does not state one. None keeps
+      the configuration's value.
+    - `is_read`: False if the field is only written, because other settings determine it.
     """
 
     name: str
     read: Callable[[Any], Any] | None = None
     write: Callable[[Any], Any] | None = None
-    absent: Any = None
+    library_default: Any = None
     is_read: bool = True
 
 
 def write_only(name: str, write: Callable[[Any], Any] | None = None) -> Key:
-    """Return the name of a field that is written, and not read because other values follow it."""
+    """Return the key of a field that is written to a settings file but not read from it."""
     return Key(name, write=write, is_read=False)
 
 
 @dataclass(frozen=True)
 class FieldFacts:
-    """What is known of a field. `size`, `setting` and `detail` describe the arguments."""
+    """Facts about a field. The arguments are described at `size`, `setting` and `detail`."""
 
     role: Role
     leaf: str | SizeReader | None = None
     axis: int | None = None
-    per: int = 1
-    less: int = 0
+    divisor: int = 1
+    subtract: int = 0
     keys: Mapping[str, Key] = dataclasses.field(default_factory=dict)
-    least: int = 1
-    most: int = MOST
-    alike: Callable[[Any], Any] | None = None
-    ask: Question | None = None
+    minimum: int = 1
+    maximum: int = MAX_SIZE
+    compare_by: Callable[[Any], Any] | None = None
+    describe_missing: DescribeMissing | None = None
     neutral: int | None = None
-    values: Callable[[Mapping[str, Any]], Any] | None = None
+    read_values: Callable[[Mapping[str, Any]], Any] | None = None
     optional_leaf: str = ""
 
     @property
     def is_in_settings(self) -> bool:
-        """Whether settings are read: tensors do not determine the field."""
+        """Whether the field is read from settings: tensor shapes do not determine it."""
         return self.role == "setting" or (self.role == "detail" and self.leaf is None)
 
     def measure(self, config: Configuration, shapes: Shapes) -> Any:
-        """Return the value of the field that leaves of these shapes have."""
+        """Return the value of the field for leaves of these shapes."""
         if callable(self.leaf):
             return self.leaf(config, shapes)
         assert self.leaf is not None
         numbers = self.leaf.count("{}")
         if numbers and (numbers > 1 or self.axis is not None):
             return tuple(takewhile(bool, (self._length(shapes, i) for i in count())))
-        return self._length(shapes, None) // self.per - self.less
+        return self._length(shapes, None) // self.divisor - self.subtract
 
     def _length(self, shapes: Shapes, number: int | None) -> int:
+        """Return the size that a leaf determines: the length of one axis, or the number of numbered
+        leaves. `number` replaces the first `{}` of the path."""
         leaf = cast(str, self.leaf)
         if number is not None:
             leaf = leaf.replace("{}", str(number), 1)
         return (
-            count_numbered(shapes, leaf) if "{}" in leaf else length(shapes, leaf, self.axis or 0)
+            count_numbered_leaves(shapes, leaf)
+            if "{}" in leaf
+            else length(shapes, leaf, self.axis or 0)
         )
 
     def has_size(self, value: Any, shapes: Shapes) -> bool:
-        """Return whether leaves have the size `value`, of which only the last is looked at where
-        numbered leaves are counted."""
+        """Return True if leaves of these shapes have the size `value`.
+
+        Where numbered leaves are counted, only the last one and the one after it are looked up. A
+        size that a function computes is not checked.
+        """
         if isinstance(self.leaf, str) and self.axis is None and self.leaf.count("{}") == 1:
             last = not value or shapes(self.leaf.format(value - 1)) is not None
             return last and shapes(self.leaf.format(value)) is None
         return callable(self.leaf) or bool(self.measure(Configuration(), shapes) == value)
 
     def is_within(self, value: Any) -> bool:
-        """Return whether whole numbers are within the bounds, and others above zero."""
+        """Return True if integers are within the bounds and floats are positive."""
         if isinstance(value, tuple):
             return all(map(self.is_within, value))
         if type(value) is float:
             return value > 0
-        return type(value) is not int or self.least <= value <= self.most
+        return type(value) is not int or self.minimum <= value <= self.maximum
 
 
 FACTS = "facts"
-"""The key of a field's metadata."""
+"""Key of `FieldFacts` in the metadata of a dataclass field."""
 
 
-def _declared(facts: FieldFacts, default: Any) -> Any:
+def _declare_field(facts: FieldFacts, default: Any) -> Any:
     if default is MISSING:
         return dataclasses.field(metadata={FACTS: facts})
     return dataclasses.field(default=default, metadata={FACTS: facts})
 
 
-def _keys(**names: str | Key | None) -> dict[str, Key]:
-    """Return the names in settings files by library, of those that there are."""
+def _keys_by_library(**names: str | Key | None) -> dict[str, Key]:
+    """Return the keys in settings files by library, without those that are None."""
     keys = {
         library: Key(name) if isinstance(name, str) else name for library, name in names.items()
     }
@@ -145,32 +161,36 @@ def size(
     axis: int | None = None,
     *,
     default: Any = MISSING,
-    per: int = 1,
-    less: int = 0,
+    divisor: int = 1,
+    subtract: int = 0,
     hf: str | Key | None = None,
     timm: str | Key | None = None,
     equimo: str | Key | None = None,
-    least: int = 1,
-    most: int = MOST,
-    alike: Callable[[Any], Any] | None = None,
+    minimum: int = 1,
+    maximum: int = MAX_SIZE,
+    compare_by: Callable[[Any], Any] | None = None,
 ) -> Any:
     """Declare a field that the shapes of leaves determine.
 
     **Arguments:**
 
-    - `leaf`: the path of a leaf, of which one axis has the size: the first, or `axis`. With `{}`
-      for a number in the path, such leaves are counted from 0. With `{}` and `axis`, or with `{}`
-      twice, the value is a tuple with an entry for each number of the first. A function of the
-      configuration and the shapes reads what no leaf says alone.
-    - `per`, `less`: the value is `length // per - less`.
-    - `hf`, `timm`, `equimo`: the name in transformers' config.json, among timm's arguments, and in
-      Equimo's settings.
-    - `least`, `most`: bounds of whole numbers. A checkpoint with fewer is of another network.
-    - `alike`: what is compared in place of the value where networks are compared without sizes, as
-      a function of the configuration.
+    - `leaf`: the path of a leaf whose axis 0, or `axis`, has the size. With `{}` for a number in
+      the path, the value is the number of such leaves, counted from 0. With `{}` and `axis`, or
+      with `{}` twice, the value is a tuple with one entry for each number at the first `{}`. A
+      function of the configuration and the shapes reads a size that needs several leaves.
+    - `divisor`, `subtract`: the value is `length // divisor - subtract`.
+    - `hf`, `timm`, `equimo`: the name of the field in transformers' config.json, among timm's
+      arguments, and in Equimo's settings.
+    - `minimum`, `maximum`: bounds of integers. A checkpoint outside the bounds is of another
+      network.
+    - `compare_by`: a function of the configuration. Its result is compared, instead of the value,
+      where networks are compared without sizes.
     """
-    keys = _keys(hf=hf, timm=timm, equimo=equimo)
-    return _declared(FieldFacts("size", leaf, axis, per, less, keys, least, most, alike), default)
+    keys = _keys_by_library(hf=hf, timm=timm, equimo=equimo)
+    return _declare_field(
+        FieldFacts("size", leaf, axis, divisor, subtract, keys, minimum, maximum, compare_by),
+        default,
+    )
 
 
 def setting(
@@ -180,61 +200,71 @@ def setting(
     hf: str | Key | None = None,
     timm: str | Key | None = None,
     equimo: str | Key | None = None,
-    least: int = 1,
-    most: int = MOST,
-    ask: Question | None = None,
+    minimum: int = 1,
+    maximum: int = MAX_SIZE,
+    describe_missing: DescribeMissing | None = None,
     neutral: int | None = None,
 ) -> Any:
-    """Declare a field that only a settings file has; for arguments that are not described here,
-    see `size`.
+    """Declare a field that only a settings file has. Arguments that are not listed here are
+    described at `size`.
 
     **Arguments:**
 
-    - `leaf`: a function that returns a first value, such as one that suits the shapes.
-    - `ask`: a function that returns words about a value that no file states, which end with what
-      to write into one; empty where the usual value may be taken.
-    - `neutral`: a value that suits the tensors of any network.
+    - `leaf`: a function that returns a value before the settings are read, for example one that
+      fits the shapes.
+    - `describe_missing`: a function that describes the value if no file states it. Its text ends
+      with the setting to write; it is empty if the configuration's value may be used.
+    - `neutral`: a value that fits the tensors of any network.
     """
-    keys = _keys(hf=hf, timm=timm, equimo=equimo)
-    facts = FieldFacts("setting", leaf, keys=keys, least=least, most=most, ask=ask, neutral=neutral)
-    return _declared(facts, default)
+    keys = _keys_by_library(hf=hf, timm=timm, equimo=equimo)
+    facts = FieldFacts(
+        "setting",
+        leaf,
+        keys=keys,
+        minimum=minimum,
+        maximum=maximum,
+        describe_missing=describe_missing,
+        neutral=neutral,
+    )
+    return _declare_field(facts, default)
 
 
 def detail(
     *,
     default: Any = MISSING,
     leaf: str | SizeReader | None = None,
-    less: int = 0,
+    subtract: int = 0,
     hf: str | Key | None = None,
     timm: str | Key | None = None,
     equimo: str | Key | None = None,
-    least: int = 0,
-    most: int = MOST,
-    alike: Callable[[Any], Any] | None = None,
-    ask: Question | None = None,
-    values: Callable[[Mapping[str, Any]], Any] | None = None,
+    minimum: int = 0,
+    maximum: int = MAX_SIZE,
+    compare_by: Callable[[Any], Any] | None = None,
+    describe_missing: DescribeMissing | None = None,
+    read_values: Callable[[Mapping[str, Any]], Any] | None = None,
     optional_leaf: str = "",
 ) -> Any:
-    """Declare a field that may be another one in a user's own network; for arguments that are not
-    described here, see `size` and `setting`.
+    """Declare a field that a custom network may have differently. Arguments that are not listed
+    here are described at `size` and `setting`.
 
     **Arguments:**
 
-    - `values`: a function that reads the field from the values of leaves, by their paths.
+    - `read_values`: a function that reads the field from the values of leaves, which it gets by
+      path.
     - `optional_leaf`: the path of a leaf that a network has only if the field is true.
     """
-    keys = _keys(hf=hf, timm=timm, equimo=equimo)
-    return _declared(
+    keys = _keys_by_library(hf=hf, timm=timm, equimo=equimo)
+    return _declare_field(
         FieldFacts(
             "detail",
             leaf,
-            less=less,
+            subtract=subtract,
             keys=keys,
-            least=least,
-            most=most,
-            alike=alike,
-            ask=ask,
-            values=values,
+            minimum=minimum,
+            maximum=maximum,
+            compare_by=compare_by,
+            describe_missing=describe_missing,
+            read_values=read_values,
             optional_leaf=optional_leaf,
         ),
         default,
@@ -246,31 +276,34 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(size, setting, detail))
 def config_class(cls: type[T]) -> type[T]:
-    """Make a frozen dataclass of a class of which fields are declared with these functions."""
+    """Return the class as a frozen dataclass whose fields are declared with `size`, `setting` and
+    `detail`."""
     return dataclass(frozen=True)(cls)
 
 
 class Configuration:
-    """Base of configurations, of networks and of parts of them."""
+    """Base class of the configurations of networks and of their parts."""
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the fields, each of which is within its bounds, go together."""
+        """Whether the fields fit each other. Bounds of single fields are checked by `is_sound`."""
         return True
 
     @property
     def is_sound(self) -> bool:
-        """Whether a network can have these sizes."""
+        """Whether all fields are within their bounds and fit each other, so that a network can be
+        built."""
         return all(map(_is_bounded, declared_fields(self))) and self.is_consistent
 
 
 class NetworkConfig(Configuration):
-    """Base of configurations of networks.
+    """Base class of the configurations of networks.
 
-    `settings_in` are the names of the part of a settings file that is about such a network, where
-    it has one. Without `settings_need` a settings file says nothing of it.
-
-    `towers` are its parts that folders have files of, by transformers.js' names.
+    - `towers`: the nested networks that a folder has separate files of, by transformers.js' names.
+    - `settings_in`: names of the section of a settings file that describes such a network, if it is
+      not the full file.
+    - `settings_need`: a name that a settings file must have; a file without it does not describe
+      the network.
     """
 
     towers: ClassVar[Mapping[str, str]] = {}
@@ -283,7 +316,8 @@ C = TypeVar("C", bound=Configuration)
 
 @dataclass(frozen=True)
 class DeclaredField:
-    """A field of a configuration with its value; None in place of facts that it does not have."""
+    """A field of a configuration with its value. `facts` is None if the field was declared without
+    facts."""
 
     name: str
     facts: FieldFacts | None
@@ -292,8 +326,8 @@ class DeclaredField:
 
 def declared_fields(config: Configuration) -> Iterator[DeclaredField]:
     """Yield the fields of a configuration."""
-    for each in fields(cast(Any, config)):
-        yield DeclaredField(each.name, each.metadata.get(FACTS), getattr(config, each.name))
+    for field in fields(cast(Any, config)):
+        yield DeclaredField(field.name, field.metadata.get(FACTS), getattr(config, field.name))
 
 
 def with_fields(config: C, **values: object) -> C:
@@ -302,127 +336,146 @@ def with_fields(config: C, **values: object) -> C:
     return changed
 
 
-def _is_bounded(each: DeclaredField) -> bool:
-    if isinstance(each.value, Configuration):
-        return each.value.is_sound
-    return each.facts is None or each.facts.is_within(each.value)
+def _is_bounded(field: DeclaredField) -> bool:
+    """Return True if the value of the field, or of each field of a nested configuration, is within
+    its bounds."""
+    if isinstance(field.value, Configuration):
+        return field.value.is_sound
+    return field.facts is None or field.facts.is_within(field.value)
 
 
-def own_parts(config: Configuration) -> Iterator[DeclaredField]:
-    """Yield the fields of a configuration that are configurations of parts, but of no networks."""
-    for each in declared_fields(config):
-        if isinstance(each.value, Configuration) and not isinstance(each.value, NetworkConfig):
-            yield each
+def nested_configs(config: Configuration) -> Iterator[DeclaredField]:
+    """Yield the fields whose values are configurations of parts that are not networks
+    themselves."""
+    for field in declared_fields(config):
+        if isinstance(field.value, Configuration) and not isinstance(field.value, NetworkConfig):
+            yield field
 
 
 def with_parts(config: C, change: Callable[[Any], Any]) -> C:
-    """Return the configuration with its parts changed, but for those that are networks."""
-    parts = {each.name: change(each.value) for each in own_parts(config)}
+    """Return the configuration with `change` applied to its nested configurations, except to
+    networks."""
+    parts = {field.name: change(field.value) for field in nested_configs(config)}
     return with_fields(config, **parts) if parts else config
 
 
 def with_sizes(config: C, shapes: Shapes) -> C | None:
-    """Return a network of the same architecture in the sizes that a checkpoint has.
+    """Return the configuration with the sizes of a checkpoint.
 
-    Fields that no leaf determines keep their values, and so do parts that are networks. Return
-    None if a size is not within its bounds: the checkpoint lacks a leaf, or is of another network.
+    Fields that no leaf determines keep their values, and so do nested networks. Return None if a
+    size is not within its bounds: the checkpoint lacks a leaf, or is of another network.
     """
-    found: dict[str, object] = {}
-    for each in declared_fields(config):
-        if isinstance(each.value, Configuration):
-            if isinstance(each.value, NetworkConfig):
+    sizes: dict[str, object] = {}
+    for field in declared_fields(config):
+        if isinstance(field.value, Configuration):
+            if isinstance(field.value, NetworkConfig):
                 continue
-            if (part := with_sizes(each.value, shapes)) is None:
+            if (part := with_sizes(field.value, shapes)) is None:
                 return None
-            found[each.name] = part
-        elif each.facts is not None and each.facts.leaf is not None:
-            found[each.name] = each.facts.measure(config, shapes)
-            if not each.facts.is_within(found[each.name]):
+            sizes[field.name] = part
+        elif field.facts is not None and field.facts.leaf is not None:
+            sizes[field.name] = field.facts.measure(config, shapes)
+            if not field.facts.is_within(sizes[field.name]):
                 return None
-    return with_fields(config, **found)
+    return with_fields(config, **sizes)
 
 
-def has_own_sizes(config: Configuration, shapes: Shapes) -> bool:
-    """Return whether a checkpoint has the leaves that the sizes of a configuration are read from,
-    as far as one leaf says one of them: a look that needs no network to be built."""
+def has_top_level_sizes(config: Configuration, shapes: Shapes) -> bool:
+    """Return True if a checkpoint has the sizes of this configuration, as far as single leaves
+    determine them.
+
+    The check builds no network. Nested networks are not checked.
+    """
     return all(
-        has_own_sizes(each.value, shapes)
-        if isinstance(each.value, Configuration) and not isinstance(each.value, NetworkConfig)
-        else each.facts is None
-        or each.facts.role != "size"
-        or each.facts.has_size(each.value, shapes)
-        for each in declared_fields(config)
+        has_top_level_sizes(field.value, shapes)
+        if isinstance(field.value, Configuration) and not isinstance(field.value, NetworkConfig)
+        else field.facts is None
+        or field.facts.role != "size"
+        or field.facts.has_size(field.value, shapes)
+        for field in declared_fields(config)
     )
 
 
-def absent_own_leaves(config: Configuration) -> set[str]:
-    """Return the optional leaves that a network does not have, without those of its parts."""
+def absent_top_level_leaves(config: Configuration) -> set[str]:
+    """Return the optional leaves that a network does not have, without those of nested networks."""
     return {
-        each.facts.optional_leaf
-        for each in declared_fields(config)
-        if each.facts is not None and each.facts.optional_leaf and not each.value
+        field.facts.optional_leaf
+        for field in declared_fields(config)
+        if field.facts is not None and field.facts.optional_leaf and not field.value
     }
 
 
 def with_values(config: C, leaves: Mapping[str, Any]) -> C:
     """Return the configuration with the fields that the values of leaves determine."""
     read = {
-        each.name: each.facts.values(leaves)
-        for each in declared_fields(config)
-        if each.facts is not None and each.facts.values is not None
+        field.name: field.facts.read_values(leaves)
+        for field in declared_fields(config)
+        if field.facts is not None and field.facts.read_values is not None
     }
     return with_fields(config, **read) if read else config
 
 
-def comparable(config: Configuration, ignored: Collection[str]) -> tuple[object, ...]:
-    """Return the values of all fields, but for those with such a role, to be compared with those of
-    another configuration."""
-    found: list[object] = [type(config)]
-    for each in declared_fields(config):
-        if isinstance(each.value, Configuration):
-            found.append(comparable(each.value, ignored))
-        elif each.facts is None or each.facts.role not in ignored:
-            found.append(each.value)
-        elif each.facts.alike is not None:
-            found.append(each.facts.alike(config))
-    return tuple(found)
+def comparison_key(config: Configuration, ignored_roles: Collection[str]) -> tuple[object, ...]:
+    """Return the values of the fields, without those of the ignored roles, for a comparison of two
+    configurations.
+
+    An ignored field with `compare_by` contributes the result of that function.
+    """
+    values: list[object] = [type(config)]
+    for field in declared_fields(config):
+        if isinstance(field.value, Configuration):
+            values.append(comparison_key(field.value, ignored_roles))
+        elif field.facts is None or field.facts.role not in ignored_roles:
+            values.append(field.value)
+        elif field.facts.compare_by is not None:
+            values.append(field.facts.compare_by(config))
+    return tuple(values)
 
 
-def have_same_sizes(one: Configuration, other: Configuration) -> bool:
-    """Return whether two networks are the same but for details."""
-    return comparable(one, ("detail",)) == comparable(other, ("detail",))
+def have_same_sizes(first: Configuration, second: Configuration) -> bool:
+    """Return True if two networks differ in details only."""
+    return comparison_key(first, ("detail",)) == comparison_key(second, ("detail",))
 
 
-def have_same_architecture(one: Configuration, other: Configuration) -> bool:
-    """Return whether two networks are the same but for sizes, settings and details."""
-    return comparable(one, get_args(Role)) == comparable(other, get_args(Role))
+def have_same_architecture(first: Configuration, second: Configuration) -> bool:
+    """Return True if two networks differ in sizes, settings and details only."""
+    return comparison_key(first, get_args(Role)) == comparison_key(second, get_args(Role))
 
 
-def whole_numbers(stated: Any) -> tuple[int, ...]:
-    """Return a list of whole numbers as a tuple. **Raises** `TypeError` for anything else."""
-    if not isinstance(stated, list | tuple) or any(type(number) is not int for number in stated):
+def parse_integers(value: Any) -> tuple[int, ...]:
+    """Return a list of integers as a tuple. **Raises** `TypeError` for any other value."""
+    if not isinstance(value, list | tuple) or any(type(number) is not int for number in value):
         raise TypeError
-    return tuple(stated)
+    return tuple(value)
 
 
-def some_numbers(stated: Any) -> tuple[int, ...] | None:
-    """Return a list of whole numbers as a tuple; None for an empty one, which says nothing."""
-    return whole_numbers(stated) or None
+def parse_nonempty_integers(value: Any) -> tuple[int, ...] | None:
+    """Return a list of integers as a tuple; None if the list is empty. **Raises** `TypeError` for
+    any other value."""
+    return parse_integers(value) or None
 
 
 def length(shapes: Shapes, leaf: str, axis: int = 0) -> int:
-    """Return the length of an axis of a leaf; 0 where there is none."""
+    """Return the length of an axis of a leaf; 0 if there is no such leaf or axis."""
     shape = shapes(leaf) or ()
     return shape[axis] if axis < len(shape) else 0
 
 
-def count_numbered(shapes: Shapes, leaf: str) -> int:
-    """Return how many leaves of numbered names there are, from 0 on."""
+def count_numbered_leaves(shapes: Shapes, leaf: str) -> int:
+    """Return the number of leaves whose path has the number 0, 1, … in place of `{}`."""
     return sum(1 for _ in takewhile(lambda number: shapes(leaf.format(number)), count()))
 
 
-def channels_between(shapes: Shapes, first: str, last: str, times: int) -> int:
-    """Return the channels between two layers of the first block; 0 where they are not those."""
-    one, other = (shapes(f"blocks.0.mlp.{layer}.weight") or () for layer in (first, last))
-    fitting = len(one) == len(other) == 2 and one[0] == times * other[1]
-    return other[1] if fitting else 0
+def read_channels_between(shapes: Shapes, first: str, last: str, times: int) -> int:
+    """Return the number of channels between two layers of the first block's feed-forward network.
+
+    The first layer must have `times` as many rows as the last one has columns; otherwise the result
+    is 0.
+    """
+    first_shape, last_shape = (
+        shapes(f"blocks.0.mlp.{layer}.weight") or () for layer in (first, last)
+    )
+    has_hidden_channels = len(first_shape) == len(last_shape) == 2 and (
+        first_shape[0] == times * last_shape[1]
+    )
+    return last_shape[1] if has_hidden_channels else 0

@@ -1,4 +1,5 @@
-"""Settings files of other libraries: read into, and written from, the fields of configurations."""
+"""Settings files of other libraries, which are read into the fields of configurations and written
+from them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from zoo.architectures.config_fields import (
     NetworkConfig,
     Shapes,
     declared_fields,
-    own_parts,
+    nested_configs,
     with_fields,
     with_parts,
 )
@@ -26,165 +27,195 @@ C = TypeVar("C", bound=Configuration)
 N = TypeVar("N", bound=NetworkConfig)
 
 TRANSFORMERS, TIMM, EQUIMO = "hf", "timm", "equimo"
-"""Libraries, by the arguments of `size`, `setting` and `detail` that name a field for them."""
+"""Names of libraries, as the arguments of `size`, `setting` and `detail` that give a field's name
+in that library."""
 
 Template = tuple[str | Mapping[str, object] | Callable[[Any], Mapping[str, object]], ...]
-"""Settings in the order of a file: names of fields, constants (or functions of the configuration)
-by their names, and functions that return several."""
+"""Settings in the order of a file: the names of fields; dictionaries from names to constants, or to
+functions of the configuration; and functions that return several settings."""
 
 
-def part_of(config: NetworkConfig, settings: Settings) -> Settings:
-    """Return the part of a settings file that is about a network of this kind."""
-    parts = (settings.stated(name) for name in config.settings_in)
-    return next((part for part in parts if isinstance(part, type(settings))), settings)
+def settings_section(config: NetworkConfig, settings: Settings) -> Settings:
+    """Return the section of a settings file that describes a network of this kind; the full
+    settings if there is no such section."""
+    sections = (settings.get(name) for name in config.settings_in)
+    return next((section for section in sections if isinstance(section, type(settings))), settings)
 
 
 def with_settings(config: N, settings: Settings | None) -> N:
     """Return the configuration with the fields that a settings file states.
 
-    Fields that no file states are those that the library has then, or else stay as they are.
+    A field that the file does not state gets the library's default, or else keeps its value.
+    Without settings, the configuration is returned unchanged.
 
-    **Raises** `MappingError` for a value that such a field cannot have.
+    **Raises** `MappingError` for a value that the field cannot have.
     """
     if settings is None:
         return config
-    if config.settings_need and settings.stated(config.settings_need) is None:
+    if config.settings_need and settings.get(config.settings_need) is None:
         return config
-    return _read(config, part_of(config, settings))
+    return _read_fields(config, settings_section(config, settings))
 
 
-def _read(config: C, settings: Settings) -> C:
-    config = with_parts(config, lambda part: _read(part, settings))
-    found: dict[str, object] = {}
-    for each in declared_fields(config):
-        if each.facts is not None and each.facts.is_in_settings:
-            found[each.name] = stated_value(each.facts, each.value, settings)
-    return with_fields(config, **found)
+def _read_fields(config: C, settings: Settings) -> C:
+    """Return the configuration, and nested ones that are not networks, with the fields that the
+    settings state."""
+    config = with_parts(config, lambda part: _read_fields(part, settings))
+    values: dict[str, object] = {}
+    for field in declared_fields(config):
+        if field.facts is not None and field.facts.is_in_settings:
+            values[field.name] = read_field(field.facts, field.value, settings)
+    return with_fields(config, **values)
 
 
-def stated_value(facts: FieldFacts, usual: Any, settings: Settings) -> Any:
-    """Return the value of a field that settings state, or else what it is without."""
+def read_field(facts: FieldFacts, default: Any, settings: Settings) -> Any:
+    """Return the value of a field in the settings.
+
+    If the settings do not state it, return the library's default, or else `default`.
+    """
     for library, key in facts.keys.items():
-        stated = _stated(library, key, settings)
-        if stated is not None and (value := _checked(facts, usual, key, stated)) is not None:
+        setting = _find_setting(library, key, settings)
+        if (
+            setting is not None
+            and (value := _convert_setting(facts, default, key, setting)) is not None
+        ):
             return value
-    absent = (key.absent for key in facts.keys.values() if key.absent is not None)
-    return next(absent, usual)
+    library_defaults = (
+        key.library_default for key in facts.keys.values() if key.library_default is not None
+    )
+    return next(library_defaults, default)
 
 
-def _stated(library: str, key: Key, settings: Settings) -> object:
+def _find_setting(library: str, key: Key, settings: Settings) -> object:
+    """Return the value in a library's settings; None if there is none or if the field is not
+    read."""
     if library == EQUIMO or not key.is_read:
         return None
-    return (
-        settings.stated(key.name) if library == TRANSFORMERS else settings.model_args.get(key.name)
-    )
+    return settings.get(key.name) if library == TRANSFORMERS else settings.model_args.get(key.name)
 
 
-def _checked(facts: FieldFacts, usual: Any, key: Key, stated: Any) -> Any:
-    """Return a value of the kind that the field has. **Raises** `MappingError` for another one."""
+def _convert_setting(facts: FieldFacts, default: Any, key: Key, setting: Any) -> Any:
+    """Return the setting as a value of the field; None if it does not determine the field.
+
+    **Raises** `MappingError` for a value that the field cannot have.
+    """
     try:
-        value = key.read(stated) if key.read is not None else _as_usual(usual, stated)
+        value = key.read(setting) if key.read is not None else _as_type_of(default, setting)
         if facts.is_within(value):
             return value
     except (TypeError, ValueError):
         pass
     raise MappingError(
-        f"config.json beside the checkpoint has no value of {key.name} that there is: give the "
-        "settings that were saved with it."
+        f"config.json beside the checkpoint has a value of {key.name} that is not valid: give the "
+        "settings that were saved with the checkpoint."
     )
 
 
-def _as_usual(usual: Any, stated: Any) -> Any:
-    """Return what was stated as a value of the type that the field has. **Raises** `TypeError`."""
-    if isinstance(usual, tuple) and isinstance(stated, list | tuple):
-        return tuple(_as_usual(0, entry) for entry in stated)
-    if type(stated) is type(usual) or (isinstance(usual, float) and type(stated) is int):
-        return stated
+def _as_type_of(default: Any, setting: Any) -> Any:
+    """Return the setting as a value of the type of `default`. **Raises** `TypeError` for another
+    type."""
+    if isinstance(default, tuple) and isinstance(setting, list | tuple):
+        return tuple(_as_type_of(0, entry) for entry in setting)
+    if type(setting) is type(default) or (isinstance(default, float) and type(setting) is int):
+        return setting
     raise TypeError
 
 
-def unstated_fields(
+def describe_missing_fields(
     config: NetworkConfig, shapes: Shapes, settings: Settings | None
 ) -> Iterator[str]:
-    """Yield words about the fields that neither tensors nor settings determine, where the usual
-    value may not be taken."""
-    part = part_of(config, settings) if settings is not None else None
-    for each in declared_fields(config):
-        if each.facts is None or each.facts.ask is None:
+    """Yield descriptions of fields that neither tensors nor settings determine, and whose value in
+    the configuration may not be assumed."""
+    section = settings_section(config, settings) if settings is not None else None
+    for field in declared_fields(config):
+        if field.facts is None or field.facts.describe_missing is None:
             continue
-        keys = each.facts.keys.items()
-        if part is not None and any(_stated(library, key, part) for library, key in keys):
+        keys = field.facts.keys.items()
+        if section is not None and any(
+            _find_setting(library, key, section) for library, key in keys
+        ):
             continue
-        if words := each.facts.ask(config, shapes, settings):
-            yield words
+        if description := field.facts.describe_missing(config, shapes, settings):
+            yield description
 
 
 def write_settings(
     config: Configuration, template: Template, library: str = TRANSFORMERS
 ) -> dict[str, Any]:
-    """Return the settings of a library for a network, in the order of a template."""
-    values = written_values(config, library)
+    """Return a network's settings for a library, in the order of the template."""
+    values = values_to_write(config, library)
     settings: dict[str, Any] = {}
     for part in template:
         if isinstance(part, str):
             settings[part.rpartition(".")[2]] = values[part]
         elif isinstance(part, Mapping):
             settings |= {
-                key: each(config) if callable(each) else each for key, each in part.items()
+                key: value(config) if callable(value) else value for key, value in part.items()
             }
         else:
             settings |= part(config)
     return settings
 
 
-def written_values(config: Configuration, library: str) -> dict[str, Any]:
-    """Return what is written of the fields of a configuration, by their names in a library."""
-    found: dict[str, Any] = {}
-    for part in own_parts(config):
-        found |= written_values(part.value, library)
-    for each in declared_fields(config):
-        if each.facts is not None and (key := each.facts.keys.get(library)) is not None:
-            value = key.write(each.value) if key.write is not None else each.value
-            found[key.name] = list(value) if isinstance(value, tuple) else value
-    return found
+def values_to_write(config: Configuration, library: str) -> dict[str, Any]:
+    """Return the values of a configuration's fields for a library's settings file, by their names
+    there."""
+    values: dict[str, Any] = {}
+    for part in nested_configs(config):
+        values |= values_to_write(part.value, library)
+    for field in declared_fields(config):
+        if field.facts is not None and (key := field.facts.keys.get(library)) is not None:
+            value = key.write(field.value) if key.write is not None else field.value
+            values[key.name] = list(value) if isinstance(value, tuple) else value
+    return values
 
 
 def names_in_settings(config: Configuration, library: str = TRANSFORMERS) -> Iterator[str]:
-    """Yield the names of a configuration's fields in a library's settings, and of its parts'."""
-    for each in declared_fields(config):
-        if isinstance(each.value, Configuration):
-            yield from names_in_settings(each.value, library)
-        elif each.facts is not None and (key := each.facts.keys.get(library)) is not None:
+    """Yield the names of a configuration's fields, and of nested ones, in a library's settings."""
+    for field in declared_fields(config):
+        if isinstance(field.value, Configuration):
+            yield from names_in_settings(field.value, library)
+        elif field.facts is not None and (key := field.facts.keys.get(library)) is not None:
             yield key.name.rpartition(".")[2]
 
 
 @dataclass(frozen=True)
 class TransformersClass:
-    """A class of transformers: its name, its configuration's, and the settings of a network.
+    """A model class of transformers, with the settings that it needs for a network.
 
-    `antialias` says how it interpolates learned positions, `asks` that it only does where it is
-    told to. `nested` is the part of its configuration that the settings are, where they are one.
-    `auto` finds the class by its settings, `answers` are outputs that it has in place of features.
-    One that is not `pooled` has a pooler of its own, which is no part of its classifiers. With
-    `key_bias` it is told whether keys have a bias, and one that is `square` takes squares alone.
-    `free` are settings that may have other values for the same network, `idle` those that change no
-    answer.
+    **Arguments:**
+
+    - `name`: the name of the class.
+    - `model_type`: the model type of its configuration class.
+    - `template`: the settings of a network, in the order of its `config.json`.
+    - `antialias`: whether the class interpolates learned positions with antialiasing.
+    - `interpolates_on_request`: whether it interpolates positions only with
+      `interpolate_pos_encoding=True`.
+    - `section`: the section of `config.json` that has the settings; empty if they are at the top
+      level.
+    - `auto_class`: the class that loads it by its settings.
+    - `output_names`: the outputs of the class; empty if it returns features.
+    - `has_same_pooler`: False if the class has a pooler layer that the network does not have.
+    - `has_key_bias_setting`: whether a setting says that the projection to keys has a bias.
+    - `square_only`: whether the class takes square pictures only.
+    - `variable_settings`: settings that may have several values for the same network.
+    - `unused_settings`: settings that do not change the result.
     """
 
     name: str
     model_type: str
     template: Template
     antialias: bool = False
-    asks: bool = False
-    nested: str = ""
-    auto: str = "AutoModel"
-    answers: tuple[str, ...] = ()
-    pooled: bool = True
-    key_bias: bool = False
-    square: bool = False
-    free: tuple[str, ...] = ()
-    idle: tuple[str, ...] = ()
+    interpolates_on_request: bool = False
+    section: str = ""
+    auto_class: str = "AutoModel"
+    output_names: tuple[str, ...] = ()
+    has_same_pooler: bool = True
+    has_key_bias_setting: bool = False
+    square_only: bool = False
+    variable_settings: tuple[str, ...] = ()
+    unused_settings: tuple[str, ...] = ()
 
     def settings(self, config: Configuration) -> dict[str, Any]:
-        """Return the settings of a network of the class."""
+        """Return the settings of a network for this class."""
         return write_settings(config, self.template)

@@ -1,7 +1,7 @@
-"""Entries of the registry and published results: plain data without JAX.
+"""Entries of the registry, and published results. This module is plain data without JAX.
 
-Published results are others', except for the networks whose weights this project has trained. A
-number is in an entry only if its source was read; where nothing is known, there is nothing.
+Published results are other people's, except for the networks whose weights this project has
+trained. A number is in an entry only if its source was read. Unknown results are left out.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ MEASURED_TASKS: Mapping[Task, str] = {
     "boxes": "% average precision of boxes, at overlaps from 50 to 95 %",
     "areas": "%, mIoU, PQ or AP as is usual for the data",
 }
-"""How each is measured, and in which unit."""
+"""Description and unit of the measurement, by task."""
 
 
 @dataclass(frozen=True)
 class ReportedResult:
-    """A result on some data, in the unit of its task, and where it is reported."""
+    """A result on a data set, in the unit of its task, with the source that reports it."""
 
     task: Task
     data: str
@@ -48,8 +48,9 @@ class ReportedResult:
     source: str
 
 
-def reported(source: str, data: str, **values: float | None) -> tuple[ReportedResult, ...]:
-    """Results on the same data, by the task's name with `_` for `-`; None for what is not known."""
+def report_results(source: str, data: str, **values: float | None) -> tuple[ReportedResult, ...]:
+    """Return the results on one data set. `values` has a number for each task, whose name has `_`
+    in place of `-`; None if it is not known."""
     names: dict[str, Task] = {name.replace("-", "_"): name for name in MEASURED_TASKS}
     rows = ((names[name], value) for name, value in values.items())
     return tuple(
@@ -60,19 +61,25 @@ def reported(source: str, data: str, **values: float | None) -> tuple[ReportedRe
 IMAGENET, NYU, ADE20K = "ImageNet-1k", "NYU Depth v2", "ADE20k"
 
 UNSTATED = "not stated"
-"""The terms of weights of which nobody has said any."""
+"""Name of the licence of weights for which no terms are stated."""
 
 NO_CLASS = "N/A"
-"""The name of a number that is of no class, in lists of names that have gaps."""
+"""Name of a number without a class, in lists of class names that have gaps."""
 
-DATA = Path(__file__).parents[1] / "data"  # where embedded weights lie
+DATA = Path(__file__).parents[1] / "data"  # folder of embedded weights
 
 
 @dataclass(frozen=True)
 class Licence:
-    """Terms under which the weights are published, and the pages that say so.
+    """Terms under which the weights are published, with the pages that state them.
 
-    `text` is the file in `data/licences` that travels with whatever is made from the weights.
+    **Arguments:**
+
+    - `name`: the name of the licence.
+    - `text`: the file in `data/licences` that is copied to everything that is made from the
+      weights.
+    - `page`: the page of the terms.
+    - `download`: the page where the weights can be downloaded.
     """
 
     name: str
@@ -81,8 +88,8 @@ class Licence:
     download: str
 
 
-class OnHub(TypedDict, total=False):
-    """Fields of an entry that say where a model is on a hub."""
+class HubFields(TypedDict, total=False):
+    """Fields of a `ModelInfo` that say where a model is on a hub."""
 
     repository: str
     hub: tuple[HubFile, ...]
@@ -90,11 +97,15 @@ class OnHub(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Publisher:
-    """Authors of models: where networks and weights come from, and under which terms.
+    """Authors of models: the source of networks and weights, and the terms.
 
-    `source` is their repository on GitHub, or says where else the networks come from; `papers` are
-    numbers at arXiv. `repository` is what a model's repository on a hub is called, with `{}` for
-    the name that it has there; they may have none.
+    **Arguments:**
+
+    - `source`: the authors' repository on GitHub, or a description of another source.
+    - `licence`: the terms of the weights.
+    - `papers`: numbers of papers at arXiv.
+    - `repository`: the name of a model's repository on a hub, with `{}` for the model's name there;
+      empty if there is none.
     """
 
     source: str
@@ -102,65 +113,86 @@ class Publisher:
     papers: tuple[str, ...] = ()
     repository: str = ""
 
-    def on_hub(self, model: str, file: str = TENSORS) -> OnHub:
-        """Where a model is on the hub, and the file that is downloaded from there; of a large model
-        in several files the table of these."""
+    def hub_fields(self, model: str, file: str = TENSORS) -> HubFields:
+        """Return the repository of a model on the hub, and the file that is downloaded from it. For
+        a large model in several files, this is their index."""
         repository = self.repository.format(model)
-        return OnHub(repository=repository, hub=(HubFile(repository, file),))
+        return HubFields(repository=repository, hub=(HubFile(repository, file),))
 
-    def reported(self, page: str, data: str, **values: float | None) -> tuple[ReportedResult, ...]:
-        """Results on some data on a page of the source, as of `reported`."""
-        return reported(f"{page} of {self.source}", data, **values)
+    def report_results(
+        self, page: str, data: str, **values: float | None
+    ) -> tuple[ReportedResult, ...]:
+        """Return the results on one data set from a page of the source. `values` are as in
+        `report_results`."""
+        return report_results(f"{page} of {self.source}", data, **values)
 
 
 @dataclass(frozen=True)
-class Published:
-    """Names of a publisher's checkpoints, and the network that files in these names are of.
+class PublishedNaming:
+    """A naming in which a publisher's checkpoints are read, with the configuration of the network
+    that they contain.
 
-    `library` is the network that the publisher's library computes with the same weights, where it
-    is another: what somebody trained there belongs to that. `options` are those of the library that
-    somebody's checkpoint may have or not.
+    **Arguments:**
+
+    - `naming`: the names of tensors.
+    - `config`: the network that checkpoints in these names are of.
+    - `library_config`: the network that the publisher's library computes with the same weights, if
+      it is a different one. Checkpoints that users have trained in the library belong to it.
+    - `options`: options of the library that a user's checkpoint may have or not.
     """
 
     naming: Naming
     config: Config
-    library: ViTConfig | None = None
+    library_config: ViTConfig | None = None
     options: tuple[str, ...] = ()
 
 
-def same_network(config: Config, *namings: Naming) -> tuple[Published, ...]:
-    """The names of several publishers, files in all of which are of the same network."""
-    return tuple(Published(naming, config) for naming in namings)
+def published_namings(config: Config, *namings: Naming) -> tuple[PublishedNaming, ...]:
+    """Return a `PublishedNaming` with this configuration for each naming."""
+    return tuple(PublishedNaming(naming, config) for naming in namings)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ModelInfo:
-    """One model of the zoo.
+    """A model of the zoo: one row of the registry.
 
-    `config` is the network that `zoo.create` builds: Equimo's, or else the publisher's. `published`
-    are the names in which its checkpoints are read, each with the network that they are of, which
-    may differ in detail (another GELU, no head). In other names there are none.
+    **Arguments:**
 
-    `checkpoint` is the name of the authors' file; `digest` its sha256's first hex digits, where its
-    name says them. With `embedded` that file lies in `zoo/data` and is taken before any other;
-    `digest` then has all digits. `archive` is Equimo's file, `repository` holds transformers' or
-    timm's files on the hub; `hub` are files that are downloaded, which their publishers have there,
-    and `mirrors` copies that others keep. What there is none of is empty.
-    `parameters` counts what training adjusts, the mask token and the unused norm of `untied_norms`
-    included, rotary periods and frequencies not. `pooler` says what `pooler_output` is, where there
-    is one. `labels` are the classes of a classifier, or the file in `zoo/data` with a line for each
-    of those of its publisher's classifiers; without any, classes are called by their numbers. What
-    takes texts has the `preprocessing` of the images that they are compared with, and `examples` of
-    what may be in them, in words. `reported` is how well others found it to do. `purpose`
-    says what the model is for, where its task alone would say too little. Where it `is_drawn`,
-    visitors of a page draw what it takes.
+    - `name`, `aliases`: our name, and other names that are accepted.
+    - `family`: the name of its family.
+    - `config`: the network that `zoo.create` builds: Equimo's if there is one, otherwise the
+      publisher's.
+    - `published`: the namings in which its checkpoints are read, each with its network, which may
+      differ from `config` in details (another GELU, no head).
+    - `preprocessing`: the preprocessing of its pictures. For a model of texts, it is that of the
+      pictures that texts are compared with.
+    - `publisher`: its authors, and the terms of the weights.
+    - `checkpoint`: the name of the authors' file.
+    - `digest`: the first hex digits of that file's sha256, if its name contains them; all digits if
+      the file is embedded.
+    - `archive`: the name of Equimo's file.
+    - `repository`: the repository of transformers' or timm's files on the hub.
+    - `hub`: files of the publisher that can be downloaded.
+    - `mirrors`: copies of them that others publish.
+    - `parameters`: the number of parameters that training adjusts, including the mask token and the
+      unused norm of `untied_norms`, without rotary periods and frequencies.
+    - `purpose`: the use of the model, if its task alone does not describe it.
+    - `pooler`: a description of `pooler_output`, if there is one.
+    - `labels`: the names of a classifier's classes, or the file in `zoo/data` that has one on each
+      line. Without labels, classes are named by their numbers.
+    - `examples`: descriptions of pictures that texts may give.
+    - `embedded`: whether the file lies in `zoo/data`, from where it is always loaded.
+    - `is_drawn`: whether visitors of a web page draw the picture.
+    - `reported`: results that others have published.
+
+    A field is empty if the model has nothing of the kind.
     """
 
     name: str
     family: str
     aliases: tuple[str, ...] = ()
     config: Config
-    published: tuple[Published, ...]
+    published: tuple[PublishedNaming, ...]
     preprocessing: Preprocessing
     publisher: Publisher
     checkpoint: str = ""
@@ -179,11 +211,11 @@ class ModelInfo:
     reported: tuple[ReportedResult, ...] = ()
 
     def __post_init__(self) -> None:
-        """**Raises** `TypeError` for names without the network that they are of."""
-        if bare := [each for each in self.published if not isinstance(each, Published)]:
+        """Raise `TypeError` if a row of `published` is not a `PublishedNaming`."""
+        if invalid := [row for row in self.published if not isinstance(row, PublishedNaming)]:
             raise TypeError(
-                f"{self.name} lists {bare[0]!r:.60}: say `Published(naming, config)`, for files in "
-                "these names are of one network."
+                f"{self.name} lists {invalid[0]!r:.60}: write `PublishedNaming(naming, config)` "
+                "with the network of the files in this naming."
             )
 
     def __repr__(self) -> str:
@@ -203,20 +235,20 @@ class ModelInfo:
         return html_table(self.name, facts.items())
 
     @property
-    def unlisted(self) -> ModelInfo:
-        """Make an entry for a network of this architecture in sizes of its own, which nobody
-        published: it is called by its family, and nothing is known of its terms."""
-        nowhere = replace(self, checkpoint="", archive="", repository="", hub=(), mirrors=())
-        own = replace(nowhere, name=self.family, aliases=(), digest="", embedded=False)
-        return replace(own, reported=()).under(Licence(UNSTATED, "", "", ""))
+    def as_unpublished(self) -> ModelInfo:
+        """Entry for a network of this architecture in sizes that nobody has published. It is named
+        by the family, and its terms are unknown."""
+        without_files = replace(self, checkpoint="", archive="", repository="", hub=(), mirrors=())
+        unnamed = replace(without_files, name=self.family, aliases=(), digest="", embedded=False)
+        return replace(unnamed, reported=()).with_licence(Licence(UNSTATED, "", "", ""))
 
-    def under(self, licence: Licence) -> ModelInfo:
-        """The same under other terms."""
+    def with_licence(self, licence: Licence) -> ModelInfo:
+        """Return the entry with other terms."""
         return replace(self, publisher=replace(self.publisher, licence=licence))
 
     @property
     def source(self) -> str:
-        """The authors' repository on GitHub, or where else the network comes from."""
+        """The authors' repository on GitHub, or a description of another source."""
         return self.publisher.source
 
     @property
@@ -226,16 +258,16 @@ class ModelInfo:
 
     @property
     def papers(self) -> tuple[str, ...]:
-        """Numbers at arXiv."""
+        """Numbers of papers at arXiv."""
         return self.publisher.papers
 
-    def called(self, name: str) -> ModelInfo:
-        """The same under a name of somebody's own."""
+    def with_name(self, name: str) -> ModelInfo:
+        """Return the entry with a name that a user chose; unchanged if the name is empty."""
         return replace(self, name=name, aliases=()) if name else self
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """Names of the classes of `logits`, in their order; none without a classifier."""
+        """Names of the classes of `logits`, in order; empty without a classifier."""
         count, names = self.config.classes, self.labels
         if isinstance(names, str):
             names = tuple((DATA / names).read_text(encoding="utf-8").splitlines()) if count else ()
@@ -243,35 +275,35 @@ class ModelInfo:
 
     @property
     def paper_pages(self) -> tuple[str, ...]:
-        """Where the papers can be read."""
+        """Addresses of the papers."""
         return tuple(f"https://arxiv.org/abs/{number}" for number in self.papers)
 
     @property
     def results_page(self) -> str:
-        """Where the authors say how well the model does; nothing where they have no such page."""
-        on_github = "https://github.com/"
-        if self.licence.download.startswith(on_github):
+        """Page on which the authors publish results; empty if they have no such page."""
+        github = "https://github.com/"
+        if self.licence.download.startswith(github):
             return self.licence.download
-        return on_github + self.source if re.fullmatch(r"[\w.-]+/[\w.-]+", self.source) else ""
+        return github + self.source if re.fullmatch(r"[\w.-]+/[\w.-]+", self.source) else ""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Everything it is called: by us, by its publishers, and by hubs."""
+        """All names of the model: ours, its publishers', and its repository on a hub."""
         return tuple(filter(None, (self.name, *self.aliases, self.repository)))
 
     @property
     def file(self) -> str:
-        """Name to ask for if there are no weights: a file, or else a repository."""
+        """File to ask the user for if there are no weights, or else the repository."""
         return self.checkpoint or self.repository or self.archive
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Names of files that can be nothing else."""
+        """Names of files that identify this model."""
         return tuple(filter(None, (self.checkpoint, self.archive)))
 
     @property
-    def places(self) -> PublishedFiles:
-        """Under which names its weights are looked for."""
+    def published_files(self) -> PublishedFiles:
+        """File names and addresses under which its weights are searched and downloaded."""
         return PublishedFiles(
             name=self.file,
             checkpoint=self.checkpoint,
@@ -288,31 +320,31 @@ class ModelInfo:
 
     @property
     def native(self) -> tuple[int, int]:
-        """(height, width) that positions were trained on, or else the usual ones."""
+        """(height, width) that positions were trained on, or else the size of the preprocessing."""
         return self.config.native or self.preprocessing.size
 
     @property
     def namings(self) -> tuple[Naming, ...]:
-        """The names in which its checkpoints are published."""
-        return tuple(each.naming for each in self.published)
+        """The namings in which its checkpoints are published."""
+        return tuple(row.naming for row in self.published)
 
     @cached_property
-    def readable(self) -> tuple[Published, ...]:
-        """The names in which its checkpoints are read, and the networks that they are of:
-        publishers' names in files and in memory, and the paths of `config`'s own leaves."""
-        inner = ((each.naming.in_memory, each) for each in self.published)
-        in_memory = (replace(each, naming=naming) for naming, each in inner if naming)
-        return (*self.published, *in_memory, Published(LEAVES, self.config))
+    def readable(self) -> tuple[PublishedNaming, ...]:
+        """The namings in which its checkpoints are read, with the networks that they contain:
+        publishers' names in files and in memory, and the paths of the leaves of `config`."""
+        pairs = ((row.naming.in_memory, row) for row in self.published)
+        in_memory = (replace(row, naming=naming) for naming, row in pairs if naming)
+        return (*self.published, *in_memory, PublishedNaming(LEAVES, self.config))
 
     def config_for(self, name: str) -> Config:
-        """The network of the checkpoints of a publisher or library. **Raises** `KeyError` for one
-        that has none."""
-        for each in self.readable:
-            if each.naming.name == name:
-                return each.config
+        """Return the network of the checkpoints in a naming. **Raises** `KeyError` if the model has
+        none in this naming."""
+        for row in self.readable:
+            if row.naming.name == name:
+                return row.config
         raise KeyError(f"{self.name} has no checkpoints in the names of {name}")
 
-    def of_network(self, config: Config) -> ModelInfo:
-        """The entry of another network of its architecture, in whatever names."""
-        published = tuple(replace(each, config=config) for each in self.published)
+    def with_config(self, config: Config) -> ModelInfo:
+        """Return the entry with another network of the same architecture, in all namings."""
+        published = tuple(replace(row, config=config) for row in self.published)
         return replace(self, config=config, published=published)

@@ -1,7 +1,8 @@
-"""Inputs of networks: their names, types and shapes in files, and how arrays are made for them.
+"""Inputs of networks: the names, dtypes and shapes of arrays in files, and the functions that make
+these arrays.
 
-A configuration states one `PictureInput` or `TextInput`, or both. Each of them stands for one thing
-that a user gives, a picture or a text, and makes all arrays that the network takes of it.
+A configuration has a `PictureInput`, a `TextInput`, or both. Each of them makes all arrays that the
+network takes for one picture or one text.
 """
 
 from __future__ import annotations
@@ -29,20 +30,22 @@ Kind = Literal["picture", "text"]
 Feeds: TypeAlias = dict[str, NDArray[Any]]
 """Arrays by the names of a file's inputs, each with a batch axis."""
 
-ONE_BATCH = "batch_size"
+BATCH_NAME = "batch_size"
+"""Name of the open batch size of a file that takes pictures or texts."""
 
-BATCH_NAMES: Mapping[Kind, str] = {"picture": "image_batch_size", "text": "text_batch_size"}
-"""Open batch sizes of a file that takes pictures and texts, as Optimum calls them."""
+SEPARATE_BATCH_NAMES: Mapping[Kind, str] = {
+    "picture": "image_batch_size",
+    "text": "text_batch_size",
+}
+"""Names of the open batch sizes of a file that takes both, as in Optimum."""
 
-SHORTEST_TEXT = 3
-"""Words of the shortest text of a sample; what follows is padding."""
+MIN_TEXT_LENGTH = 3
+"""Number of tokens of the shortest text in a sample, without padding."""
 
 
 class InputArray(NamedTuple):
-    """An array that a file takes: its name, its type, and its shape without the batch axis.
-
-    Sides that may be open have names.
-    """
+    """An array that a file takes: its name, dtype, and shape without the batch axis. Sides that may
+    be open have names."""
 
     name: str
     dtype: str
@@ -58,11 +61,11 @@ PIXELS = InputArray("pixel_values", "float32", (3, "height", "width"))
 """A preprocessed picture."""
 
 IMAGE = InputArray("image", "uint8", ("height", "width", 3))
-"""A picture in 8 bits, for a file that preprocesses it itself."""
+"""A picture in 8 bits, for a file that contains the preprocessing."""
 
 
 class Input(ABC):
-    """Arrays that a network takes of one kind of thing."""
+    """Base class of the inputs of a network: all arrays for a picture, or all arrays for a text."""
 
     kind: ClassVar[Kind]
 
@@ -79,27 +82,29 @@ class Input(ABC):
     @property
     @abstractmethod
     def open_sides(self) -> Mapping[str, str]:
-        """Symbolic expressions of the sides that are open, by name."""
+        """Symbolic expressions for the open sides, by name."""
 
     @abstractmethod
     def sides(self, size: Size) -> Mapping[str, int]:
-        """Return the sides that a file for pictures of a size (height, width) fixes, by name."""
+        """Return the sides, by name, that are fixed in a file for pictures of this size (height,
+        width)."""
 
     @abstractmethod
-    def size_words(self, size: Size | None) -> str:
-        """Return words about the sizes that a file takes, which has a fixed size or None."""
+    def describe_sizes(self, size: Size | None) -> str:
+        """Return a description of the sizes that a file takes. `size` is the fixed size of the
+        file; None if its sides are open."""
 
     def shapes(self, size: Size | None) -> tuple[tuple[int | str, ...], ...]:
-        """Return the shape of each array without the batch axis, in a file of a size, or with open
-        sides."""
+        """Return the shape of each array, without the batch axis. The sides are those of a file of
+        this size, or symbolic expressions for None."""
         fixed: dict[str, int | str] = {**self.open_sides, **(self.sides(size) if size else {})}
         return tuple(
             tuple(fixed[side] if isinstance(side, str) else side for side in array.shape)
             for array in self.arrays
         )
 
-    def sides_of(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, int]:
-        """Return the batch size and the named sides of the arrays that are fed."""
+    def read_sides(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, int]:
+        """Return the batch size and the named sides of the arrays in the feeds."""
         sides: dict[str, int] = {}
         for array in self.arrays:
             if array.name in feeds:
@@ -111,12 +116,15 @@ class Input(ABC):
 class PictureInput(Input):
     """A picture as `pixel_values` [3, height, width]: resized, rescaled and normalised RGB.
 
-    `stride` is the number of pixels of which the sides are multiples. A network that `crops`
-    ignores pixels at the right and bottom edge that fill no patch; others fill up the patch in JAX
-    or refuse the picture, and their files take whole patches alone.
+    A network that takes pictures in another form has a subclass, which overrides the arrays, their
+    sides, and `make`.
 
-    A network that takes pictures in another form states a subclass of this class, which overrides
-    the arrays, their sides, and `make`.
+    **Arguments:**
+
+    - `stride`: the sides of a picture are multiples of this number of pixels.
+    - `crops`: whether the network ignores pixels at the right and bottom edge that do not fill a
+      patch. Other networks pad the picture or reject it in JAX, and their files take multiples of
+      the stride only.
     """
 
     stride: int
@@ -126,7 +134,8 @@ class PictureInput(Input):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is `pixel_values` alone, which files and web pages can make themselves."""
+        """Whether the input is `pixel_values` alone, which files and web pages can compute
+        themselves."""
         return self.arrays == (PIXELS,)
 
     @property
@@ -143,8 +152,8 @@ class PictureInput(Input):
         """Return the height and the width."""
         return {"height": size[0], "width": size[1]}
 
-    def size_words(self, size: Size | None) -> str:
-        """Return words about height and width."""
+    def describe_sizes(self, size: Size | None) -> str:
+        """Return a description of the heights and widths that a file takes."""
         stride = self.stride
         if size is not None:
             return "fixed: ONNX Runtime refuses another height or width"
@@ -155,27 +164,44 @@ class PictureInput(Input):
             "others the rest at the right and bottom edge is ignored"
         )
 
-    def resized(self, sides: Size, how: Preprocessing, size: Size) -> Size:
-        """Return the (height, width) that a picture of these sides is resized to, before a crop."""
-        return size_inside(sides, size) if how.padded else resized_size(sides, how, size)
+    def resized(self, sides: Size, preprocessing: Preprocessing, size: Size) -> Size:
+        """Return the (height, width) that a picture with these sides is resized to before it is
+        cropped."""
+        return (
+            size_inside(sides, size)
+            if preprocessing.padded
+            else resized_size(sides, preprocessing, size)
+        )
 
-    def make(self, pictures: Sequence[ReadPicture], how: Preprocessing, size: Size) -> Feeds:
-        """Return the arrays for some pictures, which the network gets at a size (height, width)."""
-        return {PIXELS.name: np.stack([decoded_pixel_values(each, how, size) for each in pictures])}
+    def make(
+        self, pictures: Sequence[ReadPicture], preprocessing: Preprocessing, size: Size
+    ) -> Feeds:
+        """Return the arrays for some pictures, preprocessed to a size (height, width)."""
+        return {
+            PIXELS.name: np.stack(
+                [decoded_pixel_values(picture, preprocessing, size) for picture in pictures]
+            )
+        }
 
-    def sample(self, count: int, how: Preprocessing, size: Size) -> Feeds:
-        """Return the arrays for a photograph and variants of it."""
+    def sample(self, count: int, preprocessing: Preprocessing, size: Size) -> Feeds:
+        """Return the arrays for a photograph and variations of it, `count` pictures in total."""
         from zoo.images.photograph import photographs
 
-        return self.make([reduced_picture(image) for image in photographs(count)], how, size)
+        return self.make(
+            [reduced_picture(image) for image in photographs(count)], preprocessing, size
+        )
 
 
 @dataclass(frozen=True)
 class TextInput(Input):
-    """A text as `input_ids` [tokens], the numbers of its words; with a mask if it is `masked`.
+    """A text as `input_ids` [tokens], the numbers of its words.
 
-    A text has at most so many `tokens` below `vocabulary`. A shorter one is padded, unless it may
-    have `any_length`.
+    **Arguments:**
+
+    - `vocabulary`: the number of words; each number of a word is below it.
+    - `tokens`: the largest number of tokens of a text.
+    - `any_length`: whether texts may have fewer tokens. Otherwise a shorter text is padded.
+    - `masked`: whether the network also takes `attention_mask` [tokens].
     """
 
     vocabulary: int
@@ -187,107 +213,116 @@ class TextInput(Input):
 
     @property
     def arrays(self) -> tuple[InputArray, ...]:
-        """Numbers of words, and 1 for words and 0 for padding."""
-        # In JAX they are int32; files of other projects take what their tokenizers give.
+        """The numbers of words, and the mask, which is 1 for words and 0 for padding."""
+        # The arrays are int32 in JAX. Files have int64, as tokenizers return it.
         shape = ("sequence_length" if self.any_length else self.tokens,)
         mask = (InputArray("attention_mask", "int64", shape),) if self.masked else ()
         return (InputArray("input_ids", "int64", shape), *mask)
 
     @property
     def open_sides(self) -> Mapping[str, str]:
-        """The number of words."""
+        """The number of tokens."""
         return {"sequence_length": "sequence_length"}
 
     def sides(self, size: Size) -> Mapping[str, int]:
-        """Return nothing: a text has no size."""
+        """Return no sides, because the size of pictures does not apply to texts."""
         return {}
 
-    def size_words(self, size: Size | None) -> str:
-        """Return words about the length of a text."""
+    def describe_sizes(self, size: Size | None) -> str:
+        """Return a description of the number of tokens that a file takes."""
         shorter = "or fewer" if self.any_length else "a shorter one is padded"
         return f"none: a text is {self.tokens} words, {shorter}"
 
-    def sides_of(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, int]:
-        """Return the number of texts and of tokens."""
+    def read_sides(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, int]:
+        """Return the number of texts and of tokens; nothing if there are no texts in the feeds."""
         if (ids := feeds.get("input_ids")) is None:
             return {}
         return {"batch": ids.shape[0], "tokens": ids.shape[1]}
 
     def make(self, tokenizer: Tokenizer, texts: Sequence[str]) -> Feeds:
-        """Return the arrays for some texts. **Raises** `BadRequest` for something that is no
+        """Return the arrays for some texts. **Raises** `BadRequest` if `texts` does not consist of
         texts."""
         encoded = tokenizer.encode(texts)
         return {name: encoded[name] for name in self.names}
 
     def sample(self, count: int, shorter: bool = False) -> Feeds:
-        """Return texts of random words of several lengths, padded with zeros; with `shorter` of
-        half the length where that may be."""
+        """Return `count` texts of random words and several lengths, padded with zeros.
+
+        With `shorter`, a text has at most half the tokens, if the network takes texts of any
+        length.
+        """
         tokens = self.tokens // (2 if shorter and self.any_length else 1)
         rng = np.random.default_rng(0)
         words = rng.integers(1, self.vocabulary, (count, tokens))
-        lengths = rng.integers(min(SHORTEST_TEXT, tokens), tokens + 1, (count, 1))
+        lengths = rng.integers(min(MIN_TEXT_LENGTH, tokens), tokens + 1, (count, 1))
         ids = np.where(np.arange(tokens) < lengths, words, 0)
         mask = {"attention_mask": (ids != 0).astype(np.int64)} if self.masked else {}
         return {"input_ids": ids, **mask}
 
 
-class TakesPictures:
-    """Inputs of a network that takes pictures alone, and base of those that take texts."""
+class NetworkInputs:
+    """Base class of configurations with inputs. By default the network takes pictures only."""
 
     crops: ClassVar[bool] = True
-    """Whether pixels that fill no patch are ignored, as `PictureInput` says."""
+    """Whether pixels that do not fill a patch are ignored, as in `PictureInput`."""
 
     @property
     def stride(self) -> int:
-        """Pixels of which the sides of a picture are multiples."""
+        """Number of pixels of which the sides of a picture are multiples."""
         raise NotImplementedError
 
     @property
     def pictures(self) -> PictureInput | None:
-        """The input for pictures; None for a network that takes texts alone."""
+        """The input for pictures; None if the network takes texts only."""
         return PictureInput(self.stride, self.crops)
 
     @property
     def texts(self) -> TextInput | None:
-        """The input for texts; None for a network that takes pictures alone."""
+        """The input for texts; None if the network takes pictures only."""
         return None
 
     @property
     def inputs(self) -> tuple[Input, ...]:
         """All inputs, in the order in which the network takes them."""
-        return tuple(each for each in (self.pictures, self.texts) if each is not None)
+        return tuple(part for part in (self.pictures, self.texts) if part is not None)
 
     @property
-    def takes_pixels_alone(self) -> bool:
+    def takes_only_pixels(self) -> bool:
         """Whether the network takes `pixel_values` [3, height, width] and nothing else."""
         return self.takes == (PIXELS.name,)
 
     @property
     def takes(self) -> tuple[str, ...]:
-        """The names of all arrays that the network takes, in its order."""
-        return tuple(name for each in self.inputs for name in each.names)
+        """The names of all arrays that the network takes, in order."""
+        return tuple(name for part in self.inputs for name in part.names)
 
 
-def kinds_of(inputs: Sequence[Input], names: Collection[str]) -> set[Kind]:
-    """Return what a file takes that has inputs of these names: pictures, texts, or both.
+def find_kinds(inputs: Sequence[Input], names: Collection[str]) -> set[Kind]:
+    """Return the kinds of inputs of a file: pictures, texts, or both.
 
-    **Arguments:** the inputs of the network that the file is of, or of which it is a part.
+    **Arguments:**
+
+    - `inputs`: the inputs of the network in the file, or of the network that it is a part of.
+    - `names`: the names of the file's inputs.
     """
-    kinds = {each.kind for each in inputs if not set(each.names).isdisjoint(names)}
+    kinds = {part.kind for part in inputs if not set(part.names).isdisjoint(names)}
     return kinds | ({"picture"} if IMAGE.name in names else set())
 
 
-def fed_sides(inputs: Sequence[Input], feeds: Mapping[str, NDArray[Any]]) -> dict[str, int]:
-    """Return the batch size and the named sides of what a file is fed; of a network that takes
-    pictures and texts the batch size is that of pictures."""
+def read_feed_sides(inputs: Sequence[Input], feeds: Mapping[str, NDArray[Any]]) -> dict[str, int]:
+    """Return the batch size and the named sides of the feeds of a file.
+
+    For a network that takes pictures and texts, the batch size is that of pictures.
+    """
     if IMAGE.name in feeds:
         return IMAGE.sides(feeds[IMAGE.name])
     sides: dict[str, int] = {}
-    for each in reversed(inputs):
-        sides |= each.sides_of(feeds)
+    for part in reversed(inputs):
+        sides |= part.read_sides(feeds)
     return sides
 
 
 def batch_name(inputs: Sequence[Input], kind: Kind) -> str:
-    """Return the name of the open batch size of an input, among all inputs of a network."""
-    return BATCH_NAMES[kind] if len(inputs) > 1 else ONE_BATCH
+    """Return the name of the open batch size for one kind of input, given all inputs of the
+    network."""
+    return SEPARATE_BATCH_NAMES[kind] if len(inputs) > 1 else BATCH_NAME

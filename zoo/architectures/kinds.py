@@ -1,4 +1,4 @@
-"""Records of all kinds of networks, and functions on configurations of any kind."""
+"""Architecture records of all kinds of networks, and functions on configurations of any kind."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -8,9 +8,9 @@ from zoo.architectures.architecture import Architecture, CheckpointFacts, Config
 from zoo.architectures.config_fields import (
     NetworkConfig,
     Shapes,
-    absent_own_leaves,
+    absent_top_level_leaves,
     declared_fields,
-    has_own_sizes,
+    has_top_level_sizes,
     with_fields,
 )
 from zoo.architectures.convnext.convnext_architecture import CONVNEXT
@@ -29,37 +29,42 @@ ARCHITECTURES: tuple[Architecture[Any], ...] = (
     *(DEPTH, MASKS, DETECTION, DEIM, SEGMENTER),
 )
 
-_OF = {each.config: each for each in ARCHITECTURES}
+_BY_CONFIG = {kind.config: kind for kind in ARCHITECTURES}
 
-TOWER_NAMES = tuple(dict.fromkeys(name for each in ARCHITECTURES for name in each.config.towers))
-"""What transformers.js calls the parts of networks whose files it asks for one by one."""
+TOWER_NAMES = tuple(dict.fromkeys(name for kind in ARCHITECTURES for name in kind.config.towers))
+"""transformers.js' names of nested networks that it loads from separate files."""
 
 TIMM_WRAPPER = "timm_wrapper"
-"""What transformers calls a network of timm's, whose tensors have timm's names."""
+"""transformers' model type of networks of timm, whose tensors have timm's names."""
 
 MODEL_TYPES = frozenset(
-    (TIMM_WRAPPER, *(made.model_type for each in ARCHITECTURES for made in each.classes))
+    (
+        TIMM_WRAPPER,
+        *(row.model_type for kind in ARCHITECTURES for row in kind.transformers_classes),
+    )
 )
-"""What `config.json` calls a network whose tensors the zoo reads."""
+"""Model types in `config.json` of networks whose tensors the zoo reads."""
 
 
 def architecture_of(config: Config) -> Architecture[Any]:
-    """The kind of network that a configuration is of."""
-    return _OF[type(config)]
+    """Return the architecture record of a configuration."""
+    return _BY_CONFIG[type(config)]
 
 
-def parts_of_network(config: Config) -> dict[str, Config]:
-    """The networks that one consists of, by where their leaves lie."""
+def nested_networks(config: Config) -> dict[str, Config]:
+    """Return the networks that a network consists of, by the fields of its configuration, with
+    which the paths of their leaves begin."""
     return {
-        each.name: cast(Config, each.value)
-        for each in declared_fields(config)
-        if isinstance(each.value, NetworkConfig)
+        field.name: cast(Config, field.value)
+        for field in declared_fields(config)
+        if isinstance(field.value, NetworkConfig)
     }
 
 
 def towers(config: Config, path: str = "") -> Iterator[tuple[str, Config]]:
-    """The innermost networks, its parts or itself, and what paths of their leaves begin with."""
-    if inner := parts_of_network(config):
+    """Yield the innermost networks, each with the prefix of the paths of its leaves. A network
+    without nested ones is yielded itself."""
+    if inner := nested_networks(config):
         for name, part in inner.items():
             yield from towers(part, f"{path}{name}.")
     else:
@@ -67,68 +72,74 @@ def towers(config: Config, path: str = "") -> Iterator[tuple[str, Config]]:
 
 
 def _with_parts(config: Config, change: Callable[[Config], Config]) -> Config:
-    """A network whose parts were changed."""
-    inner = {name: change(part) for name, part in parts_of_network(config).items()}
+    """Return the configuration with `change` applied to its nested networks."""
+    inner = {name: change(part) for name, part in nested_networks(config).items()}
     return with_fields(config, **inner) if inner else config
 
 
-def features_below(config: Config) -> Config:
-    """Return the network without what makes answers of its features: the backbone of one that has
-    one, or the network without a classifier."""
-    if (backbone := parts_of_network(config).get("backbone")) is not None:
+def without_head(config: Config) -> Config:
+    """Return the network that computes the features: the backbone, or the network without its
+    classifier."""
+    if (backbone := nested_networks(config).get("backbone")) is not None:
         return backbone
     head = architecture_of(config).head
     return config if head is None else head.with_classes(config, None)
 
 
 def with_one_head(config: Config) -> Config:
-    """Return a network of the same tensors that any number of channels suits."""
+    """Return the configuration with neutral values of the fields that fit the tensors of any
+    network, such as one attention head."""
     neutral = {
-        each.name: each.facts.neutral
-        for each in declared_fields(config)
-        if each.facts is not None and each.facts.neutral is not None
+        field.name: field.facts.neutral
+        for field in declared_fields(config)
+        if field.facts is not None and field.facts.neutral is not None
     }
     return with_fields(_with_parts(config, with_one_head), **neutral)
 
 
-def complete_config(config: Config, beside: CheckpointFacts) -> Config:
-    """Return the configuration with the values that tensor shapes do not determine. They come from
-    the settings file, or else are the defaults of the source library. A custom head uses the
-    network's own pooling."""
-    inside = replace(beside, own_head=False)
-    network = _with_parts(config, lambda part: complete_config(part, inside))
-    return architecture_of(config).complete(network, beside)
+def complete_config(config: Config, facts: CheckpointFacts) -> Config:
+    """Return the configuration with the values that tensor shapes do not determine.
+
+    They come from the settings file, or else are the defaults of the source library. A nested
+    network is completed without the custom head.
+    """
+    part_facts = replace(facts, has_custom_head=False)
+    network = _with_parts(config, lambda part: complete_config(part, part_facts))
+    return architecture_of(config).complete(network, facts)
 
 
-def positions_in(config: Config) -> LearnedPositions | None:
-    """Return the learned positions of a network for pictures, its own or those of a part."""
-    own = (each.value for each in declared_fields(config))
-    where = next((value for value in own if isinstance(value, LearnedPositions)), None)
-    inner = (positions_in(part) for part in parts_of_network(config).values())
-    return where or next((where for where in inner if where is not None), None)
+def find_positions(config: Config) -> LearnedPositions | None:
+    """Return the learned positions of the network for pictures, or of a nested one; None if there
+    are none."""
+    values = (field.value for field in declared_fields(config))
+    positions = next((value for value in values if isinstance(value, LearnedPositions)), None)
+    inner = (find_positions(part) for part in nested_networks(config).values())
+    return positions or next((positions for positions in inner if positions is not None), None)
 
 
-def interpolated(config: Config, antialias: bool) -> Config:
-    """Return the configuration with positions that are brought to another size as transformers
-    does it."""
+def with_interpolation(config: Config, antialias: bool) -> Config:
+    """Return the configuration with learned positions that are interpolated like those of
+    transformers: with or without antialiasing, and without an offset."""
     positions = {
-        each.name: with_fields(each.value, antialias=antialias, offset=0.0)
-        for each in declared_fields(config)
-        if isinstance(each.value, LearnedPositions)
+        field.name: with_fields(field.value, antialias=antialias, offset=0.0)
+        for field in declared_fields(config)
+        if isinstance(field.value, LearnedPositions)
     }
-    parts = _with_parts(config, lambda part: interpolated(part, antialias))
+    parts = _with_parts(config, lambda part: with_interpolation(part, antialias))
     return with_fields(parts, **positions)
 
 
-def refused_option(architecture: str) -> str:
-    """Return the option of timm's architecture with this name that no network of the zoo has; empty
-    where there is none."""
-    return next(filter(None, (kind.options.refused(architecture) for kind in ARCHITECTURES)), "")
+def find_unsupported_option(architecture: str) -> str:
+    """Return the option of timm's architecture with this name that no network of the zoo supports;
+    empty if there is none."""
+    return next(
+        filter(None, (kind.options.find_unsupported(architecture) for kind in ARCHITECTURES)), ""
+    )
 
 
 def with_options(config: Config, options: tuple[str, ...], shapes: Shapes) -> Config:
-    """Return a network of the same architecture with those of a library's options that a checkpoint
-    has."""
+    """Return the configuration with optional features as they are in a checkpoint. `options` are
+    names of a library's options."""
     read = architecture_of(config).options.readers
     for option in options:
         config = read[option](config, shapes)
@@ -136,34 +147,34 @@ def with_options(config: Config, options: tuple[str, ...], shapes: Shapes) -> Co
 
 
 def read_sizes(config: Config, shapes: Shapes) -> Config | None:
-    """A network of the same architecture in the sizes that a checkpoint has; None where it has not
-    all that tells them."""
+    """Return the configuration with the sizes of a checkpoint; None if the checkpoint lacks a leaf
+    that determines one."""
     inner: dict[str, Config] = {}
-    for name, part in parts_of_network(config).items():
+    for name, part in nested_networks(config).items():
         if (sized := read_sizes(part, shapes_below(shapes, f"{name}."))) is None:
             return None
         inner[name] = sized
-    whole = with_fields(config, **inner)
-    return architecture_of(config).sizes(whole, shapes)
+    config_with_parts = with_fields(config, **inner)
+    return architecture_of(config).read_sizes(config_with_parts, shapes)
 
 
 def shapes_below(shapes: Shapes, path: str) -> Shapes:
-    """Return the shapes of leaves by what comes after `path` in theirs."""
+    """Return a function from paths below `path` to the shapes of leaves."""
     return lambda leaf: shapes(f"{path}{leaf}")
 
 
 def has_sizes(config: Config, shapes: Shapes) -> bool:
-    """Return whether a checkpoint has the leaves of a network's sizes, as far as can be told before
-    the network is built."""
-    parts = parts_of_network(config).items()
-    return has_own_sizes(config, shapes) and all(
+    """Return True if a checkpoint has the sizes of a network, as far as single leaves determine
+    them. The check builds no network."""
+    parts = nested_networks(config).items()
+    return has_top_level_sizes(config, shapes) and all(
         has_sizes(part, shapes_below(shapes, f"{name}.")) for name, part in parts
     )
 
 
 def absent_leaves(config: Config) -> set[str]:
     """Return the paths of optional leaves that a network does not have, such as a mask token."""
-    leaves = absent_own_leaves(config)
-    for name, part in parts_of_network(config).items():
+    leaves = absent_top_level_leaves(config)
+    for name, part in nested_networks(config).items():
         leaves |= {f"{name}.{leaf}" for leaf in absent_leaves(part)}
     return leaves

@@ -1,6 +1,6 @@
 """Settings of networks in `config.json`, as other libraries write them, and names of classes.
 
-A file may come from a stranger: every value that is used is checked here.
+A file may come from an untrusted source, so every value that is used is checked here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zoo.common.fields import Line, Model, Side, Three, without_controls
 from zoo.images.preprocessing import IMAGENET_PIXELS, Filter, Preprocessing
 
 NUMBER = re.compile(r"\s*[+-]?\d{1,6}\s*", re.ASCII)
-LONGEST_NAME = 200
+MAX_NAME_LENGTH = 200
 
 
 def numbered_names(setting: str, value: object, *, names_first: bool = False) -> dict[int, str]:
@@ -25,26 +25,29 @@ def numbered_names(setting: str, value: object, *, names_first: bool = False) ->
 
     **Arguments:**
 
-    - `setting`: what the value is called, for messages.
-    - `value`: a list of names; a dictionary from numbers to names, or from names to numbers; None.
-    - `names_first`: whether names are the keys of a dictionary that could be read both ways, such
-      as `{"1": 0, "0": 1}`.
+    - `setting`: the name of the setting, for messages.
+    - `value`: a list of names, a dictionary from numbers to names or from names to numbers, or
+      None.
+    - `names_first`: whether a dictionary that could be read both ways, such as `{"1": 0, "0": 1}`,
+      has names as keys.
 
-    **Raises** `ValueError` for anything else, and for two names of one class.
+    **Raises** `ValueError` for any other value, and if a class has two names.
     """
-    found: dict[int, str] = {}
-    for number, name in _pairs(setting, value, names_first):
-        text = _name(setting, number, name)
-        if found.setdefault(number, text) != text:
+    names: dict[int, str] = {}
+    for number, name in _numbers_and_names(setting, value, names_first):
+        text = _check_name(setting, number, name)
+        if names.setdefault(number, text) != text:
             raise ValueError(
-                f"`{setting}` has two names for class {number}, {ascii(found[number])[:60]} and "
+                f"`{setting}` has two names for class {number}, {ascii(names[number])[:60]} and "
                 f"{ascii(text)[:60]}"
             )
-    return found
+    return names
 
 
-def _pairs(setting: str, value: object, names_first: bool) -> Iterable[tuple[int, object]]:
-    """Numbers and names, in the order in which they are written."""
+def _numbers_and_names(
+    setting: str, value: object, names_first: bool
+) -> Iterable[tuple[int, object]]:
+    """Return the numbers and names, in the order in which they are written."""
     if value is None:
         return ()
     if isinstance(value, list | tuple):
@@ -58,7 +61,7 @@ def _pairs(setting: str, value: object, names_first: bool) -> Iterable[tuple[int
     for numbers, names in reversed(forms) if names_first else forms:
         if all(map(_is_number, numbers)):
             return [(int(number), name) for number, name in zip(numbers, names, strict=True)]
-    wrong = next(each for each in keys if not _is_number(each))
+    wrong = next(key for key in keys if not _is_number(key))
     raise ValueError(
         f"`{setting}` has {ascii(wrong)[:60]} where the number of a class should be: write numbers "
         "as keys, and names as values"
@@ -70,37 +73,40 @@ def _is_number(value: object) -> bool:
     return is_text or (type(value) is int and abs(value) < 1_000_000)
 
 
-def _name(setting: str, number: int, name: object) -> str:
-    """The name of a class, which is a number in data sets of digits."""
+def _check_name(setting: str, number: int, name: object) -> str:
+    """Return the name of a class as text; data sets of digits have numbers as names."""
     if isinstance(name, bool) or not isinstance(name, str | int | float):
         raise ValueError(
             f"`{setting}` has {ascii(name)[:60]} as the name of class {number}: write a text"
         )
     text = without_controls(str(name))
-    if len(text) > LONGEST_NAME:
+    if len(text) > MAX_NAME_LENGTH:
         raise ValueError(
             f"`{setting}` has a name of {len(text)} characters for class {number}: write at most "
-            f"{LONGEST_NAME}"
+            f"{MAX_NAME_LENGTH}"
         )
     return text
 
 
 Id2Label = Annotated[dict[int, str], BeforeValidator(partial(numbered_names, "id2label"))]
-"""Names of classes as transformers writes them."""
+"""Names of classes in transformers' format."""
 
 LabelNames = Annotated[dict[int, str], BeforeValidator(partial(numbered_names, "label_names"))]
-"""Names of classes as timm writes them: a list, or a dictionary where numbers have gaps."""
+"""Names of classes in timm's format: a list, or a dictionary if some numbers have no name."""
 
 
-MOST_HEADS = 1024
+MAX_HEADS = 1024
 
 CLASSIFIERS = ("ForImageClassification", "ForImageClassificationWithTeacher")
-"""How the names of transformers' classes for classification end."""
+"""Endings of the names of transformers' classes for classification."""
 
 
-class TimmPictures(Model, extra="allow"):
-    """`pretrained_cfg`: what timm (1.0.31) does to pictures, and its defaults. What else is in it
-    is where weights came from, and names of layers."""
+class TimmPreprocessing(Model, extra="allow"):
+    """`pretrained_cfg` of timm (1.0.31): the preprocessing of pictures, with timm's defaults.
+
+    Other entries of `pretrained_cfg` describe the origin of the weights and the names of layers.
+    They are kept but not checked.
+    """
 
     tag: Line = ""
     input_size: tuple[Literal[3], Side, Side] = (3, 224, 224)
@@ -111,44 +117,45 @@ class TimmPictures(Model, extra="allow"):
     std: Three = IMAGENET_PIXELS[1]
 
     @model_validator(mode="after")
-    def _check_sides(self) -> TimmPictures:
+    def _check_sides(self) -> TimmPreprocessing:
         if self.crop_mode == "center" and self.input_size[1] != self.input_size[2]:
             raise ValueError(
-                "crop_mode is center and input_size no square, for which timm resizes by a rule "
-                "that the zoo does not know: say squash, or give a square"
+                "crop_mode is center and input_size is not square, for which the zoo does not "
+                "support timm's resizing: set crop_mode to squash, or give a square input_size"
             )
         if 0 in self.std:
-            raise ValueError("std has a zero")
+            raise ValueError("std contains a zero")
         return self
 
     @property
     def preprocessing(self) -> Preprocessing:
-        """The same in the zoo's words.
+        """Preprocessing in the zoo's terms.
 
         Source: `transforms_imagenet_eval`, which crops by torchvision's `center_crop`.
         """
         size = self.input_size[1:]
-        tall, wide = (math.floor(side / self.crop_pct) for side in size)
-        stretched = None if (tall, wide) == size else (tall, wide)
+        height, width = (math.floor(side / self.crop_pct) for side in size)
+        stretched = None if (height, width) == size else (height, width)
         return Preprocessing(
             self.mean,
             self.std,
             size,
-            resize=stretched if self.crop_mode == "squash" else tall,
+            resize=stretched if self.crop_mode == "squash" else height,
             resample=self.interpolation,
             crop_rounding="half_even",
         )
 
 
 class Settings(Model, extra="allow"):
-    """`config.json`. transformers names classes in `id2label`, timm in `label_names`."""
+    """Contents of `config.json`. transformers names classes in `id2label`, timm in
+    `label_names`."""
 
     model_type: Line = ""
     problem_type: (
         Literal["single_label_classification", "multi_label_classification", "regression"] | None
     ) = None
     architectures: tuple[Line, ...] | None = None
-    num_attention_heads: Annotated[int, Field(ge=1, le=MOST_HEADS)] | None = None
+    num_attention_heads: Annotated[int, Field(ge=1, le=MAX_HEADS)] | None = None
     hidden_act: Line | None = None
     layer_norm_eps: Annotated[float, Field(gt=0, lt=1)] | None = None
     id2label: Id2Label = Field({})
@@ -163,66 +170,71 @@ class Settings(Model, extra="allow"):
     architecture: Line = ""
     label_names: LabelNames = Field({})
     global_pool: Line = ""
-    pretrained_cfg: TimmPictures | None = None
+    pretrained_cfg: TimmPreprocessing | None = None
     model_args: dict[Line, Any] = Field({})
 
-    def stated(self, name: str) -> Any:
-        """Return what the file states under a name, with dots before names in parts of it; None
-        where it states nothing."""
-        first, _, rest = name.partition(".")
-        known = first in type(self).model_fields
+    def get(self, name: str) -> Any:
+        """Return the value of a setting; None if the file does not state it. Dots separate the
+        names of nested settings."""
+        first, _, remainder = name.partition(".")
+        is_field = first in type(self).model_fields
         is_set = first in self.model_fields_set
         extra = self.model_extra or {}
-        value = (getattr(self, first) if is_set else None) if known else extra.get(first)
-        if not rest:
+        value = (getattr(self, first) if is_set else None) if is_field else extra.get(first)
+        if not remainder:
             return value
-        return value.stated(rest) if isinstance(value, Settings) else None
+        return value.get(remainder) if isinstance(value, Settings) else None
 
     @property
     def class_name(self) -> str:
-        """The class whose network it is, or at least of what type that is."""
+        """Name of the network's class, or else its model type or timm's architecture."""
         return next(iter(self.architectures or ()), self.model_type or self.architecture)
 
     @property
     def is_classifier(self) -> bool:
-        """Whether the class of transformers is one for classification."""
+        """Whether transformers' class is one for classification."""
         return any(name.endswith(CLASSIFIERS) for name in self.architectures or ())
 
     @property
     def pool(self) -> str:
-        """What timm calls the pooling before the classifier; empty where nothing says it."""
+        """timm's name of the pooling before the classifier; empty if no setting states it."""
         argument = self.model_args.get("global_pool")
         return self.global_pool or (argument if isinstance(argument, str) else "")
 
     @property
     def trained_on(self) -> tuple[int, int] | tuple[()]:
-        """Height and width of the pictures of training, where a list says them."""
+        """(height, width) of the pictures of training; empty if no list states them."""
         pictures = self.pretrained_cfg.input_size[1:] if self.pretrained_cfg else ()
-        stated = (self.model_extra or {}).get("image_size", self.model_args.get("img_size"))
-        listed = stated if isinstance(stated, list | tuple) else pictures
-        if len(listed) != 2 or not all(type(side) is int and side > 0 for side in listed):
+        image_size = (self.model_extra or {}).get("image_size", self.model_args.get("img_size"))
+        sides = image_size if isinstance(image_size, list | tuple) else pictures
+        if len(sides) != 2 or not all(type(side) is int and side > 0 for side in sides):
             return ()
-        return listed[0], listed[1]
+        return sides[0], sides[1]
 
     @property
     def picture_size(self) -> tuple[int, int] | None:
-        """Height and width of the pictures that a network is for, as transformers' `image_size`
-        states them; None where it does not. That of a backbone is not the whole network's."""
+        """(height, width) of the pictures that a network takes, from transformers' `image_size`;
+        None if it is not stated.
+
+        The size of a backbone is not used, because it may differ from that of the full network.
+        """
         extra = (self.vision_config or self).model_extra or {}
-        stated = extra.get("image_size")
-        sides = stated if isinstance(stated, list | tuple) else (stated, stated)
+        image_size = extra.get("image_size")
+        sides = image_size if isinstance(image_size, list | tuple) else (image_size, image_size)
         if len(sides) != 2 or not all(type(side) is int and 0 < side < 1 << 14 for side in sides):
             return None
         return sides[0], sides[1]
 
     @property
     def repository(self) -> str:
-        """Name of the repository that somebody loaded it from, as transformers notes it."""
+        """Name of the repository that the network was loaded from, as transformers records it;
+        empty if there is none."""
         name = (self.model_extra or {}).get("_name_or_path")
         return name if isinstance(name, str) else ""
 
     @property
     def timm_name(self) -> str:
-        """Name of timm's network on the hub, with its weights before somebody trained them."""
+        """Name on the hub of timm's network with the published weights that training started
+        from."""
         tag = self.pretrained_cfg.tag if self.pretrained_cfg else ""
         return f"timm/{self.architecture}.{tag}"

@@ -105,7 +105,7 @@ def entry_of_manifest(manifest: Manifest) -> ModelInfo:
         )
     licence = Licence(**manifest.licence.model_dump())
     return replace(
-        family.of_network(manifest.network).under(licence),
+        family.with_config(manifest.network).with_licence(licence),
         name=manifest.model,
         aliases=manifest.aliases,
         labels=manifest.classes,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.architectures.inputs import IMAGE, Feeds, Kind, PictureInput, kinds_of
+from zoo.architectures.inputs import IMAGE, Feeds, Kind, PictureInput, find_kinds
 from zoo.artifacts.choices import tower_variant
 from zoo.common.errors import BadFile, BadRequest, first_line
 from zoo.common.html import html_table
@@ -110,7 +110,7 @@ class VisionModel:
     @property
     def _input_kinds(self) -> set[Kind]:
         """Kinds of inputs that the file takes."""
-        return kinds_of(
+        return find_kinds(
             self._config.inputs, {session_input.name for session_input in self.session.get_inputs()}
         )
 

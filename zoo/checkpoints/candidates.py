@@ -14,7 +14,7 @@ from weights.mapping import Naming, leaf_shape
 from weights.views import views_of
 from zoo.architectures.architecture import CheckpointFacts, Config
 from zoo.architectures.config_fields import have_same_architecture, have_same_sizes
-from zoo.architectures.entry import ModelInfo, Published
+from zoo.architectures.entry import ModelInfo, PublishedNaming
 from zoo.architectures.kinds import (
     absent_leaves,
     complete_config,
@@ -39,7 +39,7 @@ class Candidate:
     """
 
     entry: ModelInfo
-    published: Published
+    published: PublishedNaming
     config: Config
     view: Checkpoint
 

@@ -20,7 +20,7 @@ from weights.writers.items import Items, byte_size, items_for
 from weights.writers.pth_writer import write_pth
 from weights.writers.safetensors_writer import write_safetensors
 from zoo.architectures.architecture import Config
-from zoo.architectures.entry import ModelInfo, Published
+from zoo.architectures.entry import ModelInfo, PublishedNaming
 from zoo.checkpoints.load import LoadedWeights, load_checkpoint, model_shapes, naming_all_leaves
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.settings.library_configs import equimo_metadata, transformers_config
@@ -78,7 +78,7 @@ def read_format(target: Path) -> Form:
     )
 
 
-def naming_to_write(entry: ModelInfo, form: Form) -> Published:
+def naming_to_write(entry: ModelInfo, form: Form) -> PublishedNaming:
     """Return the tensor names of a model in a format, with the network that such files hold.
     **Raises** `BadRequest` if no library reads the model in this format."""
     namings = (
@@ -93,7 +93,7 @@ def naming_to_write(entry: ModelInfo, form: Form) -> Published:
     )
 
 
-def leaves_to_write(entry: ModelInfo, published: Published, config: Config) -> dict[str, Shape]:
+def leaves_to_write(entry: ModelInfo, published: PublishedNaming, config: Config) -> dict[str, Shape]:
     """Return the path and shape of each leaf of a file with these names. **Raises** `BadRequest` if
     the weights, which have the given configuration, lack one of them."""
     if published.naming is LEAVES and config != entry.config:

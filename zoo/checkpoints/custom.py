@@ -15,9 +15,9 @@ from weights.parameters import parameter
 from weights.views import choose_prefix
 from zoo.architectures.architecture import Config
 from zoo.architectures.config_fields import have_same_sizes, with_fields
-from zoo.architectures.config_settings import TransformersClass, part_of
-from zoo.architectures.entry import Licence, ModelInfo, Published
-from zoo.architectures.kinds import interpolated
+from zoo.architectures.config_settings import TransformersClass, settings_section
+from zoo.architectures.entry import Licence, ModelInfo, PublishedNaming
+from zoo.architectures.kinds import with_interpolation
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.candidates import drop_redundant_heads, read_candidates, select_prefixes
 from zoo.checkpoints.settings.class_names import read_class_names
@@ -75,13 +75,13 @@ def apply_user_name(entry: ModelInfo, request: GivenCheckpoint) -> ModelInfo:
                 f"{parameter('name')} {request.name} is the name of a published model: choose "
                 "another."
             )
-        entry = entry.called(request.name)
+        entry = entry.with_name(request.name)
     elif entry.name == entry.family:
-        entry = entry.called(_name_of(request.path))
+        entry = entry.with_name(_name_of(request.path))
     if request.licence:
         name, page = LICENCE_TEXTS.get(request.licence.casefold(), (request.licence, ""))
         text = f"{request.licence.casefold()}.txt" if page else ""
-        entry = entry.under(Licence(name, text, page, ""))
+        entry = entry.with_licence(Licence(name, text, page, ""))
     return entry
 
 
@@ -155,7 +155,7 @@ def describe_checkpoint(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Ch
 
 def adapt_entry(
     entry: ModelInfo,
-    published: Published,
+    published: PublishedNaming,
     config: Config,
     checkpoint_settings: CheckpointSettings,
     names: tuple[str, ...] | None,
@@ -183,7 +183,7 @@ def adapt_entry(
     from zoo.architectures.builder import abstract, count_parameters
 
     return replace(
-        entry.of_network(config),
+        entry.with_config(config),
         preprocessing=preprocessing,
         parameters=count_parameters(abstract(config)),
         labels=entry.labels if names is None else names,
@@ -192,7 +192,7 @@ def adapt_entry(
 
 
 def _default_preprocessing(
-    entry: ModelInfo, published: Published, config: Config, settings: Settings | None
+    entry: ModelInfo, published: PublishedNaming, config: Config, settings: Settings | None
 ) -> Preprocessing:
     """Return the preprocessing for a checkpoint without an image processor file.
 
@@ -236,10 +236,10 @@ def warn_about_class_names(entry: ModelInfo, config: Config, are_used: bool) -> 
 
 def check_transformers_settings(config: Config, settings: Settings) -> None:
     """Raise `MappingError` if transformers would compute another network with these settings."""
-    part, transformers_class = part_of(config, settings), _transformers_class(config)
+    part, transformers_class = settings_section(config, settings), _transformers_class(config)
     stated_values = part.model_dump(mode="json", exclude_unset=True)
     _check_equal_settings(
-        stated_values, transformers_class.settings(config), transformers_class.free
+        stated_values, transformers_class.settings(config), transformers_class.variable_settings
     )
 
 
@@ -250,7 +250,7 @@ def settings_warnings(checkpoint_settings: CheckpointSettings, config: Config) -
         return checkpoint_settings.warnings
     try:
         transformers_class = _transformers_class(config)
-        known_settings = dict.fromkeys(transformers_class.idle) | transformers_class.settings(
+        known_settings = dict.fromkeys(transformers_class.unused_settings) | transformers_class.settings(
             _transformers_part(config)
         )
     except BadRequest:  # transformers has no class for this network
@@ -301,12 +301,12 @@ def _check_equal_settings(
             )
 
 
-def _with_library_behaviour(published: Published, config: Config) -> Config:
+def _with_library_behaviour(published: PublishedNaming, config: Config) -> Config:
     """Return the configuration that the library of a checkpoint computes where it differs from the
     authors' code: timm has another GELU in some networks, and transformers interpolates positions
     by its own rule."""
-    if library := published.library:
+    if library := published.library_config:
         config = with_fields(config, activation=library.activation)
     if published.naming.name != "huggingface":
         return config
-    return interpolated(config, _transformers_class(config).antialias)
+    return with_interpolation(config, _transformers_class(config).antialias)

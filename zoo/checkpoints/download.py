@@ -40,7 +40,7 @@ def download_checkpoint(
     **Raises** a `WeightsError` if there is no checkpoint, and `BadOutput` if `out` holds another
     file.
     """
-    if (copy := next(search_weights(entry.places, progress, dry_run), None)) is None:
+    if (copy := next(search_weights(entry.published_files, progress, dry_run), None)) is None:
         return _fetch(entry, out, mirror, dry_run, progress)
     _check_readable(copy.path)
     if out is None:
@@ -52,15 +52,15 @@ def _fetch(
     entry: ModelInfo, out: Path | None, mirror: bool, dry_run: bool, progress: Progress
 ) -> DownloadedCheckpoint:
     """Download the file from a hub."""
-    file, advice = downloadable(entry.places, mirror=mirror)
+    file, advice = downloadable(entry.published_files, mirror=mirror)
     hub_file = ask(file, advice, progress)
     path = cache_path(hub_file) if out is None else _target_path(entry, file.name, out)
     size = 0 if path.exists() else hub_file.size or 0
     result = DownloadedCheckpoint(entry.name, path, f"the hub ({file})", size)
     if dry_run:
         return result
-    tell_owner(entry.places, file, progress)
-    show_terms = partial(tell_terms, entry.places, progress)
+    tell_owner(entry.published_files, file, progress)
+    show_terms = partial(tell_terms, entry.published_files, progress)
     if out is None:
         fetch(file, advice, progress, show_terms)
         return result

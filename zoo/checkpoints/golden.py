@@ -28,7 +28,7 @@ from zoo.architectures.architecture import Config
 from zoo.architectures.builder import abstract, batched
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.inputs import Feeds
-from zoo.architectures.kinds import interpolated
+from zoo.architectures.kinds import with_interpolation
 from zoo.checkpoints.convert import naming_to_write, write_transformers_folder
 from zoo.checkpoints.load import LoadedWeights, model_shapes, open_weights
 from zoo.checkpoints.pretrained import find_entry
@@ -70,7 +70,7 @@ def run_transformers(
     config, naming = loaded.config, naming_to_write(entry, "huggingface").naming
     kind = find_transformers_class(config)
     check_position_interpolation(config, size)
-    if kind.square and size[0] != size[1]:
+    if kind.square_only and size[0] != size[1]:
         raise BadRequest(
             "transformers' class for this network takes square pictures: give a square."
         )
@@ -80,7 +80,7 @@ def run_transformers(
         preprocessing = entry.preprocessing.at(size)
         described_entry = replace(entry, config=config, preprocessing=preprocessing)
         write_transformers_folder(path, items, described_entry, Quiet())
-        model = getattr(transformers, kind.auto).from_pretrained(path)
+        model = getattr(transformers, kind.auto_class).from_pretrained(path)
     model.train(False)
     for leaf in (PERIODS, f"backbone.{PERIODS}"):
         if leaf in loaded.weights.arrays:
@@ -88,15 +88,15 @@ def run_transformers(
             model.rope_embeddings.inv_freq = 1 / periods
     # With this option transformers assumes that the learned positions form a square.
     is_native_size = size == config.native
-    options = {"interpolate_pos_encoding": True} if kind.asks and not is_native_size else {}
+    options = {"interpolate_pos_encoding": True} if kind.interpolates_on_request and not is_native_size else {}
     with torch.no_grad():
         result = model(
             **{name: torch.from_numpy(array) for name, array in feeds.items()}, **options
         )
-    if kind.answers:
-        return {name: result[name].numpy() for name in kind.answers}
+    if kind.output_names:
+        return {name: result[name].numpy() for name in kind.output_names}
     tokens = result.last_hidden_state
-    pooled = result.pooler_output if kind.pooled else tokens[:, 0]
+    pooled = result.pooler_output if kind.has_same_pooler else tokens[:, 0]
     outputs = {"last_hidden_state": tokens.numpy()} if tokens.ndim == 3 else {}
     return outputs | {"pooler_output": pooled.numpy()}
 
@@ -105,7 +105,7 @@ def check_position_interpolation(config: Config, size: tuple[int, ...]) -> None:
     """Raise `BadRequest` for a size at which transformers interpolates the positions by another
     rule than the network."""
     native_size = config.native
-    is_same_rule = interpolated(config, find_transformers_class(config).antialias) == config
+    is_same_rule = with_interpolation(config, find_transformers_class(config).antialias) == config
     if native_size is not None and not is_same_rule and tuple(size) != native_size:
         raise BadRequest(
             "transformers interpolates these positions by another rule than they were trained "

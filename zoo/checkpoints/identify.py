@@ -10,7 +10,7 @@ from weights.errors import MappingError
 from weights.mapping import Convention, Naming, leaf_shape
 from weights.parameters import parameter
 from weights.views import choose_prefix
-from zoo.architectures.config_settings import unstated_fields
+from zoo.architectures.config_settings import describe_missing_fields
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import (
     ARCHITECTURES,
@@ -119,10 +119,10 @@ def identify_checkpoint(choice: GivenCheckpoint | Checkpoint) -> tuple[ModelInfo
     ):
         report_assumed_preprocessing(request, entry.family)
     if not best.has_entry_sizes:
-        entry = entry.unlisted
+        entry = entry.as_unpublished
     elif not is_published:
         # The sizes are published, but the weights may be anybody's: the licence is not known.
-        entry = entry.under(entry.unlisted.licence)
+        entry = entry.with_licence(entry.as_unpublished.licence)
     return apply_user_name(entry, request), best.view
 
 
@@ -132,10 +132,10 @@ def _check_backbone_only(best: Candidate, settings: Settings, request: GivenChec
     architectures = [
         architecture
         for architecture in ARCHITECTURES
-        if architecture.is_on_backbone
+        if architecture.has_backbone
         and any(
             transformers_class.model_type == settings.model_type
-            for transformers_class in architecture.classes
+            for transformers_class in architecture.transformers_classes
         )
     ]
     if architectures and architecture_of(best.config) not in architectures:
@@ -195,7 +195,7 @@ def check_unstated_sizes(candidate: Candidate, settings: Settings | None) -> Non
     heads, is not in the settings either, or if the number of heads does not divide the width."""
     shapes = partial(leaf_shape, candidate.naming, candidate.view.tensors)
     for path, tower in towers(candidate.config):
-        for setting in unstated_fields(tower, shapes_below(shapes, path), settings):
+        for setting in describe_missing_fields(tower, shapes_below(shapes, path), settings):
             raise BadRequest(
                 f"{candidate.entry.family} of {tower.dim} channels: no tensor tells {setting} "
                 f"into {describe_settings_path(candidate.view.path)}."

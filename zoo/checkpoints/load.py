@@ -25,8 +25,8 @@ from weights.views import choose_prefix, views_of
 from zoo.architectures.architecture import Config
 from zoo.architectures.builder import abstract
 from zoo.architectures.config_fields import with_values
-from zoo.architectures.entry import ModelInfo, Published
-from zoo.architectures.kinds import architecture_of, has_sizes, parts_of_network
+from zoo.architectures.entry import ModelInfo, PublishedNaming
+from zoo.architectures.kinds import architecture_of, has_sizes, nested_networks
 from zoo.checkpoints.settings.settings_files import LIBRARY_FILE_NAME, add_temperature_tensor
 from zoo.checkpoints.source import Choice, SeededWeights, Source, open_source
 from zoo.registry.lookup import MODELS
@@ -184,7 +184,7 @@ def _with_tensor_values(config: Config, weights: Weights) -> LoadedWeights:
     return LoadedWeights(with_values(config, weights.arrays), weights)
 
 
-def select_view(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[Published, Checkpoint]:
+def select_view(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[PublishedNaming, Checkpoint]:
     """Return the part of a checkpoint that is the model, and the naming in which it was read. If
     none fits, return the part that is nearest.
 
@@ -198,7 +198,7 @@ def select_view(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[Published, Ch
         prefix = choose_prefix([*prefixes], "", checkpoint.path)
         return next(match for match in fitting if match[1].prefix == prefix)
     if other_models := fitting_models(checkpoint):
-        has_two_towers = len(parts_of_network(entry.config)) > 1
+        has_two_towers = len(nested_networks(entry.config)) > 1
         advice = (
             "put the other tower's beside it" if has_two_towers else f"give the file {entry.file}"
         )
@@ -219,7 +219,7 @@ def select_view(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[Published, Ch
     return published, view
 
 
-def naming_all_leaves(readable: Iterable[Published]) -> list[Published]:
+def naming_all_leaves(readable: Iterable[PublishedNaming]) -> list[PublishedNaming]:
     """Return the namings that have a tensor for every leaf of their network. That of a DeiT with
     one classifier, for example, has no tensor for a second one."""
     return [
@@ -230,8 +230,8 @@ def naming_all_leaves(readable: Iterable[Published]) -> list[Published]:
 
 
 def fitting_views(
-    checkpoint: Checkpoint, readable: Iterable[Published]
-) -> Iterator[tuple[Published, Checkpoint]]:
+    checkpoint: Checkpoint, readable: Iterable[PublishedNaming]
+) -> Iterator[tuple[PublishedNaming, Checkpoint]]:
     """Yield the parts of a checkpoint that have exactly the tensors of a network, with the naming
     in which they were read."""
     for published in readable:

@@ -16,11 +16,11 @@ from weights.parameters import parameter
 from weights.tensors import FLOATS
 from weights.views import views_of
 from zoo.architectures.architecture import CheckpointFacts, Config
-from zoo.architectures.entry import ModelInfo, Published
+from zoo.architectures.entry import ModelInfo, PublishedNaming
 from zoo.architectures.kinds import (
     MODEL_TYPES,
     complete_config,
-    positions_in,
+    find_positions,
     read_sizes,
     with_one_head,
 )
@@ -71,7 +71,7 @@ class Misfit(NamedTuple):
     by reason."""
 
     entry: ModelInfo
-    published: Published
+    published: PublishedNaming
     view: Checkpoint
     reasons: Reasons
 
@@ -279,7 +279,7 @@ def _knows_half(naming: Naming, view: Checkpoint) -> bool:
 
 
 def _compare_at_file_sizes(
-    published: Published, view: Checkpoint, settings: Settings | None
+    published: PublishedNaming, view: Checkpoint, settings: Settings | None
 ) -> Reasons | None:
     """Return the tensors that do not fit the network of this architecture in the sizes of the file,
     by reason, or None if the sizes cannot be read."""
@@ -304,7 +304,7 @@ def _missing_weights(biases: Sequence[str], view: Checkpoint) -> list[str]:
     return [f"{stem}.weight" for stem in stems if f"{stem}.weight" not in view.tensors]
 
 
-def _compare_names(published: Published, view: Checkpoint) -> Reasons:
+def _compare_names(published: PublishedNaming, view: Checkpoint) -> Reasons:
     """Return the tensor names that a published network needs and a file lacks, and the names of the
     file that it does not have. Numbers of blocks are not compared."""
     naming, shapes = published.naming, model_shapes(published.config)
@@ -335,7 +335,7 @@ class SiblingShapes:
     def __init__(self, naming: Naming, view: Checkpoint, published_config: Config):
         self.read_shape = partial(leaf_shape, naming, view.tensors)
         self.leaves = {naming.leaf(key) or "" for key in view.tensors}
-        self.positions = positions_in(published_config)
+        self.positions = find_positions(published_config)
 
     @cached_property
     def blocks(self) -> Mapping[str, Collection[str]]:
@@ -389,7 +389,7 @@ def _describe_grid(naming: Naming, view: Checkpoint) -> str:
         table = leaf_shape(naming, view.tensors, prefix + POSITIONS)
         readable = (published for entry in MODELS.values() for published in entry.readable)
         grids = (
-            positions_in(published.config) for published in readable if published.naming == naming
+            find_positions(published.config) for published in readable if published.naming == naming
         )
         patches = {table[0] - grid.prefix for grid in grids if table and grid is not None}
         if patches and all(count < 0 or math.isqrt(count) ** 2 != count for count in patches):

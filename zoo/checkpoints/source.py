@@ -179,7 +179,7 @@ def open_source(
     elif isinstance(choice, GivenCheckpoint):
         checkpoint = open_given_checkpoint(choice)
     else:
-        located = locate(entry.places, listener, offline)
+        located = locate(entry.published_files, listener, offline)
         checkpoint, digest, file = (
             open_checkpoint(located.path),
             located.sha256,

@@ -30,7 +30,7 @@ def check_head_input(candidate: Candidate, settings: Settings | None) -> None:
     view, config = candidate.view, candidate.config
     if not candidate.has_custom_head(settings):
         return
-    choices = architecture_of(config).head_inputs(config)
+    choices = architecture_of(config).custom_head_inputs(config)
     if choices is None:
         raise MappingError(
             f"{view.path} has a linear layer `{view.head}` on the network, as wide as several of "
@@ -39,7 +39,7 @@ def check_head_input(candidate: Candidate, settings: Settings | None) -> None:
             "`converter.to_onnx`."
         )
     if not choices and view.head_is_convolution:
-        choices = {"avg": architecture_of(config).head_takes(config)}
+        choices = {"avg": architecture_of(config).describe_head_input(config)}
     if not choices or (settings is not None and settings.pool in choices):
         return
     alternatives = " or ".join(
@@ -82,7 +82,7 @@ def report_used_tensors(
     sentences = [f"read as {candidate.display_name}{prefix}"]
     if has_head or (config.classes and view.head):
         layer = f"head `{view.head}`" if view.head else "classifier"
-        sentences.append(f"its {layer} gives logits from {kind.head_takes(config)}")
+        sentences.append(f"its {layer} gives logits from {kind.describe_head_input(config)}")
     if unused_tensors:
         count = len(view.tensors) + len(view.others)
         sentences.append(

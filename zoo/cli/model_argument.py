@@ -78,9 +78,9 @@ def find_weights_path(entry: ModelInfo) -> Path | None:
     """Return a path on this machine that has the name of the model's weights, or None."""
     cached_files = (
         _hub_cache().glob(f"models--{file.repository.replace('/', '--')}/snapshots/*/{file.name}")
-        for file in hub_files(entry.places)
+        for file in hub_files(entry.published_files)
     )
-    existing_files = filter(Path.exists, places(entry.places))
+    existing_files = filter(Path.exists, places(entry.published_files))
     return next(chain(existing_files, chain.from_iterable(cached_files)), None)
 
 

@@ -74,7 +74,7 @@ def model_record(entry: ModelInfo) -> dict[str, Any]:
     names = [field.name for field in fields(entry) if field.name != "publisher"]
     facts = {name: vars(entry)[name] for name in names}
     configs = {item.naming.name: item.config for item in entry.published}
-    libraries = {item.naming.name: item.library for item in entry.published}
+    libraries = {item.naming.name: item.library_config for item in entry.published}
     options = {item.naming.name: item.options for item in entry.published}
     return facts | {
         "namings": [naming.name for naming in entry.namings],

@@ -66,7 +66,9 @@ def _classifier_fields(entry: ModelInfo) -> dict[str, Any]:
     """Return the names of the classes and, for a network that also returns features, the input of
     its classifier."""
     kind = architecture_of(entry.config)
-    takes = {"classifier_takes": kind.head_takes(entry.config)} if kind.gives_features else {}
+    takes = (
+        {"classifier_takes": kind.describe_head_input(entry.config)} if kind.gives_features else {}
+    )
     return {"classes": entry.class_names, **takes}
 
 
@@ -142,7 +144,7 @@ def describe_sizes(entry: ModelInfo, signature: Signature) -> str:
     """Return the image sizes that files take and their treatment, in words."""
     if signature.input == "uint8":
         return "any height and width: the file resizes as its preprocessing says"
-    return entry.config.inputs[0].size_words(signature.size)
+    return entry.config.inputs[0].describe_sizes(signature.size)
 
 
 def describe_origin(provenance: Provenance, entry: ModelInfo) -> schema.StatedWeights:

@@ -18,8 +18,8 @@ from converter.ir.names import Names
 from converter.opsets import DEFAULT_TARGET
 from weights.progress import Progress
 from zoo.architectures.base import Network
-from zoo.architectures.builder import batched, networks_in
-from zoo.architectures.inputs import BATCH_NAMES, ONE_BATCH
+from zoo.architectures.builder import batched, find_networks
+from zoo.architectures.inputs import SEPARATE_BATCH_NAMES, BATCH_NAME
 from zoo.artifacts.choices import Layout, Target
 from zoo.artifacts.measured import Calibration, Verification
 from zoo.artifacts.schema import Variant
@@ -292,7 +292,7 @@ def convert_model(
 ) -> converter.Export:
     """Return the ONNX export of a model. Its initializers have names and shapes, but no values
     yet."""
-    (network,) = networks_in(model)
+    (network,) = find_networks(model)
     config = network.config
     assert config is not None, "a network that was built by hand has no configuration"
     computed = partial(
@@ -316,7 +316,7 @@ def name_sides(graph: ir.Graph, stride: int) -> None:
     """Rename the open sizes of a graph from the symbols of the trace to the names that other
     exporters use. A map that has several rows and columns for each patch is smaller than the
     picture by a smaller factor, such as `height/4`."""
-    names = {batch: batch for batch in (ONE_BATCH, *BATCH_NAMES.values())}
+    names = {batch: batch for batch in (BATCH_NAME, *SEPARATE_BATCH_NAMES.values())}
     names |= {"h": "grid_height", "w": "grid_width"}
     for times in range(1, stride + 1):
         smaller = "" if times == stride else f"/{stride // times}"

@@ -103,7 +103,7 @@ def _warn_about_patches(plan: Plan, progress: Progress) -> None:
     all patches with all others."""
     (height, width), native_size = plan.signature.size or (0, 0), plan.model.native
     ratio = height * width / (native_size[0] * native_size[1])
-    if ratio >= PATCHES_WARNING_RATIO and plan.model.config.attends:
+    if ratio >= PATCHES_WARNING_RATIO and plan.model.config.has_global_attention:
         progress.note(
             f"{height} x {width} pixels are {ratio:,.0f} times the patches that "
             f"{plan.model.name} is for: its attention takes {ratio**2:,.0f} times as long."

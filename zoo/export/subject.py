@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from weights import LazyArrays, LazyTensor, Provenance, Weights, array_leaves
-from zoo.architectures.builder import count_parameters, networks_in
+from zoo.architectures.builder import count_parameters, find_networks
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import architecture_of
 from zoo.common.errors import BadRequest
@@ -35,7 +35,7 @@ class Subject:
 def describe_model(model: Callable[..., Any]) -> Subject:
     """Return a user's model with concrete leaves as a subject. **Raises** `BadRequest` if it does
     not hold exactly one network of the zoo."""
-    networks = networks_in(model)
+    networks = find_networks(model)
     if len(networks) != 1 or not (networks[0].name and networks[0].config):
         problem = f"{len(networks)} of them" if len(networks) != 1 else "one that was built by hand"
         raise BadRequest(
@@ -57,7 +57,7 @@ def describe_model(model: Callable[..., Any]) -> Subject:
     # The user may have removed blocks or changed the classes.
     config = network.config or entry.config
     if (head := architecture_of(config).head) is not None:
-        config = head.as_built(config, network)
+        config = head.from_network(config, network)
     # The entry describes the changed network. It keeps the licence of the published one.
     entry = replace(
         entry,

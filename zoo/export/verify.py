@@ -28,8 +28,8 @@ from zoo.architectures.architecture import Config
 from zoo.architectures.base import Network
 from zoo.architectures.builder import batched
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.inputs import IMAGE, PIXELS, Input, fed_sides
-from zoo.architectures.kinds import parts_of_network
+from zoo.architectures.inputs import IMAGE, PIXELS, Input, read_feed_sides
+from zoo.architectures.kinds import nested_networks
 from zoo.artifacts.choices import Precision
 from zoo.artifacts.measured import Comparison, Verification
 from zoo.common import runtime
@@ -103,7 +103,7 @@ class Sample:
     @property
     def sides(self) -> dict[str, int]:
         """Batch size and named sizes of the inputs."""
-        return fed_sides(self.taken, self.fed) or {"batch": len(next(iter(self.fed.values())))}
+        return read_feed_sides(self.taken, self.fed) or {"batch": len(next(iter(self.fed.values())))}
 
 
 def nearest_within_rounding(
@@ -236,7 +236,7 @@ def sample_shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int,
 
 def choose_limit(precision: Precision, kind: str, config: Config) -> Limit:
     """Return the limit of a network's file in a precision. `kind` is the kind of its weights."""
-    is_relative = kind == "own" or bool(parts_of_network(config))
+    is_relative = kind == "own" or bool(nested_networks(config))
     return RELATIVE_LIMIT if precision == "fp32" and is_relative else PRECISIONS[precision].limit
 
 

@@ -126,7 +126,7 @@ def architecture(name: str) -> ModelInfo:
     **Raises** `UnknownModel`.
     """
     first = next((model for model in MODELS.values() if model.family == name), None)
-    return info(name) if first is None or name in MODELS else first.unlisted
+    return info(name) if first is None or name in MODELS else first.as_unpublished
 
 
 def registered_name(entry: ModelInfo) -> str:

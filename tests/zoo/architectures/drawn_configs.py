@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from zoo.architectures.architecture import Config
-from zoo.architectures.config_fields import comparable
+from zoo.architectures.config_fields import comparison_key
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.detection.detection_config import (
@@ -41,7 +41,7 @@ def rows(kind: type[Config]) -> tuple[Config, ...]:
     """Return the configurations of published rows of a kind, one of each architecture."""
     configs = (entry.config_for(n.name) for entry in MODELS.values() for n in entry.namings)
     ignored = ("size", "setting", "detail")
-    return tuple({comparable(c, ignored): c for c in configs if type(c) is kind}.values())
+    return tuple({comparison_key(c, ignored): c for c in configs if type(c) is kind}.values())
 
 
 def pick(draw: Draw, *choices: Any) -> Any:

@@ -25,11 +25,11 @@ from zoo.architectures.config_fields import (
     declared_fields,
     have_same_architecture,
     have_same_sizes,
-    own_parts,
+    nested_configs,
     with_fields,
     with_values,
 )
-from zoo.architectures.config_settings import EQUIMO, TIMM, TRANSFORMERS, written_values
+from zoo.architectures.config_settings import EQUIMO, TIMM, TRANSFORMERS, values_to_write
 from zoo.architectures.kinds import architecture_of, complete_config, read_sizes, with_options
 from zoo.architectures.library_settings import Settings
 from zoo.architectures.vit.vit_config import ViTConfig
@@ -110,7 +110,7 @@ def ways(row: Config, config: Config) -> Iterator[Way]:
     assert sized is not None
     yield from came_back(only_sizes(sized, config), config, row, "leaf")
     for part, name, facts, value in facts_in(config):
-        if facts.values is not None and value:
+        if facts.read_values is not None and value:
             read = with_values(part, {"attn_mask_probs": np.array(value, np.float32)})
             assert getattr(read, name) == value
             yield type(part), name, "values"
@@ -132,7 +132,7 @@ def _of_transformers(row: Config, sized: Config, config: Config) -> Iterator[Way
     names = [*stated(file)]
     for part, name, facts, _ in facts_in(config):
         if (key := facts.keys.get(TRANSFORMERS)) is not None:
-            own = written_values(part, TRANSFORMERS)[key.name]
+            own = values_to_write(part, TRANSFORMERS)[key.name]
             if (key.name.rpartition(".")[2], own) in names:
                 yield type(part), name, "written for transformers"
 
@@ -149,7 +149,7 @@ def _of_timm(sized: Config, config: Config) -> Iterator[Way]:
 
 
 def _of_equimo(config: Config) -> Iterator[Way]:
-    if architecture_of(config).equimo is None:
+    if architecture_of(config).equimo_settings is None:
         return
     try:
         file = equimo_metadata(config)["model_config"]
@@ -157,7 +157,7 @@ def _of_equimo(config: Config) -> Iterator[Way]:
         return
     for part, name, facts, _ in facts_in(config):
         if (key := facts.keys.get(EQUIMO)) is not None and key.name in file:
-            assert file[key.name] == written_values(part, EQUIMO)[key.name]
+            assert file[key.name] == values_to_write(part, EQUIMO)[key.name]
             yield type(part), name, EQUIMO
 
 
@@ -169,12 +169,12 @@ def declared(kind: type[Configuration]) -> set[Way]:
             continue
         if facts.leaf is not None:
             found.add((kind, each.name, "leaf"))
-        if facts.is_in_settings and facts.values is None:
+        if facts.is_in_settings and facts.read_values is None:
             found.add((kind, each.name, TRANSFORMERS))
         if TRANSFORMERS in facts.keys:
             found.add((kind, each.name, "written for transformers"))
         found |= {(kind, each.name, library) for library in (TIMM, EQUIMO) if library in facts.keys}
-        found |= {(kind, each.name, "values")} if facts.values is not None else set()
+        found |= {(kind, each.name, "values")} if facts.read_values is not None else set()
     return found
 
 
@@ -237,7 +237,9 @@ def junk_files(config: Config) -> Iterator[tuple[str, FieldFacts, dict[str, Any]
 
 def _is_of_tower(config: Config, part: Configuration) -> bool:
     """Return whether a part is of a network inside, which has rows of its own."""
-    return all(part is not own for own in (config, *(each.value for each in own_parts(config))))
+    return all(
+        part is not own for own in (config, *(each.value for each in nested_configs(config)))
+    )
 
 
 @pytest.mark.parametrize("kind", DRAWN)

@@ -161,7 +161,7 @@ def test_what_does_not_fit(saved, tmp_path):
     for own, size, told in (
         (saved[2], (48, 40), "multiples of 16"),
         (saved["deim"], (64, 80), "multiples of 32"),
-        (many, (64, 64), "84 places for 100 queries"),
+        (many, (64, 64), "84 positions for 100 queries"),
     ):
         model = zoo.from_pretrained(None, own.path)
         with pytest.raises(ValueError, match=told):

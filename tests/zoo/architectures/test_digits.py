@@ -191,7 +191,7 @@ def test_training_for_depth_lowers_the_loss():
 
 @pytest.mark.full
 def test_training_is_reproducible_and_lowers_the_loss(tmp_path):
-    small = ENTRY.of_network(replace(ENTRY.config, dim=16, depth=1, heads=1, hidden=16))
+    small = ENTRY.with_config(replace(ENTRY.config, dim=16, depth=1, heads=1, hidden=16))
     recipe = Recipe(epochs=5, batch=16, warmup=5, rate=2e-2, average=0.5, share=0.0)
     some = digits.split_digits(validate=True)[0][np.arange(160)]
     for name in ("a", "b"):

@@ -102,7 +102,7 @@ def test_what_does_not_fit():
         (lambda: GridRoPE(16, **asdict(RopeGrid()))(3, 5, 4), "1 and a square number: got 4"),
         (lambda: Attention(24, 5, qkv_bias=True, qk_norm=None, key=KEY), HEADS),
         (lambda: AttentionPool(24, 5, 40, ffn=Mlp, norm=eqx.nn.LayerNorm, key=KEY), HEADS),
-        (lambda: model_of(NO_TOKEN), "pool is class_token, and there is none"),
+        (lambda: model_of(NO_TOKEN), "pools or classifies the class token, but has none"),
         (lambda: bind(LINEAR, {"weight": IMAGE}), r"weight has shape \(3, 2\)"),
     ):
         with pytest.raises(ValueError, match=told):

@@ -238,7 +238,7 @@ def test_biases_of_the_keys(key_bias, tmp_path):
     entry, state = small("dinov3_vits16"), state_of(NANO, meta_names.DINOV3_VIT, 3)
     if key_bias:
         state |= {key: np.ones_like(v) for key, v in state.items() if key.endswith("bias_mask")}
-    entry = entry.of_network(NANO)
+    entry = entry.with_config(NANO)
     loaded = LoadedWeights(NANO, weights_of(leaves_of(NANO, meta_names.DINOV3_VIT, state)))
     written(entry, loaded, "huggingface", tmp_path / "w")
     model, told = DINOv3ViTModel.from_pretrained(tmp_path / "w", output_loading_info=True)

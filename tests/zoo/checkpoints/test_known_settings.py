@@ -18,7 +18,7 @@ from tests.references.classifiers import ASKING, OWN
 from tests.seeded import NETWORKS
 from zoo.architectures.config_settings import TIMM, names_in_settings
 from zoo.architectures.kinds import ARCHITECTURES
-from zoo.architectures.library_settings import Settings, TimmPictures
+from zoo.architectures.library_settings import Settings, TimmPreprocessing
 from zoo.checkpoints.settings.known_settings import (
     LOADING_SETTINGS,
     SETTINGS_IN_TENSORS,
@@ -38,7 +38,7 @@ from zoo.checkpoints.settings.processors import (
 from zoo.common.errors import BadRequest
 from zoo.registry.lookup import MODELS
 
-CLASSES = {made.name: made for kind in ARCHITECTURES for made in kind.classes}
+CLASSES = {made.name: made for kind in ARCHITECTURES for made in kind.transformers_classes}
 
 
 @cache
@@ -75,7 +75,7 @@ def test_no_setting_is_unheard_of(name):
     settings = getattr(transformers, name).config_class(**backbones().get(name, {})).to_dict()
     read = Settings.model_validate_json(json.dumps(settings, default=str))
     config, asked = wanted()[CLASSES[name].model_type]
-    assert find_unknown_settings(read, config, {*asked, *CLASSES[name].idle}) == []
+    assert find_unknown_settings(read, config, {*asked, *CLASSES[name].unused_settings}) == []
 
 
 SAVED = [kind for kind in OWN if not any(word in kind for word in ("timm", "meta", "known"))]
@@ -124,7 +124,7 @@ def test_a_setting_is_in_one_table():
     for tables in (
         (TRAINING_SETTINGS, SETTINGS_IN_TENSORS, LOADING_SETTINGS),
         (TIMM_IGNORED_SETTINGS, TIMM_ALLOWED_VALUES),
-        (TIMM_FILE_SETTINGS, TimmPictures.model_fields),
+        (TIMM_FILE_SETTINGS, TimmPreprocessing.model_fields),
         (NO_EFFECT_ON_PIXELS, Processor.model_fields),
     ):
         names = [name for table in tables for name in table]
@@ -141,7 +141,7 @@ OTHER_NETWORKS = {"rope_temperature"}
 
 def test_no_setting_of_timm_is_unheard_of():
     pictures, *classes = TIMM_FIELDS.values()
-    assert {*pictures} == {*TIMM_FILE_SETTINGS, *TimmPictures.model_fields}
+    assert {*pictures} == {*TIMM_FILE_SETTINGS, *TimmPreprocessing.model_fields}
     arguments = {name for names in classes for name in names}
     fields = {name for config in NETWORKS.values() for name in names_in_settings(config, TIMM)}
     assert arguments == TIMM_IGNORED_SETTINGS | TIMM_ALLOWED_VALUES.keys() | fields
@@ -232,6 +232,6 @@ def change(path, changes):
 
 def test_pictures_of_which_timm_says_nothing():
     """Defaults of `timm.models.PretrainedCfg` (1.0.31)."""
-    told = TimmPictures()
+    told = TimmPreprocessing()
     assert (told.input_size, told.crop_pct, told.crop_mode) == ((3, 224, 224), 0.875, "center")
     assert told.interpolation == "bicubic"

@@ -142,7 +142,7 @@ def test_a_manifest_states_every_network():
             names = ()  # a head would take vectors as wide as tokens
         else:
             config = replace(config, classes=3)
-        own = replace(entry.unlisted, config=config, labels=names)
+        own = replace(entry.as_unpublished, config=config, labels=names)
         said = describe_shared(own, Signature((64, 96), None), Provenance("random", seed=1))
         again = entry_of_manifest(Manifest.model_validate_json(said.model_dump_json()))
         assert (again.config, again.class_names, again.name) == (own.config, names, own.name)
@@ -283,7 +283,7 @@ WRONG = {
     "pictures that are no squares": (
         "timm's dinov2",
         lambda folder: settings(folder, pretrained_cfg={"input_size": [3, 70, 98]}),
-        "input_size no square",
+        "input_size is not square",
     ),
     "other positions": (
         *("swinv2", lambda folder: settings(folder, use_absolute_embeddings=True)),

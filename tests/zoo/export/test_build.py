@@ -261,7 +261,7 @@ def test_images_as_input(zoo):
 def test_golden_numbers_are_those_of_the_published_settings(size):
     """Also of DINOv2, which is verified at 518 x 518 pixels but used at 224 x 224."""
     entry = info("dinov2_vits14_reg")
-    entry = entry.of_network(replace(entry.config, dim=32, depth=1, heads=2, hidden=64))
+    entry = entry.with_config(replace(entry.config, dim=32, depth=1, heads=2, hidden=64))
     model, weights = abstract(entry.config), random_weights(model_shapes(entry.config))
     signature = Signature(size, 1)
     samples = make_samples(entry, model, weights.arrays, signature)

@@ -38,7 +38,7 @@ def test_a_sidecar_is_verified(precision, tmp_path, monkeypatch):
     """As the file that holds its tensors; and a wrong tensor in it is seen."""
     signature = Signature((64, 96), None, (1, 2), True)
     config = nano(zoo.info("dinov3_vit7b16").config)
-    entry, model, values = ENTRY.of_network(config), abstract(config), values_of(config)
+    entry, model, values = ENTRY.with_config(config), abstract(config), values_of(config)
     file = tmp_path / "model.onnx"
     convert_model(model, 23, signature).save(file, values)
     if precision != "fp32":

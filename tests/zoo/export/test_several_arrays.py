@@ -21,7 +21,7 @@ import zoo
 from zoo.apps.embed.network import Runner, find_network, lane_session
 from zoo.architectures import kinds
 from zoo.architectures.architecture import Architecture
-from zoo.architectures.base import UNKNOWN, Identity, Network
+from zoo.architectures.base import NO_IDENTITY, Identity, Network
 from zoo.architectures.entry import Licence, ModelInfo, Publisher
 from zoo.architectures.inputs import Feeds, InputArray, PictureInput, Size
 from zoo.architectures.parts.output import Output
@@ -71,7 +71,7 @@ class PatchesInput(PictureInput):
     def sides(self, size: Size) -> Mapping[str, int]:
         return {"tokens": size[0] * size[1] // self.stride**2}
 
-    def size_words(self, size: Size | None) -> str:
+    def describe_sizes(self, size: Size | None) -> str:
         return "any aspect ratio"
 
     def resized(self, sides: Size, how: Preprocessing, size: Size) -> Size:
@@ -134,11 +134,11 @@ class Toy(Network):
     embed: eqx.nn.Linear
     head: eqx.nn.Linear
 
-    def __init__(self, config: ToyConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+    def __init__(self, config: ToyConfig, *, identity: Identity = NO_IDENTITY, key: PRNGKeyArray):
         key1, key2 = jr.split(key)
         self.embed = eqx.nn.Linear(3 * PATCH**2, config.dim, key=key1)
         self.head = eqx.nn.Linear(config.dim, config.classes, key=key2)
-        self.about = about
+        self.about = identity
 
     def __call__(
         self,
@@ -173,8 +173,10 @@ ENTRY = ModelInfo(
 @pytest.fixture
 def model(monkeypatch):
     """The network, known to the registry as any other."""
-    kind = Architecture(config=ToyConfig, network=lambda: Toy, sizes=lambda config, shapes: config)
-    monkeypatch.setitem(kinds._OF, ToyConfig, kind)
+    kind = Architecture(
+        config=ToyConfig, network=lambda: Toy, read_sizes=lambda config, shapes: config
+    )
+    monkeypatch.setitem(kinds._BY_CONFIG, ToyConfig, kind)
     monkeypatch.setitem(lookup.MODELS, NAME, ENTRY)
     monkeypatch.setitem(lookup._BY_NAME, NAME, ENTRY)
     return zoo.create(NAME, key=jax.random.key(0))

@@ -23,8 +23,8 @@ def described(entry: ModelInfo) -> dict[str, Any]:
     """What `zoo info`, manifests and cards say of a model, and where its weights are looked for."""
     record = model_record(entry)
     record["weights"] = {**record["weights"], "here": None}  # of this machine
-    embedded = entry.places.embedded
-    places = replace(entry.places, embedded=embedded and embedded.relative_to(DATA))
+    embedded = entry.published_files.embedded
+    places = replace(entry.published_files, embedded=embedded and embedded.relative_to(DATA))
     return {
         "info": {name: repr(value) for name, value in sorted(record.items()) if name in SAID},
         "words": (purpose(entry), entry.preprocessing.words),
@@ -35,7 +35,7 @@ def described(entry: ModelInfo) -> dict[str, Any]:
         "places": repr(places),
         "native": entry.native,
         "names": (entry.names, entry.file, entry.files, entry.paper_pages),
-        "unlisted": repr(entry.unlisted.licence),
+        "unlisted": repr(entry.as_unpublished.licence),
     }
 
 
@@ -57,7 +57,11 @@ def networks(entry: ModelInfo) -> list[tuple[str, str]]:
 
 def libraries(entry: ModelInfo) -> list[tuple[str, str]]:
     """The network that a library computes with the same weights, where it is another."""
-    return [(e.naming.name, repr(e.library)) for e in entry.published if e.library is not None]
+    return [
+        (e.naming.name, repr(e.library_config))
+        for e in entry.published
+        if e.library_config is not None
+    ]
 
 
 def digest(value: object) -> str:

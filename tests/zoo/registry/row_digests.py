@@ -92,7 +92,7 @@ def _config_json(config: Config, names: tuple[str, ...]) -> object:
 
 
 def _equimo(config: Config) -> object:
-    if architecture_of(config).equimo is None:
+    if architecture_of(config).equimo_settings is None:
         return "none"
     try:
         return [*equimo_metadata(config)["model_config"].items()]

@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 from tests.seeded import state_of
 from weights.mapping import Convention, Naming
 from weights.namings.meta_names import DINOV3_VIT
-from zoo.architectures.entry import Published
+from zoo.architectures.entry import PublishedNaming
 from zoo.checkpoints.load import open_weights
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import GivenCheckpoint
@@ -35,8 +35,8 @@ OTHER = replace(ROW.config, activation="gelu_tanh")
 def test_names_without_a_network_are_refused():
     """Equimo's network is no default: its logits are off by 2.9 where another GELU is meant."""
     with pytest.raises(TypeError, match="config"):
-        Published(TRIAL)
-    with pytest.raises(TypeError, match=r"vit_digits lists .*Published\(naming, config\)"):
+        PublishedNaming(TRIAL)
+    with pytest.raises(TypeError, match=r"vit_digits lists .*PublishedNaming\(naming, config\)"):
         replace(ROW, published=(*ROW.published, TRIAL))
 
 
@@ -52,7 +52,7 @@ def test_names_that_a_row_does_not_list_have_no_network():
 @pytest.fixture
 def trial(monkeypatch, tmp_path):
     """A seeded checkpoint in new names, which one row lists."""
-    row = replace(ROW, published=(*ROW.published, Published(TRIAL, OTHER)))
+    row = replace(ROW, published=(*ROW.published, PublishedNaming(TRIAL, OTHER)))
     monkeypatch.setitem(MODELS, row.name, row)
     path = tmp_path / "trial.safetensors"
     state = state_of(OTHER, TRIAL, 1)

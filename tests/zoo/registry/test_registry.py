@@ -37,7 +37,9 @@ def test_a_model_has_the_numbers_that_timm_gives_it(called):
     ours = asdict(config) | {"parameters": entry.parameters, "size": pictures.size}
     ours |= {"mean": pictures.mean, "std": pictures.std, "interpolation": pictures.resample}
     gate = getattr(config, "ffn", "")
-    ours["activation"] = "silu" if "swiglu" in gate else (published.library or config).activation
+    ours["activation"] = (
+        "silu" if "swiglu" in gate else (published.library_config or config).activation
+    )
     if gate == "swiglu_fused":
         ours["hidden"] *= 2  # one layer makes both parts
     names = (said.keys() & ours.keys()).difference(OTHERWISE_IN_TIMM.get(entry.family, ()))
@@ -127,7 +129,7 @@ def test_entries_are_consistent(name):
     assert pickle.loads(pickle.dumps(entry)) == entry
     assert all(each.source and each.data and each.task in MEASURED_TASKS for each in entry.reported)
     assert entry.config.pictures is not None or not entry.reported
-    assert not entry.unlisted.reported
+    assert not entry.as_unpublished.reported
 
 
 COUNTED = {

@@ -143,7 +143,7 @@ def read(path, name):
     """The leaves that a small network of a name has of a checkpoint; a tower is that of both."""
     both = small(f"{name.removesuffix('_text').removesuffix('_dual')}_dual").config
     config = both if name.endswith("_dual") else both.words if "_text" in name else both.vision
-    entry = package.info(name).of_network(config)
+    entry = package.info(name).with_config(config)
     loaded = load_checkpoint(with_leaf_names(open_checkpoint(path)), entry)
     return {leaf: loaded.weights.arrays[leaf] for leaf in loaded.weights.arrays}
 
@@ -334,7 +334,7 @@ def whole_tree(state, dtype):
 def assert_reads(path, name, values):
     both = small(CLIP).config
     part = {"dual": both, "text": both.words}.get(name.rpartition("_")[2], both.vision)
-    entry = package.info(name).of_network(part)
+    entry = package.info(name).with_config(part)
     arrays = load_checkpoint(open_checkpoint(path), entry).weights.arrays
     assert {*arrays} == {*values}
     for leaf, value in values.items():

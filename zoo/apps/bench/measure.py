@@ -112,7 +112,7 @@ def torch_task(model: str | None, specs: Sequence[InputSpec], threads: int) -> T
     network = AutoModel.from_config(AutoConfig.for_model(kind, **settings)).train(False)
     (array,) = draw_inputs(specs).values()
     images = torch.from_numpy(array)
-    options = {"interpolate_pos_encoding": True} if find_transformers_class(config).asks else {}
+    options = {"interpolate_pos_encoding": True} if find_transformers_class(config).interpolates_on_request else {}
 
     def task() -> object:
         with torch.inference_mode():

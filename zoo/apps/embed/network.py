@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zoo.architectures.inputs import IMAGE, Feeds, PictureInput, kinds_of
+from zoo.architectures.inputs import IMAGE, Feeds, PictureInput, find_kinds
 from zoo.artifacts.choices import tower_variant
 from zoo.artifacts.described_file import DescribedFile
 from zoo.artifacts.find import (
@@ -108,7 +108,7 @@ def find_network(model: str, precision: str, offline: bool = False) -> FoundNetw
     manifest = read_folder_manifest(place)
     taken = {each.name for each in manifest.get_variant(precision).inputs}
     # Of a network that compares pictures with texts the tower for pictures.
-    takes_texts = "text" in kinds_of(entry_of_manifest(manifest).config.inputs, taken)
+    takes_texts = "text" in find_kinds(entry_of_manifest(manifest).config.inputs, taken)
     tower = tower_variant("picture", precision)
     variant = find_variant_in_folder(place, tower if takes_texts else precision)
     return _checked(replace(variant, name=precision))
@@ -118,7 +118,7 @@ def _checked(variant: FoundVariant) -> FoundNetwork:
     """**Raises** `BadRequest` for a network that gives no vectors of pictures."""
     network = FoundNetwork(**vars(variant))
     taken = [each.name for each in network.variant.inputs]
-    if kinds_of(entry_of_manifest(network.manifest).config.inputs, taken) != {"picture"}:
+    if find_kinds(entry_of_manifest(network.manifest).config.inputs, taken) != {"picture"}:
         raise BadRequest(
             f"{network.path} takes {' and '.join(taken)}: embed pictures with another."
         )

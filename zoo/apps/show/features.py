@@ -81,7 +81,7 @@ def compute_model_features(
         )
     if model.preprocessing is None:
         raise BadRequest("this model has no preprocessing: use a model of the zoo.")
-    if model.config is not None and not model.config.takes_pixels_alone:
+    if model.config is not None and not model.config.takes_only_pixels:
         raise BadRequest(
             f"{model.name} takes pictures in another form than `pixel_values`, for which no map of "
             "features can be drawn: use another model."
@@ -114,7 +114,7 @@ def compute_file_features(file: Path, images: Sequence[Image], size: Size | None
         )
     if manifest.input != "float32":
         raise BadRequest(f"{file} takes {manifest.input} images: name a file that takes float32.")
-    if not entry_of_manifest(manifest).config.takes_pixels_alone:
+    if not entry_of_manifest(manifest).config.takes_only_pixels:
         raise BadRequest(
             f"{file} takes texts, or pictures in another form than `pixel_values`: name a file "
             "that takes only `pixel_values`."

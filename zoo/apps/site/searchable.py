@@ -11,7 +11,7 @@ import numpy as np
 from weights.progress import Progress
 from zoo.apps.embed.vector_table import KEY, THUMBNAIL, VectorTable, open_vectors
 from zoo.apps.site.folders import BuiltFolder
-from zoo.architectures.inputs import Kind, kinds_of
+from zoo.architectures.inputs import Kind, find_kinds
 from zoo.artifacts.choices import tower_variant
 from zoo.artifacts.read import to_text
 from zoo.common.errors import BadRequest
@@ -83,7 +83,7 @@ def _runs_in_browser(built: BuiltFolder, name: str, kind: Kind) -> bool:
     is_known = names <= {*config.takes} and (config.pictures is None or config.pictures.is_plain)
     outputs = {output.name for output in variant.outputs}
     is_one_file = variant.precision in ("fp32", "int8") and len(variant.files) == 1
-    takes_kind = is_known and kinds_of(config.inputs, names) == {kind}
+    takes_kind = is_known and find_kinds(config.inputs, names) == {kind}
     return is_one_file and takes_kind and "pooler_output" in outputs
 
 

@@ -1,1 +1,1 @@
-"""ConvNeXt and ConvNeXt V2: configuration, network and published models."""
+"""ConvNeXt: configuration, network and published models."""

@@ -1,4 +1,4 @@
-"""Record of ConvNeXts: what the zoo asks of this kind of network."""
+"""Architecture record of ConvNeXts."""
 
 from __future__ import annotations
 
@@ -14,39 +14,40 @@ from zoo.architectures.config_fields import Shapes, with_sizes
 from zoo.architectures.config_settings import (
     Template,
     TransformersClass,
-    part_of,
+    settings_section,
     with_settings,
 )
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 
 
-def _network() -> Callable[..., Any]:
+def _network_class() -> Callable[..., Any]:
     from zoo.architectures.convnext.convnext_network import ConvNeXt
 
     return ConvNeXt
 
 
 def _sizes(config: ConvNeXtConfig, shapes: Shapes) -> ConvNeXtConfig | None:
-    """Read the sizes of four stages, which all these networks have."""
+    """Return the configuration with the sizes of four stages; None if a checkpoint has another
+    number of stages."""
     sized = with_sizes(config, shapes)
     return sized if sized and len(sized.dims) == len(sized.depths) == 4 else None
 
 
-def _complete(config: ConvNeXtConfig, beside: CheckpointFacts) -> ConvNeXtConfig:
+def _complete(config: ConvNeXtConfig, facts: CheckpointFacts) -> ConvNeXtConfig:
     """Return the configuration with the values of the settings file.
 
     `layer_norm_eps` is the epsilon of all norms of `DINOv3ConvNextModel`. In transformers' other
-    classes it is that of the norm behind the last stage alone.
+    classes it is the epsilon of the norm after the last stage only.
     """
-    read = with_settings(config, beside.settings)
-    read = replace(read, scores=beside.scores(config.classes))
-    settings = part_of(config, beside.settings) if beside.settings else None
+    result = with_settings(config, facts.settings)
+    result = replace(result, scores=facts.choose_scores(config.classes))
+    settings = settings_section(config, facts.settings) if facts.settings else None
     if settings is None:
-        return read
+        return result
     eps = settings.layer_norm_eps or config.norm_eps
     if settings.model_type == DINOV3_CONVNEXT.model_type:
-        return replace(read, norm_eps=eps, final_norm_eps=None)
-    return replace(read, final_norm_eps=None if eps == config.norm_eps else eps)
+        return replace(result, norm_eps=eps, final_norm_eps=None)
+    return replace(result, final_norm_eps=None if eps == config.norm_eps else eps)
 
 
 DINOV3_SETTINGS: Template = (
@@ -60,7 +61,8 @@ DINOV3_SETTINGS: Template = (
 
 
 def _last_eps(config: ConvNeXtConfig) -> dict[str, Any]:
-    """Return the epsilon of transformers' other classes, which is that of the last norm."""
+    """Return the setting `layer_norm_eps` of transformers' other classes: the epsilon of the last
+    norm."""
     return {"layer_norm_eps": config.final_norm_eps or config.norm_eps}
 
 
@@ -80,12 +82,13 @@ FEATURES = replace(CLASSIFIER, name="ConvNextModel")
 FEATURES_V2 = replace(CLASSIFIER_V2, name="ConvNextV2Model")
 
 
-def _class(config: ConvNeXtConfig) -> TransformersClass:
+def _transformers_class(config: ConvNeXtConfig) -> TransformersClass:
+    """Return the transformers class that computes a network."""
     if config.response_norm:
         return CLASSIFIER_V2 if config.classes else FEATURES_V2
     if config.classes:
         return CLASSIFIER
-    # Its classes alone have another epsilon behind the stages.
+    # DINOv3's class has no separate epsilon of the last norm.
     return DINOV3_CONVNEXT if config.final_norm_eps is None else FEATURES
 
 
@@ -99,10 +102,10 @@ EQUIMO_SETTINGS: Template = (
 
 CONVNEXT = staged_architecture(
     config=ConvNeXtConfig,
-    network=_network,
-    sizes=_sizes,
+    network=_network_class,
+    read_sizes=_sizes,
     complete=_complete,
-    transformers=_class,
-    classes=(DINOV3_CONVNEXT, FEATURES, FEATURES_V2, CLASSIFIER, CLASSIFIER_V2),
-    equimo=EQUIMO_SETTINGS,
+    transformers_class=_transformers_class,
+    transformers_classes=(DINOV3_CONVNEXT, FEATURES, FEATURES_V2, CLASSIFIER, CLASSIFIER_V2),
+    equimo_settings=EQUIMO_SETTINGS,
 )

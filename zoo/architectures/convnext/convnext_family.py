@@ -1,15 +1,22 @@
-"""ConvNeXt (Liu et al., 2022, arXiv:2201.03545) and its second version (Woo et al., 2023,
-arXiv:2301.00808): classifiers of ImageNet-1k that were trained on nothing else.
+"""Published models of ConvNeXt (Liu et al., 2022, arXiv:2201.03545) and of its second version (Woo
+et al., 2023, arXiv:2301.00808): classifiers of ImageNet-1k that were trained on no other data.
 
-transformers (5.23) has an epsilon of 1e-12 in the norm behind the stages alone, where the authors
-and timm (1.0.31) have 1e-6 everywhere.
+In transformers (5.23) the norm after the last stage has an epsilon of 1e-12. The authors and timm
+(1.0.31) have 1e-6 in all norms.
 """
 
 from dataclasses import replace
 
 from weights.namings import convnext_names
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
-from zoo.architectures.entry import IMAGENET, Licence, ModelInfo, Published, Publisher, same_network
+from zoo.architectures.entry import (
+    IMAGENET,
+    Licence,
+    ModelInfo,
+    PublishedNaming,
+    Publisher,
+    published_namings,
+)
 from zoo.architectures.families import shared
 
 RESULTS = "#results-and-pre-trained-models"
@@ -33,7 +40,7 @@ SECOND = Publisher(
 
 LARGE = ConvNeXtConfig(depths=(3, 3, 27, 3), dims=(192, 384, 768, 1536))
 
-# size, blocks and channels, parameters, how much of ImageNet-1k is right (`README.md`)
+# size, blocks and channels, parameters, accuracy on ImageNet-1k (`README.md`)
 VARIANTS = (
     ("tiny", shared.CONVNEXT_TINY, 28_589_128, 82.1),
     ("small", shared.CONVNEXT_SMALL, 50_223_688, 83.1),
@@ -41,7 +48,7 @@ VARIANTS = (
     ("large", LARGE, 197_767_336, 84.3),
 )
 
-# The same of the second version.
+# The same for the second version.
 SECOND_VARIANTS = (
     ("atto", ConvNeXtConfig((2, 2, 6, 2), (40, 80, 160, 320)), 3_708_400, 76.7),
     ("femto", ConvNeXtConfig((2, 2, 6, 2), (48, 96, 192, 384)), 5_233_240, 78.5),
@@ -55,37 +62,37 @@ SECOND_VARIANTS = (
 
 
 def _model(
-    size: str, config: ConvNeXtConfig, parameters: int, right: float, second: bool
+    size: str, config: ConvNeXtConfig, parameters: int, accuracy: float, is_second: bool
 ) -> ModelInfo:
     config = replace(config, classes=1000)
-    if second:
+    if is_second:
         config = replace(config, layer_scale=None, response_norm=True)
-    version, publisher = ("convnextv2", SECOND) if second else ("convnext", FIRST)
-    in_timm = f"timm/{version}_{size}.{'fcmae_ft_in1k' if second else 'fb_in1k'}"
+    version, publisher = ("convnextv2", SECOND) if is_second else ("convnext", FIRST)
+    in_timm = f"timm/{version}_{size}.{'fcmae_ft_in1k' if is_second else 'fb_in1k'}"
     return ModelInfo(
         name=f"{version}_{size}",
         family="convnext",
         aliases=(in_timm,),
         config=config,
         published=(
-            Published(convnext_names.META, config),
-            Published(convnext_names.CLASSIFIER, replace(config, final_norm_eps=1e-12)),
-            *same_network(config, convnext_names.TIMM, convnext_names.TIMM_CONVOLVED),
+            PublishedNaming(convnext_names.META, config),
+            PublishedNaming(convnext_names.CLASSIFIER, replace(config, final_norm_eps=1e-12)),
+            *published_namings(config, convnext_names.TIMM, convnext_names.TIMM_CONVOLVED),
         ),
-        # 224 / 0.875 for the shorter edge, in both libraries.
+        # The shorter edge is resized to 224 / 0.875 in both libraries.
         preprocessing=shared.imagenet(resize=256, resample="bicubic"),
         publisher=publisher,
-        checkpoint=f"{version}_{size}_1k_224_ema.{'pt' if second else 'pth'}",
-        **publisher.on_hub(size),
+        checkpoint=f"{version}_{size}_1k_224_ema.{'pt' if is_second else 'pth'}",
+        **publisher.hub_fields(size),
         mirrors=(shared.safetensors(in_timm),),
         parameters=parameters,
         pooler=shared.MEAN_OF_MAP,
         labels=shared.IMAGENET,
-        reported=publisher.reported("README.md", IMAGENET, classifier=right),
+        reported=publisher.report_results("README.md", IMAGENET, classifier=accuracy),
     )
 
 
 MODELS = (
-    *(_model(*row, second=False) for row in VARIANTS),
-    *(_model(*row, second=True) for row in SECOND_VARIANTS),
+    *(_model(*row, is_second=False) for row in VARIANTS),
+    *(_model(*row, is_second=True) for row in SECOND_VARIANTS),
 )

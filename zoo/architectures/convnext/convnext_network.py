@@ -1,10 +1,11 @@
-"""ConvNeXt (Liu et al., 2022, arXiv:2201.03545), its second version (Woo et al., 2023,
-arXiv:2301.00808), and as DINOv3 and EUPE distilled it.
+"""Network of ConvNeXt (Liu et al., 2022, arXiv:2201.03545), of its second version (Woo et al.,
+2023, arXiv:2301.00808), and of the models that DINOv3 and EUPE distilled.
 
-Everything but a convolution has the channels last, the residual stream too: norms and matrix
-products want them there, and ONNX Runtime, which reorders around every convolution anyway, takes
+Except in convolutions, maps have the channels last, also in the residual stream, because norms and
+matrix products need them there. ONNX Runtime reorders around every convolution anyway and merges
 all transposes into that (measured: none is left). Pointwise convolutions of 1 x 1 would be 6 %
-faster in float32, but int8 makes matrix products 2.4 times as fast and convolutions 4 times slower.
+faster in float32. In int8, however, matrix products become 2.4 times as fast, and convolutions 4
+times slower.
 """
 
 import math
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.architectures.base import UNKNOWN, FeatureNetwork, Identity
+from zoo.architectures.base import NO_IDENTITY, FeatureNetwork, Identity
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.parts.layers import (
     ACTIVATIONS,
@@ -32,12 +33,12 @@ from zoo.architectures.parts.output import Output, check_layers
 def convolve(
     conv: eqx.nn.Conv2d, x: Float[Array, "height width dim"]
 ) -> Float[Array, "height2 width2 dim2"]:
-    """A convolution of a map whose channels are its last axis."""
+    """Apply a convolution to a map whose channels are its last axis."""
     return conv(x.transpose(2, 0, 1)).transpose(1, 2, 0)
 
 
 class Stem(eqx.Module):
-    """Cuts the image into patches of 4 x 4 pixels: `norm(conv(image))`.
+    """Projection of patches of 4 x 4 pixels: `norm(conv(image))`.
 
     Source: section 2.2 of the paper, "patchify stem".
     """
@@ -46,20 +47,25 @@ class Stem(eqx.Module):
     norm: Norm
 
     def __init__(self, dim: int, *, in_channels: int = 3, norm: MakeNorm, key: PRNGKeyArray):
-        """**Arguments:** channels of the map that it makes, and of the image; the norm."""
+        """**Arguments:**
+
+        - `dim`: the number of channels of the result.
+        - `in_channels`: the number of channels of the picture.
+        - `norm`: a function that returns a norm.
+        """
         self.conv = eqx.nn.Conv2d(in_channels, dim, 4, stride=4, key=key)
         self.norm = norm(dim)
 
     def __call__(self, image: Float[Array, "in_channels H W"]) -> Float[Array, "height width dim"]:
-        """**Returns** a map of `height = H // 4` and `width = W // 4`.
+        """Return a map with `height = H // 4` and `width = W // 4`.
 
-        What does not fill a patch at the right and bottom edge is dropped.
+        Pixels at the right and bottom edge that do not fill a patch are ignored.
         """
         return pointwise(self.norm, self.conv(image).transpose(1, 2, 0))
 
 
 class Downsampler(eqx.Module):
-    """Halves height and width between stages: `conv(norm(x))`.
+    """Layer between stages that halves height and width: `conv(norm(x))`.
 
     Source: section 2.6 of the paper, "separate downsampling layers".
     """
@@ -67,19 +73,27 @@ class Downsampler(eqx.Module):
     norm: Norm
     conv: eqx.nn.Conv2d
 
-    def __init__(self, dim: int, wider: int, *, norm: MakeNorm, key: PRNGKeyArray):
-        """**Arguments:** channels of the map that it takes, and of the one that it makes."""
-        self.norm = norm(dim)
-        self.conv = eqx.nn.Conv2d(dim, wider, 2, stride=2, key=key)
+    def __init__(self, dim: int, new_dim: int, *, norm: MakeNorm, key: PRNGKeyArray):
+        """**Arguments:**
 
-    def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height2 width2 wider"]:
-        """**Returns** a map of `height2 = height // 2` and `width2 = width // 2`."""
+        - `dim`: the number of channels of the input.
+        - `new_dim`: the number of channels of the result.
+        - `norm`: a function that returns a norm.
+        """
+        self.norm = norm(dim)
+        self.conv = eqx.nn.Conv2d(dim, new_dim, 2, stride=2, key=key)
+
+    def __call__(
+        self, x: Float[Array, "height width dim"]
+    ) -> Float[Array, "height2 width2 new_dim"]:
+        """Return a map with `height2 = height // 2` and `width2 = width // 2`."""
         return convolve(self.conv, pointwise(self.norm, x))
 
 
 class GlobalResponseNorm(eqx.Module):
-    """`x + weight * x * n + bias`: channels compete by `n`, their length (that of the vector of
-    their pixels) over the mean of all lengths.
+    """Global response norm: `x + weight * x * n + bias`.
+
+    `n` is the L2 norm of a channel over all pixels, divided by the mean of these norms.
 
     Source: section 3.2 of the second paper; `GRN` of facebookresearch/ConvNeXt-V2.
     """
@@ -88,21 +102,24 @@ class GlobalResponseNorm(eqx.Module):
     bias: Float[Array, " dim"]
 
     def __init__(self, dim: int):
-        """**Arguments:** channels of the map."""
+        """**Arguments:**
+
+        - `dim`: the number of channels.
+        """
         self.weight, self.bias = jnp.zeros(dim), jnp.zeros(dim)
 
     def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height width dim"]:
         length = jnp.sqrt((x * x).sum(axis=(0, 1)))
-        share = length / (length.mean() + 1e-6)
-        return x * (1 + self.weight * share) + self.bias
+        ratio = length / (length.mean() + 1e-6)
+        return x * (1 + self.weight * ratio) + self.bias
 
 
 class ConvNeXtBlock(eqx.Module):
-    """`x + ls(pwconv2(grn(activation(pwconv1(norm(dwconv(x)))))))`.
+    """Block of a ConvNeXt: `x + ls(pwconv2(grn(activation(pwconv1(norm(dwconv(x)))))))`.
 
-    The depthwise convolution of 7 x 7 mixes pixels, the two linear layers, which the paper calls
-    pointwise convolutions, mix channels; `ls` is the layer scale, which the second version gives up
-    for the global response norm `grn`.
+    The depthwise convolution of 7 x 7 mixes pixels. The two linear layers, which the paper calls
+    pointwise convolutions, mix channels. `ls` is the layer scale, which the second version replaces
+    by the global response norm `grn`.
 
     Source: sections 2.4 to 2.6 of the paper.
     """
@@ -116,8 +133,11 @@ class ConvNeXtBlock(eqx.Module):
     activation: Activation = eqx.field(static=True)
 
     def __init__(self, dim: int, config: ConvNeXtConfig, *, key: PRNGKeyArray):
-        """**Arguments:** channels of the map, of which there are four times as many between the
-        linear layers; the details of all blocks."""
+        """**Arguments:**
+
+        - `dim`: the number of channels; there are four times as many between the linear layers.
+        - `config`: options that all blocks share.
+        """
         conv_key, key1, key2 = jr.split(key, 3)
         self.dwconv = eqx.nn.Conv2d(dim, dim, 7, padding=3, groups=dim, key=conv_key)
         self.norm = eqx.nn.LayerNorm(dim, eps=config.norm_eps)
@@ -136,24 +156,29 @@ class ConvNeXtBlock(eqx.Module):
 
 
 class Stage(eqx.Module):
-    """Fewer pixels of more channels, then blocks: `blocks(downsample(x))`."""
+    """Downsampling followed by blocks: `blocks(downsample(x))`."""
 
     downsample: Stem | Downsampler
     blocks: tuple[ConvNeXtBlock, ...]
 
     def __init__(self, config: ConvNeXtConfig, stage: int, *, key: PRNGKeyArray):
-        """**Arguments:** the sizes, and which stage it is, counted from 0; that takes the image."""
+        """**Arguments:**
+
+        - `config`: the sizes.
+        - `stage`: the index of the stage, counted from 0. The first stage takes the picture.
+        """
         down_key, *keys = jr.split(key, 1 + config.depths[stage])
         norm = partial(eqx.nn.LayerNorm, eps=config.norm_eps)
-        before, dim = config.dims[max(0, stage - 1)], config.dims[stage]
-        make = partial(Downsampler, before) if stage else Stem
+        previous_dim, dim = config.dims[max(0, stage - 1)], config.dims[stage]
+        make = partial(Downsampler, previous_dim) if stage else Stem
         self.downsample = make(dim, norm=norm, key=down_key)
-        self.blocks = tuple(ConvNeXtBlock(dim, config, key=each) for each in keys)
+        self.blocks = tuple(ConvNeXtBlock(dim, config, key=block_key) for block_key in keys)
 
     def __call__(
         self, x: Float[Array, "height2 width2 narrower"] | Float[Array, "3 H W"]
     ) -> Float[Array, "height width dim"]:
-        """**Returns** a map of half the height and width, or of a quarter of the image's."""
+        """Return a map of half the height and width, or of a quarter of the picture's for the first
+        stage."""
         x = self.downsample(x)
         for block in self.blocks:
             x = block(x)
@@ -161,7 +186,7 @@ class Stage(eqx.Module):
 
 
 class ConvNeXt(FeatureNetwork):
-    """Stages, each with half the height and width of the one before, and a final norm.
+    """ConvNeXt: stages, each with half the height and width of the one before, and a final norm.
 
         x = stage(x)                                for every stage; the first takes the image
         last_hidden_state = norm([mean(x), x])      rows: the mean, then the pixels
@@ -174,8 +199,8 @@ class ConvNeXt(FeatureNetwork):
         model = build_model(config, key=jax.random.key(0))
         output = model(image)  # [3, H, W]; for a batch jax.vmap(model)(images)
 
-    Names of leaves are those of Equimo's `ConvNeXt`: `blocks` are the stages. Pointwise
-    convolutions are linear layers.
+    Leaves have the names of Equimo's `ConvNeXt`: `blocks` are the stages. Pointwise convolutions
+    are linear layers.
 
     Source: `dinov3/models/convnext.py` of facebookresearch/dinov3.
     """
@@ -184,25 +209,35 @@ class ConvNeXt(FeatureNetwork):
     norm: Norm
     head: eqx.nn.Linear | None
 
-    def __init__(self, config: ConvNeXtConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
-        """**Arguments:** the sizes, and what the network knows of itself."""
+    def __init__(
+        self, config: ConvNeXtConfig, *, identity: Identity = NO_IDENTITY, key: PRNGKeyArray
+    ):
+        """**Arguments:**
+
+        - `config`: the sizes.
+        - `identity`: the metadata of the network.
+        - `key`: draws the initial parameters.
+        """
         dims, eps = config.dims, config.final_norm_eps or config.norm_eps
         keys = jr.split(key, len(dims))
-        self.blocks = tuple(Stage(config, stage, key=each) for stage, each in enumerate(keys))
+        self.blocks = tuple(
+            Stage(config, stage, key=stage_key) for stage, stage_key in enumerate(keys)
+        )
         self.norm = eqx.nn.LayerNorm(dims[-1], eps=eps)
-        # The draws of all other leaves are those without a classifier.
+        # This key keeps the draws of all other leaves the same with and without a classifier.
         head = partial(eqx.nn.Linear, dims[-1], key=jr.fold_in(key, len(dims)))
         self.head = head(config.classes) if config.classes else None
-        self.about = about
+        self.about = identity
 
     @property
     def stride(self) -> int:
-        """Pixels along a side of what becomes one row of the output: 32 for four stages."""
+        """Number of pixels along a side of the area that one row of the output stands for: 32 for
+        four stages."""
         return math.prod(stage.downsample.conv.stride[0] for stage in self.blocks)
 
     @property
     def prefix_tokens(self) -> int:
-        """Rows in front of the pixels of the last map: their mean."""
+        """Number of rows before the pixels of the last map: 1, their mean."""
         return 1
 
     def __call__(
@@ -212,34 +247,35 @@ class ConvNeXt(FeatureNetwork):
         *,
         as_maps: bool = False,
     ) -> Output:
-        """Features of one image; `jax.vmap` gives a batch.
+        """Return the features of one picture. Use `jax.vmap` for a batch.
 
         **Arguments:**
 
-        - `pixel_values`: preprocessed RGB, not necessarily square; what does not fill `stride`
-          pixels at the right and bottom edge is dropped.
-        - `layers`: stages, counted from 1, whose maps are wanted as well, their mean in front.
-          Only the last has a norm: the reference trains none for the others.
-        - `as_maps`: give those as `[dim, height, width]`, without the mean.
+        - `pixel_values`: preprocessed RGB, not necessarily square. Pixels at the right and bottom
+          edge that do not fill a stride are ignored.
+        - `layers`: stages, counted from 1, whose maps are returned too, after their mean. Only the
+          last stage has a norm, because the reference trains none for the others.
+        - `as_maps`: whether these are returned as `[dim, height, width]`, without the mean.
 
-        **Returns** `1 + height * width` rows of the last stage, the first of which is pooled.
+        **Returns** `1 + height * width` rows of the last stage, the first of which is the pooled
+        vector.
         """
         check_layers(layers, self.num_hidden_states)
         x, maps = pixel_values, []
         for stage in self.blocks:
             x = stage(x)
             maps.append(x)
-        rows = pointwise(self.norm, with_mean(x))
+        rows = pointwise(self.norm, prepend_mean(x))
         if as_maps:
             maps[-1] = rows[1:].reshape(x.shape)
-            states = [each.transpose(2, 0, 1) for each in maps]
+            states = [state.transpose(2, 0, 1) for state in maps]
         else:
-            states = [*map(with_mean, maps[:-1]), rows]
+            states = [*map(prepend_mean, maps[:-1]), rows]
         logits = None if self.head is None else self.head(rows[0])
         return Output(rows, rows[0], logits, tuple(states[number - 1] for number in layers))
 
 
-def with_mean(x: Float[Array, "height width dim"]) -> Float[Array, "tokens dim"]:
-    """The mean of all pixels, then the pixels by rows."""
+def prepend_mean(x: Float[Array, "height width dim"]) -> Float[Array, "tokens dim"]:
+    """Return the mean of all pixels, followed by the pixels by rows."""
     height, width, dim = x.shape
     return jnp.concatenate([x.mean(axis=(0, 1))[None], x.reshape(height * width, dim)])

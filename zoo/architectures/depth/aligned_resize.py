@@ -1,4 +1,4 @@
-"""Bilinear resizing whose corners stay corners, and what it becomes in ONNX."""
+"""Bilinear resizing with aligned corners, and its recogniser for ONNX."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -19,12 +19,17 @@ Map = Float[Array, "channels height width"]
 
 
 def resize_aligned(x: Map, size: Sequence[Size]) -> Float[Array, "channels h w"]:
-    """Return a map resized bilinearly, its corners on those of the result.
+    """Return a map resized bilinearly, so that its corner pixels are the corner pixels of the
+    result.
 
-    Equals torch's `interpolate(…, mode="bilinear", align_corners=True)`: one row or column is
-    repeated, and where one is wanted it is the first. Becomes one `Resize` in ONNX.
+    It equals torch's `interpolate(…, mode="bilinear", align_corners=True)`: a single row or column
+    is repeated, and a result with one row or column has the first one. It becomes one `Resize` in
+    ONNX.
 
-    **Arguments:** the map, and (height, width) of the result.
+    **Arguments:**
+
+    - `x`: the map.
+    - `size`: (height, width) of the result.
     """
     return _resize_aligned(x, tuple(size))
 
@@ -39,14 +44,15 @@ def _resize_aligned(x: Map, size: tuple[Size, ...]) -> Float[Array, "channels h 
 
 
 def _weights(size: Size, count: Size) -> Float[Array, "size count"]:
+    """Return the matrix that interpolates `size` samples to `count` samples."""
     steps = jnp.maximum(jnp.asarray(count - 1, jnp.float32), 1)
-    places = jnp.arange(count, dtype=jnp.float32) * (jnp.asarray(size - 1, jnp.float32) / steps)
-    return jnp.maximum(0, 1 - jnp.abs(places - jnp.arange(size, dtype=jnp.float32)[:, None]))
+    positions = jnp.arange(count, dtype=jnp.float32) * (jnp.asarray(size - 1, jnp.float32) / steps)
+    return jnp.maximum(0, 1 - jnp.abs(positions - jnp.arange(size, dtype=jnp.float32)[:, None]))
 
 
 @converter.recogniser("resize", calls=("_resize_aligned",))
 def _(node: Node, editor: Editor) -> list[Value] | None:
-    """Name the calls of `resize_aligned`; the converter has an operator for what they do."""
+    """Replace calls of `resize_aligned` by the converter's resize operation."""
     call = find_call(node, _candidates)
     if call is None:
         return None
@@ -54,11 +60,11 @@ def _(node: Node, editor: Editor) -> list[Value] | None:
     axes = [i for i in range(x.rank) if not dims.same(x.shape[i], call.shape[i])]
     sizes = tuple(call.shape[axis] for axis in axes)
     params = {"axes": tuple(axes), "sizes": sizes, "method": method, "antialias": False}
-    made = editor.add(ops.image_resize, [x], call.shape, x.dtype, params)
-    return call_results(node, editor.transpose(made, call.order), editor)
+    resized = editor.add(ops.image_resize, [x], call.shape, x.dtype, params)
+    return call_results(node, editor.transpose(resized, call.order), editor)
 
 
 def _candidates(shape: Shape, result: Shape) -> Iterator[Candidate[None]]:
-    """Yield the function that gives this shape for a map of that one."""
+    """Yield the function that returns a map of shape `result` for a map of shape `shape`."""
     if len(shape) == 3:
         yield None, partial(_resize_aligned, size=result[1:])

@@ -1,4 +1,4 @@
-"""Record of networks for depth: what the zoo asks of this kind of network."""
+"""Architecture record of networks for depth estimation."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,7 +7,7 @@ from typing import Any
 from zoo.architectures.architecture import (
     Architecture,
     CheckpointFacts,
-    no_class,
+    refuse_transformers,
 )
 from zoo.architectures.config_fields import Shapes, with_sizes
 from zoo.architectures.config_settings import (
@@ -20,30 +20,31 @@ from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.vit.vit_settings import DINOV2_SETTINGS
 
 
-def _network() -> Callable[..., Any]:
+def _network_class() -> Callable[..., Any]:
     from zoo.architectures.depth.depth_network import DepthAnything
 
     return DepthAnything
 
 
 def _sizes(config: DepthConfig, shapes: Shapes) -> DepthConfig | None:
-    """Read the sizes of four maps, which all these networks have."""
+    """Return the configuration with the sizes of four maps; None if a checkpoint has another number
+    of maps."""
     sized = with_sizes(config, shapes)
     return sized if sized and len(sized.channels) == 4 else None
 
 
-def _complete(config: DepthConfig, beside: CheckpointFacts) -> DepthConfig:
-    """Complete the configuration; one setting has the largest depth, another whether there is
-    one."""
-    settings = beside.settings
+def _complete(config: DepthConfig, facts: CheckpointFacts) -> DepthConfig:
+    """Return the configuration completed from settings. One setting has the largest depth, and
+    another one says whether depths are in metres."""
+    settings = facts.settings
     if settings is None or settings.backbone_config is None:
         return config
     metres = settings.max_depth if settings.depth_estimation_type == "metric" else None
     return replace(with_settings(config, settings), max_depth=metres)
 
 
-def _backbone(config: DepthConfig) -> dict[str, Any]:
-    read = {
+def _backbone_settings(config: DepthConfig) -> dict[str, Any]:
+    backbone = {
         "model_type": "dinov2",
         **write_settings(config.backbone, DINOV2_SETTINGS),
         "out_indices": list(config.layers),
@@ -51,11 +52,11 @@ def _backbone(config: DepthConfig) -> dict[str, Any]:
         "apply_layernorm": True,
         "reshape_hidden_states": False,
     }
-    return {"backbone_config": read}
+    return {"backbone_config": backbone}
 
 
 SETTINGS: Template = (
-    _backbone,
+    _backbone_settings,
     {
         "patch_size": lambda config: config.stride,
         "reassemble_hidden_size": lambda config: config.dim,
@@ -72,16 +73,18 @@ DEPTH_ANYTHING = TransformersClass(
     "DepthAnythingForDepthEstimation",
     "depth_anything",
     SETTINGS,
-    auto="AutoModelForDepthEstimation",
-    answers=("predicted_depth",),
+    auto_class="AutoModelForDepthEstimation",
+    output_names=("predicted_depth",),
 )
 
 
 DEPTH = Architecture(
     config=DepthConfig,
-    network=_network,
-    sizes=_sizes,
+    network=_network_class,
+    read_sizes=_sizes,
     complete=_complete,
-    transformers=lambda config: DEPTH_ANYTHING if config.backbone.positions else no_class(config),
-    classes=(DEPTH_ANYTHING,),
+    transformers_class=lambda config: (
+        DEPTH_ANYTHING if config.backbone.positions else refuse_transformers(config)
+    ),
+    transformers_classes=(DEPTH_ANYTHING,),
 )

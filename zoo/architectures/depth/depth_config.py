@@ -1,17 +1,17 @@
-"""Hyperparameters of networks for depth: plain data without JAX."""
+"""Configuration of networks for depth estimation. This module is plain data without JAX."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from zoo.architectures.common_config import Four
+from zoo.architectures.common_config import FourInts
 from zoo.architectures.config_fields import (
-    DEEPEST,
+    MAX_DEPTH,
     Key,
     config_class,
+    parse_integers,
     setting,
     size,
-    whole_numbers,
     write_only,
 )
 from zoo.architectures.vit.vit_config import OnBackbone
@@ -19,27 +19,32 @@ from zoo.tasks.depth_task import depth_task
 from zoo.tasks.task import Task
 
 
-def _four(stated: Any) -> tuple[int, ...] | None:
-    """Return four numbers; None for others, which say nothing of such a network."""
-    numbers = whole_numbers(stated)
+def _parse_four(value: Any) -> tuple[int, ...] | None:
+    """Return a list of four integers as a tuple; None for another length, which does not describe
+    such a network."""
+    numbers = parse_integers(value)
     return numbers if len(numbers) == 4 else None
 
 
 @config_class
 class DepthConfig(OnBackbone):
-    """Hyperparameters of a dense prediction transformer that tells how far away every pixel is.
+    """Configuration of a dense prediction transformer that estimates the distance of every pixel.
 
-    It reads the normed patches of four `layers`, blocks counted from 1, and makes maps of
-    `channels` of them, which are fused in `fused` channels. Between the last convolutions are
-    `hidden` channels. With `max_depth` the result is in metres up to that, by a sigmoid; without,
-    it is larger the nearer a thing is, and has no unit.
+    - `layers`: the four blocks, counted from 1, whose normalised patches the decoder reads.
+    - `channels`: channels of the maps that are made of them.
+    - `fused`: channels in which the maps are fused.
+    - `hidden`: channels between the last convolutions.
+    - `max_depth`: the largest depth in metres, to which a sigmoid is scaled. With None the result
+      has no unit, and is larger for nearer pixels.
     """
 
-    layers: Four = setting(hf=Key("backbone_config.out_indices", read=_four), most=DEEPEST)
-    channels: Four = size("decoder.convs.{}.weight", axis=1, hf="neck_hidden_sizes")
-    fused: int = size("decoder.conv1.weight", axis=1, hf="fusion_hidden_size", least=2)
+    layers: FourInts = setting(
+        hf=Key("backbone_config.out_indices", read=_parse_four), maximum=MAX_DEPTH
+    )
+    channels: FourInts = size("decoder.convs.{}.weight", axis=1, hf="neck_hidden_sizes")
+    fused: int = size("decoder.conv1.weight", axis=1, hf="fusion_hidden_size", minimum=2)
     hidden: int = size("decoder.conv3.weight", axis=1, default=32, hf="head_hidden_size")
-    # Another setting states whether there is one.
+    # Another setting, `depth_estimation_type`, states whether there is a largest depth.
     max_depth: float | None = setting(
         default=None, hf=write_only("max_depth", lambda metres: metres or 1)
     )
@@ -48,16 +53,16 @@ class DepthConfig(OnBackbone):
 
     @property
     def task(self) -> Task:
-        """Depths of pixels."""
+        """The task: depths of pixels."""
         return depth_task(self.max_depth)
 
     @property
     def is_consistent(self) -> bool:
-        """Whether four maps are read of blocks that are there."""
+        """Whether there are four maps, of existing blocks."""
         return len(self.layers) == len(self.channels) == 4 and max(self.layers) <= self.depth
 
     @property
     def text(self) -> str:
-        """The architecture in a line."""
+        """Description of the architecture in one line."""
         unit = "in metres" if self.max_depth else "relative"
         return f"{self.backbone.text}; {unit} depth of blocks {', '.join(map(str, self.layers))}"

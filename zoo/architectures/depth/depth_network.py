@@ -1,4 +1,4 @@
-"""Network for depth, Depth Anything V2: a dense prediction transformer on DINOv2."""
+"""Network of Depth Anything V2 for depth estimation: a dense prediction transformer on DINOv2."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import jax
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.architectures.base import UNKNOWN, Identity
+from zoo.architectures.base import NO_IDENTITY, Identity
 from zoo.architectures.depth.aligned_resize import resize_aligned
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.parts.layers import Size
@@ -15,25 +15,30 @@ from zoo.architectures.parts.output import Depth, check_layers
 from zoo.architectures.vit.vit_network import BackboneNetwork, VisionTransformer
 
 Map = Float[Array, "channels height width"]
-Other = Float[Array, "channels2 height2 width2"]
+NewMap = Float[Array, "channels2 height2 width2"]
 FACTORS = (4.0, 2.0, 1.0, 0.5)
-"""How many times as many rows and columns the maps of the four layers get as there are patches."""
+"""Ratio of the rows and columns of the maps of the four layers to those of the patches."""
 
 
 def _conv(kernel: int, inputs: int, outputs: int, key: PRNGKeyArray) -> eqx.nn.Conv2d:
-    """A convolution that keeps rows and columns."""
+    """Return a convolution that keeps the numbers of rows and columns."""
     return eqx.nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2, key=key)
 
 
 class Reassemble(eqx.Module):
-    """Layer from patches to a map of other channels, rows and columns."""
+    """Layer that changes the channels, rows and columns of a map of patches."""
 
     projection: eqx.nn.Conv2d
     resize: eqx.nn.ConvTranspose2d | eqx.nn.Conv2d | None
 
     def __init__(self, dim: int, channels: int, factor: float, *, key: PRNGKeyArray):
-        """**Arguments:** channels of a token and of the map; how many times as many rows and
-        columns it is to have: 4, 2, 1 or 0.5."""
+        """**Arguments:**
+
+        - `dim`: the number of channels of a token.
+        - `channels`: the number of channels of the result.
+        - `factor`: the ratio of the rows and columns of the result to those of the input: 4, 2, 1
+          or 0.5.
+        """
         key1, key2 = jr.split(key)
         self.projection = _conv(1, dim, channels, key1)
         self.resize = None
@@ -43,19 +48,25 @@ class Reassemble(eqx.Module):
         elif factor < 1:
             self.resize = eqx.nn.Conv2d(channels, channels, 3, int(1 / factor), 1, key=key2)
 
-    def __call__(self, x: Map) -> Other:
+    def __call__(self, x: Map) -> NewMap:
         x = self.projection(x)
         return x if self.resize is None else self.resize(x)
 
 
 class ResidualUnit(eqx.Module):
-    """`x + conv2(relu(conv1(relu(x))))` (He et al., 2016, arXiv:1603.05027)."""
+    """Residual unit: `x + conv2(relu(conv1(relu(x))))`.
+
+    Source: He et al., 2016, arXiv:1603.05027.
+    """
 
     conv1: eqx.nn.Conv2d
     conv2: eqx.nn.Conv2d
 
     def __init__(self, channels: int, *, key: PRNGKeyArray):
-        """**Arguments:** channels of the map."""
+        """**Arguments:**
+
+        - `channels`: the number of channels of the map.
+        """
         key1, key2 = jr.split(key)
         self.conv1 = _conv(3, channels, channels, key1)
         self.conv2 = _conv(3, channels, channels, key2)
@@ -65,28 +76,40 @@ class ResidualUnit(eqx.Module):
 
 
 class Fusion(eqx.Module):
-    """`projection(resized(residual2(x + residual1(finer))))`: adds a finer map, and enlarges."""
+    """Layer that adds a finer map and enlarges the sum: `projection(resized(residual2(x +
+    residual1(finer))))`."""
 
     residual1: ResidualUnit
     residual2: ResidualUnit
     projection: eqx.nn.Conv2d
 
     def __init__(self, channels: int, *, key: PRNGKeyArray):
-        """**Arguments:** channels of all maps."""
+        """**Arguments:**
+
+        - `channels`: the number of channels of all maps.
+        """
         key1, key2, key3 = jr.split(key, 3)
         self.residual1 = ResidualUnit(channels, key=key1)
         self.residual2 = ResidualUnit(channels, key=key2)
         self.projection = _conv(1, channels, channels, key3)
 
-    def __call__(self, x: Map, finer: Map | None, size: Sequence[Size]) -> Other:
-        """**Arguments:** the map so far, that of the layer before, and (height, width) of the
-        result. The coarsest map is the first: there is none to add to, so `residual1` rests."""
+    def __call__(self, x: Map, finer: Map | None, size: Sequence[Size]) -> NewMap:
+        """Return the fused map.
+
+        **Arguments:**
+
+        - `x`: the map so far.
+        - `finer`: the map that is added; None for the coarsest map, which comes first, so that
+          `residual1` is not used.
+        - `size`: (height, width) of the result.
+        """
         x = x if finer is None else x + self.residual1(finer)
         return self.projection(resize_aligned(self.residual2(x), size))
 
 
 class DepthDecoder(eqx.Module):
-    """Four maps of patches become one of pixels, from the coarsest to the finest.
+    """Decoder that fuses four maps of patches to one map of pixels, from the coarsest to the
+    finest.
 
     Source: Ranftl et al., 2021, arXiv:2103.13413.
     """
@@ -100,11 +123,14 @@ class DepthDecoder(eqx.Module):
     max_depth: float | None = eqx.field(static=True)
 
     def __init__(self, config: DepthConfig, *, key: PRNGKeyArray):
-        """**Arguments:** the sizes."""
+        """**Arguments:**
+
+        - `config`: the sizes.
+        """
         keys, fused = jr.split(key, 4), config.fused
         parts = zip(config.channels, FACTORS, jr.split(keys[0], 4), strict=True)
         self.reassemble = tuple(
-            Reassemble(config.dim, count, factor, key=each) for count, factor, each in parts
+            Reassemble(config.dim, count, factor, key=part_key) for count, factor, part_key in parts
         )
         self.convs = tuple(
             eqx.nn.Conv2d(count, fused, 3, padding=1, use_bias=False, key=key)
@@ -118,8 +144,13 @@ class DepthDecoder(eqx.Module):
         self.max_depth = config.max_depth
 
     def __call__(self, maps: Sequence[Map], size: Sequence[Size]) -> Float[Array, "H W"]:
-        """**Arguments:** the patches of four layers on their grid; (height, width) of the
-        result."""
+        """Return the depth of every pixel.
+
+        **Arguments:**
+
+        - `maps`: the patches of four layers on their grid.
+        - `size`: (height, width) of the result.
+        """
         parts = zip(self.convs, self.reassemble, maps, strict=True)
         fine, middle, coarse, coarsest = (conv(reassemble(x)) for conv, reassemble, x in parts)
         x = self.fusion[0](coarsest, None, coarse.shape[1:])
@@ -132,7 +163,8 @@ class DepthDecoder(eqx.Module):
 
 
 class DepthAnything(BackboneNetwork):
-    """Patches of four blocks of a vision transformer are read as maps, and those become depths.
+    """Depth Anything: patches of four blocks of a vision transformer are read as maps, and decoded
+    to depths.
 
         maps = normed patches of blocks 3, 6, 9 and 12, on their grid
         predicted_depth = decoder(maps), at the size of the image
@@ -150,19 +182,26 @@ class DepthAnything(BackboneNetwork):
     decoder: DepthDecoder
     layers: tuple[int, ...] = eqx.field(static=True)
 
-    def __init__(self, config: DepthConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
-        """**Arguments:** the sizes, and what the network knows of itself."""
+    def __init__(self, config: DepthConfig, *, identity: Identity = NO_IDENTITY, key: PRNGKeyArray):
+        """**Arguments:**
+
+        - `config`: the sizes.
+        - `identity`: the metadata of the network.
+        - `key`: draws the initial parameters.
+        """
         key1, key2 = jr.split(key)
         self.backbone = VisionTransformer(config.backbone, key=key1)
         self.decoder = DepthDecoder(config, key=key2)
         check_layers(config.layers, self.backbone.num_hidden_states)
-        self.layers, self.about = config.layers, about
+        self.layers, self.about = config.layers, identity
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Depth:
-        """Depths of one image; `jax.vmap` gives a batch.
+        """Return the depths of one picture. Use `jax.vmap` for a batch.
 
-        **Arguments:** preprocessed RGB, not necessarily square; what does not fill a patch at the
-        right and bottom edge is dropped.
+        **Arguments:**
+
+        - `pixel_values`: preprocessed RGB, not necessarily square. Pixels at the right and bottom
+          edge that do not fill a patch are ignored.
         """
         height, width = (side // self.stride * self.stride for side in pixel_values.shape[1:])
         maps = self.backbone(pixel_values, self.layers, as_maps=True).hidden_states

@@ -1,1 +1,1 @@
-"""Detection transformers, RF-DETR and DEIMv2: configuration, network and published models."""
+"""Object detection: configurations, networks and published models."""

@@ -1,34 +1,34 @@
-"""Record of DEIMv2: what the zoo asks of this kind of network."""
+"""Architecture record of DEIMv2."""
 
 from collections.abc import Callable
 from typing import Any
 
 from zoo.architectures.architecture import Architecture
 from zoo.architectures.config_settings import Template, TransformersClass, write_settings
-from zoo.architectures.detection.detection_architecture import read_blocks
+from zoo.architectures.detection.detection_architecture import write_layer_settings
 from zoo.architectures.detection.detection_config import LEVELS, DeimConfig
 from zoo.architectures.vit.vit_settings import DINOV3_SETTINGS
 
 
-def _network() -> Callable[..., Any]:
+def _network_class() -> Callable[..., Any]:
     from zoo.architectures.detection.deim_network import Deim
 
     return Deim
 
 
-def _backbone(config: DeimConfig) -> dict[str, Any]:
-    read = {
+def _backbone_settings(config: DeimConfig) -> dict[str, Any]:
+    backbone = {
         "model_type": "dinov3_vit",
         **write_settings(config.backbone, DINOV3_SETTINGS),
-        **read_blocks(config),
+        **write_layer_settings(config),
         "apply_layernorm": config.normed,
         "reshape_hidden_states": True,
     }
-    return {"backbone_config": read}
+    return {"backbone_config": backbone}
 
 
 SETTINGS: Template = (
-    _backbone,
+    _backbone_settings,
     {
         "encoder_type": "hybrid",
         "encoder_hidden_dim": lambda config: config.width,
@@ -43,7 +43,7 @@ SETTINGS: Template = (
         "normalize_before": False,
         "positional_encoding_temperature": 10000,
         "activation_function": "silu",
-        # It is multiplied by the width, halved and rounded down.
+        # transformers multiplies it by the width, halves the product and rounds it down.
         "hidden_expansion": lambda config: (2 * config.pyramid.narrow + 0.5) / config.width,
         "depth_mult": lambda config: config.pyramid.bottlenecks / 3,
     },
@@ -78,10 +78,10 @@ DEIMV2 = TransformersClass(
     "Deimv2ForObjectDetection",
     "deimv2",
     SETTINGS,
-    auto="AutoModelForObjectDetection",
-    answers=("logits", "pred_boxes"),
-    free=("hidden_expansion", "depth_mult", "eval_size", "decoder_n_points"),
-    idle=(
+    auto_class="AutoModelForObjectDetection",
+    output_names=("logits", "pred_boxes"),
+    variable_settings=("hidden_expansion", "depth_mult", "eval_size", "decoder_n_points"),
+    unused_settings=(
         *("dropout", "attention_dropout", "activation_dropout", "feat_strides", "head_dim"),
         *("initializer_bias_prior_prob", "freeze_backbone_batch_norms", "num_denoising"),
         *("label_noise_ratio", "box_noise_scale", "with_box_refine", "matcher_alpha"),
@@ -95,7 +95,7 @@ DEIMV2 = TransformersClass(
 
 DEIM = Architecture(
     config=DeimConfig,
-    network=_network,
-    transformers=lambda config: DEIMV2,
-    classes=(DEIMV2,),
+    network=_network_class,
+    transformers_class=lambda config: DEIMV2,
+    transformers_classes=(DEIMV2,),
 )

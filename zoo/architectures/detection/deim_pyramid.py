@@ -1,4 +1,5 @@
-"""Pyramid of DEIMv2: maps of three sizes, joined from image details and patches."""
+"""Pyramid of DEIMv2: maps of three sizes, which are joined from details of the picture and
+patches."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,14 +15,15 @@ from zoo.architectures.parts.block import Mlp
 from zoo.architectures.parts.layers import BatchNorm, Size, gelu, pointwise
 
 Map = Float[Array, "channels height width"]
-Other = Float[Array, "channels2 height2 width2"]
+NewMap = Float[Array, "channels2 height2 width2"]
 AnyMap = Float[Array, "_ _ _"]
-"""One of several maps, no two of which are of one size."""
+"""A map in a list of maps of different sizes."""
 Activation = Callable[[Map], Map]
 
 
 class ConvBatchNorm(eqx.Module):
-    """`activation(batch_norm(conv(x)))`, with the edge of zeros that keeps rows and columns."""
+    """Convolution with batch norm: `activation(batch_norm(conv(x)))`. Zero padding keeps rows and
+    columns at stride 1."""
 
     conv: eqx.nn.Conv2d
     batch_norm: BatchNorm
@@ -38,8 +40,14 @@ class ConvBatchNorm(eqx.Module):
         activation: Activation | None = None,
         key: PRNGKeyArray,
     ):
-        """**Arguments:** channels before and behind it, pixels along a side of the kernel; how far
-        it moves, and in how many groups channels are."""
+        """**Arguments:**
+
+        - `inputs`, `outputs`: the numbers of channels.
+        - `kernel`: the number of pixels along a side of the kernel.
+        - `stride`: the step of the kernel in pixels.
+        - `groups`: the number of groups of channels.
+        - `activation`: the activation; None for none.
+        """
         self.conv = eqx.nn.Conv2d(
             *(inputs, outputs, kernel, stride, kernel // 2),
             groups=groups,
@@ -49,13 +57,14 @@ class ConvBatchNorm(eqx.Module):
         self.batch_norm = BatchNorm(outputs)
         self.activation = activation
 
-    def __call__(self, x: Map) -> Other:
+    def __call__(self, x: Map) -> NewMap:
         x = self.batch_norm(self.conv(x).transpose(1, 2, 0)).transpose(2, 0, 1)
         return x if self.activation is None else self.activation(x)
 
 
 class Adapter(eqx.Module):
-    """Details of an image at an eighth, a sixteenth and a thirty-second of its size.
+    """Convolutions that extract details of a picture at an eighth, a sixteenth and a thirty-second
+    of its size.
 
     Source: `SpatialTuningAdapter` of Huang et al., 2025, arXiv:2509.20787.
     """
@@ -65,13 +74,17 @@ class Adapter(eqx.Module):
     pool: eqx.nn.MaxPool2d
 
     def __init__(self, planes: int, *, key: PRNGKeyArray):
-        """**Arguments:** channels of the stem; the maps have two and four times as many."""
+        """**Arguments:**
+
+        - `planes`: the number of channels of the stem. The maps have two, four and four times as
+          many.
+        """
         stem_key, *keys = jr.split(key, 1 + LEVELS)
         self.stem = ConvBatchNorm(3, planes, 3, stride=2, activation=gelu, key=stem_key)
         widths = (planes, 2 * planes, 4 * planes, 4 * planes)
         self.convs = tuple(
-            ConvBatchNorm(one, other, 3, stride=2, key=key)
-            for one, other, key in zip(widths, widths[1:], keys, strict=False)
+            ConvBatchNorm(width, next_width, 3, stride=2, key=key)
+            for width, next_width, key in zip(widths, widths[1:], keys, strict=False)
         )
         self.pool = eqx.nn.MaxPool2d(3, 2, padding=1)
 
@@ -84,7 +97,8 @@ class Adapter(eqx.Module):
 
 
 class Bottleneck(eqx.Module):
-    """`silu(conv1(x) + conv2(x))`, of which one kernel is of 3 x 3 pixels and one of a pixel.
+    """Sum of two convolutions, with kernels of 3 x 3 pixels and of one pixel: `silu(conv1(x) +
+    conv2(x))`.
 
     Source: Ding et al., 2021, arXiv:2101.03697.
     """
@@ -93,7 +107,10 @@ class Bottleneck(eqx.Module):
     conv2: ConvBatchNorm
 
     def __init__(self, dim: int, *, key: PRNGKeyArray):
-        """**Arguments:** channels."""
+        """**Arguments:**
+
+        - `dim`: the number of channels.
+        """
         key1, key2 = jr.split(key)
         self.conv1, self.conv2 = (
             ConvBatchNorm(dim, dim, 3, key=key1),
@@ -105,26 +122,32 @@ class Bottleneck(eqx.Module):
 
 
 class Branch(eqx.Module):
-    """One half of `conv(x)`, and the other behind all bottlenecks, added."""
+    """Sum of the first half of the channels of `conv(x)` and of the second half after all
+    bottlenecks."""
 
     conv: ConvBatchNorm
     bottlenecks: tuple[Bottleneck, ...]
 
     def __init__(self, inputs: int, narrow: int, bottlenecks: int, *, key: PRNGKeyArray):
-        """**Arguments:** channels before and behind it, and how many bottlenecks there are."""
+        """**Arguments:**
+
+        - `inputs`: the number of channels of the input.
+        - `narrow`: the number of channels of the result.
+        - `bottlenecks`: the number of bottlenecks.
+        """
         conv_key, *keys = jr.split(key, 1 + bottlenecks)
         self.conv = ConvBatchNorm(inputs, 2 * narrow, activation=jax.nn.silu, key=conv_key)
-        self.bottlenecks = tuple(Bottleneck(narrow, key=each) for each in keys)
+        self.bottlenecks = tuple(Bottleneck(narrow, key=bottleneck_key) for bottleneck_key in keys)
 
-    def __call__(self, x: Map) -> Other:
-        kept, x = jnp.split(self.conv(x), 2)
+    def __call__(self, x: Map) -> NewMap:
+        skip, x = jnp.split(self.conv(x), 2)
         for bottleneck in self.bottlenecks:
             x = bottleneck(x)
-        return kept + x
+        return skip + x
 
 
-class Join(eqx.Module):
-    """A map of as many channels, of which every step is kept.
+class JoinLayer(eqx.Module):
+    """Layer that keeps the number of channels, and concatenates the results of all its steps.
 
     parts = two halves of conv1(x)
     parts += [branch1(last of parts)], then [branch2(last of parts)]
@@ -137,7 +160,12 @@ class Join(eqx.Module):
     conv2: ConvBatchNorm
 
     def __init__(self, dim: int, narrow: int, bottlenecks: int, *, key: PRNGKeyArray):
-        """**Arguments:** channels of the map and of a branch, and the bottlenecks of that."""
+        """**Arguments:**
+
+        - `dim`: the number of channels of the map.
+        - `narrow`: the number of channels of a branch.
+        - `bottlenecks`: the number of bottlenecks of a branch.
+        """
         keys = jr.split(key, 4)
         self.conv1 = ConvBatchNorm(dim, 2 * dim, activation=jax.nn.silu, key=keys[0])
         self.branch1 = Branch(dim, narrow, bottlenecks, key=keys[1])
@@ -151,24 +179,28 @@ class Join(eqx.Module):
         return self.conv2(jnp.concatenate(parts))
 
 
-class Halving(eqx.Module):
-    """Half as many rows and columns: a layer, then a convolution of each channel alone."""
+class HalvingLayer(eqx.Module):
+    """Layer that halves rows and columns: a pointwise convolution, then a depthwise convolution of
+    stride 2."""
 
     conv1: ConvBatchNorm
     conv2: ConvBatchNorm
 
     def __init__(self, dim: int, *, key: PRNGKeyArray):
-        """**Arguments:** channels of the map."""
+        """**Arguments:**
+
+        - `dim`: the number of channels of the map.
+        """
         key1, key2 = jr.split(key)
         self.conv1 = ConvBatchNorm(dim, dim, key=key1)
         self.conv2 = ConvBatchNorm(dim, dim, 3, stride=2, groups=dim, key=key2)
 
-    def __call__(self, x: Map) -> Other:
+    def __call__(self, x: Map) -> NewMap:
         return self.conv2(self.conv1(x))
 
 
-class PlacedBlock(eqx.Module):
-    """Post-norm transformer block over the pixels of a map, whose places are told to attention."""
+class PositionedBlock(eqx.Module):
+    """Post-norm transformer block over the pixels of a map. Attention adds their positions."""
 
     attn: QueryAttention
     norm1: eqx.nn.LayerNorm
@@ -176,82 +208,98 @@ class PlacedBlock(eqx.Module):
     norm2: eqx.nn.LayerNorm
 
     def __init__(self, dim: int, config: PyramidConfig, *, key: PRNGKeyArray):
-        """**Arguments:** channels of the map, and the sizes of the block."""
+        """**Arguments:**
+
+        - `dim`: the number of channels of the map.
+        - `config`: the sizes of the block.
+        """
         key1, key2 = jr.split(key)
         self.attn = QueryAttention(dim, config.heads, key=key1)
         self.mlp = Mlp(dim, config.hidden, activation=gelu, key=key2)
         self.norm1, self.norm2 = eqx.nn.LayerNorm(dim), eqx.nn.LayerNorm(dim)
 
     def __call__(
-        self, x: Float[Array, "pixels dim"], places: Float[Array, "pixels dim"]
+        self, x: Float[Array, "pixels dim"], positions: Float[Array, "pixels dim"]
     ) -> Float[Array, "pixels dim"]:
-        x = pointwise(self.norm1, x + self.attn(x, places))
+        x = pointwise(self.norm1, x + self.attn(x, positions))
         return pointwise(self.norm2, x + self.mlp(x))
 
 
 class Pyramid(eqx.Module):
-    """Maps that know of each other: of the smallest down to the largest, and back.
+    """Layers that exchange information between maps, from the smallest to the largest, and back.
 
-    Source: `HybridEncoder` of Zhao et al., 2024, arXiv:2304.08069, with sums in place of
+    Source: `HybridEncoder` of Zhao et al., 2024, arXiv:2304.08069, with sums instead of
     concatenations.
     """
 
-    blocks: tuple[PlacedBlock, ...]
+    blocks: tuple[PositionedBlock, ...]
     laterals: tuple[ConvBatchNorm, ...]
-    joins: tuple[Join, ...]
-    halvings: tuple[Halving, ...]
-    joins_back: tuple[Join, ...]
+    joins: tuple[JoinLayer, ...]
+    halvings: tuple[HalvingLayer, ...]
+    joins_back: tuple[JoinLayer, ...]
     placed: bool = eqx.field(static=True)
 
     def __init__(self, dim: int, config: PyramidConfig, placed: bool, *, key: PRNGKeyArray):
-        """**Arguments:** channels of all maps, the other sizes, and whether the smallest map is
-        told where its pixels are."""
+        """**Arguments:**
+
+        - `dim`: the number of channels of all maps.
+        - `config`: the other sizes.
+        - `placed`: whether the positions of pixels are added in the smallest map.
+        """
         steps = LEVELS - 1
         block_key, *keys = jr.split(key, 1 + 4 * steps)
         self.blocks = tuple(
-            PlacedBlock(dim, config, key=each) for each in jr.split(block_key, config.depth)
+            PositionedBlock(dim, config, key=key) for key in jr.split(block_key, config.depth)
         )
-        self.laterals = tuple(ConvBatchNorm(dim, dim, key=each) for each in keys[:steps])
-        self.halvings = tuple(Halving(dim, key=each) for each in keys[steps : 2 * steps])
+        self.laterals = tuple(ConvBatchNorm(dim, dim, key=key) for key in keys[:steps])
+        self.halvings = tuple(HalvingLayer(dim, key=key) for key in keys[steps : 2 * steps])
         joins = tuple(
-            Join(dim, config.narrow, config.bottlenecks, key=each) for each in keys[2 * steps :]
+            JoinLayer(dim, config.narrow, config.bottlenecks, key=key) for key in keys[2 * steps :]
         )
         self.joins, self.joins_back = joins[:steps], joins[steps:]
         self.placed = placed
 
     def __call__(self, maps: Sequence[AnyMap]) -> list[AnyMap]:
-        """**Arguments:** maps, each of half the size of the one before."""
+        """Return the joined maps, in the order of the input.
+
+        **Arguments:**
+
+        - `maps`: maps, each of half the size of the one before.
+        """
         *larger, smallest = maps
-        chain = [self.attended(smallest)]
+        chain = [self.attend_pixels(smallest)]
         for lateral, join, larger_map in zip(
             self.laterals, self.joins, reversed(larger), strict=True
         ):
             chain[-1] = lateral(chain[-1])
-            chain.append(join(doubled(chain[-1]) + larger_map))
+            chain.append(join(upsample_twice(chain[-1]) + larger_map))
         result = [chain.pop()]
         for halving, join in zip(self.halvings, self.joins_back, strict=True):
             result.append(join(halving(result[-1]) + chain.pop()))
         return result
 
-    def attended(self, x: Map) -> Map:
-        """A map whose pixels have attended to each other."""
+    def attend_pixels(self, x: Map) -> Map:
+        """Return the map after attention among its pixels."""
         dim, height, width = x.shape
         rows = x.reshape(dim, height * width).T
-        places = map_positions(height, width, dim) if self.placed else jnp.zeros_like(rows)
+        positions = (
+            compute_map_positions(height, width, dim) if self.placed else jnp.zeros_like(rows)
+        )
         for block in self.blocks:
-            rows = block(rows, places.astype(rows.dtype))
+            rows = block(rows, positions.astype(rows.dtype))
         return rows.T.reshape(dim, height, width)
 
 
-def doubled(x: Map) -> Other:
-    """Every pixel four times."""
+def upsample_twice(x: Map) -> NewMap:
+    """Return the map with every row and column repeated."""
     channels, height, width = x.shape
-    wide = jnp.broadcast_to(x[:, :, None, :, None], (channels, height, 2, width, 2))
-    return wide.reshape(channels, 2 * height, 2 * width)
+    repeated = jnp.broadcast_to(x[:, :, None, :, None], (channels, height, 2, width, 2))
+    return repeated.reshape(channels, 2 * height, 2 * width)
 
 
-def map_positions(height: Size, width: Size, dim: int) -> Float[Array, "pixels dim"]:
-    """Sines and cosines of a pixel's row, then of its column, by rows."""
+def compute_map_positions(height: Size, width: Size, dim: int) -> Float[Array, "pixels dim"]:
+    """Return the sines and cosines of each pixel's row, followed by those of its column, by
+    rows."""
     quarter = dim // 4
     frequencies = 1 / 10000 ** (jnp.arange(quarter, dtype=jnp.float32) / quarter)
     y, x = jnp.meshgrid(

@@ -1,4 +1,4 @@
-"""Record of RF-DETR: what the zoo asks of this kind of network."""
+"""Architecture record of RF-DETR."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,59 +22,61 @@ from zoo.architectures.detection.detection_config import (
 from zoo.architectures.vit.vit_settings import DINOV2_SETTINGS
 
 
-def _network() -> Callable[..., Any]:
+def _network_class() -> Callable[..., Any]:
     from zoo.architectures.detection.rf_detr_network import RfDetr
 
     return RfDetr
 
 
 def _sizes(config: DetectionConfig, shapes: Shapes) -> DetectionConfig | None:
-    """Read the sizes, without masks where there is no head for them."""
+    """Return the configuration with the sizes of a checkpoint, and without masks if the checkpoint
+    has no head for them."""
     if config.instances is not None and not shapes("instance_head.bias"):
         config = replace(config, instances=None)
     return with_sizes(config, shapes)
 
 
-def _complete(config: DetectionConfig, beside: CheckpointFacts) -> DetectionConfig:
-    """Complete the configuration; heads and points of sampling have a product in the tensors."""
-    read, product = with_settings(config, beside.settings), config.decoder
-    points = max(1, product.sampling_heads * product.points // read.decoder.sampling_heads)
-    decoder, usual = replace(read.decoder, points=points), replace(read, windowed=None)
-    return replace(usual, decoder=decoder, windowed=_windowed(usual, read.windowed))
+def _complete(config: DetectionConfig, facts: CheckpointFacts) -> DetectionConfig:
+    """Return the configuration completed from settings. Tensors determine only the product of
+    sampling heads and points."""
+    result, sized = with_settings(config, facts.settings), config.decoder
+    points = max(1, sized.sampling_heads * sized.points // result.decoder.sampling_heads)
+    decoder, default = replace(result.decoder, points=points), replace(result, windowed=None)
+    return replace(default, decoder=decoder, windowed=_windowed(default, result.windowed))
 
 
-def _windowed(config: DetectionConfig, stated: Sequence[int] | None) -> tuple[int, ...] | None:
-    """Return the blocks that attend within windows; None if they are the usual ones. Blocks behind
-    the last that is read have no effect."""
-    if stated is None or config.windows == 1:
+def _windowed(config: DetectionConfig, blocks: Sequence[int] | None) -> tuple[int, ...] | None:
+    """Return the blocks that attend within windows; None if they are the default ones. Blocks after
+    the last one that is read have no effect and are left out."""
+    if blocks is None or config.windows == 1:
         return None
-    blocks = tuple(sorted({block for block in stated if block < max(config.layers)}))
-    return None if blocks == config.windowed_blocks else blocks
+    used = tuple(sorted({block for block in blocks if block < max(config.layers)}))
+    return None if used == config.windowed_blocks else used
 
 
-def read_blocks(config: DetectionConfig | DeimConfig) -> dict[str, Any]:
-    """Return transformers' settings of the blocks that a detector reads."""
+def write_layer_settings(config: DetectionConfig | DeimConfig) -> dict[str, Any]:
+    """Return transformers' settings for the blocks that a detector reads."""
     return {
         "out_indices": list(config.layers),
         "out_features": [f"stage{layer}" for layer in config.layers],
     }
 
 
-def _backbone(config: DetectionConfig) -> dict[str, Any]:
-    read = {
+def _backbone_settings(config: DetectionConfig) -> dict[str, Any]:
+    backbone = {
         "model_type": "rf_detr_dinov2",
         **write_settings(config.backbone, DINOV2_SETTINGS),
-        **read_blocks(config),
+        **write_layer_settings(config),
         "num_windows": config.windows,
         "window_block_indexes": list(config.windowed_blocks),
         "apply_layernorm": True,
         "reshape_hidden_states": True,
         "use_mask_token": config.backbone.mask_token,
     }
-    return {"backbone_config": read}
+    return {"backbone_config": backbone}
 
 
-def _masks(config: DetectionConfig) -> dict[str, Any]:
+def _mask_settings(config: DetectionConfig) -> dict[str, Any]:
     return {} if config.instances is None else write_settings(config.instances, MASKS)
 
 
@@ -85,8 +87,8 @@ MASKS: Template = (
 )
 
 SETTINGS: Template = (
-    _masks,
-    _backbone,
+    _mask_settings,
+    _backbone_settings,
     "d_model",
     {"hidden_expansion": lambda config: config.narrow / config.decoder.dim},
     "c2f_num_blocks",
@@ -102,10 +104,10 @@ RF_DETR = TransformersClass(
     "rf_detr",
     SETTINGS,
     antialias=True,
-    auto="AutoModelForObjectDetection",
-    answers=("logits", "pred_boxes"),
-    free=("window_block_indexes",),
-    idle=(
+    auto_class="AutoModelForObjectDetection",
+    output_names=("logits", "pred_boxes"),
+    variable_settings=("window_block_indexes",),
+    unused_settings=(
         *("dropout", "attention_dropout", "activation_dropout", "init_std", "class_cost"),
         *("bbox_cost", "giou_cost", "class_loss_coefficient", "dice_loss_coefficient"),
         *("bbox_loss_coefficient", "giou_loss_coefficient", "eos_coefficient", "focal_alpha"),
@@ -119,16 +121,16 @@ RF_DETR = TransformersClass(
 RF_DETR_MASKS = replace(
     RF_DETR,
     name="RfDetrForInstanceSegmentation",
-    auto="AutoModelForInstanceSegmentation",
-    answers=(*RF_DETR.answers, "pred_masks"),
+    auto_class="AutoModelForInstanceSegmentation",
+    output_names=(*RF_DETR.output_names, "pred_masks"),
 )
 
 
 DETECTION = Architecture(
     config=DetectionConfig,
-    network=_network,
-    sizes=_sizes,
+    network=_network_class,
+    read_sizes=_sizes,
     complete=_complete,
-    transformers=lambda config: RF_DETR_MASKS if config.instances else RF_DETR,
-    classes=(RF_DETR, RF_DETR_MASKS),
+    transformers_class=lambda config: RF_DETR_MASKS if config.instances else RF_DETR,
+    transformers_classes=(RF_DETR, RF_DETR_MASKS),
 )

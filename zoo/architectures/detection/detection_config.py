@@ -1,23 +1,24 @@
-"""Hyperparameters of detection transformers, RF-DETR and DEIMv2: plain data without JAX."""
+"""Configurations of detection transformers, RF-DETR and DEIMv2. This module is plain data without
+JAX."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from zoo.architectures.common_config import class_words
+from zoo.architectures.common_config import describe_classes
 from zoo.architectures.config_fields import (
-    DEEPEST,
+    MAX_DEPTH,
     Configuration,
     Key,
     Shapes,
     config_class,
-    count_numbered,
+    count_numbered_leaves,
     detail,
     length,
+    parse_integers,
+    parse_nonempty_integers,
     setting,
     size,
-    some_numbers,
-    whole_numbers,
 )
 from zoo.architectures.vit.vit_config import OnBackbone
 from zoo.tasks.answer import Scores
@@ -25,102 +26,114 @@ from zoo.tasks.box_task import box_task
 from zoo.tasks.task import Task
 
 CLASS_HEAD, WEIGHTS = "class_head.weight", "blocks.0.cross.weights.weight"
-"""Leaves of RF-DETR: the classifier of queries, and what weighs the points of all heads."""
+"""Leaves of RF-DETR: the classifier of queries, and the layer that computes the weights of points
+of all heads."""
 
 
-def _heads(usual: DecoderConfig, shapes: Shapes) -> int:
-    """Return the heads of as many channels as usual, which no leaf determines."""
-    return length(shapes, CLASS_HEAD, 1) * usual.heads // usual.dim or 1
+def _read_heads(config: DecoderConfig, shapes: Shapes) -> int:
+    """Return the number of heads for which a head has as many channels as in the configuration,
+    because no leaf determines it."""
+    return length(shapes, CLASS_HEAD, 1) * config.heads // config.dim or 1
 
 
-def _sampling_heads(usual: DecoderConfig, shapes: Shapes) -> int:
-    """Return the heads of as many channels as usual, which no leaf determines."""
-    return length(shapes, CLASS_HEAD, 1) * usual.sampling_heads // usual.dim or 1
+def _read_sampling_heads(config: DecoderConfig, shapes: Shapes) -> int:
+    """Return the number of sampling heads for which a head has as many channels as in the
+    configuration, because no leaf determines it."""
+    return length(shapes, CLASS_HEAD, 1) * config.sampling_heads // config.dim or 1
 
 
-def _points(usual: DecoderConfig, shapes: Shapes) -> int:
-    """Return the points of each head: a leaf has the product of both; 0 without the leaf."""
+def _read_points(config: DecoderConfig, shapes: Shapes) -> int:
+    """Return the number of points of each head; 0 if the leaf is missing. The leaf has the product
+    of points and heads."""
     product = length(shapes, WEIGHTS)
-    return min(product, max(1, product // _sampling_heads(usual, shapes)))
+    return min(product, max(1, product // _read_sampling_heads(config, shapes)))
 
 
 @config_class
 class DecoderConfig(Configuration):
-    """Hyperparameters of the transformer that reads a map at points.
+    """Configuration of the transformer that reads a map at points.
 
-    `dim` are the channels of a query, `heads` those of attention among queries. Every query looks
-    at the map at `points` points for each of `sampling_heads` heads, and `hidden` is the width of
-    the feed-forward network.
+    - `dim`, `depth`: channels of a query, and number of blocks.
+    - `heads`: heads of the attention among queries.
+    - `sampling_heads`, `points`: heads of the attention to the map, and points of each head.
+    - `hidden`: channels inside the feed-forward network.
     """
 
     dim: int = size(CLASS_HEAD, axis=1, hf="d_model")
-    depth: int = size("blocks.{}.norm1.weight", most=DEEPEST, hf="decoder_layers")
-    heads: int = setting(leaf=_heads, hf="decoder_self_attention_heads")
-    sampling_heads: int = setting(leaf=_sampling_heads, hf="decoder_cross_attention_heads")
-    points: int = size(_points, hf="decoder_n_points")
+    depth: int = size("blocks.{}.norm1.weight", maximum=MAX_DEPTH, hf="decoder_layers")
+    heads: int = setting(leaf=_read_heads, hf="decoder_self_attention_heads")
+    sampling_heads: int = setting(leaf=_read_sampling_heads, hf="decoder_cross_attention_heads")
+    points: int = size(_read_points, hf="decoder_n_points")
     hidden: int = size("blocks.0.mlp.fc1.weight", hf="decoder_ffn_dim")
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the heads share the channels, and the sines of boxes fit."""
-        # The position of a box has four numbers of `dim / 2` channels, in sines and cosines.
-        divides = self.dim % self.heads == self.dim % self.sampling_heads == 0
-        return divides and self.dim % 4 == 0
+        """Whether the heads divide the channels, and the sines of boxes fit into them."""
+        # The position of a box has four numbers, each with `dim / 2` channels of sines and cosines.
+        heads_fit = self.dim % self.heads == self.dim % self.sampling_heads == 0
+        return heads_fit and self.dim % 4 == 0
 
 
 @config_class
 class InstanceConfig(Configuration):
-    """Hyperparameters of what finds the pixels of things: blocks that a map goes through, and the
-    width of the feed-forward network of queries. A pixel of a mask has `stride` pixels of the
-    picture along a side."""
+    """Configuration of the head that predicts masks.
 
-    blocks: int = size("instance_head.blocks.{}.norm.weight", most=DEEPEST)
+    - `blocks`: blocks that process the map.
+    - `hidden`: channels inside the feed-forward network of queries.
+    - `stride`: pixels of the picture along a side of a mask's pixel.
+    """
+
+    blocks: int = size("instance_head.blocks.{}.norm.weight", maximum=MAX_DEPTH)
     hidden: int = size("instance_head.mlp.fc1.weight", hf="intermediate_size")
-    stride: int = setting(default=4, hf=Key("mask_downsample_ratio", absent=4))
+    stride: int = setting(default=4, hf=Key("mask_downsample_ratio", library_default=4))
 
 
-def _queries(usual: DetectionConfig, shapes: Shapes) -> int:
-    """Return the queries of one group: a leaf has those of all."""
-    groups = count_numbered(shapes, "proposals.{}.norm.weight")
+def _read_queries(config: DetectionConfig, shapes: Shapes) -> int:
+    """Return the number of queries of one group. The leaf has those of all groups."""
+    groups = count_numbered_leaves(shapes, "proposals.{}.norm.weight")
     return length(shapes, "query_feat") // max(1, groups)
 
 
 @config_class
 class DetectionConfig(OnBackbone):
-    """Hyperparameters of a detection transformer: RF-DETR's.
+    """Configuration of RF-DETR.
 
-    The backbone attends within `windows` x `windows` windows of a picture, and to all of it in the
-    blocks that follow `layers`, whose normed patches are what is read: blocks counted from 1. With
-    `windowed`, blocks counted from 0, these attend within windows and all others to all. The
-    projector makes one map of these, by `bottlenecks` of `narrow` channels and norms of
-    `projector_eps`. There are `queries`, of which each finds a thing of one of `classes` or
-    nothing. In training there are `groups` of queries and of their heads; only the first is used
-    afterwards. With `instances` there is a mask of each thing too.
+    - `decoder`: the transformer that reads the map.
+    - `layers`: blocks of the backbone, counted from 1, whose normalised patches are read.
+    - `windows`: the picture is split into `windows` x `windows` windows.
+    - `queries`: number of queries. Each detects one object, or none.
+    - `classes`: number of classes.
+    - `groups`: groups of queries and of their heads in training. Inference uses the first group.
+    - `bottlenecks`, `narrow`, `projector_eps`: bottlenecks of the projector, their channels, and
+      the epsilon of its norms.
+    - `instances`: the head for masks; None for a network without masks.
+    - `windowed`: blocks, counted from 0, that attend within windows; the others attend to the full
+      picture. With None, the blocks that follow `layers` attend to the full picture.
     """
 
     decoder: DecoderConfig
     layers: tuple[int, ...] = setting(
-        hf=Key("backbone_config.out_indices", read=some_numbers), most=DEEPEST
+        hf=Key("backbone_config.out_indices", read=parse_nonempty_integers), maximum=MAX_DEPTH
     )
     windows: int = setting(hf="backbone_config.num_windows")
-    queries: int = size(_queries, hf="num_queries")
-    classes: int = detail(leaf=CLASS_HEAD, least=1)
+    queries: int = size(_read_queries, hf="num_queries")
+    classes: int = detail(leaf=CLASS_HEAD, minimum=1)
     groups: int = size("proposals.{}.norm.weight", default=13, hf="group_detr")
     bottlenecks: int = size(
         "projector.bottlenecks.{}.0.conv.weight",
         default=3,
         hf="c2f_num_blocks",
-        least=0,
-        most=DEEPEST,
+        minimum=0,
+        maximum=MAX_DEPTH,
     )
-    narrow: int = size("projector.conv1.conv.weight", per=2, default=128)
-    projector_eps: float = detail(default=1e-6, hf=Key("layer_norm_eps", absent=1e-5))
+    narrow: int = size("projector.conv1.conv.weight", divisor=2, default=128)
+    projector_eps: float = detail(default=1e-6, hf=Key("layer_norm_eps", library_default=1e-5))
     instances: InstanceConfig | None = None
     windowed: tuple[int, ...] | None = setting(
         default=None,
-        hf=Key("backbone_config.window_block_indexes", read=whole_numbers),
-        least=0,
-        most=DEEPEST - 1,
+        hf=Key("backbone_config.window_block_indexes", read=parse_integers),
+        minimum=0,
+        maximum=MAX_DEPTH - 1,
     )
 
     crops: ClassVar[bool] = False
@@ -128,139 +141,168 @@ class DetectionConfig(OnBackbone):
 
     @property
     def task(self) -> Task:
-        """Things in boxes, with their pixels if there are `instances`."""
+        """The task: objects in boxes, with masks if there is a head for them."""
         stride = self.instances.stride if self.instances else None
         return box_task(self.queries, self.classes, stride)
 
     @property
     def windowed_blocks(self) -> tuple[int, ...]:
-        """Blocks that attend within windows, counted from 0, of those that are read."""
+        """Blocks, counted from 0, that attend within windows. Blocks after the last of `layers` are
+        not used."""
         if self.windowed is not None:
             return self.windowed
         return tuple(block for block in range(max(self.layers)) if block not in self.layers)
 
     @property
     def stride(self) -> int:
-        """Pixels of which a picture's sides are multiples: those of a patch in each window."""
+        """Number of pixels of which a picture's sides are multiples: the pixels of one patch in
+        each window."""
         return self.backbone.stride * self.windows
 
     @property
     def native(self) -> tuple[int, int] | None:
-        """(height, width) of the images that learned positions were trained on, if windows fit."""
+        """(height, width) of the pictures that learned positions were trained on; None if that is
+        not a multiple of the stride."""
         native = self.backbone.native
-        fits = native is not None and native[0] % self.stride == 0
-        return native if fits else None
+        windows_fit = native is not None and native[0] % self.stride == 0
+        return native if windows_fit else None
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the blocks that are read are there."""
+        """Whether the blocks in `layers` exist."""
         return 0 < max(self.layers, default=0) <= self.depth
 
     @property
     def text(self) -> str:
-        """The architecture in a line."""
+        """Description of the architecture in one line."""
         return (
             f"{self.backbone.text}, {self.windows} x {self.windows} windows; "
             f"{self.queries} queries in {self.decoder.depth} blocks of width {self.decoder.dim}"
-            f"{', with masks' if self.instances else ''}{class_words(self.classes)}"
+            f"{', with masks' if self.instances else ''}{describe_classes(self.classes)}"
         )
 
 
 LEVELS, STRIDE = 3, 32
-"""Maps that are read, and pixels of a picture along a side of one of the smallest map: two patches
-of the backbone, as many as one of the next and a half of the largest have."""
+"""Number of maps, and of a picture's pixels along a side of a pixel of the smallest map. This is
+two patches of the backbone. The next map has pixels of one patch, and the largest has pixels of
+half a patch."""
 
 
 QUALITY = "quality.0.layers.0.weight"
-"""The layer of DEIMv2 that tells of the likeliest bins how good a box is."""
+"""Leaf of the layer of DEIMv2 that rates boxes by the probabilities of their likeliest bins."""
 
 BOTTLENECK = "pyramid.joins.0.branch1.bottlenecks.{}.conv1.conv.weight"
-"""A leaf of each bottleneck of DEIMv2's first branch."""
+"""Leaf of each bottleneck in the first branch of DEIMv2."""
 
 
 @config_class
 class PyramidConfig(Configuration):
-    """Hyperparameters of what joins the maps: `depth` transformer blocks of `heads` and `hidden`
-    channels for the smallest, then `bottlenecks` of `narrow` channels for each."""
+    """Configuration of the layers that join the maps.
 
-    depth: int = size("pyramid.blocks.{}.norm1.weight", least=0, most=DEEPEST, hf="encoder_layers")
-    heads: int = setting(hf=Key("encoder_attention_heads", absent=8))
+    - `depth`, `heads`, `hidden`: transformer blocks of the smallest map, their heads, and channels
+      inside their feed-forward networks.
+    - `narrow`, `bottlenecks`: channels and number of bottlenecks of each branch.
+    """
+
+    depth: int = size(
+        "pyramid.blocks.{}.norm1.weight", minimum=0, maximum=MAX_DEPTH, hf="encoder_layers"
+    )
+    heads: int = setting(hf=Key("encoder_attention_heads", library_default=8))
     hidden: int = size("pyramid.blocks.0.mlp.fc1.weight", hf="encoder_ffn_dim")
     narrow: int = size(BOTTLENECK.format(0))
-    bottlenecks: int = size(BOTTLENECK, least=0, most=DEEPEST)
+    bottlenecks: int = size(BOTTLENECK, minimum=0, maximum=MAX_DEPTH)
 
 
-def _finder_heads(usual: FinderConfig, shapes: Shapes) -> int:
-    """Return a multiple of the usual heads, of as many points as usual, that suits the leaf that
-    has the product of both; 0 without the leaf."""
+def _read_finder_heads(config: FinderConfig, shapes: Shapes) -> int:
+    """Return a multiple of the configuration's heads that fits the leaf, which has the product of
+    heads and points; 0 if the leaf is missing. Points are those of the configuration."""
     product = length(shapes, WEIGHTS)
-    return min(product, usual.heads * max(1, product // (usual.heads * sum(usual.points))))
+    return min(product, config.heads * max(1, product // (config.heads * sum(config.points))))
 
 
-def _points_of_levels(stated: Any) -> tuple[int, ...]:
-    """Return the points of each map, which may be stated as one number for all."""
-    return (stated,) * LEVELS if type(stated) is int else whole_numbers(stated)
+def _parse_points(value: Any) -> tuple[int, ...]:
+    """Return the points of each map. The setting may be one number for all maps."""
+    return (value,) * LEVELS if type(value) is int else parse_integers(value)
 
 
 @config_class
 class FinderConfig(Configuration):
-    """Hyperparameters of the transformer of queries.
+    """Configuration of the transformer of queries.
 
-    Every query looks at each map at so many `points` for each of `heads`; `hidden` is the width
-    between the layers of the feed-forward network. Each edge of a box is a distribution over
-    `bins`, whose `top_k` probabilities tell how good the box is, by a layer of `quality` channels.
+    - `depth`: number of blocks.
+    - `heads`, `points`: heads, and points of each head on each map.
+    - `hidden`: channels between the layers of the feed-forward network.
+    - `bins`: bins of the distribution of each edge of a box.
+    - `top_k`, `quality`: number of largest probabilities of each edge that rate the box, and
+      channels of the layer that does this.
     """
 
-    depth: int = size("blocks.{}.norm1.weight", most=DEEPEST, hf="decoder_layers")
-    heads: int = setting(leaf=_finder_heads, hf=Key("decoder_attention_heads", absent=8))
-    # Of the two parts of a gate, which are one layer in the settings.
+    depth: int = size("blocks.{}.norm1.weight", maximum=MAX_DEPTH, hf="decoder_layers")
+    heads: int = setting(
+        leaf=_read_finder_heads, hf=Key("decoder_attention_heads", library_default=8)
+    )
+    # The settings have the channels of both parts of the gated layer together.
     hidden: int = size("blocks.0.mlp.w1.weight", hf=Key("decoder_ffn_dim", write=lambda n: 2 * n))
     points: tuple[int, ...] = setting(
         default=(3, 6, 3),
-        hf=Key("decoder_n_points", read=_points_of_levels, absent=_points_of_levels(4)),
+        hf=Key("decoder_n_points", read=_parse_points, library_default=_parse_points(4)),
     )
-    bins: int = size("box_heads.0.layers.2.weight", per=4, less=1, default=32, hf="max_num_bins")
-    top_k: int = size(QUALITY, axis=1, per=4, less=1, default=4, hf="top_prob_values")
+    bins: int = size(
+        "box_heads.0.layers.2.weight", divisor=4, subtract=1, default=32, hf="max_num_bins"
+    )
+    top_k: int = size(QUALITY, axis=1, divisor=4, subtract=1, default=4, hf="top_prob_values")
     quality: int = size(QUALITY, default=64, hf="lqe_hidden_dim")
 
     @property
     def is_consistent(self) -> bool:
-        """Whether there is an even number of bins, with one more in the middle."""
+        """Whether the number of bins is even, as the additional bin in the middle needs, and larger
+        than `top_k - 1`."""
         return self.bins % 2 == 0 and max(2, self.top_k - 1) < self.bins
 
 
-def _no_size(stated: Any) -> bool:
-    """Return False where pictures of one size are stated, of which positions are computed once.
-    **Raises** `ValueError` where that is none."""
-    if len(whole_numbers(stated)) != 2:
+def _has_no_size(value: Any) -> bool:
+    """Return False if the setting is a size of pictures, for which positions are computed once.
+    **Raises** `ValueError` if it is not a size."""
+    if len(parse_integers(value)) != 2:
         raise ValueError
     return False
 
 
 @config_class
 class DeimConfig(OnBackbone):
-    """Hyperparameters of a network that finds things on maps of three sizes: DEIMv2's.
+    """Configuration of DEIMv2, which detects objects on maps of three sizes.
 
-    The patches behind `layers` of the backbone, counted from 1, are normed, or those of the last
-    alone where they are not `normed`. Beside them there are the details of an adapter of `planes`
-    channels. All maps and queries have `width` channels. With `placed` the smallest map is told
-    where its pixels are. There are `queries`, of which each finds a thing of one of `classes` or
-    nothing.
+    - `width`: channels of all maps and queries.
+    - `planes`: channels of the adapter, which adds details of the picture.
+    - `layers`: blocks of the backbone, counted from 1, whose patches are read.
+    - `pyramid`, `finder`: the layers that join the maps, and the transformer of queries.
+    - `queries`: number of queries. Each detects one object, or none.
+    - `classes`: number of classes.
+    - `normed`: whether the patches of all `layers` are normalised; otherwise only those of the last
+      block are.
+    - `placed`: whether the positions of pixels are added in the smallest map.
     """
 
     width: int = size("proposal_classes.weight", axis=1, hf="d_model")
     planes: int = size("adapter.stem.conv.weight", hf="spatial_tuning_adapter_inplanes")
     layers: tuple[int, ...] = setting(
-        hf=Key("backbone_config.out_indices", read=some_numbers), most=DEEPEST
+        hf=Key("backbone_config.out_indices", read=parse_nonempty_integers), maximum=MAX_DEPTH
     )
     pyramid: PyramidConfig
     finder: FinderConfig
-    queries: int = setting(hf=Key("num_queries", absent=300))
-    classes: int = detail(leaf="proposal_classes.weight", least=1)
-    normed: bool = detail(default=True, hf=Key("backbone_config.apply_layernorm", absent=True))
+    queries: int = setting(hf=Key("num_queries", library_default=300))
+    classes: int = detail(leaf="proposal_classes.weight", minimum=1)
+    normed: bool = detail(
+        default=True, hf=Key("backbone_config.apply_layernorm", library_default=True)
+    )
     placed: bool = detail(
         default=True,
-        hf=Key("eval_size", _no_size, lambda placed: None if placed else [640, 640], absent=True),
+        hf=Key(
+            "eval_size",
+            _has_no_size,
+            lambda placed: None if placed else [640, 640],
+            library_default=True,
+        ),
     )
 
     crops: ClassVar[bool] = False
@@ -268,28 +310,29 @@ class DeimConfig(OnBackbone):
 
     @property
     def task(self) -> Task:
-        """Things in boxes."""
+        """The task: objects in boxes."""
         return box_task(self.queries, self.classes)
 
     @property
     def stride(self) -> int:
-        """Pixels of which a picture's sides are multiples: those of a pixel of the smallest map."""
+        """Number of pixels of which a picture's sides are multiples: those along a side of a pixel
+        of the smallest map."""
         return STRIDE
 
     @property
     def is_consistent(self) -> bool:
-        """Whether three maps are read of blocks that are there, and heads share the channels."""
+        """Whether three existing blocks are read, and heads divide the channels."""
         pyramid, finder = self.pyramid, self.finder
-        read = max(self.layers, default=0) <= self.depth
-        shaped = len(self.layers) == len(finder.points) == LEVELS
-        # Sines and cosines of two axes.
-        split = self.width % 4 == self.width % finder.heads == self.width % pyramid.heads == 0
-        return read and shaped and split and 2 * self.backbone.stride == STRIDE
+        layers_exist = max(self.layers, default=0) <= self.depth
+        levels_fit = len(self.layers) == len(finder.points) == LEVELS
+        # Positions have sines and cosines of two axes.
+        heads_fit = self.width % 4 == self.width % finder.heads == self.width % pyramid.heads == 0
+        return layers_exist and levels_fit and heads_fit and 2 * self.backbone.stride == STRIDE
 
     @property
     def text(self) -> str:
-        """The architecture in a line."""
+        """Description of the architecture in one line."""
         return (
             f"{self.backbone.text}; maps of width {self.width}, {self.queries} queries in "
-            f"{self.finder.depth} blocks{class_words(self.classes)}"
+            f"{self.finder.depth} blocks{describe_classes(self.classes)}"
         )

@@ -11,17 +11,16 @@ from zoo.architectures.detection.detection_config import (
     InstanceConfig,
     PyramidConfig,
 )
-from zoo.architectures.entry import NO_CLASS, ModelInfo, Publisher, same_network
+from zoo.architectures.entry import NO_CLASS, ModelInfo, Publisher, published_namings
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.vit.vit_config import ViTConfig
 
 # RF-DETR (Robinson et al., 2025, arXiv:2511.09554): a detection transformer on a windowed DINOv2.
 #
-# The small networks were found by searching patch sizes, windows and decoders; `base` is the first
-# that was published. There was another `large` before, on maps of two scales, which transformers
-# has no class for either, and nor has the zoo a network. `seg_nano` and the like say of every pixel
-# too which thing it is of.
+# The small networks were found by searching patch sizes, windows and decoders. `base` was published
+# first. An older `large`, with maps of two scales, is supported neither by transformers nor by the
+# zoo. `seg_nano` and the other `seg_` networks also predict masks.
 #
 # Sources: `src/rfdetr/config.py` and `README.md` of roboflow/rf-detr (1.11.2).
 
@@ -34,9 +33,17 @@ RF_DETR = Publisher(
 
 
 class DetrVariant(NamedTuple):
-    """A published network: pixels of a patch and of a picture along a side, patches along a side of
-    the positions, windows, blocks that are read, decoder blocks and queries; its file, parameters,
-    and AP of boxes. One for `masks` has those too."""
+    """A published network of RF-DETR.
+
+    - `patch_size`, `side`: pixels along a side of a patch, and of a picture.
+    - `grid`: patches along a side of the pictures that positions were trained on.
+    - `windows`: windows along a side.
+    - `layers`: blocks of the backbone that are read.
+    - `depth`, `queries`: blocks of the decoder, and queries.
+    - `file`, `parameters`: name of the file, and number of parameters.
+    - `precision`: AP of boxes.
+    - `masks`: whether the network also predicts masks.
+    """
 
     size: str
     patch_size: int
@@ -83,13 +90,15 @@ RF_DETR_VARIANTS = (
     ),
 )
 
-UNUSED = (0, 12, 26, 29, 30, 45, 66, 68, 69, 71, 83)
-"""Numbers up to 90 that COCO gives to no class."""
+UNUSED_NUMBERS = (0, 12, 26, 29, 30, 45, 66, 68, 69, 71, 83)
+"""Numbers up to 90 that have no class in COCO."""
 
 
-_THINGS = iter(shared.class_names("coco"))
-COCO_WITH_GAPS = tuple(NO_CLASS if number in UNUSED else next(_THINGS) for number in range(91))
-"""COCO's classes by the numbers that they have there."""
+_NAMES = iter(shared.class_names("coco"))
+COCO_WITH_GAPS = tuple(
+    NO_CLASS if number in UNUSED_NUMBERS else next(_NAMES) for number in range(91)
+)
+"""COCO's classes by their numbers in COCO."""
 
 
 def _rf_detr(variant: DetrVariant) -> ModelInfo:
@@ -115,14 +124,14 @@ def _rf_detr(variant: DetrVariant) -> ModelInfo:
         name=f"rf_detr_{variant.size}",
         family="rf_detr",
         config=config,
-        published=same_network(config, names, detection_names.ORIGINAL),
+        published=published_namings(config, names, detection_names.ORIGINAL),
         preprocessing=shared.imagenet(size=(variant.side, variant.side)),
         publisher=RF_DETR,
         checkpoint=variant.file,
-        **RF_DETR.on_hub(variant.size.replace("_", "-")),
+        **RF_DETR.hub_fields(variant.size.replace("_", "-")),
         parameters=variant.parameters,
         labels=COCO_WITH_GAPS,
-        reported=RF_DETR.reported("README.md", "COCO", boxes=variant.precision),
+        reported=RF_DETR.report_results("README.md", "COCO", boxes=variant.precision),
     )
 
 
@@ -131,9 +140,10 @@ RF_DETR_MODELS = tuple(map(_rf_detr, RF_DETR_VARIANTS))
 
 # DEIMv2 (Huang et al., 2025, arXiv:2509.20787): a detection transformer on DINOv3.
 #
-# `l` and `x` stand on DINOv3's own networks, `s` and `m` on small ones that were distilled from it.
-# They are read from folders of transformers, which its conversion script makes of the authors'
-# files; nothing is downloaded. The authors' smaller networks stand on no vision transformer.
+# `l` and `x` have DINOv3's own backbones, `s` and `m` smaller ones that were distilled from it.
+# They are read from folders that transformers' conversion script makes from the authors' files.
+# Nothing is downloaded. The authors' smaller networks have no vision transformer and are not
+# supported.
 #
 # Sources: `README.md` and `hf_models.ipynb` of Intellindust-AI-Lab/DEIMv2, and
 # `convert_deimv2_original_pytorch_checkpoint_to_hf.py` of transformers.
@@ -148,9 +158,15 @@ DEIM = Publisher(
 
 
 class DeimVariant(NamedTuple):
-    """A published network: its backbone and the blocks of that which are read; channels of the
-    adapter and of maps, of their transformer block and of a branch, bottlenecks; blocks of the
-    queries and their channels; parameters, and AP."""
+    """A published network of DEIMv2.
+
+    - `backbone`, `layers`: the backbone, and its blocks that are read.
+    - `planes`, `width`: channels of the adapter, and of maps.
+    - `hidden`, `narrow`, `bottlenecks`: channels of the pyramid's transformer block and of a
+      branch, and number of bottlenecks.
+    - `depth`, `gated`: blocks of the transformer of queries, and channels of their gates.
+    - `parameters`, `precision`: number of parameters, and AP.
+    """
 
     size: str
     backbone: ViTConfig
@@ -167,7 +183,7 @@ class DeimVariant(NamedTuple):
 
 
 def _distilled(dim: int, heads: int) -> ViTConfig:
-    """A network that was distilled from DINOv3, without registers."""
+    """Return a backbone that was distilled from DINOv3, without registers."""
     return ViTConfig(dim, 12, heads, 4 * dim, registers=0, layer_scale=1.0, pool=None)
 
 
@@ -182,7 +198,7 @@ DEIM_VARIANTS = (
     DeimVariant("x", VITS16PLUS, DEIM_LATE, 64, 256, 1024, 160, 4, 6, 1024, 51_315_800, 57.8),
 )
 
-COCO_THINGS = shared.class_names("coco")[:80]
+COCO_CLASSES = shared.class_names("coco")[:80]
 
 
 def _deim(variant: DeimVariant) -> ModelInfo:
@@ -197,20 +213,20 @@ def _deim(variant: DeimVariant) -> ModelInfo:
         pyramid,
         FinderConfig(variant.depth, heads=8, hidden=variant.gated),
         queries=300,
-        classes=len(COCO_THINGS),
+        classes=len(COCO_CLASSES),
         normed=variant.backbone.registers > 0,
     )
     return ModelInfo(
         name=f"deimv2_{variant.size}",
         family="deimv2",
         config=config,
-        published=same_network(config, deim_names.DEIM),
+        published=published_namings(config, deim_names.DEIM),
         preprocessing=shared.imagenet(size=(640, 640)),
         publisher=DEIM,
         repository=DEIM.repository.format(variant.size.upper()),
         parameters=variant.parameters,
-        labels=COCO_THINGS,
-        reported=DEIM.reported("README.md", "COCO", boxes=variant.precision),
+        labels=COCO_CLASSES,
+        reported=DEIM.report_results("README.md", "COCO", boxes=variant.precision),
     )
 
 

@@ -9,15 +9,15 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from zoo.architectures.base import UNKNOWN, Identity
+from zoo.architectures.base import NO_IDENTITY, Identity
 from zoo.architectures.detection.detection_config import DecoderConfig, DetectionConfig
 from zoo.architectures.detection.detection_layers import (
     Boxes,
     InstanceHead,
     Projector,
     SampledAttention,
-    map_boxes,
-    may_propose,
+    can_propose,
+    initial_boxes,
 )
 from zoo.architectures.parts.attention import attend
 from zoo.architectures.parts.block import Block, Mlp
@@ -28,24 +28,30 @@ from zoo.architectures.vit.vit_network import BackboneNetwork, VisionTransformer
 Windows = Float[Array, "all_windows window_tokens dim"]
 
 
-def windowed_maps(
+def compute_windowed_maps(
     vit: VisionTransformer,
     pixel_values: Float[Array, "3 H W"],
     layers: Sequence[int],
     windows: int,
     windowed: Sequence[int],
 ) -> Float[Array, "channels height width"]:
-    """The normed patches of some blocks on their grid, the channels of one behind another's.
+    """Return the normalised patches of some blocks on their grid. The channels of the blocks are
+    concatenated.
 
-    Every window has a class token of its own. Blocks that are not `windowed` attend to all windows.
+    Every window has its own class token. Blocks that are not in `windowed` attend to all windows.
 
-    **Arguments:** the transformer, the image, blocks counted from 1, windows along a side, and the
-    blocks that attend within windows, counted from 0.
+    **Arguments:**
 
-    **Raises** `ValueError` if the windows do not fill the image.
+    - `vit`: the vision transformer.
+    - `pixel_values`: the picture.
+    - `layers`: the blocks whose patches are returned, counted from 1.
+    - `windows`: the number of windows along a side.
+    - `windowed`: the blocks that attend within windows, counted from 0.
 
-    Source: `RfDetrDinov2Backbone` of transformers, which takes a window's height for its width:
-    the same for square images.
+    **Raises** `ValueError` if the picture's sides are not multiples of the windows' sides.
+
+    Source: `RfDetrDinov2Backbone` of transformers, which uses a window's height as its width, with
+    the same result for square pictures.
     """
     step = vit.stride * windows
     if any(side % step for side in pixel_values.shape[1:]):
@@ -53,38 +59,38 @@ def windowed_maps(
             f"sides must be multiples of {step}, {windows} windows of patches of {vit.stride} "
             f"pixels: got {pixel_values.shape[1:]}"
         )
-    tokens, height, width = vit.tokens(vit.patch_embed(pixel_values))
-    x = _cut(tokens, vit.prefix_tokens, height, width, windows)
+    tokens, height, width = vit.embed_tokens(vit.patch_embed(pixel_values))
+    x = _split_windows(tokens, vit.prefix_tokens, height, width, windows)
     maps = []
     for number, block in enumerate(vit.blocks[: max(layers)], start=1):
-        x = jax.vmap(block)(x) if number - 1 in windowed else _in_all(block, x)
+        x = jax.vmap(block)(x) if number - 1 in windowed else _apply_to_all_windows(block, x)
         if number in layers:
             normed = pointwise(vit.norm, x)[:, vit.prefix_tokens :]
-            maps.append(_joined(normed, height, width, windows))
+            maps.append(_join_windows(normed, height, width, windows))
     return jnp.concatenate(maps)
 
 
-def _in_all(block: Block, x: Windows) -> Windows:
-    """What a block makes of the tokens of all windows together."""
+def _apply_to_all_windows(block: Block, x: Windows) -> Windows:
+    """Apply a block to the tokens of all windows together."""
     return block(x.reshape(-1, x.shape[-1])).reshape(x.shape)
 
 
-def _cut(
+def _split_windows(
     tokens: Float[Array, "tokens dim"], prefix: int, height: Size, width: Size, windows: int
 ) -> Windows:
-    """The patches of each window by rows, behind the tokens in front of all."""
+    """Return the patches of each window by rows, after a copy of the prefix tokens."""
     dim = tokens.shape[-1]
     rows, columns = height // windows, width // windows
     patches = tokens[prefix:].reshape(windows, rows, windows, columns, dim)
     patches = patches.transpose(0, 2, 1, 3, 4).reshape(windows**2, rows * columns, dim)
-    first = jnp.broadcast_to(tokens[:prefix], (windows**2, prefix, dim))
-    return jnp.concatenate([first, patches], axis=1)
+    prefix_tokens = jnp.broadcast_to(tokens[:prefix], (windows**2, prefix, dim))
+    return jnp.concatenate([prefix_tokens, patches], axis=1)
 
 
-def _joined(
+def _join_windows(
     patches: Windows, height: Size, width: Size, windows: int
 ) -> Float[Array, "dim height width"]:
-    """The patches of all windows on the grid of the picture."""
+    """Return the patches of all windows on the grid of the picture."""
     dim = patches.shape[-1]
     x = patches.reshape(windows, windows, height // windows, width // windows, dim)
     return x.transpose(4, 0, 2, 1, 3).reshape(dim, height, width)
@@ -93,16 +99,22 @@ def _joined(
 Queries = Float[Array, "queries dim"]
 
 
-class Layers(eqx.Module):
+class LinearLayers(eqx.Module):
     """Linear layers with an activation between them."""
 
     layers: tuple[eqx.nn.Linear, ...]
     activation: Activation = eqx.field(static=True)
 
     def __init__(self, *widths: int, activation: Activation = relu, key: PRNGKeyArray):
-        """**Arguments:** channels of the input and behind each layer."""
+        """**Arguments:**
+
+        - `widths`: the numbers of channels of the input and after each layer.
+        - `activation`: the activation between layers.
+        """
         pairs = zip(widths, widths[1:], jr.split(key, len(widths) - 1), strict=False)
-        self.layers = tuple(eqx.nn.Linear(one, other, key=key) for one, other, key in pairs)
+        self.layers = tuple(
+            eqx.nn.Linear(width, next_width, key=key) for width, next_width, key in pairs
+        )
         self.activation = activation
 
     def __call__(self, x: Float[Array, "*points dim"]) -> Float[Array, "*points dim2"]:
@@ -112,26 +124,31 @@ class Layers(eqx.Module):
 
 
 class QueryAttention(eqx.Module):
-    """Self-attention of queries: their positions are added for queries and keys, not for values."""
+    """Self-attention of queries. Their positions are added for queries and keys, but not for
+    values."""
 
     qkv: eqx.nn.Linear
     proj: eqx.nn.Linear
     heads: int = eqx.field(static=True)
 
     def __init__(self, dim: int, heads: int, *, key: PRNGKeyArray):
-        """**Arguments:** channels of a query, and in how many heads they are."""
+        """**Arguments:**
+
+        - `dim`: the number of channels of a query.
+        - `heads`: the number of heads.
+        """
         qkv_key, proj_key = jr.split(key)
         self.qkv = eqx.nn.Linear(dim, 3 * dim, key=qkv_key)
         self.proj = eqx.nn.Linear(dim, dim, key=proj_key)
         self.heads = heads
 
     def __call__(self, x: Queries, positions: Queries) -> Queries:
-        count, places = x.shape[0], x + positions
+        count, positioned = x.shape[0], x + positions
         weights = jnp.split(self.qkv.weight, 3)
         biases = jnp.split(jnp.asarray(self.qkv.bias), 3)
         parts = (
             (rows @ weight.T + bias).reshape(count, self.heads, -1).transpose(1, 0, 2)
-            for rows, weight, bias in zip((places, places, x), weights, biases, strict=True)
+            for rows, weight, bias in zip((positioned, positioned, x), weights, biases, strict=True)
         )
         return pointwise(self.proj, attend(*parts))
 
@@ -150,7 +167,10 @@ class DecoderBlock(eqx.Module):
     norm3: eqx.nn.LayerNorm
 
     def __init__(self, config: DecoderConfig, *, key: PRNGKeyArray):
-        """**Arguments:** the sizes of the decoder."""
+        """**Arguments:**
+
+        - `config`: the sizes of the decoder.
+        """
         key1, key2, key3 = jr.split(key, 3)
         self.attn = QueryAttention(config.dim, config.heads, key=key1)
         self.cross = SampledAttention(config.dim, config.sampling_heads, config.points, key=key2)
@@ -161,58 +181,75 @@ class DecoderBlock(eqx.Module):
     def __call__(
         self, x: Queries, positions: Queries, boxes: Boxes, source: Float[Array, "h w dim"]
     ) -> Queries:
-        """**Arguments:** the queries, their positions and boxes, and the map."""
+        """Return the queries after the block.
+
+        **Arguments:**
+
+        - `x`: the queries.
+        - `positions`: the positions of their boxes.
+        - `boxes`: their boxes.
+        - `source`: the map.
+        """
         x = pointwise(self.norm1, x + self.attn(x, positions))
         x = pointwise(self.norm2, x + self.cross(x + positions, boxes, source))
         return pointwise(self.norm3, x + self.mlp(x))
 
 
 class ProposalHead(eqx.Module):
-    """Head that proposes at each place of the map: features, how much each class is there, and a
-    box."""
+    """Head that proposes features, class logits and a box at each position of the map."""
 
     proj: eqx.nn.Linear
     norm: eqx.nn.LayerNorm
     classes: eqx.nn.Linear
-    boxes: Layers
+    boxes: LinearLayers
 
     def __init__(self, dim: int, classes: int, *, key: PRNGKeyArray):
-        """**Arguments:** channels of the map, and how many classes there are."""
+        """**Arguments:**
+
+        - `dim`: the number of channels of the map.
+        - `classes`: the number of classes.
+        """
         key1, key2, key3 = jr.split(key, 3)
         self.proj = eqx.nn.Linear(dim, dim, key=key1)
         self.norm = eqx.nn.LayerNorm(dim)
         self.classes = eqx.nn.Linear(dim, classes, key=key2)
-        self.boxes = Layers(dim, dim, dim, 4, key=key3)
+        self.boxes = LinearLayers(dim, dim, dim, 4, key=key3)
 
     def __call__(
         self, x: Float[Array, "places dim"], proposed: Boxes, allowed: Bool[Array, " places"]
     ) -> Detections:
-        """**Arguments:** the places, the box that each begins with, and whether it may propose.
+        """Return the logits and boxes of proposals. The logits are -inf where no box may be
+        proposed.
 
-        **Returns** logits, which are -inf for those that may not, and boxes.
+        **Arguments:**
+
+        - `x`: the rows of the map.
+        - `proposed`: the initial box of each position.
+        - `allowed`: whether each position may propose a box.
         """
-        x, proposed = (jnp.where(allowed[:, None], each, 0) for each in (x, proposed))
+        x, proposed = (jnp.where(allowed[:, None], rows, 0) for rows in (x, proposed))
         x = pointwise(self.norm, pointwise(self.proj, x))
         logits = jnp.where(allowed[:, None], pointwise(self.classes, x), -jnp.inf)
-        return Detections(logits, refined(proposed, self.boxes(x)))
+        return Detections(logits, refine_boxes(proposed, self.boxes(x)))
 
 
 class RfDetr(BackboneNetwork):
-    """A map of a vision transformer's patches is read by queries, each of which finds a thing.
+    """RF-DETR: queries read a map of a vision transformer's patches, and each of them detects one
+    object.
 
         source = projector(normed patches of some blocks)
-        boxes = of the places of the map where a class is likeliest      as many as queries
-        queries = block(queries, boxes, source)                          for every block
+        boxes = of the positions of the map with the highest class logits    as many as queries
+        queries = block(queries, boxes, source)                              for every block
         logits, pred_boxes = class_head(queries), boxes moved by box_head(queries)
-        pred_masks = instance_head(queries, source)                      if there is one
+        pred_masks = instance_head(queries, source)                          if there is one
 
     The nano model of COCO's classes, with initial parameters:
 
         model = zoo.create("rf_detr_nano", key=jax.random.key(0))
-        found = model(image)  # [3, H, W]; logits are [300, 91], pred_boxes [300, 4]
+        detections = model(image)  # [3, H, W]; logits are [300, 91], pred_boxes [300, 4]
 
-    `query_feat`, `query_boxes` and `proposals` are those of all groups that there are in training;
-    inference uses the first.
+    `query_feat`, `query_boxes` and `proposals` are those of all groups of queries in training.
+    Inference uses the first group.
 
     Source: Robinson et al., 2025, arXiv:2511.09554; `RfDetrForObjectDetection` of transformers.
     """
@@ -222,11 +259,11 @@ class RfDetr(BackboneNetwork):
     proposals: tuple[ProposalHead, ...]
     query_feat: Float[Array, "all_queries dim"]
     query_boxes: Float[Array, "all_queries 4"]
-    positions: Layers
+    positions: LinearLayers
     blocks: tuple[DecoderBlock, ...]
     norm: eqx.nn.LayerNorm
     class_head: eqx.nn.Linear
-    box_head: Layers
+    box_head: LinearLayers
     instance_head: InstanceHead | None
     mask_stride: int = eqx.field(static=True)
     layers: tuple[int, ...] = eqx.field(static=True)
@@ -234,96 +271,119 @@ class RfDetr(BackboneNetwork):
     windowed: tuple[int, ...] = eqx.field(static=True)
     queries: int = eqx.field(static=True)
 
-    def __init__(self, config: DetectionConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
-        """**Arguments:** the sizes, and what the network knows of itself."""
+    def __init__(
+        self, config: DetectionConfig, *, identity: Identity = NO_IDENTITY, key: PRNGKeyArray
+    ):
+        """**Arguments:**
+
+        - `config`: the sizes.
+        - `identity`: the metadata of the network.
+        - `key`: draws the initial parameters.
+        """
         *keys, instance_key = jr.split(key, 8)
         decoder, instances, classes = config.decoder, config.instances, config.classes
         dim, total = decoder.dim, config.queries * config.groups
         self.backbone = VisionTransformer(config.backbone, key=keys[0])
         self.projector = Projector(config, key=keys[1])
         self.proposals = tuple(
-            ProposalHead(dim, classes, key=each) for each in jr.split(keys[2], config.groups)
+            ProposalHead(dim, classes, key=head_key)
+            for head_key in jr.split(keys[2], config.groups)
         )
         self.query_feat = jr.normal(keys[3], (total, dim))
         self.query_boxes = jnp.zeros((total, 4))
-        self.positions = Layers(2 * dim, dim, dim, key=keys[4])
+        self.positions = LinearLayers(2 * dim, dim, dim, key=keys[4])
         block_keys = jr.split(keys[5], decoder.depth)
-        self.blocks = tuple(DecoderBlock(decoder, key=each) for each in block_keys)
+        self.blocks = tuple(DecoderBlock(decoder, key=block_key) for block_key in block_keys)
         self.norm = eqx.nn.LayerNorm(dim)
         class_key, box_key = jr.split(keys[6])
         self.class_head = eqx.nn.Linear(dim, classes, key=class_key)
-        self.box_head = Layers(dim, dim, dim, 4, key=box_key)
+        self.box_head = LinearLayers(dim, dim, dim, 4, key=box_key)
         make_head = partial(InstanceHead, dim, key=instance_key)
         self.instance_head = make_head(instances) if instances else None
         self.mask_stride = instances.stride if instances else 0
         self.layers, self.windows, self.queries = config.layers, config.windows, config.queries
         self.windowed = config.windowed_blocks
-        self.about = about
+        self.about = identity
 
     @property
     def stride(self) -> int:
-        """Pixels of which a picture's sides are multiples: those of a patch in each window."""
+        """Number of pixels of which a picture's sides are multiples: the pixels of one patch in
+        each window."""
         return self.backbone.stride * self.windows
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Detections:
-        """Things in one image; `jax.vmap` gives a batch.
+        """Return the objects in one picture. Use `jax.vmap` for a batch.
 
-        **Arguments:** preprocessed RGB, not necessarily square, whose sides are multiples of the
-        stride.
+        **Arguments:**
+
+        - `pixel_values`: preprocessed RGB, not necessarily square. Its sides are multiples of the
+          stride.
         """
         return self.stages(pixel_values)[-1]
 
     def stages(self, pixel_values: Float[Array, "3 H W"]) -> list[Detections]:
-        """Proposals of the places of the map, and then what the queries find behind each block:
-        what training looks at. The last is the answer."""
-        maps = windowed_maps(self.backbone, pixel_values, self.layers, self.windows, self.windowed)
+        """Return the proposals of all positions of the map, followed by the detections after each
+        block.
+
+        Training uses all of them. The last ones are the result of the network.
+        """
+        maps = compute_windowed_maps(
+            self.backbone, pixel_values, self.layers, self.windows, self.windowed
+        )
         source = self.projector(maps)
         height, width, dim = source.shape
-        places = source.reshape(height * width, dim)
-        starts = map_boxes(height, width)
-        proposed = self.proposals[0](places, starts, may_propose(starts))
-        boxes = self.chosen(proposed)
+        rows = source.reshape(height * width, dim)
+        starts = initial_boxes(height, width)
+        proposed = self.proposals[0](rows, starts, can_propose(starts))
+        boxes = self.choose_boxes(proposed)
         x = self.query_feat[: self.queries]
-        positions = self.positions(sine_positions(boxes, dim).astype(x.dtype))
+        positions = self.positions(compute_sine_positions(boxes, dim).astype(x.dtype))
         detections = [proposed]
         for block in self.blocks:
             x = block(x, positions, boxes, source)
             normed = pointwise(self.norm, x)
             logits = pointwise(self.class_head, normed)
-            detections.append(Detections(logits, refined(boxes, self.box_head(normed))))
+            detections.append(Detections(logits, refine_boxes(boxes, self.box_head(normed))))
         if self.instance_head is not None:
             size = [side // self.mask_stride for side in pixel_values.shape[1:]]
             masks = self.instance_head(normed, source, size)
             detections[-1] = detections[-1]._replace(pred_masks=masks)
         return detections
 
-    def chosen(self, proposed: Detections) -> Boxes:
-        """The boxes that queries begin with: of the places where a class is likeliest.
+    def choose_boxes(self, proposed: Detections) -> Boxes:
+        """Return the initial boxes of queries: those of the positions with the highest class
+        logits.
 
-        Where there are fewer places than queries, the others begin with boxes of their own.
+        If there are fewer positions than queries, the remaining queries have learned boxes.
         """
-        own = self.query_boxes[: self.queries].astype(jnp.float32)
+        learned = self.query_boxes[: self.queries].astype(jnp.float32)
         best, count = proposed.logits.max(axis=-1), proposed.pred_boxes.shape[0]
         boxes = jax.lax.stop_gradient(proposed.pred_boxes)
         if isinstance(count, int) and count >= self.queries:
-            return refined(boxes[jax.lax.top_k(best, self.queries)[1]], own)
-        # Of a size that is not known yet there may be fewer.
-        none = jnp.full((self.queries,), -jnp.inf, best.dtype)
-        numbers = jax.lax.top_k(jnp.concatenate([best, none]), self.queries)[1]
-        there = numbers < count
-        return jnp.where(there[:, None], refined(boxes[jnp.where(there, numbers, 0)], own), own)
+            return refine_boxes(boxes[jax.lax.top_k(best, self.queries)[1]], learned)
+        # With an open size there may be fewer positions than queries.
+        padding = jnp.full((self.queries,), -jnp.inf, best.dtype)
+        indices = jax.lax.top_k(jnp.concatenate([best, padding]), self.queries)[1]
+        exists = indices < count
+        return jnp.where(
+            exists[:, None], refine_boxes(boxes[jnp.where(exists, indices, 0)], learned), learned
+        )
 
 
-def refined(boxes: Boxes, deltas: Boxes) -> Boxes:
-    """Boxes moved by shares of their size, and resized by powers of e; in float32, for half
-    precision is off by a pixel."""
+def refine_boxes(boxes: Boxes, deltas: Boxes) -> Boxes:
+    """Return boxes with centres moved by multiples of their size, and sizes multiplied by powers of
+    e.
+
+    It is computed in float32, because half precision would be wrong by a pixel.
+    """
     boxes, deltas = boxes.astype(jnp.float32), deltas.astype(jnp.float32)
     centres = deltas[:, :2] * boxes[:, 2:] + boxes[:, :2]
     return jnp.concatenate([centres, jnp.exp(deltas[:, 2:]) * boxes[:, 2:]], axis=-1)
 
 
-def sine_positions(boxes: Boxes, dim: int) -> Float[Array, "queries width"]:
-    """Sines and cosines of y, x, width and height, `dim / 2` channels of each.
+def compute_sine_positions(boxes: Boxes, dim: int) -> Float[Array, "queries width"]:
+    """Return the sines and cosines of y, x, width and height of boxes, with `dim / 2` channels for
+    each.
 
     Source: `encode_sinusoidal_position_embedding` of transformers.
     """

@@ -1,1 +1,2 @@
-"""Dual encoders and their transformers for texts: configuration, network and models."""
+"""Networks for texts, and dual encoders for pictures and texts: configurations, networks and
+published models."""

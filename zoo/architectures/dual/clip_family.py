@@ -1,11 +1,13 @@
-"""CLIP (Radford et al., 2021, arXiv:2103.00020): vision transformers, transformers for texts, and
-both beside each other, for classes that are described in words; by OpenAI, and by LAION, who
-trained the same networks with open_clip (Cherti et al., 2022, arXiv:2212.07143).
+"""Published models of CLIP (Radford et al., 2021, arXiv:2103.00020): vision transformers,
+transformers for texts, and dual encoders of both, for classes that are described in words. They are
+OpenAI's, and LAION's, who trained the same networks with open_clip (Cherti et al., 2022,
+arXiv:2212.07143).
 
-A norm stands in front of the blocks too, patches have no bias, and the final norm is of the class
-token alone: `last_hidden_state` has none, as in transformers. `pooler_output` is a linear layer's
-of that token, or of the one that ends the words; transformers' classes with a projection call it
-`image_embeds` and `text_embeds`. OpenAI's networks have the quick GELU, LAION's the exact one.
+CLIP also has a norm before the blocks, and patches without a bias. The final norm is applied to the
+class token only, so that `last_hidden_state` is not normalised, as in transformers. `pooler_output`
+is a linear projection of that token, or of the token that ends the words. transformers' classes
+with a projection call it `image_embeds` and `text_embeds`. OpenAI's networks have the quick GELU,
+LAION's the exact one.
 """
 
 from collections.abc import Iterator
@@ -15,30 +17,33 @@ from typing import NamedTuple
 from weights.containers import pth
 from weights.namings import clip_names
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig
-from zoo.architectures.entry import Licence, ModelInfo, Publisher, same_network
+from zoo.architectures.entry import Licence, ModelInfo, Publisher, published_namings
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import Activation, LearnedPositions
 from zoo.images.preprocessing import Preprocessing
 
-IN_OPENAI = "https://github.com/openai/CLIP/blob/main"
-LISTED = "https://github.com/mlfoundations/open_clip/blob/main/docs/PRETRAINED.md"
+OPENAI_PAGE = "https://github.com/openai/CLIP/blob/main"
+LAION_PAGE = "https://github.com/mlfoundations/open_clip/blob/main/docs/PRETRAINED.md"
 OPENAI = Publisher(
     source="openai/CLIP",
-    licence=Licence("MIT License", "mit.txt", f"{IN_OPENAI}/LICENSE", f"{IN_OPENAI}/model-card.md"),
+    licence=Licence(
+        "MIT License", "mit.txt", f"{OPENAI_PAGE}/LICENSE", f"{OPENAI_PAGE}/model-card.md"
+    ),
     papers=("2103.00020",),
     repository="{}",
 )
 LAION = Publisher(
     source="mlfoundations/open_clip",
-    # LAION says its terms on each model's page, to which open_clip's list of them leads.
-    licence=Licence("MIT License", "mit.txt", LISTED, LISTED),
+    # LAION states its terms on each model's page. open_clip's list links to these pages.
+    licence=Licence("MIT License", "mit.txt", LAION_PAGE, LAION_PAGE),
     papers=("2103.00020", "2212.07143"),
     repository="{}",
 )
 
 
 class ClipSizes(NamedTuple):
-    """Dimensions of the towers, channels of their vectors, and parameters of that for texts."""
+    """Sizes of both networks: their dimensions, channels of their vectors, and parameters of the
+    network for texts."""
 
     vision: shared.Dimensions
     words: shared.Dimensions
@@ -66,19 +71,20 @@ VARIANTS = (
     ("vith14_laion2b", "h", 14, 224, 632_076_800, "laion/CLIP-ViT-H-14-laion2B-s32B-b79K", ""),
 )
 
-OF_OPENAI = Preprocessing(
+OPENAI_PREPROCESSING = Preprocessing(
     mean=(0.48145466, 0.4578275, 0.40821073),
     std=(0.26862954, 0.26130258, 0.27577711),
     resample="bicubic",
 )
-# One of LAION's networks takes numbers from -1 to 1, as `pretrained.py` of open_clip says.
+# One of LAION's networks takes numbers from -1 to 1, according to `pretrained.py` of open_clip.
 CENTRED = {"vitl14_laion2b": shared.centred(resample="bicubic")}
 
 
 def _models(
     variant: str, size: str, patch: int, pixels: int, parameters: int, repository: str, file: str
 ) -> Iterator[ModelInfo]:
-    """The tower for images, that for texts, and both with the scale of how well they fit."""
+    """Yield the network for pictures, the network for texts, and the dual encoder with the scale of
+    its logits."""
     towers, name = SIZES[size], f"clip_{variant}"
     activation: Activation = "quick_gelu" if file else "gelu"
     vision = shared.plain_vit(
@@ -103,49 +109,47 @@ def _models(
         head_bias=False,
     )
     publisher = OPENAI if file else LAION
-    both = DualConfig(vision, words, bias=False)
-    how = CENTRED.get(variant, OF_OPENAI)
-    of_images = ModelInfo(
+    dual = DualConfig(vision, words, bias=False)
+    preprocessing = CENTRED.get(variant, OPENAI_PREPROCESSING)
+    vision_model = ModelInfo(
         name=name,
         family="clip",
         config=vision,
-        published=same_network(
+        published=published_namings(
             vision,
             *(clip_names.CLIP_VIT, clip_names.BARE_VIT, clip_names.CLASSIFIER_VIT),
             clip_names.ORIGINAL_VIT,
         ),
-        preprocessing=replace(how, size=(pixels, pixels), resize=pixels),
+        preprocessing=replace(preprocessing, size=(pixels, pixels), resize=pixels),
         publisher=publisher,
         checkpoint=file,
-        **publisher.on_hub(repository, pth.TENSORS),
+        **publisher.hub_fields(repository, pth.TENSORS),
         parameters=parameters,
         pooler="a linear layer on the normed class token",
     )
-    yield of_images
+    yield vision_model
     yield replace(
-        of_images,
+        vision_model,
         name=f"{name}_text",
         family="clip_text",
         config=words,
-        published=same_network(
+        published=published_namings(
             *(words, clip_names.CLIP_TEXT, clip_names.BARE_TEXT, clip_names.ORIGINAL_TEXT)
         ),
         parameters=towers.parameters,
         pooler="a linear layer on the token that ends the words",
     )
     yield replace(
-        of_images,
+        vision_model,
         name=f"{name}_dual",
         family="clip_dual",
-        config=both,
-        published=same_network(both, clip_names.CLIP_DUAL, clip_names.ORIGINAL_DUAL),
+        config=dual,
+        published=published_namings(dual, clip_names.CLIP_DUAL, clip_names.ORIGINAL_DUAL),
         parameters=parameters + towers.parameters + 1,
         pooler="",
     )
 
 
 MODELS = tuple(
-    model
-    for same_tower in zip(*(_models(*row) for row in VARIANTS), strict=True)
-    for model in same_tower
+    model for models in zip(*(_models(*row) for row in VARIANTS), strict=True) for model in models
 )

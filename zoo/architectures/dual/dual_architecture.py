@@ -1,4 +1,4 @@
-"""Records of transformers for texts and of dual encoders: what the zoo asks of these kinds."""
+"""Architecture records of transformers for texts and of dual encoders."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +12,7 @@ from zoo.architectures.common_config import THREE_CHANNELS
 from zoo.architectures.config_settings import (
     Template,
     TransformersClass,
-    part_of,
+    settings_section,
     with_settings,
 )
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig
@@ -20,23 +20,27 @@ from zoo.architectures.vit.vit_settings import CLIP, SIGLIP, TIPS
 from zoo.common.errors import BadRequest
 
 
-def _text_network() -> Callable[..., Any]:
+def _text_network_class() -> Callable[..., Any]:
     from zoo.architectures.dual.dual_network import TextTransformer
 
     return TextTransformer
 
 
-def _complete(config: TextConfig, beside: CheckpointFacts) -> TextConfig:
-    """Complete the configuration; the word that ends a text is known by what others it is not."""
-    return replace(with_settings(config, beside.settings), end=_end(config, beside))
+def _complete(config: TextConfig, facts: CheckpointFacts) -> TextConfig:
+    """Return the configuration completed from settings, with the number of the word that ends a
+    text."""
+    return replace(with_settings(config, facts.settings), end=_end(config, facts))
 
 
-def _end(config: TextConfig, beside: CheckpointFacts) -> int | None:
-    """The word that ends a text, where transformers is told another than the last of all. It was
-    once told 2, which stands for the greatest."""
-    if config.pool != "end" or beside.of_transformers is None:
+def _end(config: TextConfig, facts: CheckpointFacts) -> int | None:
+    """Return the number of the word that ends a text; None for the greatest number.
+
+    transformers' settings are used only if they state another number than the last of the
+    vocabulary. Older settings have 2, which transformers treats as the greatest number.
+    """
+    if config.pool != "end" or facts.transformers_settings is None:
         return config.end
-    end = part_of(config, beside.of_transformers).eos_token_id
+    end = settings_section(config, facts.transformers_settings).eos_token_id
     return end if isinstance(end, int) and end not in (2, config.vocabulary - 1) else None
 
 
@@ -45,7 +49,7 @@ TEXT_SETTINGS: Template = (
     *("hidden_act", "layer_norm_eps", "vocab_size", "max_position_embeddings"),
     {"pad_token_id": 0},
 )
-"""What all classes of networks for texts ask."""
+"""Settings of all classes of networks for texts."""
 
 SIGLIP_TEXT_SETTINGS: Template = (
     *TEXT_SETTINGS,
@@ -56,13 +60,14 @@ SIGLIP_TEXT_SETTINGS: Template = (
 TIPS_TEXT_SETTINGS: Template = (*TEXT_SETTINGS, {"scale_sqrt_depth": True})
 
 
-def _clip_words(config: TextConfig) -> dict[str, Any]:
+def _clip_text_settings(config: TextConfig) -> dict[str, Any]:
+    """Return the settings that only CLIP's classes for texts have."""
     end = config.vocabulary - 1 if config.end is None else config.end
     projection = {"projection_dim": config.projection} if config.projection else {}
     return projection | {"eos_token_id": end, "bos_token_id": end - 1, "pad_token_id": end}
 
 
-CLIP_TEXT_SETTINGS: Template = (*TEXT_SETTINGS, _clip_words)
+CLIP_TEXT_SETTINGS: Template = (*TEXT_SETTINGS, _clip_text_settings)
 
 SIGLIP_TEXT = TransformersClass("SiglipTextModel", "siglip_text_model", SIGLIP_TEXT_SETTINGS)
 TIPS_TEXT = TransformersClass("Tipsv2TextModel", "tipsv2_text_model", TIPS_TEXT_SETTINGS)
@@ -70,20 +75,22 @@ CLIP_TEXT = TransformersClass(
     "CLIPTextModelWithProjection",
     "clip_text_model",
     CLIP_TEXT_SETTINGS,
-    auto="CLIPTextModelWithProjection",
-    answers=("last_hidden_state", "text_embeds"),
+    auto_class="CLIPTextModelWithProjection",
+    output_names=("last_hidden_state", "text_embeds"),
 )
 CLIP_BARE_TEXT = TransformersClass("CLIPTextModel", "clip_text_model", CLIP_TEXT_SETTINGS)
 
 
-def check_pool(config: TextConfig) -> None:
-    """**Raises** `BadRequest` for a network for which transformers has no class."""
+def _check_pool(config: TextConfig) -> None:
+    """Raise `BadRequest` if transformers has no class for the network."""
     if config.pool == "greatest":
         raise BadRequest("transformers has no class for dino.txt: write another format.")
 
 
 def _text_class(config: TextConfig) -> TransformersClass:
-    check_pool(config)
+    """Return the transformers class that computes a network for texts. **Raises** `BadRequest` if
+    there is none."""
+    _check_pool(config)
     if config.pool == "end" and config.projection is None:
         return CLIP_BARE_TEXT
     return {"mean": TIPS_TEXT, "end": CLIP_TEXT, "last": SIGLIP_TEXT}[config.pool]
@@ -91,14 +98,14 @@ def _text_class(config: TextConfig) -> TransformersClass:
 
 TEXT = Architecture(
     config=TextConfig,
-    network=_text_network,
+    network=_text_network_class,
     complete=_complete,
-    transformers=_text_class,
-    classes=(SIGLIP_TEXT, TIPS_TEXT, CLIP_TEXT, CLIP_BARE_TEXT),
+    transformers_class=_text_class,
+    transformers_classes=(SIGLIP_TEXT, TIPS_TEXT, CLIP_TEXT, CLIP_BARE_TEXT),
 )
 
 
-def _dual_network() -> Callable[..., Any]:
+def _dual_network_class() -> Callable[..., Any]:
     from zoo.architectures.dual.dual_network import DualEncoder
 
     return DualEncoder
@@ -107,16 +114,16 @@ def _dual_network() -> Callable[..., Any]:
 def _dual_settings(
     vision: TransformersClass, words: TransformersClass
 ) -> Callable[[DualConfig], dict[str, Any]]:
-    """Those of both towers, as their own classes have them."""
+    """Return a function that writes the settings of both networks in the form of their classes."""
 
-    def of_both(config: DualConfig) -> dict[str, Any]:
+    def write_both(config: DualConfig) -> dict[str, Any]:
         pictures = {**THREE_CHANNELS, **vision.settings(config.vision)}
         return {
             "text_config": {"model_type": words.model_type, **words.settings(config.words)},
             "vision_config": {"model_type": vision.model_type, **pictures},
         }
 
-    return of_both
+    return write_both
 
 
 def _clip_dual_settings(config: DualConfig) -> dict[str, Any]:
@@ -124,22 +131,26 @@ def _clip_dual_settings(config: DualConfig) -> dict[str, Any]:
 
 
 SIGLIP_DUAL = TransformersClass(
-    "SiglipModel", "siglip", (_dual_settings(SIGLIP, SIGLIP_TEXT),), asks=True
+    "SiglipModel", "siglip", (_dual_settings(SIGLIP, SIGLIP_TEXT),), interpolates_on_request=True
 )
 TIPS_DUAL = TransformersClass(
     "Tipsv2Model", "tipsv2", (_dual_settings(TIPS, TIPS_TEXT),), antialias=True
 )
-CLIP_DUAL = TransformersClass("CLIPModel", "clip", (_clip_dual_settings,), asks=True)
+CLIP_DUAL = TransformersClass(
+    "CLIPModel", "clip", (_clip_dual_settings,), interpolates_on_request=True
+)
 
 
 def _dual_class(config: DualConfig) -> TransformersClass:
-    check_pool(config.words)
+    """Return the transformers class that computes a dual encoder. **Raises** `BadRequest` if there
+    is none."""
+    _check_pool(config.words)
     return {"mean": TIPS_DUAL, "end": CLIP_DUAL, "last": SIGLIP_DUAL}[config.words.pool]
 
 
 DUAL = Architecture(
     config=DualConfig,
-    network=_dual_network,
-    transformers=_dual_class,
-    classes=(SIGLIP_DUAL, TIPS_DUAL, CLIP_DUAL),
+    network=_dual_network_class,
+    transformers_class=_dual_class,
+    transformers_classes=(SIGLIP_DUAL, TIPS_DUAL, CLIP_DUAL),
 )

@@ -1,4 +1,5 @@
-"""Hyperparameters of transformers for texts and of dual encoders: plain data without JAX."""
+"""Configurations of transformers for texts and of dual encoders. This module is plain data without
+JAX."""
 
 from __future__ import annotations
 
@@ -6,87 +7,105 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from zoo.architectures.common_config import MOST_WORDS, Opaque
+from zoo.architectures.common_config import MAX_VOCABULARY, NoFeaturesConfig
 from zoo.architectures.config_fields import (
-    DEEPEST,
+    MAX_DEPTH,
     Shapes,
-    channels_between,
     config_class,
     detail,
     length,
+    read_channels_between,
     setting,
     size,
 )
 from zoo.architectures.inputs import PictureInput, TextInput
-from zoo.architectures.parts.layer_options import OF_SETTINGS, Activation
+from zoo.architectures.parts.layer_options import ACTIVATION_KEY, Activation
 from zoo.architectures.vit.vit_config import ViTConfig
-from zoo.architectures.vit.vit_sizes import ask_for_heads
+from zoo.architectures.vit.vit_sizes import describe_missing_heads
 from zoo.tasks.answer import Scores
 from zoo.tasks.similarity_tasks import similarity_task, text_task
 from zoo.tasks.task import Task
 
 TextPool = Literal["last", "greatest", "mean", "end"]
-"""What stands for a text: its last token, that of its greatest number, the mean, or its end."""
+"""Source of the vector of a text: its last token, the token with the greatest number, the mean of
+its tokens, or its end token."""
 
 
-WORDS = "token_embed.weight"
-"""The leaf `[vocabulary, dim]` with the embeddings of words."""
+TOKEN_EMBEDDING = "token_embed.weight"
+"""Leaf `[vocabulary, dim]` with the embeddings of words."""
 
 
-def _hidden(usual: TextConfig, shapes: Shapes) -> int:
-    """Return the channels between both layers of the feed-forward network; 0 without one."""
-    return channels_between(shapes, "fc1", "fc2", 1)
+def _read_hidden(config: TextConfig, shapes: Shapes) -> int:
+    """Return the number of channels between the layers of the feed-forward network; 0 if there is
+    no such network."""
+    return read_channels_between(shapes, "fc1", "fc2", 1)
 
 
-def _projection(usual: TextConfig, shapes: Shapes) -> int | None:
-    """Return the channels of the last layer, which CLIP's networks may be without."""
+def _read_projection(config: TextConfig, shapes: Shapes) -> int | None:
+    """Return the number of channels of the projection; None without one, which CLIP's networks may
+    not have."""
     channels = length(shapes, "head.weight")
-    absent = usual.projection is None or (usual.pool == "end" and not channels)
-    return None if absent else channels
+    is_absent = config.projection is None or (config.pool == "end" and not channels)
+    return None if is_absent else channels
 
 
 def _has_projection(config: TextConfig) -> bool:
-    """Return whether there always is a last layer."""
+    """Return True if every checkpoint of the network has a projection."""
     return config.projection is not None and config.pool != "end"
 
 
-def _tokens(usual: TextConfig, shapes: Shapes) -> int:
-    """Return the rows of learned positions; sinusoids are no leaves."""
-    return length(shapes, "pos_embed") if usual.positions == "learned" else usual.tokens
+def _read_tokens(config: TextConfig, shapes: Shapes) -> int:
+    """Return the number of learned positions. Sinusoidal positions are no leaf, so that the
+    configuration's number is returned for them."""
+    return length(shapes, "pos_embed") if config.positions == "learned" else config.tokens
 
 
 @config_class
-class TextConfig(Opaque):
-    """Hyperparameters of a transformer for texts; the defaults are SigLIP 2's.
+class TextConfig(NoFeaturesConfig):
+    """Configuration of a transformer for texts. The defaults are SigLIP 2's.
 
-    A text is `tokens` numbers below `vocabulary`. Their positions are a table of weights, or
-    sinusoids, which are added to embeddings that are multiplied by `√dim`. With `causal` a token
-    attends to none behind it, with `masked` to no padding, which the network is then told of.
-    `pool` says what stands for the text: its last token, the one of its greatest number, which is
-    that of the word that ends a text, or the mean of all that are no padding. CLIP's is the end:
-    the first place of the word `end`, or by default of the greatest number. `projection` counts
-    the channels of the vector that a linear layer makes of that; None leaves the layer out.
+    - `dim`, `depth`, `heads`, `hidden`: channels of a token, blocks, heads, and channels inside the
+      feed-forward network.
+    - `projection`: channels to which a linear layer projects the vector of a text; None without
+      this layer.
+    - `vocabulary`, `tokens`: number of words, and largest number of tokens of a text.
+    - `positions`: learned positions, or sinusoids, which are added to embeddings that are
+      multiplied by `√dim`.
+    - `causal`: whether a token attends only to itself and the tokens before it.
+    - `masked`: whether padding is masked, so that the network takes a mask.
+    - `pool`: the source of the text's vector: the last token; the token with the greatest number,
+      which is that of the word that ends a text; the mean of all tokens that are not padding; or
+      CLIP's end, the first occurrence of the word `end`.
+    - `end`: the number of the word that ends a text; None for the greatest number in the text.
+    - `qkv_bias`, `head_bias`: whether queries, keys and values, and the projection, have biases.
     """
 
-    dim: int = size(WORDS, axis=1, hf="hidden_size")
-    depth: int = size("blocks.{}.prenorm.weight", hf="num_hidden_layers", most=DEEPEST)
-    heads: int = setting(hf="num_attention_heads", timm="num_heads", ask=ask_for_heads, neutral=1)
-    hidden: int = size(_hidden, hf="intermediate_size")
-    projection: int | None = size(_projection, alike=_has_projection)
-    vocabulary: int = size(WORDS, default=256_000, hf="vocab_size", most=MOST_WORDS)
-    tokens: int = size(_tokens, default=64, hf="max_position_embeddings")
-    activation: Activation = detail(default="gelu_tanh", hf=OF_SETTINGS)
+    dim: int = size(TOKEN_EMBEDDING, axis=1, hf="hidden_size")
+    depth: int = size("blocks.{}.prenorm.weight", hf="num_hidden_layers", maximum=MAX_DEPTH)
+    heads: int = setting(
+        hf="num_attention_heads",
+        timm="num_heads",
+        describe_missing=describe_missing_heads,
+        neutral=1,
+    )
+    hidden: int = size(_read_hidden, hf="intermediate_size")
+    projection: int | None = size(_read_projection, compare_by=_has_projection)
+    vocabulary: int = size(
+        TOKEN_EMBEDDING, default=256_000, hf="vocab_size", maximum=MAX_VOCABULARY
+    )
+    tokens: int = size(_read_tokens, default=64, hf="max_position_embeddings")
+    activation: Activation = detail(default="gelu_tanh", hf=ACTIVATION_KEY)
     norm_eps: float = detail(default=1e-6, hf="layer_norm_eps")
     positions: Literal["learned", "sinusoidal"] = "learned"
     causal: bool = False
     masked: bool = False
     pool: TextPool = "last"
-    end: int | None = detail(default=None, most=MOST_WORDS)
+    end: int | None = detail(default=None, maximum=MAX_VOCABULARY)
     qkv_bias: bool = True
     head_bias: bool = True
 
     settings_in: ClassVar[tuple[str, ...]] = ("text_config",)
-    # As the properties of `ViTConfig`: a text has no sides.
+    # See the properties of `ViTConfig`. A text has no sides.
     classes: ClassVar[int] = 0
     scores: ClassVar[Scores] = "softmax"
     stride: ClassVar[int] = 1
@@ -94,18 +113,18 @@ class TextConfig(Opaque):
 
     @property
     def task(self) -> Task:
-        """Vectors of texts."""
+        """The task: vectors of texts."""
         tokens = "sequence_length" if self.any_length else self.tokens
         return text_task(tokens, self.dim, self.width)
 
     @property
     def words(self) -> TextConfig:
-        """The part that is for texts."""
+        """The configuration of the network for texts."""
         return self
 
     @property
     def pictures(self) -> None:
-        """None: there is no input for pictures."""
+        """None, because the network takes no pictures."""
         return None
 
     @property
@@ -115,23 +134,23 @@ class TextConfig(Opaque):
 
     @property
     def any_length(self) -> bool:
-        """Whether a shorter text needs no padding, and a file takes texts of any length: clients
-        pad CLIP's to the longest of them."""
+        """Whether a file takes texts of any length without padding, as CLIP's. Clients pad its
+        texts to the longest one only."""
         return self.pool == "end"
 
     @property
     def width(self) -> int:
-        """Channels of a text's vector."""
+        """Number of channels of a text's vector."""
         return self.dim if self.projection is None else self.projection
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the heads share the channels."""
+        """Whether the heads divide the channels."""
         return self.dim % self.heads == 0
 
     @property
     def text(self) -> str:
-        """The architecture in a line."""
+        """Description of the architecture in one line."""
         return (
             f"{self.depth} blocks of width {self.dim}, {self.heads} heads, mlp {self.hidden}, "
             f"{self.tokens} of {self.vocabulary:,} words"
@@ -139,11 +158,15 @@ class TextConfig(Opaque):
 
 
 @config_class
-class DualConfig(Opaque):
-    """Hyperparameters of a network for images beside one for texts, in one space of vectors.
+class DualConfig(NoFeaturesConfig):
+    """Configuration of a dual encoder: a network for pictures and one for texts, whose vectors are
+    compared.
 
-    With a `bias` a logit is for a sigmoid, without for a softmax over texts. With a `temperature`
-    cosines are divided by that, without they are multiplied by the exponential of a weight.
+    - `vision`, `words`: the two networks.
+    - `bias`: whether a bias is added to logits. Logits with a bias are for a sigmoid, others for a
+      softmax over texts.
+    - `temperature`: whether cosines are divided by a weight. Otherwise they are multiplied by the
+      exponential of a weight.
     """
 
     vision: ViTConfig
@@ -156,11 +179,11 @@ class DualConfig(Opaque):
 
     @property
     def task(self) -> Task:
-        """Similarities of pictures and texts."""
+        """The task: similarities of pictures and texts."""
         return similarity_task(self.dim, self.scores, self.similarity)
 
     def similarity(self, leaves: Mapping[str, Any]) -> tuple[float, float]:
-        """Return the factor and the summand that make a logit of a cosine, from the leaves."""
+        """Return the factor and the summand that convert a cosine to a logit, from the leaves."""
         if self.temperature:
             scale = 1 / float(leaves["temperature"])
         else:
@@ -179,35 +202,36 @@ class DualConfig(Opaque):
 
     @property
     def scores(self) -> Literal["sigmoid", "softmax"]:
-        """Function that makes probabilities of logits."""
+        """Name of the function that converts logits to probabilities."""
         return "sigmoid" if self.bias else "softmax"
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the vectors of both have as many channels."""
+        """Whether the vectors of both networks have the same number of channels."""
         return self.dim == self.words.width
 
     @property
     def dim(self) -> int:
-        """Channels of a vector."""
+        """Number of channels of a vector."""
         return self.vision.width
 
     @property
     def depth(self) -> int:
-        """Blocks of both towers."""
+        """Number of blocks of both networks."""
         return self.vision.depth + self.words.depth
 
     @property
     def stride(self) -> int:
-        """Pixels along a side of a patch."""
+        """Number of pixels along a side of a patch."""
         return self.vision.stride
 
     @property
     def native(self) -> tuple[int, int] | None:
-        """(height, width) of the images that learned positions were trained on."""
+        """(height, width) of the pictures that learned positions were trained on; None without
+        learned positions."""
         return self.vision.native
 
     @property
     def text(self) -> str:
-        """The architecture in a line."""
+        """Description of the architecture in one line."""
         return f"{self.vision.text}; for texts {self.words.depth} blocks of width {self.words.dim}"

@@ -1,4 +1,4 @@
-"""Transformer for texts, and the dual encoder: a network for images beside one for texts.
+"""Transformer for texts, and dual encoder of pictures and texts.
 
 The transformer is that of SigLIP 2, TIPS, CLIP and dino.txt.
 """
@@ -12,7 +12,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
-from zoo.architectures.base import UNKNOWN, FeatureRequest, Identity, Network
+from zoo.architectures.base import NO_IDENTITY, FeatureRequest, Identity, Network
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig, TextPool
 from zoo.architectures.parts.attention import Mask
 from zoo.architectures.parts.block import Block, Mlp
@@ -22,17 +22,17 @@ from zoo.architectures.vit.vit_network import VisionTransformer
 
 
 class TextTransformer(Network):
-    """Words become tokens, blocks of attention mix them, and one of them or their mean stands for
-    the text.
+    """Transformer for texts: words become tokens, blocks of attention mix them, and pooling makes
+    one vector for the text.
 
         x = token_embed[input_ids] + pos_embed      or √dim token_embed[input_ids] + sinusoids
         x = block(x, mask)                          for every block
         last_hidden_state = norm(x)
         pooler_output = head(pool(last_hidden_state))
 
-    A text that is shorter is padded to the full length. SigLIP 2 has no mask, and its last token,
-    which may be padding, stands for the text. TIPS hides padding. In CLIP's and dino.txt's a token
-    attends to itself and those before it, so that padding, which is behind all words, is not seen.
+    Shorter texts are padded to the full length. SigLIP 2 has no mask, and pools the last token,
+    which may be padding. TIPS masks padding. In CLIP and dino.txt, a token attends only to itself
+    and the tokens before it, so that padding, which follows all words, has no effect.
 
     SigLIP 2's, with initial parameters:
 
@@ -55,9 +55,14 @@ class TextTransformer(Network):
     pool: TextPool = eqx.field(static=True)
     end: int | None = eqx.field(static=True)
 
-    def __init__(self, config: TextConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
-        """**Arguments:** the sizes, and what the network knows of itself; its preprocessing is that
-        of the images that texts are compared with."""
+    def __init__(self, config: TextConfig, *, identity: Identity = NO_IDENTITY, key: PRNGKeyArray):
+        """**Arguments:**
+
+        - `config`: the sizes.
+        - `identity`: the metadata of the network. Its preprocessing is that of the pictures that
+          texts are compared with.
+        - `key`: draws the initial parameters.
+        """
         token_key, position_key, head_key, *block_keys = jr.split(key, 3 + config.depth)
         dim, norm = config.dim, partial(eqx.nn.LayerNorm, eps=config.norm_eps)
         block = partial(
@@ -73,78 +78,78 @@ class TextTransformer(Network):
         head = partial(eqx.nn.Linear, dim, use_bias=config.head_bias, key=head_key)
         self.token_embed = eqx.nn.Embedding(config.vocabulary, dim, key=token_key)
         self.pos_embed = 0.02 * jr.normal(position_key, (config.tokens, dim)) if learned else None
-        self.blocks = tuple(block(key=each) for each in block_keys)
+        self.blocks = tuple(block(key=block_key) for block_key in block_keys)
         self.norm = norm(dim)
         self.head = None if config.projection is None else head(config.projection)
         self.causal, self.pool, self.end = config.causal, config.pool, config.end
-        self.about = about
+        self.about = identity
 
     def __call__(
         self, input_ids: Int[Array, " tokens"], attention_mask: Int[Array, " tokens"] | None = None
     ) -> Output:
-        """Features of one text; `jax.vmap` gives a batch.
+        """Return the features of one text. Use `jax.vmap` for a batch.
 
         **Arguments:**
 
-        - `input_ids`: numbers of words, at most as many as there are positions. A number that no
-          word has is taken for the nearest that one has.
-        - `attention_mask`: 1 for words, 0 for padding; without it all are words.
+        - `input_ids`: the numbers of words, at most as many as there are positions. A number
+          outside the vocabulary is replaced by the nearest one in it.
+        - `attention_mask`: 1 for words, 0 for padding; None if all are words.
         """
-        x = self.embedded(input_ids)
+        x = self.embed_words(input_ids)
         words = None if attention_mask is None else attention_mask != 0
-        mask = self.mask(input_ids.shape[0], words)
+        mask = self.make_mask(input_ids.shape[0], words)
         for block in self.blocks:
             x = block(x, mask=mask)
         x = pointwise(self.norm, x)
-        pooled = self.pooled(x, input_ids, words)
+        pooled = self.pool_tokens(x, input_ids, words)
         pooled = pooled if self.head is None else self.head(pooled)
         return Output(x, pooled, text_embeds=pooled if self.pool == "end" else None)
 
-    def embedded(self, input_ids: Int[Array, " tokens"]) -> Float[Array, "tokens dim"]:
-        """Words with their positions."""
+    def embed_words(self, input_ids: Int[Array, " tokens"]) -> Float[Array, "tokens dim"]:
+        """Return the embeddings of words with their positions."""
         x = jnp.take(self.token_embed.weight, input_ids, axis=0, mode="clip")
         if self.pos_embed is not None:
-            return x + self.positions(x.shape[0])
+            return x + self.select_positions(x.shape[0])
         tokens, dim = x.shape
-        return x * dim**0.5 + jnp.asarray(sinusoids(tokens, dim), x.dtype)
+        return x * dim**0.5 + jnp.asarray(compute_sinusoids(tokens, dim), x.dtype)
 
-    def positions(self, tokens: Size) -> Float[Array, "tokens dim"]:
-        """The first so many of learned positions; a symbolic number cannot be compared with theirs,
-        and the last is repeated where there are more."""
+    def select_positions(self, tokens: Size) -> Float[Array, "tokens dim"]:
+        """Return the first `tokens` learned positions. A symbolic number cannot be compared with
+        the length of the table, so the last position is repeated if there are more tokens."""
         assert self.pos_embed is not None
         if isinstance(tokens, int):
             return self.pos_embed[:tokens]
         return jnp.take(self.pos_embed, jnp.arange(tokens), axis=0, mode="clip")
 
-    def mask(self, tokens: Size, words: Bool[Array, " tokens"] | None) -> Mask | None:
-        """Mask of the tokens that each attends to; None for all."""
+    def make_mask(self, tokens: Size, words: Bool[Array, " tokens"] | None) -> Mask | None:
+        """Return the mask of the tokens that each token may attend to; None for all."""
         if self.causal:
             triangle = np.tri if isinstance(tokens, int) else jnp.tri
-            before = jnp.asarray(triangle(tokens, dtype=bool))
-            return before if words is None else before & words
+            previous = jnp.asarray(triangle(tokens, dtype=bool))
+            return previous if words is None else previous & words
         return None if words is None else words[None]
 
-    def pooled(
+    def pool_tokens(
         self,
         x: Float[Array, "tokens dim"],
         input_ids: Int[Array, " tokens"],
         words: Bool[Array, " tokens"] | None,
     ) -> Float[Array, " dim"]:
-        """Vector of the text; zeros for the mean of no words."""
+        """Return the vector of the text; zeros for the mean of no words."""
         if self.pool == "last":
             return x[-1]
         if self.pool in ("greatest", "end"):
             return x[jnp.argmax(input_ids if self.end is None else input_ids == self.end)]
         if words is None:
             return x.mean(axis=0)
-        counted = words.astype(x.dtype)
-        return counted @ x / jnp.maximum(counted.sum(), 1)
+        weights = words.astype(x.dtype)
+        return weights @ x / jnp.maximum(weights.sum(), 1)
 
 
-def sinusoids(tokens: int, dim: int) -> Float[np.ndarray, "tokens dim"]:
-    """Positions as sines, and behind them cosines, of periods from 2π to 20,000π tokens.
+def compute_sinusoids(tokens: int, dim: int) -> Float[np.ndarray, "tokens dim"]:
+    """Return positions as sines followed by cosines, with periods from 2π to 20,000π tokens.
 
-    They are computed in float32, as TIPS does: `sin(position · 10000^(-i / (dim / 2 - 1)))`.
+    They are computed in float32, as in TIPS: `sin(position · 10000^(-i / (dim / 2 - 1)))`.
 
     Source: Vaswani et al., 2017, arXiv:1706.03762, section 3.5.
     """
@@ -156,7 +161,8 @@ def sinusoids(tokens: int, dim: int) -> Float[np.ndarray, "tokens dim"]:
 
 
 class DualEncoder(Network):
-    """Images and texts become vectors of one space, and every image meets every text there.
+    """Dual encoder: pictures and texts become vectors of one space, and every picture is compared
+    with every text.
 
         image_embeds = unit_vector(vision(image).pooler_output)
         text_embeds = unit_vector(words(text).pooler_output)
@@ -164,8 +170,9 @@ class DualEncoder(Network):
         logits_per_image = exp(logit_scale) image_embeds text_embedsᵀ           CLIP, dino.txt
         logits_per_image = image_embeds text_embedsᵀ / temperature                      TIPS
 
-    With a bias `jax.nn.sigmoid(logits_per_image)` is how likely each text is about each image,
-    whatever the others say. Without one the texts compete: `jax.nn.softmax(logits_per_image)`.
+    With a bias, `jax.nn.sigmoid(logits_per_image)` is the probability that a text describes a
+    picture, independently of the other texts. Without a bias, the texts exclude each other: use
+    `jax.nn.softmax(logits_per_image)`.
 
     Sources: Zhai et al., 2023, arXiv:2303.15343; Radford et al., 2021, arXiv:2103.00020.
     """
@@ -176,21 +183,26 @@ class DualEncoder(Network):
     logit_bias: Float[Array, " 1"] | None
     temperature: Float[Array, ""] | None
 
-    def __init__(self, config: DualConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
-        """**Arguments:** the sizes, and what the network knows of itself."""
+    def __init__(self, config: DualConfig, *, identity: Identity = NO_IDENTITY, key: PRNGKeyArray):
+        """**Arguments:**
+
+        - `config`: the sizes.
+        - `identity`: the metadata of the network.
+        - `key`: draws the initial parameters.
+        """
         key1, key2 = jr.split(key)
         self.vision = VisionTransformer(config.vision, key=key1)
         self.words = TextTransformer(config.words, key=key2)
-        # What training began with, of the papers.
+        # These are the values at the start of training in the papers.
         scale = jnp.log(jnp.array([10.0 if config.bias else 1 / 0.07]))
         self.logit_scale = None if config.temperature else scale
         self.logit_bias = jnp.array([-10.0]) if config.bias else None
         self.temperature = jnp.array(0.07) if config.temperature else None
-        self.about = about
+        self.about = identity
 
     @property
     def stride(self) -> int:
-        """Pixels along a side of a patch."""
+        """Number of pixels along a side of a patch."""
         return self.vision.stride
 
     def __call__(
@@ -199,22 +211,28 @@ class DualEncoder(Network):
         input_ids: Int[Array, "texts tokens"],
         attention_mask: Int[Array, "texts tokens"] | None = None,
     ) -> Similarities:
-        """Every image beside every text.
+        """Return the similarities of every picture and every text.
 
-        **Arguments:** preprocessed RGB, numbers of words, and which of these are no padding.
+        **Arguments:**
+
+        - `pixel_values`: preprocessed RGB.
+        - `input_ids`: the numbers of words.
+        - `attention_mask`: 1 for words, 0 for padding; None if the network takes no mask.
         """
         texts = (input_ids,) if attention_mask is None else (input_ids, attention_mask)
-        image = jax.vmap(lambda each: unit_vector(self.vision(each).pooler_output))(pixel_values)
-        text = jax.vmap(lambda *each: unit_vector(self.words(*each).pooler_output))(*texts)
+        image = jax.vmap(lambda pixels: unit_vector(self.vision(pixels).pooler_output))(
+            pixel_values
+        )
+        text = jax.vmap(lambda *arrays: unit_vector(self.words(*arrays).pooler_output))(*texts)
         logits = self.logits(text @ image.T)
         return Similarities(logits.T, logits, text, image)
 
-    def batched(self, asked: FeatureRequest, *inputs: Shaped[Array, "..."]) -> Similarities:
-        """Every image of a batch meets every text of one."""
+    def compute_batch(self, request: FeatureRequest, *inputs: Shaped[Array, "..."]) -> Similarities:
+        """Return the similarities of every picture of a batch and every text of a batch."""
         return self(*inputs)
 
     def logits(self, cosines: Float[Array, "texts images"]) -> Float[Array, "texts images"]:
-        """Logits of which a sigmoid or a softmax makes probabilities."""
+        """Return the logits for these cosines."""
         if self.temperature is not None:
             cosines = cosines / self.temperature
         if self.logit_scale is not None:
@@ -223,7 +241,10 @@ class DualEncoder(Network):
 
 
 def unit_vector(vector: Float[Array, " dim"] | None) -> Float[Array, " dim"]:
-    """A vector at length 1. **Raises** `ValueError` for a tower that gives none."""
+    """Return the vector scaled to length 1. **Raises** `ValueError` if a network returns no
+    vector."""
     if vector is None:
-        raise ValueError("a tower without pooler_output has no vector: give it a pool")
+        raise ValueError(
+            "the network has no pooler_output to compare: set `pool` in its configuration"
+        )
     return vector / jnp.linalg.norm(vector)

@@ -1,13 +1,13 @@
-"""SigLIP 2 (Tschannen et al., 2025, arXiv:2502.14786): its vision transformers, its transformers
-for texts, and both beside each other, for classes that are described in words.
+"""Published models of SigLIP 2 (Tschannen et al., 2025, arXiv:2502.14786): vision transformers,
+transformers for texts, and dual encoders of both, for classes that are described in words.
 
-`pooler_output` is the image's or the text's embedding, as `SiglipVisionModel` and
-`SiglipTextModel` of transformers give it. Equimo's archives leave out the images' head: an export
-of one has `last_hidden_state` only. The network for 378 pixels is called 384 by Google, and its
-27 x 27 patches leave a rest of 6 pixels there.
+`pooler_output` is the embedding of the picture or of the text, as in `SiglipVisionModel` and
+`SiglipTextModel` of transformers. Equimo's archives do not contain the pooling head of the network
+for pictures. An export of such an archive has `last_hidden_state` only. Google calls the network
+for 378 pixels 384; at 384 pixels its 27 x 27 patches leave 6 pixels unused.
 
 The GELU is the original's approximation by a hyperbolic tangent, as in transformers. timm (1.0.31)
-runs some of the same weights with the exact one, which moves the features by 1e-3.
+runs some of the same weights with the exact GELU, which changes the features by 1e-3.
 """
 
 from dataclasses import replace
@@ -17,7 +17,13 @@ from weights.containers.safetensors import INDEX, TENSORS
 from weights.namings import equimo_names, huggingface_names, timm_names
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig
 from zoo.architectures.dual.naflex_config import NaFlexConfig, NaFlexDualConfig
-from zoo.architectures.entry import IMAGENET, ModelInfo, Published, Publisher, same_network
+from zoo.architectures.entry import (
+    IMAGENET,
+    ModelInfo,
+    PublishedNaming,
+    Publisher,
+    published_namings,
+)
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.vit.vit_config import ViTConfig
@@ -32,9 +38,14 @@ GOOGLE = Publisher(
 
 
 class Size(NamedTuple):
-    """Google's name by Equimo's and timm's; dimensions of the towers; parameters of that for texts.
+    """Sizes of both networks.
 
-    The giant's is that of so400m, whose vectors are made as wide as those of its images.
+    - `google`: Google's name of the size; keys of `SIZES` are Equimo's and timm's names.
+    - `vision`, `words`: dimensions of the networks for pictures and for texts.
+    - `parameters`: parameters of the network for texts.
+
+    The giant model has the network for texts of so400m, with a projection to the width of its
+    vectors of pictures.
     """
 
     google: str
@@ -50,11 +61,11 @@ SIZES = {
     "giantopt": Size("giant-opt", (1536, 40, 16, 6144), shared.SO400M, 708_225_648),
 }
 
-# Neither Equimo nor timm has them.
+# Neither Equimo nor timm has these models.
 NOWHERE_ELSE: dict[str, Any] = dict(aliases=(), archive="", mirrors=())
 
-# size, patch, pixels, parameters, whether timm has the exact GELU, both towers on ImageNet-1k
-# (`README_siglip2.md` of google-research/big_vision)
+# size, patch, pixels, parameters, whether timm has the exact GELU, zero-shot accuracy on
+# ImageNet-1k (`README_siglip2.md` of google-research/big_vision)
 VARIANTS = (
     ("b", 16, 224, 92_884_224, True, 78.2),
     ("b", 16, 256, 92_930_304, True, 79.1),
@@ -89,18 +100,18 @@ def _vision(
         aliases=(called, f"timm/{in_timm}"),
         config=config,
         published=(
-            Published(huggingface_names.SIGLIP_VIT, config, options=("attention pool",)),
-            Published(equimo_names.VIT, replace(config, pool=None)),
-            Published(timm_names.VIT, config, library=exact_gelu if exact else None),
+            PublishedNaming(huggingface_names.SIGLIP_VIT, config, options=("attention pool",)),
+            PublishedNaming(equimo_names.VIT, replace(config, pool=None)),
+            PublishedNaming(timm_names.VIT, config, library_config=exact_gelu if exact else None),
         ),
         preprocessing=shared.centred(size=(pixels, pixels)),
         publisher=GOOGLE,
         archive=f"{name}.tar.lz4",
-        **GOOGLE.on_hub(called, INDEX if size == "giantopt" else TENSORS),
+        **GOOGLE.hub_fields(called, INDEX if size == "giantopt" else TENSORS),
         mirrors=shared.equimo_files(name),
         parameters=parameters,
         pooler="attention with a learned query; none for Equimo's archives, which lack it",
-        reported=GOOGLE.reported("README_siglip2.md", IMAGENET, zero_shot=right),
+        reported=GOOGLE.report_results("README_siglip2.md", IMAGENET, zero_shot=right),
     )
 
 
@@ -117,14 +128,14 @@ def _vit(size: str, patch: int, pixels: int) -> ViTConfig:
 
 
 def _text(size: str, vision: ModelInfo) -> ModelInfo:
-    """The tower for texts beside that for images."""
+    """Return the entry of the network for texts that belongs to a network for pictures."""
     config = TextConfig(*SIZES[size].words, projection=vision.config.dim)
     return replace(
         vision,
         name=f"{vision.name}_text",
         family="siglip2_text",
         config=config,
-        published=same_network(config, huggingface_names.SIGLIP_TEXT),
+        published=published_namings(config, huggingface_names.SIGLIP_TEXT),
         parameters=SIZES[size].parameters,
         pooler="a linear layer on the last token",
         reported=(),
@@ -133,7 +144,7 @@ def _text(size: str, vision: ModelInfo) -> ModelInfo:
 
 
 def _dual(vision: ModelInfo, text: ModelInfo) -> ModelInfo:
-    """Both towers, with the scale and the bias of how well they fit."""
+    """Return the entry of the dual encoder, with the scale and the bias of its logits."""
     assert isinstance(vision.config, ViTConfig) and isinstance(text.config, TextConfig)
     config = DualConfig(vision.config, text.config)
     return replace(
@@ -141,7 +152,7 @@ def _dual(vision: ModelInfo, text: ModelInfo) -> ModelInfo:
         name=f"{vision.name}_dual",
         family="siglip2_dual",
         config=config,
-        published=same_network(config, huggingface_names.SIGLIP_DUAL),
+        published=published_namings(config, huggingface_names.SIGLIP_DUAL),
         parameters=vision.parameters + text.parameters + 2,
         pooler="",
         **NOWHERE_ELSE,
@@ -153,7 +164,7 @@ NAFLEX_VARIANTS = (("b", 92_930_304), ("so400m", 427_888_064))
 
 
 def _naflex(size: str, parameters: int) -> tuple[ModelInfo, ...]:
-    """The towers for pictures of any aspect ratio and for texts, and both."""
+    """Return the entries of the networks for pictures of any aspect ratio, for texts, and for both."""
     called = f"siglip2-{SIZES[size].google}-patch16-naflex"
     config = NaFlexConfig(*SIZES[size].vision)
     vision = ModelInfo(
@@ -161,10 +172,10 @@ def _naflex(size: str, parameters: int) -> tuple[ModelInfo, ...]:
         family="siglip2_naflex",
         aliases=(called,),
         config=config,
-        published=(Published(huggingface_names.SIGLIP2_VIT, config),),
+        published=(PublishedNaming(huggingface_names.SIGLIP2_VIT, config),),
         preprocessing=shared.centred(size=(256, 256), multiple=16, padded=True),
         publisher=GOOGLE,
-        **GOOGLE.on_hub(called),
+        **GOOGLE.hub_fields(called),
         parameters=parameters,
         pooler="attention with a learned query",
     )
@@ -176,7 +187,7 @@ def _naflex(size: str, parameters: int) -> tuple[ModelInfo, ...]:
         name=f"{vision.name}_dual",
         family="siglip2_naflex_dual",
         config=dual,
-        published=same_network(dual, huggingface_names.SIGLIP2_DUAL),
+        published=published_namings(dual, huggingface_names.SIGLIP2_DUAL),
         parameters=vision.parameters + text.parameters + 2,
         pooler="",
         **NOWHERE_ELSE,

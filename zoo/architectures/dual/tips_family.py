@@ -1,10 +1,11 @@
-"""TIPS and TIPSv2 (Maninis et al., 2024, arXiv:2410.16512; Cao et al., 2026): vision transformers,
-transformers for texts, and both beside each other, for classes that are described in words.
+"""Published models of TIPS and TIPSv2 (Maninis et al., 2024, arXiv:2410.16512; Cao et al., 2026):
+vision transformers, transformers for texts, and dual encoders of both, for classes that are
+described in words.
 
-The network for images is DINOv2's with two class tokens, the second of which takes a register's
-place, and positions that are interpolated linearly. Equimo interpolates them by cubic convolution.
-That for texts has sinusoids for positions and hides padding; the mean of its words is the text's
-vector. TIPSv2 has the networks of TIPS, trained otherwise.
+The network for pictures is DINOv2's with two class tokens, the second of which is stored as a
+register, and with positions that are interpolated linearly. Equimo interpolates them by cubic
+convolution. The network for texts has sinusoidal positions and masks padding; the vector of a text
+is the mean of its words. TIPSv2 has the networks of TIPS with another training.
 
 Sources: `pytorch/image_encoder.py`, `text_encoder.py`, `run_text_encoder_inference.py` and
 `README.md` of google-deepmind/tips; `Tipsv2Model` of transformers 5.24.
@@ -18,12 +19,12 @@ from zoo.architectures.dual.dual_config import DualConfig, TextConfig
 from zoo.architectures.entry import (
     IMAGENET,
     NYU,
+    HubFields,
     Licence,
     ModelInfo,
-    OnHub,
-    Published,
+    PublishedNaming,
     Publisher,
-    same_network,
+    published_namings,
 )
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions
@@ -45,14 +46,14 @@ DEEPMIND = Publisher(
 
 
 class TowerSizes(NamedTuple):
-    """Dimensions of the towers, and parameters of that for texts."""
+    """Sizes of both networks: their dimensions, and parameters of the network for texts."""
 
     vision: shared.Dimensions
     words: shared.Dimensions
     parameters: int
 
 
-# Those for texts have twelve blocks, but for one size, and no gates.
+# Networks for texts have twelve blocks, except in one size, and no gates.
 SIZES = {
     "s": TowerSizes(shared.SMALL, shared.SMALL, 33_582_336),
     "b": TowerSizes(shared.BASE, shared.BASE, 109_632_000),
@@ -61,11 +62,11 @@ SIZES = {
     "g": TowerSizes(shared.GIANT, (1536, 12, 24, 6144), 389_133_312),
 }
 
-# Nobody else has the towers for texts.
-NOWHERE_ELSE: dict[str, Any] = dict(aliases=(), archive="", mirrors=())
+# Only the authors publish the networks for texts.
+NO_OTHER_FILES: dict[str, Any] = dict(aliases=(), archive="", mirrors=())
 
-# name, size, what the files are called, pixels, parameters; on ImageNet-1k by the nearest
-# neighbours and on NYU Depth v2 (`README.md`)
+# name, size, name of the files, pixels, parameters; results on ImageNet-1k by nearest neighbours
+# and on NYU Depth v2 (`README.md`)
 VARIANTS = (
     ("tips_vits14_hr", "s", "tips_oss_s14_highres_distilled", 448, 21_924_480, 75.1, 0.425),
     ("tips_vitb14_hr", "b", "tips_oss_b14_highres_distilled", 448, 86_316_288, 80.0, 0.379),
@@ -84,7 +85,13 @@ VARIANTS = (
 
 
 def _vision(
-    name: str, size: str, published: str, pixels: int, parameters: int, near: float, depth: float
+    name: str,
+    size: str,
+    published: str,
+    pixels: int,
+    parameters: int,
+    nearest: float,
+    depth: float,
 ) -> ModelInfo:
     is_second = name.startswith("tipsv2")
     linear = LearnedPositions(grid=pixels // 14, antialias=True, linear=True)
@@ -94,7 +101,7 @@ def _vision(
         registers=1,
         positions=linear,
     )
-    in_equimo = Published(
+    in_equimo = PublishedNaming(
         equimo_names.VIT, replace(config, positions=replace(linear, linear=False))
     )
     hub = (tower_names.HUB_TIPS_VIT,) if is_second else ()
@@ -104,26 +111,26 @@ def _vision(
         aliases=(published,),
         config=config,
         published=(
-            *same_network(config, *hub, tower_names.TIPS_VIT),
+            *published_namings(config, *hub, tower_names.TIPS_VIT),
             *(() if is_second else (in_equimo,)),
         ),
         preprocessing=Preprocessing(mean=(0.0,) * 3, std=(1.0,) * 3, size=(pixels, pixels)),
         publisher=DEEPMIND,
         checkpoint=f"{published}_vision.npz",
         archive="" if is_second else f"{name}.tar.lz4",
-        **(DEEPMIND.on_hub(f"{size}14") if is_second else OnHub()),
+        **(DEEPMIND.hub_fields(f"{size}14") if is_second else HubFields()),
         mirrors=shared.equimo_files(name),
         parameters=parameters,
         pooler="the first class token; the second is the next row of last_hidden_state",
         reported=(
-            *DEEPMIND.reported("README.md", IMAGENET, k_NN=near),
-            *DEEPMIND.reported("README.md", NYU, depth=depth),
+            *DEEPMIND.report_results("README.md", IMAGENET, k_NN=nearest),
+            *DEEPMIND.report_results("README.md", NYU, depth=depth),
         ),
     )
 
 
 def _text(size: str, vision: ModelInfo) -> ModelInfo:
-    """The tower for texts beside that for images."""
+    """Return the entry of the network for texts that belongs to a network for pictures."""
     hub = (tower_names.HUB_TIPS_TEXT,) if vision.repository else ()
     config = TextConfig(
         *SIZES[size].words,
@@ -140,17 +147,17 @@ def _text(size: str, vision: ModelInfo) -> ModelInfo:
         name=f"{vision.name}_text",
         family=f"{vision.family}_text",
         config=config,
-        published=same_network(config, *hub, tower_names.TIPS_TEXT),
+        published=published_namings(config, *hub, tower_names.TIPS_TEXT),
         checkpoint=vision.checkpoint.replace("_vision", "_text"),
         parameters=SIZES[size].parameters,
         pooler="the mean of the words",
         reported=(),
-        **NOWHERE_ELSE,
+        **NO_OTHER_FILES,
     )
 
 
 def _dual(vision: ModelInfo, text: ModelInfo) -> ModelInfo:
-    """Both towers, with the temperature of how well they fit."""
+    """Return the entry of the dual encoder, with the temperature of its logits."""
     assert isinstance(vision.config, ViTConfig) and isinstance(text.config, TextConfig)
     hub = (tower_names.HUB_TIPS_DUAL,) if vision.repository else ()
     config = DualConfig(vision.config, text.config, bias=False, temperature=True)
@@ -159,8 +166,8 @@ def _dual(vision: ModelInfo, text: ModelInfo) -> ModelInfo:
         name=f"{vision.name}_dual",
         family=f"{vision.family}_dual",
         config=config,
-        published=same_network(config, *hub, tower_names.TIPS_DUAL),
-        # The file on the hub has no temperature, which is in the settings beside it.
+        published=published_namings(config, *hub, tower_names.TIPS_DUAL),
+        # The file on the hub has no temperature, which is in the settings file.
         hub=(),
         parameters=vision.parameters + text.parameters + 1,
         pooler="",

@@ -1,1 +1,1 @@
-"""Published models of several kinds of networks."""
+"""Published models whose families have networks of several kinds."""

@@ -1,10 +1,12 @@
-"""`vit_digits`: DINOv3's vision transformer for images of 8 x 8 pixels, a classifier of digits;
-`depth_digits`, which says how near every digit in a scene of 32 x 32 pixels is; `boxes_digits`,
-RF-DETR's network, which finds digits on a canvas of 64 x 64; and `siglip_digits_dual`, two towers
-of SigLIP 2's for images of 8 x 8 and for sentences about digits.
+"""Models for handwritten digits, whose weights are part of the package.
 
-The models whose weights the package itself holds. `notebooks/training` makes them, and
-`zoo/data/README.md` says how well they do.
+- `vit_digits`: DINOv3's vision transformer for pictures of 8 x 8 pixels, a classifier of digits.
+- `depth_digits`: a network that predicts how near every digit in a scene of 32 x 32 pixels is.
+- `boxes_digits`: RF-DETR's network, which finds digits on a canvas of 64 x 64 pixels.
+- `siglip_digits_text` and `siglip_digits_dual`: SigLIP 2's networks for pictures of 8 x 8 pixels
+  and for sentences about digits.
+
+`notebooks/training` trains them. `zoo/data/README.md` has their results.
 """
 
 from dataclasses import replace
@@ -14,7 +16,7 @@ from weights.namings import depth_names, detection_names, huggingface_names, met
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.detection.detection_config import DecoderConfig, DetectionConfig
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig
-from zoo.architectures.entry import Licence, ModelInfo, Publisher, reported, same_network
+from zoo.architectures.entry import Licence, ModelInfo, Publisher, published_namings, report_results
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.vit.vit_config import ViTConfig
@@ -25,11 +27,11 @@ DIGITS_CONFIG = ViTConfig(
     *(64, 4, 2, 192), qkv_bias=False, layer_scale=0.1, patch_size=2, mask_token=False, classes=10
 )
 
-# Of scenes, in patches of 8 x 8 pixels.
+# For scenes of 32 x 32 pixels, in patches of 8 x 8 pixels.
 BACKBONE = replace(DIGITS_CONFIG, patch_size=8, registers=0, pool=None, classes=0)
 DIGITS_DEPTH = DepthConfig(BACKBONE, (1, 2, 3, 4), channels=(24, 32, 48, 64), fused=24, hidden=16)
 
-# Of canvases of 64 x 64 pixels.
+# For canvases of 64 x 64 pixels.
 DIGITS_BOXES = DetectionConfig(
     replace(BACKBONE, positions=LearnedPositions(grid=8, antialias=True), rope=None),
     DecoderConfig(64, 2, heads=4, sampling_heads=4, points=4, hidden=128),
@@ -59,7 +61,8 @@ _embedded = partial(
     family="digits",
     publisher=Publisher(
         source="notebooks/training, on scikit-learn's copy of UCI's handwritten digits",
-        # Of the weights. The images are not in the package; see zoo/data/README.md for theirs.
+        # This is the licence of the weights. The images are not in the package; their licence is in
+        # zoo/data/README.md.
         licence=Licence("Apache License 2.0", "apache-2.0.txt", LICENCE_PAGE, download=""),
     ),
     embedded=True,
@@ -78,20 +81,20 @@ MODELS = (
         name="vit_digits",
         purpose="Tells handwritten digits of 8 x 8 pixels apart: small enough to look into.",
         config=DIGITS_CONFIG,
-        published=same_network(DIGITS_CONFIG, meta_names.DINOV3_VIT),
+        published=published_namings(DIGITS_CONFIG, meta_names.DINOV3_VIT),
         preprocessing=shared.centred(size=(8, 8), rescale_first=True),
         checkpoint="vit_digits.safetensors",
         digest="bb0ff8d09b1e1d7992c67433f7d8382373cca081fddb228f5669034cd8b56d41",
         is_drawn=True,
         parameters=168_586,
         pooler=shared.CLASS_TOKEN,
-        reported=reported("zoo/data/README.md", "359 held-out digits", classifier=98.6),
+        reported=report_results("zoo/data/README.md", "359 held-out digits", classifier=98.6),
     ),
     _embedded(
         name="depth_digits",
         purpose="Says how near every digit in a drawn scene is: small enough to look into.",
         config=DIGITS_DEPTH,
-        published=same_network(DIGITS_DEPTH, depth_names.ON_DINOV3),
+        published=published_namings(DIGITS_DEPTH, depth_names.ON_DINOV3),
         preprocessing=shared.centred(size=(32, 32), rescale_first=True),
         checkpoint="depth_digits.safetensors",
         digest="695953f224f147daac0333b4e0543609dc14d4bf6c868ad1b3fcf04356cf5089",
@@ -101,7 +104,7 @@ MODELS = (
         name="boxes_digits",
         purpose="Finds and names digits that lie about in a picture: small enough to look into.",
         config=DIGITS_BOXES,
-        published=same_network(DIGITS_BOXES, detection_names.RF_DETR),
+        published=published_namings(DIGITS_BOXES, detection_names.RF_DETR),
         preprocessing=shared.centred(size=(64, 64), rescale_first=True),
         checkpoint="boxes_digits.safetensors",
         digest="925ee0595d60c18ac489f0d71ef608e8591f7a40912f8a587018fb3561956b9b",
@@ -111,7 +114,7 @@ MODELS = (
         name="siglip_digits_text",
         family="digits_text",
         config=DIGITS_WORDS,
-        published=same_network(DIGITS_WORDS, huggingface_names.SIGLIP_TEXT),
+        published=published_namings(DIGITS_WORDS, huggingface_names.SIGLIP_TEXT),
         parameters=92_608,
         pooler="a linear layer on the last token",
     ),
@@ -121,7 +124,7 @@ MODELS = (
         family="digits_dual",
         is_drawn=True,
         config=DIGITS_TOWERS,
-        published=same_network(DIGITS_TOWERS, huggingface_names.SIGLIP_DUAL),
+        published=published_namings(DIGITS_TOWERS, huggingface_names.SIGLIP_DUAL),
         parameters=303_170,
     ),
 )

@@ -1,4 +1,4 @@
-"""Published models of DINOv3, and of EUPE and dino.txt, which are made from it."""
+"""Published models of DINOv3, and of EUPE and dino.txt, which are based on it."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -19,13 +19,13 @@ from zoo.architectures.entry import (
     ADE20K,
     IMAGENET,
     NYU,
+    HubFields,
     Licence,
     ModelInfo,
-    OnHub,
     Publisher,
     ReportedResult,
-    reported,
-    same_network,
+    published_namings,
+    report_results,
 )
 from zoo.architectures.families import shared
 from zoo.architectures.vit.vit_config import HeadBlocks, ViTConfig
@@ -48,11 +48,14 @@ DINOV3 = Publisher(
     repository="facebook/{}",
 )
 
-# Web images (LVD-1689M) use ImageNet's statistics, satellite images (SAT-493M) their own.
+# Models trained on web images (LVD-1689M) use ImageNet's statistics. Those trained on satellite
+# images (SAT-493M) use the statistics of that data set.
 LVD = shared.imagenet(rescale_first=True)
 SAT = Preprocessing(mean=(0.430, 0.411, 0.296), std=(0.213, 0.156, 0.143), rescale_first=True)
 
-VITS16, VITB16, VITL16 = (ViTConfig(*each) for each in (shared.SMALL, shared.BASE, shared.LARGE))
+VITS16, VITB16, VITL16 = (
+    ViTConfig(*dimensions) for dimensions in (shared.SMALL, shared.BASE, shared.LARGE)
+)
 VITS16PLUS = replace(VITS16, ffn="swiglu")
 HPLUS = ViTConfig(1280, 32, 20, 5120, ffn="swiglu")
 VIT7B16 = ViTConfig(4096, 40, 32, 8192, ffn="swiglu", qkv_bias=False, untied_norms=True)
@@ -61,24 +64,30 @@ CONVNEXTS = (shared.CONVNEXT_TINY, shared.CONVNEXT_SMALL, shared.CONVNEXT_BASE)
 
 
 class Probes(NamedTuple):
-    """Results on ImageNet ReaL (ConvNeXts at 256 pixels), ADE20k and NYU Depth v2, by linear
-    layers: tables 14 and 15 of the paper and the model cards; on ImageNet-1k by the nearest
-    neighbours, as EUPE's authors found it (arXiv:2603.22387, tables 1, 4 and 5)."""
+    """Results of a model of DINOv3.
+
+    - `real`, `areas`, `depth`: linear layers on ImageNet ReaL (ConvNeXts at 256 pixels), ADE20k and
+      NYU Depth v2, from tables 14 and 15 of the paper and the model cards.
+    - `nearest_neighbours`: nearest neighbours on ImageNet-1k, as EUPE's authors measured it
+      (arXiv:2603.22387, tables 1, 4 and 5); None if they did not.
+    """
 
     real: float
     areas: float
     depth: float
-    near: float | None = None
+    nearest_neighbours: float | None = None
 
     @property
-    def told(self) -> tuple[ReportedResult, ...]:
-        """Results as an entry has them."""
+    def results(self) -> tuple[ReportedResult, ...]:
+        """The results in the form of a `ModelInfo`."""
         card = "arXiv:2508.10104, tables 14 and 15, and the model cards"
         return (
-            *reported("arXiv:2603.22387, tables 1, 4 and 5", IMAGENET, k_NN=self.near),
-            *reported(card, "ImageNet ReaL", linear=self.real),
-            *reported(card, ADE20K, areas=self.areas),
-            *reported(card, NYU, depth=self.depth),
+            *report_results(
+                "arXiv:2603.22387, tables 1, 4 and 5", IMAGENET, k_NN=self.nearest_neighbours
+            ),
+            *report_results(card, "ImageNet ReaL", linear=self.real),
+            *report_results(card, ADE20K, areas=self.areas),
+            *report_results(card, NYU, depth=self.depth),
         )
 
 
@@ -99,7 +108,7 @@ DINOV3_VARIANTS: tuple[tuple[str, str, Config, str, int, Probes | None], ...] = 
     ("convnext_large", "lvd1689m", LARGE, "61fa432d", 196_230_336, Probes(88.9, 47.8, 0.403)),
 )
 
-# What timm calls them.
+# timm's names of the variants.
 DINOV3_IN_TIMM = {
     "vits16": "small",
     "vits16plus": "small_plus",
@@ -117,7 +126,8 @@ DINOV3_NAMINGS = (
 
 
 def _dinov3_in_timm(arch: str, data: str) -> tuple[str, ...]:
-    """With and without biases of queries and values; both hold the same network's weights."""
+    """Return timm's names of a model: with and without biases of queries and values, both with the
+    same weights."""
     if arch.startswith("convnext"):
         return (f"timm/{arch}.dinov3_{data}",)
     names = (
@@ -130,8 +140,8 @@ def _dinov3(
     arch: str, data: str, config: Config, digest: str, parameters: int, probes: Probes | None
 ) -> ModelInfo:
     identifier = f"dinov3_{arch}_pretrain_{data}"
-    # As the authors' model cards list them; there is code for one more.
-    there_is_one = arch != "vitl16plus"
+    # The authors list no model card for ViT-L/16+; only their code has it.
+    is_on_hub = arch != "vitl16plus"
     file = INDEX if arch == "vit7b16" else TENSORS
     is_vit = isinstance(config, ViTConfig)
     return ModelInfo(
@@ -139,18 +149,20 @@ def _dinov3(
         family="dinov3",
         aliases=(identifier, *_dinov3_in_timm(arch, data)),
         config=config,
-        published=same_network(config, *(DINOV3_NAMINGS if is_vit else convnext_names.NAMINGS)),
+        published=published_namings(
+            config, *(DINOV3_NAMINGS if is_vit else convnext_names.NAMINGS)
+        ),
         preprocessing=LVD if data == "lvd1689m" else SAT,
         publisher=DINOV3,
         checkpoint=f"{identifier}-{digest}.pth",
         digest=digest,
         archive=f"{identifier}.tar.lz4",
-        **(DINOV3.on_hub(identifier.replace("_", "-"), file) if there_is_one else OnHub()),
+        **(DINOV3.hub_fields(identifier.replace("_", "-"), file) if is_on_hub else HubFields()),
         mirrors=shared.equimo_files(identifier),
         parameters=parameters,
         pooler=shared.CLASS_TOKEN if is_vit else shared.MEAN_OF_MAP,
         labels=shared.IMAGENET,
-        reported=probes.told if probes else (),
+        reported=probes.results if probes else (),
     )
 
 
@@ -160,8 +172,9 @@ DINOV3_MODELS = tuple(_dinov3(*row) for row in DINOV3_VARIANTS)
 # EUPE's vision transformers and ConvNeXts (Zhu et al., 2026, arXiv:2603.22387): DINOv3's networks,
 # distilled.
 #
-# Files have DINOv3's keys too, so those of ViT-S and ViT-B fit the DINOv3 models of that size and
-# nothing in them says which they are. EUPE publishes no digests; that of Equimo's archive is known.
+# The files have DINOv3's tensor names, so that those of ViT-S and ViT-B fit the DINOv3 models of
+# that size, and nothing in the file distinguishes them. EUPE publishes no digests. The digest of
+# Equimo's archive is known.
 
 EUPE = Publisher(
     source="facebookresearch/EUPE",
@@ -177,8 +190,8 @@ EUPE = Publisher(
 
 EUPE_NAMINGS = (meta_names.DINOV3_VIT, equimo_names.DINOV3_VIT)
 
-# name, title, timm's size, configuration, parameters; on ImageNet-1k by the nearest neighbours, on
-# NYU Depth v2 and on ADE20k (tables 1, 5 and 6 of the paper)
+# name, title, timm's size, configuration, parameters; results on ImageNet-1k by nearest neighbours,
+# on NYU Depth v2 and on ADE20k (tables 1, 5 and 6 of the paper)
 EUPE_VARIANTS: tuple[tuple[str, str, str, Config, int, float | None, float, float], ...] = (
     ("vitt16", "ViT-T", "tiny", ViTConfig(*shared.TINY), 5_492_160, 66.3, 0.571, 36.7),
     ("vits16", "ViT-S", "small", ViTConfig(*shared.SMALL), 21_601_152, 78.2, 0.455, 46.6),
@@ -197,7 +210,7 @@ def _eupe(
     in_timm: str,
     config: Config,
     parameters: int,
-    near: float | None,
+    nearest_neighbours: float | None,
     depth: float,
     areas: float,
 ) -> ModelInfo:
@@ -209,19 +222,19 @@ def _eupe(
         family="eupe",
         aliases=(published, *timm),
         config=config,
-        published=same_network(config, *(EUPE_NAMINGS if is_vit else convnext_names.NAMINGS)),
+        published=published_namings(config, *(EUPE_NAMINGS if is_vit else convnext_names.NAMINGS)),
         preprocessing=shared.imagenet(size=(256, 256)),
         publisher=EUPE,
         checkpoint=f"{published}.pt",
         archive=f"{name}.tar.lz4",
-        **EUPE.on_hub(published, f"{published}.pt"),
+        **EUPE.hub_fields(published, f"{published}.pt"),
         mirrors=shared.equimo_files(name),
         parameters=parameters,
         pooler=shared.CLASS_TOKEN if is_vit else shared.MEAN_OF_MAP,
         reported=(
-            *reported(EUPE_PAPER, IMAGENET, k_NN=near),
-            *reported(EUPE_PAPER, ADE20K, areas=areas),
-            *reported(EUPE_PAPER, NYU, depth=depth),
+            *report_results(EUPE_PAPER, IMAGENET, k_NN=nearest_neighbours),
+            *report_results(EUPE_PAPER, ADE20K, areas=areas),
+            *report_results(EUPE_PAPER, NYU, depth=depth),
         ),
     )
 
@@ -232,12 +245,12 @@ EUPE_MODELS = tuple(_eupe(*row) for row in EUPE_VARIANTS)
 # dino.txt (Jose et al., 2024, arXiv:2412.16334): DINOv3's ViT-L/16 with two more blocks, and a
 # transformer for texts, for classes that are described in words.
 #
-# A picture's vector is the class token with the mean of the patches behind it, a text's is a linear
-# layer's of the token that ends the words. Both were trained on a backbone that stayed as it was,
-# which Meta publishes by itself.
+# The vector of a picture is the class token followed by the mean of the patches. The vector of a
+# text is a linear projection of its last token. The backbone was frozen during training; Meta
+# publishes it in a file of its own.
 #
 # Source: `dinov3/hub/dinotxt.py` and `dinov3/eval/text` of facebookresearch/dinov3 (Siméoni et al.,
-# 2025, arXiv:2508.10104); words are those of CLIP.
+# 2025, arXiv:2508.10104). The vocabulary is CLIP's.
 
 DINOTXT_VISION = replace(
     ViTConfig(*shared.LARGE), head_blocks=HeadBlocks(2, hidden=2752), pool="both"
@@ -260,7 +273,7 @@ _DINOTXT_TEXT = ModelInfo(
     name="dinov3_vitl16_dinotxt_text",
     family="dinotxt_text",
     config=DINOTXT_WORDS,
-    published=same_network(DINOTXT_WORDS, tower_names.DINOTXT_TEXT),
+    published=published_namings(DINOTXT_WORDS, tower_names.DINOTXT_TEXT),
     preprocessing=LVD,
     publisher=replace(DINOV3, papers=("2412.16334", "2508.10104")),
     checkpoint="dinov3_vitl16_dinotxt_vision_head_and_text_encoder-a442d8f5.pth",
@@ -274,7 +287,7 @@ _DINOTXT_DUAL = replace(
     family="dinotxt_dual",
     aliases=("dinov3_vitl16_dinotxt_tet1280d20h24l", "dinov3_vitl16_dinotxt"),
     config=DINOTXT_TOWERS,
-    published=same_network(DINOTXT_TOWERS, tower_names.DINOTXT_DUAL),
+    published=published_namings(DINOTXT_TOWERS, tower_names.DINOTXT_DUAL),
     parameters=866_611_713,
     pooler="",
 )

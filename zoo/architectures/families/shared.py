@@ -1,4 +1,4 @@
-"""Sizes, preprocessing, files and licences that published models share."""
+"""Sizes, preprocessing, files and licences that several families share."""
 
 import json
 from functools import partial
@@ -25,7 +25,8 @@ CONVNEXT_BASE = ConvNeXtConfig(depths=(3, 3, 27, 3), dims=(128, 256, 512, 1024))
 
 CLASS_TOKEN = "the class token"
 IMAGENET = "imagenet1k.txt"
-"""The classes of ImageNet-1k as all published classifiers order them: by WordNet's numbers."""
+"""File with the classes of ImageNet-1k in the order of all published classifiers, which is that of
+WordNet's numbers."""
 
 MEAN_OF_MAP = "the mean of the last map, normed"
 
@@ -38,11 +39,12 @@ centred = partial(Preprocessing, mean=CENTRED_PIXELS[0], std=CENTRED_PIXELS[1])
 _PINNED = json.loads((files("zoo") / "data" / "equimo_archives.json").read_text(encoding="utf-8"))
 
 DIGESTS: dict[str, str] = _PINNED["sha256"]
-"""sha256 of Equimo's archives by name, and of which revision: as equimo 2.7.0 records them."""
+"""sha256 of Equimo's archives by name, for the pinned revision, as equimo 2.7.0 records them."""
 
 
 def equimo_files(identifier: str) -> tuple[HubFile, ...]:
-    """Equimo's archive of that name on the hub, pinned, if there is one: a copy for its library."""
+    """Return Equimo's archive with this name on the hub, at the pinned revision; empty if there is
+    none."""
     if identifier not in DIGESTS:
         return ()
     family = identifier.partition("_")[0]
@@ -52,22 +54,24 @@ def equimo_files(identifier: str) -> tuple[HubFile, ...]:
 
 
 def safetensors(repository: str) -> HubFile:
-    """The file that transformers or timm read from a repository."""
+    """Return the file that transformers or timm reads from a repository."""
     return HubFile(repository, TENSORS)
 
 
 def class_names(data: str) -> tuple[str, ...]:
-    """The classes of a data set, in the order of those who publish networks for it."""
+    """Return the classes of a data set, in the order of published networks."""
     return tuple((files("zoo") / "data" / f"{data}.txt").read_text(encoding="utf-8").splitlines())
 
 
-def mit(source: str, place: str) -> Licence:
-    """The MIT License of a repository on GitHub, and where in its `README.md` the weights are."""
+def mit(source: str, section: str) -> Licence:
+    """Return the MIT License of a repository on GitHub. `section` is the part of its `README.md`
+    that links to the weights, such as `#models`."""
     page = f"https://github.com/{source}"
-    return Licence("MIT License", "mit.txt", f"{page}/blob/main/LICENSE", page + place)
+    return Licence("MIT License", "mit.txt", f"{page}/blob/main/LICENSE", page + section)
 
 
 def apache(source: str, download: str) -> Licence:
-    """The Apache License of a repository on GitHub, and where on GitHub the weights are."""
+    """Return the Apache License of a repository on GitHub. `download` is the page on GitHub that
+    links to the weights."""
     page = f"https://github.com/{source}/blob/main/LICENSE"
     return Licence("Apache License 2.0", "apache-2.0.txt", page, f"https://github.com/{download}")

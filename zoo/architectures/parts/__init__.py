@@ -1,1 +1,1 @@
-"""Layers and data that several kinds of networks share, without imports of other packages."""
+"""Layers, options and outputs that networks of several kinds share."""

@@ -1,7 +1,7 @@
-"""Self-attention over the tokens of one image, with rotary position embeddings (RoPE).
+"""Self-attention over the tokens of one picture, with rotary position embeddings (RoPE).
 
-A layer of rotary positions makes the `Rotation` of a grid, once for all blocks, and attention
-applies it.
+A layer for rotary positions makes the `Rotation` of a grid once for all blocks. Attention applies
+it.
 
 Source of the embeddings: Su et al., 2021, arXiv:2104.09864.
 """
@@ -21,21 +21,21 @@ Rotate: TypeAlias = Callable[[Float[Array, "*lead head_dim"]], Float[Array, "*le
 
 
 def rotate_half(x: Float[Array, "*lead head_dim"]) -> Float[Array, "*lead head_dim"]:
-    """A quarter turn of each pair (i, i + head_dim / 2): [a, b, c, d] → [-c, -d, a, b]."""
+    """Rotate each pair of channels (i, i + head_dim / 2) by 90°: [a, b, c, d] → [-c, -d, a, b]."""
     first, second = jnp.split(x, 2, axis=-1)
     return jnp.concatenate([-second, first], axis=-1)
 
 
 def rotate_interleaved(x: Float[Array, "*lead head_dim"]) -> Float[Array, "*lead head_dim"]:
-    """A quarter turn of each pair of neighbours: [a, b, c, d] → [-b, a, -d, c]."""
+    """Rotate each pair of neighbouring channels by 90°: [a, b, c, d] → [-b, a, -d, c]."""
     pairs = x.reshape(*x.shape[:-1], -1, 2)
     return jnp.stack([-pairs[..., 1], pairs[..., 0]], axis=-1).reshape(x.shape)
 
 
 class Rotation(eqx.Module):
-    """Rotates each pair of channels by its token's angle: `x · cos + rotate(x) · sin`.
+    """Rotation of each pair of channels by the angle of its token: `x · cos + rotate(x) · sin`.
 
-    `rotate` says which channels are a pair: it is `rotate_half` or `rotate_interleaved`.
+    `rotate` is `rotate_half` or `rotate_interleaved`, and determines which channels are a pair.
     """
 
     sin: Float[Array, "tokens head_dim"]
@@ -45,18 +45,18 @@ class Rotation(eqx.Module):
     def __call__(
         self, x: Float[Array, "heads tokens head_dim"]
     ) -> Float[Array, "heads tokens head_dim"]:
-        """**Arguments:** queries or keys. **Returns** them rotated, in their own type."""
+        """Return queries or keys rotated, in their dtype."""
         return x * self.cos.astype(x.dtype) + self.rotate(x) * self.sin.astype(x.dtype)
 
 
 class AxialRoPE(eqx.Module):
     """DINOv3's rotary embedding in two dimensions.
 
-    The centre of patch `i` of `n` along an axis has the coordinate `2 (i + 0.5) / n - 1`, and
-    its angles are `2π · coordinate / periods`, the height's first and the width's after them,
-    where `periods[k] = base^(2k / (head_dim / 2))` for `k < head_dim / 4`.
-    The periods are a leaf and not recomputed: published files hold them rounded to bfloat16,
-    and the exact ones move the features by 3e-3.
+    The centre of patch `i` of `n` along an axis has the coordinate `2 (i + 0.5) / n - 1`. Its
+    angles are `2π · coordinate / periods`, first for the height and then for the width, where
+    `periods[k] = base^(2k / (head_dim / 2))` for `k < head_dim / 4`. The periods are a leaf and are
+    not computed from `base`: published files hold them rounded to bfloat16, and the exact periods
+    change the features by 3e-3.
 
     Source: `dinov3/layers/rope_position_encoding.py` of facebookresearch/dinov3.
     """
@@ -64,31 +64,38 @@ class AxialRoPE(eqx.Module):
     periods: Float[Array, " quarter"]
 
     def __init__(self, head_dim: int, *, base: float):
-        """**Arguments:** channels of an attention head, a multiple of 4; the largest period."""
-        self.periods = base ** exponents(head_dim)
+        """**Arguments:**
+
+        - `head_dim`: the number of channels of an attention head, a multiple of 4.
+        - `base`: the upper limit of the periods.
+        """
+        self.periods = base ** period_exponents(head_dim)
 
     def __call__(self, height: Size, width: Size, prefix_tokens: int) -> Rotation:
-        """**Arguments:** patches along each side; how many tokens in front have no position.
+        """Return the rotation of tokens without positions, followed by that of the patches by rows.
 
-        **Returns** the rotation of those tokens, which is none, and of the patches by rows.
+        **Arguments:**
+
+        - `height`, `width`: the numbers of patches along each side.
+        - `prefix_tokens`: the number of first tokens, which have no position and are not rotated.
         """
-        # Angles want float32, whatever the parameters' type.
+        # Angles are computed in float32, whatever the dtype of the parameters.
         periods = jax.lax.stop_gradient(self.periods).astype(jnp.float32)
-        # Not arange(0.5, n): that needs to know n while tracing.
-        sides = (2 * ((steps(side) + 0.5) / side) - 1 for side in (height, width))
-        patches = positions(*sides).reshape(height * width, 2)
+        # arange(0.5, n) would need a known n while tracing.
+        sides = (2 * ((patch_indices(side) + 0.5) / side) - 1 for side in (height, width))
+        patches = grid_positions(*sides).reshape(height * width, 2)
         angles = 2 * jnp.pi * patches[:, :, None] / periods
         angles = angles.reshape(height * width, 2 * periods.shape[0])
         angles = jnp.concatenate([angles, angles], axis=-1)
-        return rotation(angles, prefix_tokens, rotate_half)
+        return make_rotation(angles, prefix_tokens, rotate_half)
 
 
 class GridRoPE(eqx.Module):
     """ViT-5's rotary embedding: `angle = row or column / n · length · freqs`.
 
-    Row and column of `n` are scaled to the grid of training, and `freqs[k] =
-    theta^(-2k / (head_dim / 2))` for `k < head_dim / 4`. The class token is rotated by nothing, the
-    registers as the patches of a small square image with frequencies of their own, `reg_freqs`.
+    Row and column of `n` are scaled to the grid of training, and `freqs[k] = theta^(-2k / (head_dim
+    / 2))` for `k < head_dim / 4`. The class token is not rotated. The registers are rotated like
+    the patches of a small square picture, with their own frequencies `reg_freqs`.
 
     Source: `rope.py` of wangf3014/ViT-5 (`VisionRotaryEmbedding`).
     """
@@ -98,61 +105,71 @@ class GridRoPE(eqx.Module):
     length: int = eqx.field(static=True)
 
     def __init__(self, head_dim: int, *, length: int, theta: float, register_theta: float):
-        """**Arguments:** channels of an attention head, a multiple of 4; else as `RopeGrid`."""
-        self.freqs = theta ** -exponents(head_dim)
-        self.reg_freqs = register_theta ** -exponents(head_dim)
+        """**Arguments:**
+
+        - `head_dim`: the number of channels of an attention head, a multiple of 4.
+        - The other arguments are those of `RopeGrid`.
+        """
+        self.freqs = theta ** -period_exponents(head_dim)
+        self.reg_freqs = register_theta ** -period_exponents(head_dim)
         self.length = length
 
     def __call__(self, height: Size, width: Size, prefix_tokens: int) -> Rotation:
-        """**Arguments:** patches along each side; the class token and a square of registers.
+        """Return the rotation of the class token, followed by those of the registers and of the
+        patches by rows.
 
-        **Returns** the rotation of the class token, of the registers and of the patches by rows.
+        **Arguments:**
+
+        - `height`, `width`: the numbers of patches along each side.
+        - `prefix_tokens`: the number of tokens before the patches: the class token and a square
+          number of registers.
         """
         side = round((prefix_tokens - 1) ** 0.5)
         if 1 + side**2 != prefix_tokens:
             raise ValueError(f"prefix_tokens must be 1 and a square number: got {prefix_tokens}")
         registers = self.angles(self.reg_freqs, side, side, side)
         patches = self.angles(self.freqs, height, width, self.length)
-        return rotation(jnp.concatenate([registers, patches]), 1, rotate_interleaved)
+        return make_rotation(jnp.concatenate([registers, patches]), 1, rotate_interleaved)
 
     @staticmethod
     def angles(
         freqs: Float[Array, " quarter"], height: Size, width: Size, length: int
     ) -> Float[Array, "patches head_dim"]:
-        """Angles of a grid that is stretched over `length` steps along each axis."""
+        """Return the angles of a grid whose patches are spread over `length` steps along each
+        axis."""
         freqs = jax.lax.stop_gradient(freqs).astype(jnp.float32)
-        sides = (steps(side) / side * length for side in (height, width))
-        angles = positions(*sides)[..., None] * freqs
+        sides = (patch_indices(side) / side * length for side in (height, width))
+        angles = grid_positions(*sides)[..., None] * freqs
         return jnp.repeat(angles.reshape(height * width, 2 * freqs.shape[0]), 2, axis=-1)
 
 
 RoPE: TypeAlias = AxialRoPE | GridRoPE
 
 
-def exponents(head_dim: int) -> Float[Array, " quarter"]:
-    """`2k / (head_dim / 2)` for `k < head_dim / 4`."""
+def period_exponents(head_dim: int) -> Float[Array, " quarter"]:
+    """Return `2k / (head_dim / 2)` for `k < head_dim / 4`."""
     if head_dim % 4:
         raise ValueError(f"head_dim must be a multiple of 4 (two axes, two halves): {head_dim}")
     return 2 * jnp.arange(head_dim // 4, dtype=jnp.float32) / (head_dim // 2)
 
 
-def steps(side: Size) -> Float[Array, " side"]:
-    """0, 1, … for the patches along a side."""
+def patch_indices(side: Size) -> Float[Array, " side"]:
+    """Return the indices 0, 1, … of the patches along a side."""
     return jnp.arange(side, dtype=jnp.float32)
 
 
-def positions(
+def grid_positions(
     rows: Float[Array, " height"], columns: Float[Array, " width"]
 ) -> Float[Array, "height width 2"]:
-    """(row, column) of every patch."""
+    """Return the (row, column) of every patch."""
     return jnp.stack(jnp.meshgrid(rows, columns, indexing="ij"), axis=-1)
 
 
-def rotation(
+def make_rotation(
     angles: Float[Array, "positions head_dim"], unrotated: int, rotate: Rotate
 ) -> Rotation:
-    """Rotation, by angle 0 for `unrotated` tokens in front, so that one multiplication serves them
-    all."""
+    """Return the rotation by these angles, after `unrotated` tokens whose angle is 0. One
+    multiplication then serves all tokens."""
     zeros = jnp.zeros((unrotated, angles.shape[-1]), angles.dtype)
     angles = jnp.concatenate([zeros, angles])
     return Rotation(jnp.sin(angles), jnp.cos(angles), rotate)
@@ -161,14 +178,14 @@ def rotation(
 Queries: TypeAlias = Float[Array, "heads queries head_dim"]
 Keys: TypeAlias = Float[Array, "heads keys head_dim"]
 Mask: TypeAlias = Bool[Array, "#queries keys"]
-"""Which keys each query may attend to; every query needs one."""
+"""Mask of the keys that each query may attend to. Every query needs at least one."""
 
 
 class Attention(eqx.Module):
     """Multi-head self-attention: `proj(softmax(Q Kᵀ / √head_dim) V)`, where `Q, K, V = qkv(x)`.
 
-    The rows of `qkv` are the queries', the keys' and the values', each head by head. Queries and
-    keys may be normed and are then rotated by their positions.
+    The rows of `qkv` are those of queries, then those of keys and of values, each head by head.
+    Queries and keys may be normalised, and are then rotated by their positions.
 
     **Example:**
 
@@ -176,7 +193,7 @@ class Attention(eqx.Module):
         rotation = AxialRoPE(head_dim=64, base=100.0)(14, 14, prefix_tokens=0)
         y = attention(x, rotation)  # x and y are [14 * 14, 384]
 
-    Sources: Vaswani et al., 2017, arXiv:1706.03762; for the normed queries and keys Dehghani et
+    Sources: Vaswani et al., 2017, arXiv:1706.03762; for the norms of queries and keys Dehghani et
     al., 2023, arXiv:2302.05442.
     """
 
@@ -191,9 +208,11 @@ class Attention(eqx.Module):
     ):
         """**Arguments:**
 
-        - `dim`, `heads`: channels of a token, and in how many heads of `dim / heads` they are.
+        - `dim`: the number of channels of a token.
+        - `heads`: the number of heads, each of which has `dim / heads` channels.
         - `qkv_bias`: whether the projection to queries, keys and values has a bias.
-        - `qk_norm`: makes the norms of queries and keys, over `head_dim` channels; None for none.
+        - `qk_norm`: a function that returns a norm over `head_dim` channels, for queries and for
+          keys; None for no norms.
         """
         if dim % heads:
             raise ValueError(f"dim must be a multiple of heads: got {dim} and {heads}")
@@ -210,8 +229,14 @@ class Attention(eqx.Module):
         rotation: Rotation | None = None,
         mask: Mask | None = None,
     ) -> Float[Array, "tokens dim"]:
-        """**Arguments:** the tokens; how positions rotate their queries and keys, if so; and which
-        tokens each may attend to, if not to all."""
+        """Return the tokens after attention.
+
+        **Arguments:**
+
+        - `x`: the tokens.
+        - `rotation`: the rotation of queries and keys; None for none.
+        - `mask`: the tokens that each token may attend to; None for all.
+        """
         return self.with_weights(x, rotation, mask)[0]
 
     def with_weights(
@@ -220,7 +245,8 @@ class Attention(eqx.Module):
         rotation: Rotation | None = None,
         mask: Mask | None = None,
     ) -> tuple[Float[Array, "tokens dim"], Float[Array, "heads tokens tokens"]]:
-        """The same, and how much each token attends to each."""
+        """Return the tokens after attention, and the attention weights of each token for each
+        token."""
         q, k, v = self.operands(x, rotation)
         weights = attention_weights(q, k, mask)
         return pointwise(self.proj, mixed(weights, v)), weights
@@ -228,7 +254,7 @@ class Attention(eqx.Module):
     def operands(
         self, x: Float[Array, "tokens dim"], rotation: Rotation | None = None
     ) -> tuple[Queries, Keys, Keys]:
-        """Queries, keys and values of the heads, the first two rotated."""
+        """Return the queries, keys and values of the heads. Queries and keys are rotated."""
         tokens, dim = x.shape
         qkv = pointwise(self.qkv, x).reshape(tokens, 3, self.heads, dim // self.heads)
         q, k, v = qkv.transpose(1, 2, 0, 3)
@@ -249,18 +275,19 @@ def attend(q: Queries, k: Keys, v: Keys, mask: Mask | None = None) -> Float[Arra
 def attention_weights(
     q: Queries, k: Keys, mask: Mask | None = None
 ) -> Float[Array, "heads queries keys"]:
-    """**Returns** `softmax(Q Kᵀ / √head_dim)` of every head, over the keys that a mask allows."""
+    """Return `softmax(Q Kᵀ / √head_dim)` of every head. The softmax is over the keys that the mask
+    allows."""
     scores = jnp.einsum("hqd,hkd->hqk", q, k) * q.shape[-1] ** -0.5
-    # The softmax is taken in float32, whatever the parameters' type.
+    # The softmax is computed in float32, whatever the dtype of the parameters.
     scores = scores.astype(jnp.float32)
     if mask is not None:
-        # A finite number: a query that may attend to no key has equal weights, not NaN.
+        # With a finite number, a query that may attend to no key has equal weights instead of NaN.
         scores = jnp.where(mask, scores, jnp.finfo(jnp.float32).min)
     return jax.nn.softmax(scores, axis=-1).astype(q.dtype)
 
 
 def mixed(weights: Float[Array, "heads queries keys"], v: Keys) -> Float[Array, "queries dim"]:
-    """**Returns** the weighted means of the values of every head, the heads side by side."""
+    """Return the weighted means of the values of every head, with the heads next to each other."""
     heads, queries, _ = weights.shape
     out = jnp.einsum("hqk,hkd->hqd", weights, v)
     return out.transpose(1, 0, 2).reshape(queries, heads * v.shape[-1])

@@ -1,4 +1,4 @@
-"""Transformer blocks: feed-forward networks, the block, and pooling of its tokens."""
+"""Blocks of transformers: feed-forward networks, the block itself, and pooling of its tokens."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -14,14 +14,22 @@ from zoo.architectures.parts.layers import Activation, LayerScale, MakeNorm, Nor
 
 
 class Mlp(eqx.Module):
-    """`fc2(activation(fc1(x)))`. Source: Vaswani et al., 2017, arXiv:1706.03762, section 3.3."""
+    """Feed-forward network `fc2(activation(fc1(x)))`.
+
+    Source: Vaswani et al., 2017, arXiv:1706.03762, section 3.3.
+    """
 
     fc1: eqx.nn.Linear
     fc2: eqx.nn.Linear
     activation: Activation = eqx.field(static=True)
 
     def __init__(self, dim: int, hidden: int, *, activation: Activation, key: PRNGKeyArray):
-        """**Arguments:** channels of a token and between the two layers, and what is there."""
+        """**Arguments:**
+
+        - `dim`: the number of channels of a token.
+        - `hidden`: the number of channels between the two layers.
+        - `activation`: the function between the two layers.
+        """
         key1, key2 = jr.split(key)
         self.fc1 = eqx.nn.Linear(dim, hidden, key=key1)
         self.fc2 = eqx.nn.Linear(hidden, dim, key=key2)
@@ -32,7 +40,8 @@ class Mlp(eqx.Module):
 
 
 class SwiGlu(eqx.Module):
-    """`w3(silu(w1(x)) · w2(x))`: one half of the hidden channels gates the other.
+    """Feed-forward network `w3(silu(w1(x)) · w2(x))`, in which one half of the hidden channels
+    gates the other.
 
     `w1` is the gate projection, `w2` the up projection and `w3` the down projection.
 
@@ -44,7 +53,11 @@ class SwiGlu(eqx.Module):
     w3: eqx.nn.Linear
 
     def __init__(self, dim: int, hidden: int, *, key: PRNGKeyArray):
-        """**Arguments:** channels of a token, and of the gate and of what it gates."""
+        """**Arguments:**
+
+        - `dim`: the number of channels of a token.
+        - `hidden`: the number of channels of the gate, and of the values that it multiplies.
+        """
         key1, key2, key3 = jr.split(key, 3)
         self.w1 = eqx.nn.Linear(dim, hidden, key=key1)
         self.w2 = eqx.nn.Linear(dim, hidden, key=key2)
@@ -55,9 +68,9 @@ class SwiGlu(eqx.Module):
 
 
 class SwiGluFused(eqx.Module):
-    """`SwiGlu` with the rows of `w1` and then those of `w2` in one layer `w12`.
+    """`SwiGlu` with the rows of `w1` followed by those of `w2` in one layer, `w12`.
 
-    Source: `dinov2/layers/swiglu_ffn.py` of facebookresearch/dinov2, whose giant has it.
+    Source: `dinov2/layers/swiglu_ffn.py` of facebookresearch/dinov2, whose giant model has it.
     """
 
     w12: eqx.nn.Linear
@@ -77,14 +90,15 @@ class SwiGluFused(eqx.Module):
 FeedForward: TypeAlias = Mlp | SwiGlu | SwiGluFused
 
 MakeFeedForward: TypeAlias = Callable[..., FeedForward]
-"""Is called as `make(dim, hidden, key=key)`: `SwiGlu`, `partial(Mlp, activation=gelu_tanh)`."""
+"""Function that returns a feed-forward network and is called as `make(dim, hidden, key=key)`, such
+as `SwiGlu` or `partial(Mlp, activation=gelu_tanh)`."""
 
 
 class Block(eqx.Module):
     """Pre-norm transformer block: `y = x + ls1(attn(prenorm(x)))`, `z = y + ls2(mlp(norm(y)))`.
 
-    `prenorm` and `norm` are what papers and other code call norm1 and norm2, the norms before
-    attention and before the feed-forward network; `ls1` and `ls2` are the layer scales.
+    `prenorm` and `norm` are the norms before attention and before the feed-forward network, which
+    papers and other code call norm1 and norm2. `ls1` and `ls2` are the layer scales.
 
     Sources: Dosovitskiy et al., 2021, arXiv:2010.11929; for the scales Touvron et al., 2021,
     arXiv:2103.17239.
@@ -113,10 +127,12 @@ class Block(eqx.Module):
         """**Arguments:**
 
         - `dim`, `heads`, `qkv_bias`, `qk_norm`: as for `Attention`.
-        - `hidden`: channels inside the feed-forward network.
-        - `ffn`: makes it: `Mlp`, `SwiGlu`, `partial(Mlp, activation=gelu_tanh)`.
-        - `norm`: makes both norms: `eqx.nn.LayerNorm`, `partial(eqx.nn.RMSNorm, eps=1e-6)`.
-        - `layer_scale`: what the factors of both branches begin with; None leaves them out.
+        - `hidden`: the number of channels inside the feed-forward network.
+        - `ffn`: a function that returns the feed-forward network: `Mlp`, `SwiGlu`, `partial(Mlp,
+          activation=gelu_tanh)`.
+        - `norm`: a function that returns a norm: `eqx.nn.LayerNorm`, `partial(eqx.nn.RMSNorm,
+          eps=1e-6)`.
+        - `layer_scale`: the initial scale of both branches; None for a block without layer scales.
         """
         attn_key, mlp_key = jr.split(key)
         self.prenorm = norm(dim)
@@ -133,7 +149,7 @@ class Block(eqx.Module):
         rotation: Rotation | None = None,
         mask: Mask | None = None,
     ) -> Float[Array, "tokens dim"]:
-        """**Arguments** and **returns** as `Attention`."""
+        """Return the tokens after the block. **Arguments** as for `Attention`."""
         return self.with_weights(x, rotation, mask)[0]
 
     @eqx.filter_jit
@@ -143,38 +159,40 @@ class Block(eqx.Module):
         rotation: Rotation | None = None,
         mask: Mask | None = None,
     ) -> tuple[Float[Array, "tokens dim"], Float[Array, "heads tokens tokens"]]:
-        """The same, and how much each token attends to each."""
+        """Return the tokens after the block, and the attention weights of each token for each
+        token."""
         attended, weights = self.attn.with_weights(pointwise(self.prenorm, x), rotation, mask)
         x = x + (attended if self.ls1 is None else self.ls1(attended))
-        fed = self.mlp(pointwise(self.norm, x))
-        return x + (fed if self.ls2 is None else self.ls2(fed)), weights
+        hidden = self.mlp(pointwise(self.norm, x))
+        return x + (hidden if self.ls2 is None else self.ls2(hidden)), weights
 
 
 Pool: TypeAlias = Callable[[Float[Array, "tokens dim"], int], Float[Array, " width"]]
-"""Is given the tokens, and how many of them are in front of the patches."""
+"""Function that returns one vector for the tokens. Its second argument is the number of tokens
+before the patches."""
 
 
 def class_token(x: Float[Array, "tokens dim"], prefix_tokens: int) -> Float[Array, " dim"]:
-    """The first token (Dosovitskiy et al., 2021, arXiv:2010.11929)."""
+    """Return the first token (Dosovitskiy et al., 2021, arXiv:2010.11929)."""
     return x[0]
 
 
 def mean_of_patches(x: Float[Array, "tokens dim"], prefix_tokens: int) -> Float[Array, " dim"]:
-    """The mean of all tokens but the first `prefix_tokens`."""
+    """Return the mean of all tokens except the first `prefix_tokens`."""
     return x[prefix_tokens:].mean(axis=0)
 
 
 def token_and_mean(x: Float[Array, "tokens dim"], prefix_tokens: int) -> Float[Array, " width"]:
-    """The first token, and behind it the mean of the patches: twice as many channels."""
+    """Return the first token followed by the mean of the patches, which has twice the channels."""
     return jnp.concatenate([class_token(x, prefix_tokens), mean_of_patches(x, prefix_tokens)])
 
 
 class AttentionPool(eqx.Module):
-    """One token from all, by attention with a learned query: SigLIP's pooling head.
+    """Pooling of tokens by attention with one learned query: SigLIP's pooling head.
 
-    `y = proj(softmax(q(latent) Kᵀ / √head_dim) V)`, then `y + mlp(norm(y))`, where `K, V = kv(x)`:
-    the rows of `kv` are the keys' and the values', each head by head. `latent` is the
-    learned query, which big_vision calls the probe.
+    It computes `y = proj(softmax(q(latent) Kᵀ / √head_dim) V)`, then `y + mlp(norm(y))`, where `K,
+    V = kv(x)`. The rows of `kv` are those of keys, then those of values, each head by head.
+    `latent` is the learned query, which big_vision calls the probe.
 
     Source: `MAPHead` of google-research/big_vision (Zhai et al., 2022, arXiv:2106.04560).
     """

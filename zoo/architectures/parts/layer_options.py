@@ -1,4 +1,4 @@
-"""Activations and positions as configurations state them: plain data without JAX."""
+"""Activations and positions as options in configurations. This module is plain data without JAX."""
 
 from __future__ import annotations
 
@@ -16,66 +16,84 @@ from zoo.architectures.config_fields import (
 )
 
 Activation = Literal["gelu", "gelu_tanh", "quick_gelu", "relu"]
-"""Name of an activation in a configuration; `layers.py` has the functions."""
+"""Name of an activation in a configuration. `layers.py` has the functions."""
 
 
 @dataclass(frozen=True)
 class ActivationNames:
-    """An activation's names in transformers, the first of which is written, and in Equimo."""
+    """Names of an activation in other libraries.
+
+    **Arguments:**
+
+    - `transformers`: names in transformers, the first of which is written.
+    - `equimo`: the name in Equimo; empty if there is none.
+    """
 
     transformers: tuple[str, ...]
     equimo: str
 
 
-CALLED: dict[Activation, ActivationNames] = {
+ACTIVATION_NAMES: dict[Activation, ActivationNames] = {
     "gelu": ActivationNames(("gelu",), "exactgelu"),
     "gelu_tanh": ActivationNames(("gelu_pytorch_tanh", "gelu_new"), "gelu"),
     "quick_gelu": ActivationNames(("quick_gelu",), ""),
     "relu": ActivationNames(("relu",), "relu"),
 }
 
-OF_TRANSFORMERS: dict[str, Activation] = {
-    theirs: ours for ours, called in CALLED.items() for theirs in called.transformers
+TRANSFORMERS_ACTIVATIONS: dict[str, Activation] = {
+    name: activation
+    for activation, names in ACTIVATION_NAMES.items()
+    for name in names.transformers
 }
+"""Activations by their names in transformers."""
 
 
-OF_SETTINGS = Key("hidden_act", OF_TRANSFORMERS.get, lambda name: CALLED[name].transformers[0])
-"""The name of an activation in config.json; one that the zoo does not have says nothing."""
+ACTIVATION_KEY = Key(
+    "hidden_act", TRANSFORMERS_ACTIVATIONS.get, lambda name: ACTIVATION_NAMES[name].transformers[0]
+)
+"""Key of an activation in config.json. An activation that the zoo does not have is ignored."""
 
-OF_EQUIMO = Key("act_layer", write=lambda name: CALLED[name].equimo)
+EQUIMO_ACTIVATION_KEY = Key("act_layer", write=lambda name: ACTIVATION_NAMES[name].equimo)
+"""Key of an activation in Equimo's settings, which is only written."""
 
 POSITIONS = "global_pos_embed.weight"
-"""The leaf of learned positions."""
+"""Leaf with the table of learned positions."""
 
 
-def _side(usual: LearnedPositions, shapes: Shapes) -> int:
-    """Return the side of a square grid with the rows of a leaf; 0 where that is none, whose height
-    only settings state."""
-    patches = max(0, length(shapes, POSITIONS) - usual.prefix)
+def _grid_side(config: LearnedPositions, shapes: Shapes) -> int:
+    """Return the side of the square grid that has the rows of the table; 0 if no square grid has
+    them, so that only settings determine the height."""
+    patches = max(0, length(shapes, POSITIONS) - config.prefix)
     side = math.isqrt(patches)
     return side if side**2 == patches else 0
 
 
-def _columns(usual: LearnedPositions, shapes: Shapes) -> int | None:
-    """Return the rows of a leaf, where they are of no square grid."""
-    patches = max(0, length(shapes, POSITIONS) - usual.prefix)
+def _columns(config: LearnedPositions, shapes: Shapes) -> int | None:
+    """Return the number of rows for patches if no square grid has them; None for a square grid."""
+    patches = max(0, length(shapes, POSITIONS) - config.prefix)
     return None if math.isqrt(patches) ** 2 == patches else patches
 
 
 @config_class
 class LearnedPositions(Configuration):
-    """A learned table of positions, and how it is brought to another grid than its own.
+    """A table of learned position embeddings, and how it is interpolated to other grids.
 
-    `grid` is the number of patches along each side of the images it was trained on, or along their
-    height, where those were no squares and had `columns` along their width. `cls_token` says that
-    the first row is the class token's, and `registers` how many behind it are those of registers.
-    Another grid is interpolated by cubic convolution: with `antialias` as torch's
-    `interpolate(antialias=True)` (a = -0.5), else as without (a = -0.75). With `linear`, which
-    needs `antialias`, it is interpolated linearly.
-    `offset` is added to the wanted grid before the scale is taken from it, as DINOv2 does.
+    **Arguments:**
+
+    - `grid`: the number of patches along each side of the pictures of training, or along their
+      height if they were not square.
+    - `cls_token`: whether the first row is for the class token.
+    - `antialias`: whether interpolation is that of torch's `interpolate(antialias=True)`, whose
+      cubic kernel has a = -0.5. Without it, a = -0.75.
+    - `offset`: a number that is added to the new size of the grid before the scale is computed, as
+      in DINOv2.
+    - `linear`: whether interpolation is linear, which needs `antialias`. Otherwise it is cubic.
+    - `registers`: the number of rows for registers, after that of the class token.
+    - `columns`: the number of patches along the width of the pictures of training; None for square
+      pictures.
     """
 
-    grid: int = detail(leaf=_side)
+    grid: int = detail(leaf=_grid_side)
     cls_token: bool = True
     antialias: bool = False
     offset: float = 0.0
@@ -90,33 +108,38 @@ class LearnedPositions(Configuration):
 
     @property
     def sides(self) -> tuple[int, int]:
-        """Patches along height and width."""
+        """Number of patches along height and width."""
         return self.grid, self.columns or self.grid
 
     @property
     def patches(self) -> int:
-        """Rows of patches; of a grid that nobody has said, too, whose height is zero."""
+        """Number of rows for patches. If the height is not known yet, it counts as 1."""
         return max(1, self.grid) * (self.columns or self.grid)
 
     @property
     def prefix(self) -> int:
-        """Rows in front of those of patches."""
+        """Number of rows before those for patches."""
         return self.cls_token + self.registers
 
 
 @dataclass(frozen=True)
 class RopePeriods:
-    """DINOv3's rotary positions: coordinates in [-1, 1], periods up to `base`."""
+    """Option for DINOv3's rotary positions: coordinates in [-1, 1], and periods up to `base`."""
 
     base: float = 100.0
 
 
 @dataclass(frozen=True)
 class RopeGrid:
-    """ViT-5's rotary positions: patches stretched over `length` steps, neighbours paired.
+    """Option for ViT-5's rotary positions: the patches are spread over `length` steps, and
+    neighbouring channels are pairs.
 
-    `length` is that of the images of training in patches, frequencies go down to 1 / `theta`, and
-    the registers are the patches of a small square image with a `theta` of their own.
+    **Arguments:**
+
+    - `length`: the number of patches along a side of the pictures of training.
+    - `theta`: the inverse of the lowest frequency of patches.
+    - `register_theta`: the inverse of the lowest frequency of registers, which have the positions
+      of a small square picture.
     """
 
     length: int = 14

@@ -1,7 +1,7 @@
 """Layers that networks share: activations, norms, patch embedding.
 
-Layers keep an activation in a static field, by which JAX compares models: give a function of a
-module, such as these or `jax.nn.silu`, and no lambda or `partial`, which equal only themselves.
+Layers keep an activation in a static field, by which JAX compares models. Use a function of a
+module, such as these or `jax.nn.silu`. A lambda or `partial` equals only itself.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,14 +14,16 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 Size: TypeAlias = Any
-"""Patches along a side: a number, or a symbolic dimension of `jax.export`, which has no public
-type. Layers that take one allow both, which is how one exported file serves images of any size."""
+"""Number of patches along a side: an integer, or a symbolic dimension of `jax.export`, which has no
+public type. Layers that take a size allow both, so that one exported file takes pictures of any
+size."""
 
 Norm: TypeAlias = eqx.nn.LayerNorm | eqx.nn.RMSNorm
-"""Normalises one vector; `pointwise(norm, x)` does so with every token."""
+"""Norm of one vector. `pointwise(norm, x)` applies it to every token."""
 
 MakeNorm: TypeAlias = Callable[[int], Norm]
-"""Makes a norm over so many channels: `eqx.nn.LayerNorm`, `partial(eqx.nn.RMSNorm, eps=1e-6)`."""
+"""Function that returns a norm over a number of channels, such as `eqx.nn.LayerNorm` or
+`partial(eqx.nn.RMSNorm, eps=1e-6)`."""
 
 Activation: TypeAlias = Callable[[Float[Array, "*shape"]], Float[Array, "*shape"]]
 
@@ -29,9 +31,9 @@ Activation: TypeAlias = Callable[[Float[Array, "*shape"]], Float[Array, "*shape"
 def pointwise(
     layer: Callable[[Float[Array, " dim"]], Float[Array, " dim2"]], x: Float[Array, "*points dim"]
 ) -> Float[Array, "*points dim2"]:
-    """A layer applied to every token or pixel alone, along the last axis."""
+    """Apply a layer for vectors to every token or pixel, along the last axis."""
 
-    # `jax.vmap(layer)` would do, but JAX names what it traces, and prints a module for its name.
+    # JAX names traced functions, and the name of a module would be its printed form.
     def apply(vector: Array) -> Array:
         return layer(vector)
 
@@ -41,22 +43,32 @@ def pointwise(
 
 
 def gelu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """`x · Φ(x)`, where Φ is the normal distribution's (Hendrycks, 2016, arXiv:1606.08415)."""
+    """Return `x · Φ(x)`, where Φ is the cumulative distribution function of the normal
+    distribution.
+
+    Source: Hendrycks, 2016, arXiv:1606.08415.
+    """
     return jax.nn.gelu(x, approximate=False)
 
 
 def gelu_tanh(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """Its approximation `x / 2 · (1 + tanh(√(2 / π) · (x + 0.044715 x³)))`, of the same paper."""
+    """Return the approximation `x / 2 · (1 + tanh(√(2 / π) · (x + 0.044715 x³)))` of GELU.
+
+    Source: Hendrycks, 2016, arXiv:1606.08415.
+    """
     return jax.nn.gelu(x, approximate=True)
 
 
 def quick_gelu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """Its approximation `x · sigmoid(1.702 x)`, of the same paper."""
+    """Return the approximation `x · sigmoid(1.702 x)` of GELU.
+
+    Source: Hendrycks, 2016, arXiv:1606.08415.
+    """
     return x * jax.nn.sigmoid(1.702 * x)
 
 
 def relu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """`max(x, 0)`."""
+    """Return `max(x, 0)`."""
     return jax.nn.relu(x)
 
 
@@ -66,11 +78,12 @@ ACTIVATIONS: Mapping[str, Activation] = {
     "quick_gelu": quick_gelu,
     "relu": relu,
 }
-"""By the names that configurations use."""
+"""Activations by their names in configurations."""
 
 
 class LayerScale(eqx.Module):
-    """`x · gamma`, channel by channel, which lets deep networks start as shallow ones.
+    """Scale of each channel, `x · gamma`. Small initial scales make deep networks start like
+    shallow ones.
 
     Source: Touvron et al., 2021, arXiv:2103.17239.
     """
@@ -78,7 +91,11 @@ class LayerScale(eqx.Module):
     gamma: Float[Array, " dim"]
 
     def __init__(self, dim: int, layer_scale: float):
-        """**Arguments:** channels, and what every factor is at first, usually small."""
+        """**Arguments:**
+
+        - `dim`: the number of channels.
+        - `layer_scale`: the initial value of every scale, usually small.
+        """
         self.gamma = jnp.full((dim,), layer_scale)
 
     def __call__(self, x: Float[Array, "*lead dim"]) -> Float[Array, "*lead dim"]:
@@ -86,9 +103,9 @@ class LayerScale(eqx.Module):
 
 
 class PatchEmbedding(eqx.Module):
-    """Cuts an image into square patches and projects each to a token: `y = W · patch + b`.
+    """Projection of the square patches of a picture to tokens: `y = W · patch + b`.
 
-    That is a convolution whose stride is its kernel's size.
+    It is a convolution whose stride is the size of its kernel.
 
     Source: Dosovitskiy et al., 2021, arXiv:2010.11929.
     """
@@ -104,10 +121,13 @@ class PatchEmbedding(eqx.Module):
         use_bias: bool = True,
         key: PRNGKeyArray,
     ):
-        """**Arguments:** channels of a token, pixels along a side of a patch; the image's channels,
-        and whether there is a bias.
+        """**Arguments:**
 
-        `key` draws the initial parameters, here and in all other layers.
+        - `dim`: the number of channels of a token.
+        - `patch_size`: the number of pixels along a side of a patch.
+        - `in_channels`: the number of channels of the picture.
+        - `use_bias`: whether there is a bias.
+        - `key`: draws the initial parameters, here and in all other layers.
         """
         self.proj = eqx.nn.Conv2d(
             in_channels, dim, patch_size, stride=patch_size, use_bias=use_bias, key=key
@@ -115,19 +135,20 @@ class PatchEmbedding(eqx.Module):
 
     @property
     def patch_size(self) -> int:
-        """Pixels along a side of a patch."""
+        """Number of pixels along a side of a patch."""
         return self.proj.stride[0]
 
     def __call__(self, image: Float[Array, "in_channels H W"]) -> Float[Array, "dim height width"]:
-        """**Returns** tokens on their grid: `height = H // patch_size`, `width = W // patch_size`.
+        """Return the tokens on their grid, with `height = H // patch_size` and `width = W //
+        patch_size`.
 
-        What does not fill a patch at the right and bottom edge is dropped.
+        Pixels at the right and bottom edge that do not fill a patch are ignored.
         """
         return self.proj(image)
 
 
 class BatchNorm(eqx.Module):
-    """`(x - mean) / √(var + ε) · weight + bias`, with the statistics of training.
+    """Batch norm with the statistics of training: `(x - mean) / √(var + ε) · weight + bias`.
 
     Source: Ioffe and Szegedy, 2015, arXiv:1502.03167.
     """
@@ -138,7 +159,10 @@ class BatchNorm(eqx.Module):
     var: Float[Array, " dim"]
 
     def __init__(self, dim: int):
-        """**Arguments:** channels."""
+        """**Arguments:**
+
+        - `dim`: the number of channels.
+        """
         self.weight, self.bias = jnp.ones(dim), jnp.zeros(dim)
         self.mean, self.var = jnp.zeros(dim), jnp.ones(dim)
 

@@ -8,19 +8,19 @@ from jaxtyping import Array, Float
 
 
 class Output(NamedTuple):
-    """Features of one image, after the final norm.
+    """Features of one picture, after the final norm.
 
-    The rows of `last_hidden_state` are the class token, the registers and the patches by rows; a
-    ConvNeXt's are the mean and then the pixels of its last map. `pooler_output` is one vector for
-    the image (`zoo info` says which), `logits` are a classifier's, and `hidden_states` are those
-    of the layers that were asked for, as tokens or as maps.
-
-    `attentions` says how much each token attends to each, the sum of a row being one, in the layers
-    that were asked for, or in the last one if none were. `class_attention` is how much of that the
-    class token gives to the patches. Both are empty unless they are asked for.
-
-    `image_embeds` and `text_embeds` are the `pooler_output` of CLIP's towers once more, by the name
-    that transformers' classes for them have, and those who call these.
+    - `last_hidden_state`: rows for the class token, the registers, and the patches by rows. A
+      ConvNeXt has the mean of its last map and then its pixels.
+    - `pooler_output`: one vector for the picture (`zoo info` describes it).
+    - `logits`: the logits of a classifier.
+    - `hidden_states`: the states of the requested layers, as tokens or as maps.
+    - `attentions`: the attention weights of each token for each token, which sum to 1 in a row, in
+      the requested layers, or in the last one if none are requested. Empty unless attentions are
+      requested.
+    - `class_attention`: the part of these weights that the class token has for the patches.
+    - `image_embeds`, `text_embeds`: the `pooler_output` of CLIP's networks again, under the name in
+      transformers' classes, which other programs expect.
     """
 
     last_hidden_state: Float[Array, "tokens dim"]
@@ -34,13 +34,15 @@ class Output(NamedTuple):
 
 
 class Depth(NamedTuple):
-    """How far away every pixel of an image is, in metres, or larger the nearer it is."""
+    """Distance of every pixel of a picture: in metres, or a relative number that is larger for
+    nearer pixels."""
 
     predicted_depth: Float[Array, "height width"]
 
 
 class Similarities(NamedTuple):
-    """How well images and texts fit each other, and the vectors of length 1 that say so."""
+    """Similarities of pictures and texts, and the vectors of length 1 that they are computed
+    from."""
 
     logits_per_image: Float[Array, "images texts"]
     logits_per_text: Float[Array, "texts images"]
@@ -49,17 +51,25 @@ class Similarities(NamedTuple):
 
 
 class Masks(NamedTuple):
-    """Areas of an image, one for each query: how much its class is each, and the last none, and how
-    much every pixel of a map is in it. Both are logits, of a softmax and of a sigmoid."""
+    """Areas of a picture, one for each query.
+
+    - `class_queries_logits`: softmax logits of the class of each area; the last class means that
+      there is no area.
+    - `masks_queries_logits`: sigmoid logits that a pixel of a map belongs to the area.
+    """
 
     class_queries_logits: Float[Array, "queries classes"]
     masks_queries_logits: Float[Array, "queries height width"]
 
 
 class Detections(NamedTuple):
-    """Things in an image, one for each query: how much it is of each class, before a sigmoid, and
-    the box that it is in: centre (x, y), width and height, as shares of the image's sides. Some say
-    too how much every pixel of a map is of it, before a sigmoid."""
+    """Objects in a picture, one for each query.
+
+    - `logits`: sigmoid logits of each class.
+    - `pred_boxes`: centre (x, y), width and height of the box, as fractions of the picture's sides.
+    - `pred_masks`: sigmoid logits that a pixel of a map belongs to the object; None for networks
+      without masks.
+    """
 
     logits: Float[Array, "queries classes"]
     pred_boxes: Float[Array, "queries 4"]
@@ -67,41 +77,42 @@ class Detections(NamedTuple):
 
 
 class ClassMap(NamedTuple):
-    """How much every patch of an image is of each class, before a softmax."""
+    """Softmax logits of the class of every patch of a picture."""
 
     logits: Float[Array, "classes height width"]
 
 
 Returned: TypeAlias = Output | Depth | Masks | Detections | ClassMap | Similarities
-"""What networks return."""
+"""Types of the results of networks."""
 
 
 def by_name(
     output: Returned, layers: Sequence[int] = (), fields: Sequence[str] = ()
 ) -> OrderedDict[str, Any]:
-    """Outputs by their names in a file, in its order. They may be abstract, or those of a batch.
+    """Return the outputs by their names in a file, in the file's order. The outputs may be
+    abstract, or those of a batch.
 
     **Arguments:**
 
-    - `layers`: those that were asked for. What there is of each is called by its number, as in
+    - `layers`: the requested layers. Outputs of a layer have its number in their names, as in
       `attentions_3`.
-    - `fields`: fields of the output. Hidden states, which nobody gets unasked, are given as well.
-      By default all fields.
+    - `fields`: fields of the output; by default all. Hidden states, which exist only on request,
+      are always included.
     """
-    named: OrderedDict[str, Any] = OrderedDict()
+    outputs: OrderedDict[str, Any] = OrderedDict()
     for field, value in output._asdict().items():
         if value is None or (fields and field not in {*fields, "hidden_states"}):
             continue
         if isinstance(value, tuple):
             stem = "hidden_state" if field == "hidden_states" else field
             names = [f"{stem}_{layer}" for layer in layers] or [stem]
-            named.update(zip(names, value, strict=bool(value)))
+            outputs.update(zip(names, value, strict=bool(value)))
         else:
-            named[field] = value
-    return named
+            outputs[field] = value
+    return outputs
 
 
 def check_layers(layers: Sequence[int], count: int) -> None:
-    """**Raises** `ValueError` if a layer is asked for that there is none of."""
+    """Raise `ValueError` if a requested layer is not between 1 and `count`."""
     if not all(1 <= layer <= count for layer in layers):
         raise ValueError(f"layers are counted from 1 to {count}: got {list(layers)}")

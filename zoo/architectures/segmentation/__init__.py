@@ -1,1 +1,1 @@
-"""Segmentation networks: configuration, network and published models."""
+"""Segmentation: configurations, networks and published models."""

@@ -1,4 +1,5 @@
-"""Records of segmentation networks: mask transformers, and linear classifiers of patches."""
+"""Architecture records of segmentation networks: mask transformers, and linear classifiers of
+patches."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,46 +14,47 @@ from zoo.architectures.segmentation.segmentation_config import MaskConfig, Segme
 from zoo.architectures.vit.vit_settings import DINOV3_SETTINGS
 
 
-def _mask_network() -> Callable[..., Any]:
+def _mask_network_class() -> Callable[..., Any]:
     from zoo.architectures.segmentation.segmentation_network import Eomt
 
     return Eomt
 
 
 def _mask_sizes(config: MaskConfig, shapes: Shapes) -> MaskConfig | None:
-    """Read the sizes; transformers has another function in the heads of one with gates."""
+    """Return the configuration with the sizes of a checkpoint; None for a gated feed-forward
+    network, because transformers then has another activation in the heads."""
     return with_sizes(config, shapes) if config.backbone.ffn == "mlp" else None
 
 
-def _backbone(config: MaskConfig) -> dict[str, Any]:
+def _backbone_settings(config: MaskConfig) -> dict[str, Any]:
     assert isinstance(config.backbone.rope, RopePeriods)
-    rotated = {"rope_theta": config.backbone.rope.base, "rope_type": "default"}
-    return write_settings(config.backbone, DINOV3_SETTINGS) | {"rope_parameters": rotated}
+    rope = {"rope_theta": config.backbone.rope.base, "rope_type": "default"}
+    return write_settings(config.backbone, DINOV3_SETTINGS) | {"rope_parameters": rope}
 
 
-SETTINGS: Template = (_backbone, "num_queries", "num_blocks", "num_upscale_blocks")
+SETTINGS: Template = (_backbone_settings, "num_queries", "num_blocks", "num_upscale_blocks")
 
 EOMT = TransformersClass(
     "EomtDinov3ForUniversalSegmentation",
     "eomt_dinov3",
     SETTINGS,
-    auto="AutoModelForUniversalSegmentation",
-    answers=("class_queries_logits", "masks_queries_logits"),
-    key_bias=True,
-    square=True,
+    auto_class="AutoModelForUniversalSegmentation",
+    output_names=("class_queries_logits", "masks_queries_logits"),
+    has_key_bias_setting=True,
+    square_only=True,
 )
 
 
 MASKS = Architecture(
     config=MaskConfig,
-    network=_mask_network,
-    sizes=_mask_sizes,
-    transformers=lambda config: EOMT,
-    classes=(EOMT,),
+    network=_mask_network_class,
+    read_sizes=_mask_sizes,
+    transformers_class=lambda config: EOMT,
+    transformers_classes=(EOMT,),
 )
 
 
-def _segmenter_network() -> Callable[..., Any]:
+def _segmenter_network_class() -> Callable[..., Any]:
     from zoo.architectures.segmentation.segmentation_network import Segmenter
 
     return Segmenter
@@ -60,5 +62,5 @@ def _segmenter_network() -> Callable[..., Any]:
 
 SEGMENTER = Architecture(
     config=SegmenterConfig,
-    network=_segmenter_network,
+    network=_segmenter_network_class,
 )

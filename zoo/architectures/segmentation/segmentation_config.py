@@ -1,4 +1,4 @@
-"""Hyperparameters of segmentation networks: plain data without JAX."""
+"""Configurations of segmentation networks. This module is plain data without JAX."""
 
 from __future__ import annotations
 
@@ -7,88 +7,95 @@ from typing import Any
 
 import numpy as np
 
-from zoo.architectures.common_config import class_words
+from zoo.architectures.common_config import describe_classes
 from zoo.architectures.config_fields import Shapes, config_class, detail, length, size
 from zoo.architectures.vit.vit_config import OnBackbone
 from zoo.tasks.area_tasks import class_map_task, mask_task
 from zoo.tasks.task import Task
 
-HIDING = "attn_mask_probs"
-"""The leaf that says in which blocks masks hide patches, above zero."""
+MASK_PROBABILITIES = "attn_mask_probs"
+"""Leaf whose positive entries mark the blocks in which masks hide patches."""
 
 
-def _masked(leaves: Mapping[str, Any]) -> tuple[bool, ...]:
-    masked = tuple((np.asarray(leaves[HIDING]) > 0).tolist())
+def _read_masked(leaves: Mapping[str, Any]) -> tuple[bool, ...]:
+    """Return for each of the last blocks whether masks hide patches; empty if they do so in
+    none."""
+    masked = tuple((np.asarray(leaves[MASK_PROBABILITIES]) > 0).tolist())
     return masked if any(masked) else ()
 
 
 @config_class
 class MaskConfig(OnBackbone):
-    """Hyperparameters of an encoder-only mask transformer, which finds areas and what is in them.
+    """Configuration of EoMT, an encoder-only mask transformer, which finds areas and their classes.
 
-    That many `queries` join the tokens of the last `query_blocks` blocks. Each becomes a mask, and
-    one of `classes` or none. Every one of the `upscalings` doubles the rows and columns of masks.
-    `masked` says in which of these blocks queries attend to their own masks alone; none means in
-    no block, as after the whole training.
+    - `queries`: number of queries. Each becomes a mask and a class, or none.
+    - `query_blocks`: number of last blocks in which queries join the tokens.
+    - `classes`: number of classes.
+    - `upscalings`: number of layers that double the rows and columns of masks.
+    - `masked`: for each of these blocks, whether queries attend only to the patches in their masks.
+      Empty if they do so in none, as after complete training.
     """
 
     queries: int = size("queries", hf="num_queries")
-    query_blocks: int = size(HIDING, hf="num_blocks")
-    # One more says that there is nothing.
-    classes: int = size("class_head.weight", less=1)
-    upscalings: int = size("upscale.{}.norm.weight", default=2, hf="num_upscale_blocks", least=0)
-    masked: tuple[bool, ...] = detail(default=(), values=_masked)
+    query_blocks: int = size(MASK_PROBABILITIES, hf="num_blocks")
+    # The last class means that a query found no area.
+    classes: int = size("class_head.weight", subtract=1)
+    upscalings: int = size("upscale.{}.norm.weight", default=2, hf="num_upscale_blocks", minimum=0)
+    masked: tuple[bool, ...] = detail(default=(), read_values=_read_masked)
 
     @property
     def task(self) -> Task:
-        """Areas of queries."""
+        """The task: areas, one for each query."""
         return mask_task(self.queries, self.classes, self.mask_stride)
 
     @property
     def mask_stride(self) -> int:
-        """Pixels of a picture along a side of one of a mask."""
+        """Number of a picture's pixels along a side of a mask's pixel."""
         return self.stride >> self.upscalings
 
     @property
     def is_consistent(self) -> bool:
-        """Whether queries join blocks that are there, and no pixel of a mask is smaller than the
+        """Whether the blocks with queries exist, and a mask's pixel is at least as large as a
         picture's."""
-        # A power of two would have no bound.
-        whole = self.mask_stride << self.upscalings == self.stride
-        return self.query_blocks <= self.depth and whole
+        # Shifting back avoids `2 ** upscalings`, which has no upper bound.
+        is_exact = self.mask_stride << self.upscalings == self.stride
+        return self.query_blocks <= self.depth and is_exact
 
     @property
     def text(self) -> str:
-        """The architecture in a line."""
-        joined = f"{self.queries} queries in the last {self.query_blocks} blocks"
-        return f"{self.backbone.text}; {joined}{class_words(self.classes)}"
+        """Description of the architecture in one line."""
+        queries = f"{self.queries} queries in the last {self.query_blocks} blocks"
+        return f"{self.backbone.text}; {queries}{describe_classes(self.classes)}"
 
 
-def _layers(usual: SegmenterConfig, shapes: Shapes) -> int:
-    """Return how many blocks are read, of the channels of all of them."""
-    return length(shapes, "batch_norm.weight") // usual.dim
+def _count_layers(config: SegmenterConfig, shapes: Shapes) -> int:
+    """Return the number of blocks that are read, from the number of their channels together."""
+    return length(shapes, "batch_norm.weight") // config.dim
 
 
 @config_class
 class SegmenterConfig(OnBackbone):
-    """Hyperparameters of a linear classifier of patches: a batch norm of what the last `layers`
-    blocks make of a patch, and one of `classes`."""
+    """Configuration of a linear classifier of patches, after a batch norm.
 
-    layers: int = size(_layers)
+    - `layers`: number of last blocks whose patches are read.
+    - `classes`: number of classes.
+    """
+
+    layers: int = size(_count_layers)
     classes: int = size("head.weight")
 
     @property
     def task(self) -> Task:
-        """Areas of classes."""
+        """The task: areas, one for each class."""
         return class_map_task(self.classes, self.stride)
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the blocks that are read are there."""
+        """Whether the blocks that are read exist."""
         return self.layers <= self.depth
 
     @property
     def text(self) -> str:
-        """The architecture in a line."""
-        read = f"patches of the last {self.layers} blocks" if self.layers > 1 else "patches"
-        return f"{self.backbone.text}; {read}{class_words(self.classes)}"
+        """Description of the architecture in one line."""
+        patches = f"patches of the last {self.layers} blocks" if self.layers > 1 else "patches"
+        return f"{self.backbone.text}; {patches}{describe_classes(self.classes)}"

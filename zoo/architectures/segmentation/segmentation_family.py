@@ -1,19 +1,19 @@
-"""Published segmentation networks: EoMT on DINOv3, and classifiers of DINOv2's patches."""
+"""Published segmentation networks: EoMT on DINOv3, and linear classifiers of DINOv2's patches."""
 
 from dataclasses import replace
 
 from weights.namings import mask_names
-from zoo.architectures.entry import ADE20K, ModelInfo, Publisher, same_network
+from zoo.architectures.entry import ADE20K, ModelInfo, Publisher, published_namings
 from zoo.architectures.families import dinov3_family, shared
 from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
 from zoo.architectures.vit import vit_family
 from zoo.architectures.vit.vit_config import ViTConfig
 
-# EoMT (Kerssies et al., 2025, arXiv:2503.19108) on DINOv3: areas of a picture and what is in them.
+# EoMT (Kerssies et al., 2025, arXiv:2503.19108) on DINOv3: areas of a picture and their classes.
 #
-# The names of transformers' repositories say which classes a network knows and what it was trained
-# for: all areas of a picture (panoptic), things one by one (instance), or classes (semantic). The
-# authors' own files are differences from DINOv3's weights, which are not read here.
+# The names of transformers' repositories contain the classes and the task: all areas of a picture
+# (panoptic), single objects (instance), or classes (semantic). The authors' own files have
+# differences from DINOv3's weights and are not read here.
 #
 # Source: `model_zoo/dinov3.md` of tue-mps/eomt.
 
@@ -22,7 +22,8 @@ EomtVariant = tuple[str, str, int, tuple[str, ...], int, int, float]
 
 EOMT = Publisher(
     source=EOMT_SOURCE,
-    # EoMT's own part is under the MIT License; DINOv3's terms go with what its weights became.
+    # EoMT's own part has the MIT License. DINOv3's terms apply to the weights that are based on its
+    # own.
     licence=replace(
         dinov3_family.DINOV3.licence,
         download=f"https://github.com/{EOMT_SOURCE}/blob/master/model_zoo/dinov3.md",
@@ -31,12 +32,12 @@ EOMT = Publisher(
     repository="tue-mps/{}",
 )
 
-# The first 80 are things, which can be told apart; the others are what is around them.
+# The first 80 classes are of countable objects, the others of surroundings.
 PANOPTIC = shared.class_names("coco")
-THINGS = PANOPTIC[:80]
+COUNTABLE_CLASSES = PANOPTIC[:80]
 ADE20K_CLASSES = shared.class_names("ade20k")
 
-# dimensions, and how many of the blocks have queries
+# dimensions, and the number of blocks with queries
 EOMT_SIZES = {"small": (shared.SMALL, 3), "base": (shared.BASE, 3), "large": (shared.LARGE, 4)}
 
 # classes and task, size, pixels along a side, names of classes, queries, parameters, and PQ, AP or
@@ -46,8 +47,8 @@ EOMT_VARIANTS: tuple[EomtVariant, ...] = (
     ("coco-panoptic", "base", 640, PANOPTIC, 200, 92_434_313, 53.1),
     ("coco-panoptic", "large", 640, PANOPTIC, 200, 315_057_290, 56.8),
     ("coco-panoptic", "large", 1280, PANOPTIC, 200, 315_057_290, 58.9),
-    ("coco-instance", "large", 640, THINGS, 200, 315_002_965, 45.9),
-    ("coco-instance", "large", 1280, THINGS, 200, 315_002_965, 49.9),
+    ("coco-instance", "large", 640, COUNTABLE_CLASSES, 200, 315_002_965, 45.9),
+    ("coco-instance", "large", 1280, COUNTABLE_CLASSES, 200, 315_002_965, 49.9),
     ("ade-semantic", "large", 512, ADE20K_CLASSES, 100, 314_972_315, 59.5),
 )
 
@@ -63,13 +64,13 @@ def _eomt(variant: EomtVariant) -> ModelInfo:
         name=name.replace("-", "_"),
         family="eomt",
         config=config,
-        published=same_network(config, mask_names.EOMT),
+        published=published_namings(config, mask_names.EOMT),
         preprocessing=shared.imagenet(size=(side, side), padded=True),
         publisher=EOMT,
-        **EOMT.on_hub(name),
+        **EOMT.hub_fields(name),
         parameters=parameters,
         labels=names,
-        reported=EOMT.reported("model_zoo/dinov3.md", data, areas=areas),
+        reported=EOMT.report_results("model_zoo/dinov3.md", data, areas=areas),
     )
 
 
@@ -79,14 +80,14 @@ EOMT_MODELS = tuple(map(_eomt, EOMT_VARIANTS))
 # Linear classifiers of DINOv2's patches (Oquab et al., 2023, arXiv:2304.07193), for the classes of
 # ADE20K and of Pascal VOC 2012.
 #
-# A classifier is a file of its own beside its backbone's. Those that the paper calls `+ms` take the
-# last four blocks' patches in place of the last one's; there, several scales of a picture are
-# averaged as well, which is not a part of the network.
+# The classifier and its backbone are in separate files. Classifiers that the paper calls `+ms` take
+# the patches of the last four blocks instead of the last one. The paper also averages several
+# scales of a picture for them, which is not a part of the network.
 #
 # Source: `notebooks/semantic_segmentation.ipynb` of facebookresearch/dinov2.
 
 
-# what its name has, the blocks that it reads
+# part of the name, number of blocks that it reads
 SEGMENTER_HEADS = (("linear", 1), ("ms", 4))
 
 SEGMENTER_DATASETS = {data: shared.class_names(data) for data in ("ade20k", "voc2012")}
@@ -117,14 +118,14 @@ def _segmenter(
         name=name,
         family="dinov2_segmentation",
         config=config,
-        published=same_network(config, mask_names.SEGMENTER),
+        published=published_namings(config, mask_names.SEGMENTER),
         preprocessing=shared.imagenet(size=(518, 518), multiple=14),
         publisher=publisher,
         checkpoint=f"{name}_head.pth",
-        # A batch norm has four numbers a channel.
+        # A batch norm has four numbers for each channel.
         parameters=body + 4 * width + (width + 1) * len(names),
         labels=names,
-        reported=publisher.reported("MODEL_CARD.md", ADE20K, areas=areas),
+        reported=publisher.report_results("MODEL_CARD.md", ADE20K, areas=areas),
     )
 
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.architectures.base import UNKNOWN, Identity
+from zoo.architectures.base import NO_IDENTITY, Identity
 from zoo.architectures.parts.attention import Mask
 from zoo.architectures.parts.layers import ACTIVATIONS, Activation, BatchNorm, Size, pointwise
 from zoo.architectures.parts.output import ClassMap, Masks
@@ -16,7 +16,7 @@ Tokens = Float[Array, "tokens dim"]
 
 
 class Upscaling(eqx.Module):
-    """`norm(conv2(activation(conv1(x))))`, which doubles the rows and columns of a map."""
+    """Layer that doubles the rows and columns of a map: `norm(conv2(activation(conv1(x))))`."""
 
     conv1: eqx.nn.ConvTranspose2d
     conv2: eqx.nn.Conv2d
@@ -24,8 +24,11 @@ class Upscaling(eqx.Module):
     activation: Activation = eqx.field(static=True)
 
     def __init__(self, dim: int, *, activation: Activation, key: PRNGKeyArray):
-        """**Arguments:** channels of the map; the function between the convolutions, the second of
-        which takes each channel alone."""
+        """**Arguments:**
+
+        - `dim`: the number of channels of the map.
+        - `activation`: the function between the convolutions, the second of which is depthwise.
+        """
         key1, key2 = jr.split(key)
         self.conv1 = eqx.nn.ConvTranspose2d(dim, dim, 2, 2, key=key1)
         self.conv2 = eqx.nn.Conv2d(dim, dim, 3, padding=1, groups=dim, use_bias=False, key=key2)
@@ -38,7 +41,7 @@ class Upscaling(eqx.Module):
 
 
 class MaskHead(eqx.Module):
-    """Head from a query to what the pixels of its mask have in common: three layers."""
+    """Head of three layers from a query to a vector that is compared with the pixels of masks."""
 
     fc1: eqx.nn.Linear
     fc2: eqx.nn.Linear
@@ -46,7 +49,11 @@ class MaskHead(eqx.Module):
     activation: Activation = eqx.field(static=True)
 
     def __init__(self, dim: int, *, activation: Activation, key: PRNGKeyArray):
-        """**Arguments:** channels of a token; the function between the layers."""
+        """**Arguments:**
+
+        - `dim`: the number of channels of a token.
+        - `activation`: the function between the layers.
+        """
         key1, key2, key3 = jr.split(key, 3)
         self.fc1 = eqx.nn.Linear(dim, dim, key=key1)
         self.fc2 = eqx.nn.Linear(dim, dim, key=key2)
@@ -59,10 +66,10 @@ class MaskHead(eqx.Module):
 
 
 class Eomt(BackboneNetwork):
-    """Queries join the tokens of a vision transformer before its last blocks, and find areas.
+    """EoMT: queries join the tokens of a vision transformer before its last blocks, and find areas.
 
         x = [queries, cls_token, reg_tokens, patches]        before the last `query_blocks` blocks
-        queries, patches = parts of norm(x)                  behind them
+        queries, patches = parts of norm(x)                  after them
         class_queries_logits = class_head(queries)           one more than there are classes
         masks_queries_logits = mask_head(queries) · upscaled(patches)
 
@@ -71,9 +78,10 @@ class Eomt(BackboneNetwork):
         model = zoo.create("eomt_dinov3_coco_panoptic_small_640", key=jax.random.key(0))
         masks = model(image).masks_queries_logits  # image is [3, H, W], masks [200, H / 4, W / 4]
 
-    In training, queries attend to the patches of their masks alone, less and less often.
-    `attn_mask_probs`, how often for each of the last blocks, are zeros in the end. A network that
-    was not trained to that end has ones: its queries still do so, in the blocks that are `masked`.
+    In training, queries attend only to the patches in their masks, with a probability that
+    decreases to 0. `attn_mask_probs` has this probability for each of the last blocks. If training
+    was not completed, it is 1 in some blocks, and queries still attend in this way there. These
+    blocks are `masked`.
 
     Source: Kerssies et al., 2025, arXiv:2503.19108; `EomtDinov3ForUniversalSegmentation` of
     transformers.
@@ -87,8 +95,13 @@ class Eomt(BackboneNetwork):
     attn_mask_probs: Float[Array, " query_blocks"]
     masked: tuple[bool, ...] = eqx.field(static=True)
 
-    def __init__(self, config: MaskConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
-        """**Arguments:** the sizes, and what the network knows of itself."""
+    def __init__(self, config: MaskConfig, *, identity: Identity = NO_IDENTITY, key: PRNGKeyArray):
+        """**Arguments:**
+
+        - `config`: the sizes.
+        - `identity`: the metadata of the network.
+        - `key`: draws the initial parameters.
+        """
         backbone_key, query_key, mask_key, class_key, *keys = jr.split(key, 4 + config.upscalings)
         dim, activation = config.dim, ACTIVATIONS[config.backbone.activation]
         self.backbone = VisionTransformer(config.backbone, key=backbone_key)
@@ -98,33 +111,35 @@ class Eomt(BackboneNetwork):
         self.class_head = eqx.nn.Linear(dim, config.classes + 1, key=class_key)
         self.masked = config.masked or (False,) * config.query_blocks
         self.attn_mask_probs = jnp.asarray(self.masked, jnp.float32)
-        self.about = about
+        self.about = identity
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Masks:
-        """Areas of one image; `jax.vmap` gives a batch.
+        """Return the areas of one picture. Use `jax.vmap` for a batch.
 
-        **Arguments:** preprocessed RGB, not necessarily square; what does not fill a patch at the
-        right and bottom edge is dropped.
+        **Arguments:**
+
+        - `pixel_values`: preprocessed RGB, not necessarily square. Pixels at the right and bottom
+          edge that do not fill a patch are ignored.
         """
         vit, count = self.backbone, len(self.queries)
-        x, height, width = vit.tokens(vit.patch_embed(pixel_values))
-        first = len(vit.blocks) - len(self.masked)
-        rotation = vit.rotation(height, width)
-        for block in vit.blocks[:first]:
+        x, height, width = vit.embed_tokens(vit.patch_embed(pixel_values))
+        first_query_block = len(vit.blocks) - len(self.masked)
+        rotation = vit.make_rotation(height, width)
+        for block in vit.blocks[:first_query_block]:
             x = block(x, rotation)
         x = jnp.concatenate([self.queries, x])
-        rotation = vit.rotation(height, width, count)
+        rotation = vit.make_rotation(height, width, count)
         mask = None
-        for block, masked in zip(vit.blocks[first:], self.masked, strict=True):
-            if masked:
-                mask = self._attended(self._predict(x, height, width)[1], height, width)
+        for block, is_masked in zip(vit.blocks[first_query_block:], self.masked, strict=True):
+            if is_masked:
+                mask = self._make_mask(self._predict(x, height, width)[1], height, width)
             x = block(x, rotation, mask)
         return Masks(*self._predict(x, height, width))
 
     def _predict(
         self, x: Tokens, height: Size, width: Size
     ) -> tuple[Float[Array, "queries classes"], Float[Array, "queries height2 width2"]]:
-        """What tokens say: classes of the queries, and masks."""
+        """Return the class logits of queries, and the logits of their masks."""
         vit, count = self.backbone, len(self.queries)
         x = pointwise(vit.norm, x)
         queries, patches = x[:count], x[count + vit.prefix_tokens :]
@@ -134,28 +149,30 @@ class Eomt(BackboneNetwork):
         masks = jnp.einsum("qc,chw->qhw", self.mask_head(queries), pixels)
         return pointwise(self.class_head, queries), masks
 
-    def _attended(
+    def _make_mask(
         self, masks: Float[Array, "masks height2 width2"], height: Size, width: Size
     ) -> Mask:
-        """Which token may attend to which: a query to no patch outside of its mask.
+        """Return the mask of attention, in which a query may not attend to patches outside its own
+        mask.
 
-        A patch is in a mask where torch's bilinear interpolation, without antialiasing, of the mask
-        to the patches is positive: the mean of a patch's two by two pixels in the middle.
+        A patch is in the mask if torch's bilinear interpolation of the mask to the grid of patches,
+        without antialiasing, is positive: the mean of the two by two pixels in the middle of a
+        patch.
         """
-        count, before = len(self.queries), len(self.queries) + self.backbone.prefix_tokens
+        count, prefix = len(self.queries), len(self.queries) + self.backbone.prefix_tokens
         pixels = 2 ** len(self.upscale)
         middle = slice((pixels - 1) // 2, pixels // 2 + 1)
         masks = masks.reshape(count, height, pixels, width, pixels)[:, :, middle, :, middle]
         inside = masks.mean((2, 4)).reshape(count, height * width) > 0
-        seen = jnp.concatenate([jnp.ones((count, before), bool), inside], axis=1)
-        others = jnp.ones((before - count + height * width, before + height * width), bool)
-        return jnp.concatenate([seen, others])
+        query_rows = jnp.concatenate([jnp.ones((count, prefix), bool), inside], axis=1)
+        other_rows = jnp.ones((prefix - count + height * width, prefix + height * width), bool)
+        return jnp.concatenate([query_rows, other_rows])
 
 
 class Segmenter(BackboneNetwork):
-    """A class for every patch of a vision transformer, from what its last blocks make of it.
+    """Linear classifier of the patches of a vision transformer, from the states of its last blocks.
 
-        x = normed patches of the last `layers` blocks, side by side
+        x = normed patches of the last `layers` blocks, concatenated
         logits = head(batch_norm(x)), on the grid of the patches
 
     DINOv2's small model with the classes of ADE20K, with initial parameters:
@@ -172,23 +189,32 @@ class Segmenter(BackboneNetwork):
     head: eqx.nn.Linear
     layers: int = eqx.field(static=True)
 
-    def __init__(self, config: SegmenterConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
-        """**Arguments:** the sizes, and what the network knows of itself."""
+    def __init__(
+        self, config: SegmenterConfig, *, identity: Identity = NO_IDENTITY, key: PRNGKeyArray
+    ):
+        """**Arguments:**
+
+        - `config`: the sizes.
+        - `identity`: the metadata of the network.
+        - `key`: draws the initial parameters.
+        """
         backbone_key, head_key = jr.split(key)
         self.backbone = VisionTransformer(config.backbone, key=backbone_key)
         width = config.layers * config.dim
         self.batch_norm = BatchNorm(width)
         self.head = eqx.nn.Linear(width, config.classes, key=head_key)
-        self.layers, self.about = config.layers, about
+        self.layers, self.about = config.layers, identity
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> ClassMap:
-        """Classes of one image's patches; `jax.vmap` gives a batch.
+        """Return the class logits of one picture's patches. Use `jax.vmap` for a batch.
 
-        **Arguments:** preprocessed RGB, not necessarily square; what does not fill a patch at the
-        right and bottom edge is dropped.
+        **Arguments:**
+
+        - `pixel_values`: preprocessed RGB, not necessarily square. Pixels at the right and bottom
+          edge that do not fill a patch are ignored.
         """
         depth = self.backbone.num_hidden_states
-        read = range(depth - self.layers + 1, depth + 1)
-        maps = self.backbone(pixel_values, read, as_maps=True).hidden_states
+        layers = range(depth - self.layers + 1, depth + 1)
+        maps = self.backbone(pixel_values, layers, as_maps=True).hidden_states
         x = self.batch_norm(jnp.concatenate(maps).transpose(1, 2, 0))
         return ClassMap(pointwise(self.head, x).transpose(2, 0, 1))

@@ -1,4 +1,4 @@
-"""Record of Swin V2: what the zoo asks of this kind of network."""
+"""Architecture record of Swin V2."""
 
 from __future__ import annotations
 
@@ -10,49 +10,55 @@ from zoo.architectures.architecture import (
     CheckpointFacts,
     staged_architecture,
 )
-from zoo.architectures.config_fields import MOST
+from zoo.architectures.config_fields import MAX_SIZE
 from zoo.architectures.config_settings import (
     Template,
     TransformersClass,
-    part_of,
+    settings_section,
     with_settings,
 )
-from zoo.architectures.swin.swin_config import SwinConfig, Two
+from zoo.architectures.swin.swin_config import SwinConfig, TwoInts
 
 if TYPE_CHECKING:
     from zoo.architectures.library_settings import Settings
 
 
-def _network() -> Callable[..., Any]:
+def _network_class() -> Callable[..., Any]:
     from zoo.architectures.swin.swin_network import SwinTransformer
 
     return SwinTransformer
 
 
-def _complete(config: SwinConfig, beside: CheckpointFacts) -> SwinConfig:
-    """Complete the configuration; earlier windows are known if each stage has one."""
-    read = replace(with_settings(config, beside.settings), scores=beside.scores(config.classes))
-    if len(read.pretrained) < len(config.depths):
-        read = replace(read, pretrained=config.pretrained)
-    image = _training_image(part_of(config, beside.settings)) if beside.settings else None
+def _complete(config: SwinConfig, facts: CheckpointFacts) -> SwinConfig:
+    """Return the configuration completed from settings. Windows of earlier training are used only
+    if the settings have one for each stage."""
+    result = replace(
+        with_settings(config, facts.settings), scores=facts.choose_scores(config.classes)
+    )
+    if len(result.pretrained) < len(config.depths):
+        result = replace(result, pretrained=config.pretrained)
+    image = _training_image(settings_section(config, facts.settings)) if facts.settings else None
     if image is None:
-        return read
-    return replace(read, grid=(image[0] // config.patch_size, image[1] // config.patch_size))
+        return result
+    return replace(result, grid=(image[0] // config.patch_size, image[1] // config.patch_size))
 
 
-def _training_image(settings: Settings) -> Two | None:
-    """Return height and width of the images of training: transformers has settings of its own, and
-    timm arguments of its function, or else those of pictures."""
+def _training_image(settings: Settings) -> TwoInts | None:
+    """Return (height, width) of the pictures of training; None if the settings do not state them.
+
+    transformers has the setting `image_size`. timm has arguments of its function, or else the size
+    in `pretrained_cfg`.
+    """
     arguments = settings.model_args
-    stated = settings.stated("image_size")
-    stated = arguments.get("image_size", arguments.get("img_size")) if stated is None else stated
-    if stated is None and settings.pretrained_cfg:
-        stated = settings.pretrained_cfg.input_size[1:]
-    sides = (stated, stated) if type(stated) is int else stated
+    size = settings.get("image_size")
+    size = arguments.get("image_size", arguments.get("img_size")) if size is None else size
+    if size is None and settings.pretrained_cfg:
+        size = settings.pretrained_cfg.input_size[1:]
+    sides = (size, size) if type(size) is int else size
     if not isinstance(sides, list | tuple) or len(sides) != 2:
         return None
-    is_size = all(type(side) is int and 0 < side <= MOST for side in sides)
-    return (sides[0], sides[1]) if is_size else None
+    is_valid = all(type(side) is int and 0 < side <= MAX_SIZE for side in sides)
+    return (sides[0], sides[1]) if is_valid else None
 
 
 def _image_size(config: SwinConfig) -> int | list[int]:
@@ -72,8 +78,8 @@ CLASSIFIER = TransformersClass("Swinv2ForImageClassification", "swinv2", SETTING
 
 SWIN = staged_architecture(
     config=SwinConfig,
-    network=_network,
+    network=_network_class,
     complete=_complete,
-    transformers=lambda config: CLASSIFIER if config.classes else FEATURES,
-    classes=(FEATURES, CLASSIFIER),
+    transformers_class=lambda config: CLASSIFIER if config.classes else FEATURES,
+    transformers_classes=(FEATURES, CLASSIFIER),
 )

@@ -1,142 +1,162 @@
-"""Hyperparameters of Swin V2: plain data without JAX."""
+"""Configuration of Swin V2. This module is plain data without JAX."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from zoo.architectures.common_config import MultiStageConfig, class_words, count_classes
+from zoo.architectures.common_config import MultiStageConfig, count_classes, describe_classes
 from zoo.architectures.config_fields import (
-    DEEPEST,
-    MOST,
+    MAX_DEPTH,
+    MAX_SIZE,
     Key,
     Shapes,
     config_class,
-    count_numbered,
+    count_numbered_leaves,
     detail,
     length,
+    parse_integers,
     setting,
     size,
-    whole_numbers,
 )
-from zoo.architectures.parts.layer_options import OF_SETTINGS, Activation
+from zoo.architectures.parts.layer_options import ACTIVATION_KEY, Activation
 from zoo.tasks.answer import Scores
 from zoo.tasks.feature_task import feature_task
 from zoo.tasks.task import Task
 
-Two = tuple[int, int]
+TwoInts = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class StageWindows:
-    """How a stage's maps are cut: height and width of a window, and by how much every second block
-    moves them."""
+    """Windows of a stage: (height, width) of a window, and the shift of windows in every second
+    block."""
 
-    size: Two
-    shift: Two
+    size: TwoInts
+    shift: TwoInts
 
 
 PATCHES = "patch_embed.proj.weight"
-FIRST = "blocks.0.blocks.0."
+FIRST_BLOCK = "blocks.0.blocks.0."
 
 
-def _ratio(usual: SwinConfig, shapes: Shapes) -> float:
-    """Return how many times as wide the feed-forward networks are; 0 without any."""
-    return length(shapes, f"{FIRST}mlp.fc1.weight") / (length(shapes, PATCHES) or 1)
+def _ratio(config: SwinConfig, shapes: Shapes) -> float:
+    """Return the ratio of the width of feed-forward networks to that of a token; 0 if there are
+    none."""
+    return length(shapes, f"{FIRST_BLOCK}mlp.fc1.weight") / (length(shapes, PATCHES) or 1)
 
 
-def _has_bias(usual: SwinConfig, shapes: Shapes) -> bool:
-    """Return whether queries and values have biases."""
-    return shapes(f"{FIRST}attn.q_bias") is not None
+def _has_bias(config: SwinConfig, shapes: Shapes) -> bool:
+    """Return True if queries and values have biases."""
+    return shapes(f"{FIRST_BLOCK}attn.q_bias") is not None
 
 
-def _pretrained(usual: SwinConfig, shapes: Shapes) -> tuple[int, ...]:
-    """Return the usual sides of windows, or zeros for more stages than these are of."""
-    stages = count_numbered(shapes, "blocks.{}.blocks.0.norm1.weight")
-    return usual.pretrained if len(usual.pretrained) >= stages else (0,) * stages
+def _pretrained(config: SwinConfig, shapes: Shapes) -> tuple[int, ...]:
+    """Return the configuration's sides of windows of earlier training; zeros if the checkpoint has
+    more stages."""
+    stages = count_numbered_leaves(shapes, "blocks.{}.blocks.0.norm1.weight")
+    return config.pretrained if len(config.pretrained) >= stages else (0,) * stages
 
 
-def _ask_for_windows(config: SwinConfig, shapes: Shapes, settings: object) -> str:
+def _describe_missing_windows(config: SwinConfig, shapes: Shapes, settings: object) -> str:
+    """Return the end of a message about the missing size of windows."""
     return 'how large its windows are. Write {"window_size": NUMBER, "image_size": NUMBER}'
 
 
-WINDOWS_BEFORE = Key("pretrained_window_sizes", read=whole_numbers)
+PRETRAINED_WINDOWS_KEY = Key("pretrained_window_sizes", read=parse_integers)
 
 
 @config_class
 class SwinConfig(MultiStageConfig):
-    """Hyperparameters of a Swin V2, a stage to each entry of `depths` and `heads`; the next stage
-    has twice the channels, of half the height and width.
+    """Configuration of a Swin V2. `depths` and `heads` have an entry for each stage; the next stage
+    has twice the channels, and half the height and width.
 
-    `window` is the side of a window, or less where a stage's map was smaller in training, whose
-    images had `grid` patches (height, width). `pretrained` are the sides of windows of earlier
-    training, which positions are counted in, 0 for none. The feed-forward networks are `ratio`
-    times as wide as a token. `library` is whose rules decide what the paper leaves open: at sizes
-    that windows do not divide, timm moves a map before it is padded, transformers after that;
-    transformers takes the same window for both axes and its mask twice.
+    - `embed`: channels of the first stage.
+    - `depths`, `heads`: number of blocks and of attention heads of each stage.
+    - `window`: the side of a window. Windows are smaller in a stage whose map was smaller in
+      training.
+    - `grid`: (height, width) of the pictures of training in patches.
+    - `pretrained`: sides of the windows of earlier training, in which relative positions are
+      measured; 0 for none.
+    - `ratio`: the ratio of the width of feed-forward networks to that of a token.
+    - `patch_size`: pixels along a side of a patch.
+    - `qkv_bias`: whether queries and values have biases.
+    - `library`: the library whose rules are used where the paper is silent. For sizes that are no
+      multiples of the window, timm shifts a map before it is padded, and transformers afterwards.
+      transformers uses the same window for both axes, and adds its mask twice.
+    - `classes`: the number of classes of a linear classifier; 0 without one.
+    - `scores`: how scores are computed from logits, as in `ViTConfig`.
     """
 
     embed: int = size(PATCHES, hf="embed_dim")
     depths: tuple[int, ...] = size("blocks.{}.blocks.{}.norm1.weight", hf="depths")
     heads: tuple[int, ...] = size("blocks.{}.blocks.0.attn.logit_scale", axis=0, hf="num_heads")
-    window: int = setting(hf="window_size", timm="window_size", ask=_ask_for_windows)
-    grid: Two = setting()
+    window: int = setting(
+        hf="window_size", timm="window_size", describe_missing=_describe_missing_windows
+    )
+    grid: TwoInts = setting()
     pretrained: tuple[int, ...] = setting(
-        default=(0, 0, 0, 0), leaf=_pretrained, hf=WINDOWS_BEFORE, timm=WINDOWS_BEFORE, least=0
+        default=(0, 0, 0, 0),
+        leaf=_pretrained,
+        hf=PRETRAINED_WINDOWS_KEY,
+        timm=PRETRAINED_WINDOWS_KEY,
+        minimum=0,
     )
     ratio: float = size(_ratio, default=4.0, hf="mlp_ratio")
     patch_size: int = size(PATCHES, axis=2, default=4, hf="patch_size")
     qkv_bias: bool = detail(default=True, leaf=_has_bias, hf="qkv_bias")
-    activation: Activation = detail(default="gelu", hf=OF_SETTINGS)
+    activation: Activation = detail(default="gelu", hf=ACTIVATION_KEY)
     norm_eps: float = detail(default=1e-5, hf="layer_norm_eps")
     library: Literal["timm", "transformers"] = "timm"
     pool: Literal["mean"] = "mean"
     classes: int = detail(default=0, leaf=count_classes)
     scores: Scores = detail(default="softmax")
 
-    # As those of `ViTConfig`: all rows are of pixels of the last map.
+    # See `ViTConfig`. All rows are pixels of the last map.
     prefix_tokens: ClassVar[int] = 0
     crops: ClassVar[bool] = False
 
     @property
     def task(self) -> Task:
-        """Features, or classes."""
+        """The task: features, or classes for a classifier."""
         return feature_task(self, "the pixels of the last map", pads_to_stride=True)
 
     @property
     def is_consistent(self) -> bool:
-        """Whether stages have heads that share the channels, windows, and a map."""
+        """Whether each stage has heads that divide its channels, a window of earlier training, and
+        a map."""
         stages = len(self.depths)
-        # transformers has four by default, however many stages there are.
+        # transformers has four windows of earlier training by default, for any number of stages.
         if not 0 < stages == len(self.heads) <= len(self.pretrained):
             return False
-        deep = self.depth <= DEEPEST and self.dim <= MOST
-        shared = all(dim % heads == 0 for dim, heads in zip(self.dims, self.heads, strict=True))
-        # A map of the last stage has a pixel at least.
-        return deep and shared and all(side >> (stages - 1) for side in self.grid)
+        is_bounded = self.depth <= MAX_DEPTH and self.dim <= MAX_SIZE
+        heads_fit = all(dim % heads == 0 for dim, heads in zip(self.dims, self.heads, strict=True))
+        # The map of the last stage needs at least one pixel.
+        return is_bounded and heads_fit and all(side >> (stages - 1) for side in self.grid)
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """Channels of every stage."""
+        """Number of channels of every stage."""
         return tuple(self.embed << stage for stage in range(len(self.depths)))
 
     @property
     def stride(self) -> int:
-        """Pixels along a side of what becomes one row of the output."""
+        """Number of pixels along a side of the area that one row of the output stands for."""
         return self.patch_size << (len(self.depths) - 1)
 
     @property
-    def native(self) -> Two:
-        """(height, width) of the images of training."""
+    def native(self) -> TwoInts:
+        """(height, width) of the pictures of training."""
         height, width = (side * self.patch_size for side in self.grid)
         return height, width
 
     @property
     def windows(self) -> tuple[StageWindows, ...]:
-        """How each stage cuts its maps: as those of training, whatever the image."""
-        return tuple(self._windows(stage) for stage in range(len(self.depths)))
+        """Windows of each stage. They are those of training for pictures of any size."""
+        return tuple(self._stage_windows(stage) for stage in range(len(self.depths)))
 
-    def _windows(self, stage: int) -> StageWindows:
+    def _stage_windows(self, stage: int) -> StageWindows:
+        """Return the windows of one stage, by the rules of the library."""
         if self.library == "transformers":
             sides = [side >> stage for side in self.grid]
         else:
@@ -149,6 +169,6 @@ class SwinConfig(MultiStageConfig):
 
     @property
     def text(self) -> str:
-        """The architecture in a line."""
+        """Description of the architecture in one line."""
         windows = f"windows of {self.window} x {self.window}"
-        return f"{self.stage_words}, {windows}{class_words(self.classes)}"
+        return f"{self.stages_text}, {windows}{describe_classes(self.classes)}"

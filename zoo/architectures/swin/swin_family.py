@@ -1,16 +1,23 @@
-"""Swin V2 (Liu et al., 2021, arXiv:2111.09883): classifiers of ImageNet-1k, some of which learned
-from ImageNet-22k first, in smaller pictures and windows.
+"""Published models of Swin V2 (Liu et al., 2021, arXiv:2111.09883): classifiers of ImageNet-1k.
+Some were first trained on ImageNet-22k, with smaller pictures and windows.
 
-The authors' networks and timm's (1.0.31) are the same; what transformers (5.24) computes differs
-where windows do not divide a map, and where a mask of -100 is not as good as a larger one. The
-authors' files count the layer that halves a map to the stage before it, timm's to the one behind.
+The authors' networks and timm's (1.0.31) are the same. transformers (5.24) computes different
+results if the size of a map is not a multiple of the window, and where a mask of -100 is not equal
+to a larger one. In the authors' files, a layer that halves a map belongs to the stage before it. In
+timm's files it belongs to the stage after it.
 """
 
 from dataclasses import replace
 from typing import NamedTuple
 
 from weights.namings import swin_names
-from zoo.architectures.entry import IMAGENET, ModelInfo, Published, Publisher, same_network
+from zoo.architectures.entry import (
+    IMAGENET,
+    ModelInfo,
+    PublishedNaming,
+    Publisher,
+    published_namings,
+)
 from zoo.architectures.families import shared
 from zoo.architectures.swin.swin_config import SwinConfig
 
@@ -22,12 +29,12 @@ MICROSOFT = Publisher(
     repository="microsoft/swinv2-{}",
 )
 
-SMALLER = (12, 12, 12, 6)
-"""StageWindows of earlier training in pictures of 192 pixels."""
+PRETRAINED_WINDOWS = (12, 12, 12, 6)
+"""Sides of the windows of earlier training, with pictures of 192 pixels."""
 
 
 class SwinSize(NamedTuple):
-    """Channels of the first stage, blocks and heads of all."""
+    """Sizes of a network: channels of the first stage, and blocks and heads of all stages."""
 
     embed: int
     depths: tuple[int, ...]
@@ -41,8 +48,8 @@ SIZES = {
     "large": SwinSize(192, (2, 2, 18, 2), (6, 12, 24, 48)),
 }
 
-# size, what windows and pictures are called, side of a window and of pictures, what ImageNet-22k is
-# to it, parameters, and how much of ImageNet-1k is right (`README.md`)
+# size, windows and pictures in the name, side of a window and of pictures, training on
+# ImageNet-22k, parameters, and accuracy on ImageNet-1k (`README.md`)
 VARIANTS = (
     ("tiny", "window8_256", 8, 256, "", 28_347_154, 81.8),
     ("tiny", "window16_256", 16, 256, "", 28_347_154, 82.8),
@@ -58,8 +65,8 @@ VARIANTS = (
     ("large", "window12to24_192to384", 24, 384, "22k to 1k", 196_739_932, 87.6),
 )
 
-# What the names of files, of transformers' and of timm's repositories end in.
-ENDS = {
+# Suffixes of the names of files, of transformers' and of timm's repositories, by the training.
+SUFFIXES = {
     "": ("", "", "ms_in1k"),
     "22k": ("_22k", "-22k", "ms_in22k"),
     "22k to 1k": ("_22kto1k_ft", "-22kto1k-ft", "ms_in22k_ft_in1k"),
@@ -68,34 +75,35 @@ ENDS = {
 
 def _model(
     size: str,
-    called: str,
+    setup: str,
     window: int,
     side: int,
-    trained: str,
+    training: str,
     parameters: int,
-    right: float | None,
+    accuracy: float | None,
 ) -> ModelInfo:
-    of_file, in_transformers, in_timm = ENDS[trained]
+    file_suffix, hub_suffix, timm_suffix = SUFFIXES[training]
     config = SwinConfig(
         *SIZES[size],
         window=window,
         grid=(side // 4, side // 4),
-        pretrained=SMALLER if "to" in trained else (0, 0, 0, 0),
-        classes=21_841 if trained == "22k" else 1000,
+        pretrained=PRETRAINED_WINDOWS if "to" in training else (0, 0, 0, 0),
+        classes=21_841 if training == "22k" else 1000,
     )
-    name = f"swinv2_{size}_{called}"
-    middle = called.replace("_", "-")
-    mirror = f"timm/{name}.{in_timm}"
+    name = f"swinv2_{size}_{setup}"
+    hub_setup = setup.replace("_", "-")
+    mirror = f"timm/{name}.{timm_suffix}"
     return ModelInfo(
         name=name,
         family="swinv2",
         aliases=(mirror,),
         config=config,
         published=(
-            *same_network(config, swin_names.ORIGINAL, swin_names.TIMM),
-            Published(swin_names.HUGGINGFACE, replace(config, library="transformers")),
+            *published_namings(config, swin_names.ORIGINAL, swin_names.TIMM),
+            PublishedNaming(swin_names.HUGGINGFACE, replace(config, library="transformers")),
         ),
-        # timm's: 256 / 0.9 for the shorter edge, and all of larger pictures.
+        # timm's preprocessing: the shorter edge is resized to 256 / 0.9. Pictures of 384 pixels are
+        # not cropped.
         preprocessing=shared.imagenet(
             resize=side if side == 384 else int(side / 0.9),
             resample="bicubic",
@@ -103,13 +111,13 @@ def _model(
             crop_rounding="half_even",
         ),
         publisher=MICROSOFT,
-        checkpoint=f"swinv2_{size}_patch4_{called}{of_file}.pth",
-        **MICROSOFT.on_hub(f"{size}-patch4-{middle}{in_transformers}"),
+        checkpoint=f"swinv2_{size}_patch4_{setup}{file_suffix}.pth",
+        **MICROSOFT.hub_fields(f"{size}-patch4-{hub_setup}{hub_suffix}"),
         mirrors=(shared.safetensors(mirror),),
         parameters=parameters,
         pooler=shared.MEAN_OF_MAP,
         labels=shared.IMAGENET,
-        reported=MICROSOFT.reported("README.md", IMAGENET, classifier=right),
+        reported=MICROSOFT.report_results("README.md", IMAGENET, classifier=accuracy),
     )
 
 

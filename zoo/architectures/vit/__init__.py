@@ -1,1 +1,1 @@
-"""Vision transformers: configuration, network, settings of libraries, and published models."""
+"""Vision transformers: configuration, network, settings and published models."""

@@ -1,4 +1,4 @@
-"""Record of vision transformers: what the zoo asks of this kind of network."""
+"""Architecture record of vision transformers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from zoo.architectures.architecture import (
     ClassifierHead,
     LibraryOptions,
 )
-from zoo.architectures.config_settings import part_of, with_settings
+from zoo.architectures.config_settings import settings_section, with_settings
 from zoo.architectures.parts.layer_options import LearnedPositions, RopePeriods
 from zoo.architectures.vit.vit_config import ViTConfig
 from zoo.architectures.vit.vit_settings import EQUIMO_SETTINGS, VIT_CLASSES, vit_class
 from zoo.architectures.vit.vit_sizes import (
     VIT_OPTIONS,
-    refused_timm_option,
+    find_unsupported_timm_option,
     timm_activation,
     timm_norm_eps,
     with_classes,
@@ -29,42 +29,45 @@ if TYPE_CHECKING:
     from zoo.architectures.vit.vit_network import VisionTransformer
 
 
-def _network() -> Callable[..., Any]:
+def _network_class() -> Callable[..., Any]:
     from zoo.architectures.vit.vit_network import VisionTransformer
 
     return VisionTransformer
 
 
-def _complete(config: ViTConfig, beside: CheckpointFacts) -> ViTConfig:
-    """Complete the configuration from settings, and from what libraries do without: timm's
-    architectures have options by their names, and pool before every classifier."""
-    of_timm = beside.settings.architecture if beside.settings and beside.naming == "timm" else ""
-    usual = replace(
+def _complete(config: ViTConfig, facts: CheckpointFacts) -> ViTConfig:
+    """Return the configuration completed from settings and from the defaults of the source library.
+
+    timm's architectures have options by their names, and timm pools before every classifier.
+    """
+    timm_name = facts.settings.architecture if facts.settings and facts.naming == "timm" else ""
+    defaults = replace(
         config,
-        activation=timm_activation(of_timm) or config.activation,
-        norm_eps=timm_norm_eps(config, of_timm),
+        activation=timm_activation(timm_name) or config.activation,
+        norm_eps=timm_norm_eps(config, timm_name),
     )
-    settled = replace(
-        with_settings(usual, beside.settings),
-        scores=beside.scores(config.classes),
-        positions=config.positions and _on_stated_grid(config.positions, config, beside.settings),
+    completed = replace(
+        with_settings(defaults, facts.settings),
+        scores=facts.choose_scores(config.classes),
+        positions=config.positions
+        and _with_training_grid(config.positions, config, facts.settings),
     )
-    pool = beside.settings.pool if beside.settings else ""
-    if beside.own_head:
-        mean = pool == "avg" or config.pool is None
-    elif beside.naming == "timm" and not isinstance(config.rope, RopePeriods):
-        return _pooled_by_timm(settled, pool)
-    elif beside.naming == "timm":
-        mean = pool != "token"
+    pool = facts.settings.pool if facts.settings else ""
+    if facts.has_custom_head:
+        takes_mean = pool == "avg" or config.pool is None
+    elif facts.naming == "timm" and not isinstance(config.rope, RopePeriods):
+        return _pooled_by_timm(completed, pool)
+    elif facts.naming == "timm":
+        takes_mean = pool != "token"
     else:
-        mean = config.pool in ("attention", None) or (config.pooled_norm and config.pre_norm)
-    if mean and config.classes and config.head_tokens is None:
-        return replace(settled, head_tokens=0)
-    return settled
+        takes_mean = config.pool in ("attention", None) or (config.pooled_norm and config.pre_norm)
+    if takes_mean and config.classes and config.head_tokens is None:
+        return replace(completed, head_tokens=0)
+    return completed
 
 
 def _pooled_by_timm(config: ViTConfig, pool: str) -> ViTConfig:
-    """Return the configuration with what timm pools, which it does before every classifier."""
+    """Return the configuration with the pooling that timm applies before every classifier."""
     if pool == "avg" and config.pool == "token" and not config.distilled:
         return replace(config, pool="mean")
     if pool == "token" and config.pool == "mean" and config.cls_token:
@@ -72,43 +75,50 @@ def _pooled_by_timm(config: ViTConfig, pool: str) -> ViTConfig:
     return config
 
 
-def _on_stated_grid(
-    where: LearnedPositions, config: ViTConfig, settings: Settings | None
+def _with_training_grid(
+    positions: LearnedPositions, config: ViTConfig, settings: Settings | None
 ) -> LearnedPositions:
-    """On the grid of the pictures of training, where those are told to be no squares."""
-    sides = part_of(config, settings).trained_on if settings else ()
-    tall, wide = (side // config.patch_size for side in sides or (0, 0))
-    if tall == wide or tall * wide != where.patches:
-        return where
-    return replace(where, grid=tall, columns=wide)
+    """Return the positions with the grid of the training pictures, if settings say that those were
+    not square."""
+    sides = settings_section(config, settings).trained_on if settings else ()
+    rows, columns = (side // config.patch_size for side in sides or (0, 0))
+    if rows == columns or rows * columns != positions.patches:
+        return positions
+    return replace(positions, grid=rows, columns=columns)
 
 
 TOKEN, MEAN = "the class token", "the mean of the patches"
 POOLED = {"token": TOKEN, "mean": MEAN, "attention": "what attention pools of the patches"}
 
 
-def _head_takes(config: ViTConfig) -> str:
+def _describe_head_input(config: ViTConfig) -> str:
+    """Return a description of the vector that the classifier of a network takes."""
     if config.distilled:
         return f"{TOKEN} and the distillation token"
     if config.head_tokens:
-        several = TOKEN if config.head_tokens == 1 else f"{config.head_tokens} class tokens"
-        return f"{several} and {MEAN}"
+        tokens = TOKEN if config.head_tokens == 1 else f"{config.head_tokens} class tokens"
+        return f"{tokens} and {MEAN}"
     if config.head_tokens == 0:
         return MEAN
     pooled = POOLED.get(config.pool or "", "what the network pools")
     return f"{pooled}, normed" if config.pooled_norm else pooled
 
 
-def _head_inputs(config: ViTConfig) -> dict[str, str] | None:
+def _custom_head_inputs(config: ViTConfig) -> dict[str, str] | None:
+    """Return the vectors that a custom head may take, as `ClassifierHead.custom_inputs` describes
+    them."""
     if config.head_tokens:
-        # As wide as what it takes; CLIP's vector is normed, and its tokens are not.
+        # A custom head has the same width as this input. CLIP's pooled vector is normalised, but
+        # its tokens are not, so that no input is known.
         return None if config.pooled_norm else {}
     if config.pool == "attention":
         return {"map": POOLED["attention"], "avg": MEAN}
     return {"token": TOKEN, "avg": MEAN} if config.cls_token else {}
 
 
-def _as_built(config: ViTConfig, network: VisionTransformer) -> ViTConfig:
+def _read_network(config: ViTConfig, network: VisionTransformer) -> ViTConfig:
+    """Return the configuration with the classifier and the number of blocks of a network in
+    memory."""
     classes = len(network.head.weight) if network.head else 0
     return replace(
         config,
@@ -120,13 +130,16 @@ def _as_built(config: ViTConfig, network: VisionTransformer) -> ViTConfig:
 
 VIT = Architecture(
     config=ViTConfig,
-    network=_network,
+    network=_network_class,
     complete=_complete,
     head=ClassifierHead(
-        with_classes=with_classes, as_built=_as_built, takes=_head_takes, inputs=_head_inputs
+        with_classes=with_classes,
+        from_network=_read_network,
+        describe_input=_describe_head_input,
+        custom_inputs=_custom_head_inputs,
     ),
-    options=LibraryOptions(VIT_OPTIONS, refused_timm_option),
-    transformers=vit_class,
-    classes=VIT_CLASSES,
-    equimo=EQUIMO_SETTINGS,
+    options=LibraryOptions(VIT_OPTIONS, find_unsupported_timm_option),
+    transformers_class=vit_class,
+    transformers_classes=VIT_CLASSES,
+    equimo_settings=EQUIMO_SETTINGS,
 )

@@ -1,4 +1,4 @@
-"""Published vision transformers: the plain ones, DeiT, DINOv2 and ViT-5."""
+"""Published vision transformers: plain ViT, DeiT, DINOv2 and ViT-5."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -7,12 +7,12 @@ from weights.namings import equimo_names, huggingface_names, meta_names, origina
 from zoo.architectures.entry import (
     IMAGENET,
     NYU,
+    HubFields,
     ModelInfo,
-    OnHub,
-    Published,
+    PublishedNaming,
     Publisher,
-    reported,
-    same_network,
+    published_namings,
+    report_results,
 )
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions, RopeGrid
@@ -22,10 +22,11 @@ from zoo.architectures.vit.vit_sizes import TIMM_OPTIONS
 # The plain vision transformer (Dosovitskiy et al., 2020, arXiv:2010.11929), a classifier of
 # ImageNet-1k.
 #
-# Equimo's network and those that weights are published for differ in detail: Equimo has the tanh
-# GELU, an epsilon of 1e-5 and the mean of the patches before the classifier, timm (1.0.31,
-# `VisionTransformer`) and transformers (5.23, `ViTForImageClassification`) the exact GELU, 1e-6 and
-# 1e-12, and the class token. Whose weights they are decides.
+# Equimo's network differs in detail from those that weights are published for. Equimo has the tanh
+# GELU, an epsilon of 1e-5, and a classifier of the mean of the patches. timm (1.0.31,
+# `VisionTransformer`) and transformers (5.23, `ViTForImageClassification`) have the exact GELU,
+# epsilons of 1e-6 and 1e-12, and a classifier of the class token. The naming of the checkpoint
+# determines the network.
 
 VIT_SOURCE = "google-research/vision_transformer"
 GOOGLE = Publisher(
@@ -35,8 +36,8 @@ GOOGLE = Publisher(
     repository="timm/{}.augreg_in21k_ft_in1k",
 )
 
-# size, dimensions, patch, parameters, and how much of ImageNet-1k is right by the classifier that
-# timm publishes for it, if any (`results/results-imagenet.csv`)
+# size, dimensions, patch, parameters, and accuracy on ImageNet-1k of the classifier that timm
+# publishes for it, if any (`results/results-imagenet.csv`)
 VIT_VARIANTS = (
     ("tiny", shared.TINY, 16, 5_717_416, 75.5),
     ("tiny", shared.TINY, 32, 6_131_560, None),
@@ -52,7 +53,7 @@ VIT_VARIANTS = (
 
 
 def _vit(
-    size: str, dimensions: shared.Dimensions, patch: int, parameters: int, right: float | None
+    size: str, dimensions: shared.Dimensions, patch: int, parameters: int, accuracy: float | None
 ) -> ModelInfo:
     name = f"vit_{size}_patch{patch}_224"
     config = shared.plain_vit(
@@ -69,23 +70,24 @@ def _vit(
         family="vit",
         config=config,
         published=(
-            Published(timm_names.VIT, in_timm, options=TIMM_OPTIONS),
-            Published(equimo_names.VIT, config),
-            Published(huggingface_names.VIT, replace(in_timm, norm_eps=1e-12)),
-            Published(timm_names.AVERAGED_VIT, in_timm, options=TIMM_OPTIONS),
+            PublishedNaming(timm_names.VIT, in_timm, options=TIMM_OPTIONS),
+            PublishedNaming(equimo_names.VIT, config),
+            PublishedNaming(huggingface_names.VIT, replace(in_timm, norm_eps=1e-12)),
+            PublishedNaming(timm_names.AVERAGED_VIT, in_timm, options=TIMM_OPTIONS),
         ),
-        # timm's for the weights of "How to train your ViT": 224 / 0.9 for the shorter edge.
+        # timm's preprocessing for the weights of "How to train your ViT": the shorter edge is
+        # resized to 224 / 0.9.
         preprocessing=shared.centred(resize=248, resample="bicubic", crop_rounding="half_even"),
         publisher=GOOGLE,
         archive=f"{name}.tar.lz4",
-        **(GOOGLE.on_hub(name) if right else OnHub()),
+        **(GOOGLE.hub_fields(name) if accuracy else HubFields()),
         parameters=parameters,
         pooler="the mean of the patches; for weights of timm or transformers the class token",
         labels=shared.IMAGENET,
-        reported=reported(
+        reported=report_results(
             "results/results-imagenet.csv of huggingface/pytorch-image-models",
             IMAGENET,
-            classifier=right,
+            classifier=accuracy,
         ),
     )
 
@@ -94,13 +96,13 @@ VIT_MODELS = tuple(_vit(*row) for row in VIT_VARIANTS)
 
 
 # DeiT (Touvron et al., 2020, arXiv:2012.12877): the plain vision transformer, trained on
-# ImageNet-1k alone, and the same with a distillation token.
+# ImageNet-1k alone, with and without a distillation token.
 #
-# That token stands behind the class token, has a learned position, and learned from a convolutional
-# network; it has a classifier of its own, and `logits` are the mean of both. The authors' files and
-# timm's have the same names. transformers (5.24) has other names, an epsilon of 1e-12 where the
-# authors have 1e-6, and interpolates positions without antialiasing, where timm (1.0.31)
-# antialiases. It has networks without the token as `ViTForImageClassification`.
+# The distillation token follows the class token and has a learned position. It was trained on the
+# outputs of a convolutional network and has its own classifier; `logits` are the mean of both. The
+# authors' files and timm's have the same tensor names. transformers (5.24) has other names and an
+# epsilon of 1e-12 instead of 1e-6. It interpolates positions without antialiasing, timm (1.0.31)
+# with antialiasing. Its class for networks without the token is `ViTForImageClassification`.
 #
 # Source: `models.py` and `README.md` of facebookresearch/deit.
 
@@ -114,15 +116,20 @@ DEIT = Publisher(
 
 
 class DeitVariant(NamedTuple):
-    """A network of both kinds: parameters, the digests in the names of the authors' files, and how
-    much of ImageNet-1k is right, without the distillation token and with it."""
+    """A size of DeiT. Pairs are for the network without the distillation token, then for the one
+    with it.
+
+    - `parameters`: numbers of parameters.
+    - `digests`: the digests in the names of the authors' files.
+    - `accuracies`: accuracies on ImageNet-1k in per cent.
+    """
 
     size: str
     dimensions: shared.Dimensions
     side: int
     parameters: tuple[int, int]
     digests: tuple[str, str]
-    right: tuple[float, float]
+    accuracies: tuple[float, float]
 
 
 DEIT_VARIANTS = (
@@ -173,22 +180,24 @@ def _deit(variant: DeitVariant, distilled: bool) -> ModelInfo:
         aliases=(in_timm,),
         config=config,
         published=(
-            Published(of_authors, config),
-            *same_network(in_transformers, *of_transformers),
+            PublishedNaming(of_authors, config),
+            *published_namings(in_transformers, *of_transformers),
         ),
-        # 256 / 224 for the shorter edge.
+        # The shorter edge is resized to 256 / 224 of the side.
         preprocessing=shared.imagenet(
             resize=int(256 / 224 * side), resample="bicubic", size=(side, side)
         ),
         publisher=DEIT,
         checkpoint=f"{name}-{variant.digests[distilled]}.pth",
         digest=variant.digests[distilled],
-        **DEIT.on_hub(name.replace("_", "-")),
+        **DEIT.hub_fields(name.replace("_", "-")),
         mirrors=(shared.safetensors(in_timm),),
         parameters=variant.parameters[distilled],
         pooler=shared.CLASS_TOKEN,
         labels=shared.IMAGENET,
-        reported=DEIT.reported("README.md", IMAGENET, classifier=variant.right[distilled]),
+        reported=DEIT.report_results(
+            "README.md", IMAGENET, classifier=variant.accuracies[distilled]
+        ),
     )
 
 
@@ -198,10 +207,10 @@ DEIT_MODELS = tuple(_deit(row, distilled) for distilled in (False, True) for row
 # DINOv2 vision transformers (Oquab et al., 2023, arXiv:2304.07193), with registers and without
 # (Darcet et al., 2023, arXiv:2309.16588).
 #
-# Both were trained at 518 x 518 in the end; transformers' image processor gives 224 x 224, which is
-# the default here. How positions come to another size is the hub's own setting, `hubconf.py` and
-# `dinov2/hub/backbones.py` of facebookresearch/dinov2: an offset of 0.1 and no antialiasing without
-# registers, no offset and antialiasing with them.
+# Training ended at 518 x 518 pixels. The default size here is 224 x 224, as in transformers' image
+# processor. Positions are interpolated as in `hubconf.py` and `dinov2/hub/backbones.py` of
+# facebookresearch/dinov2: with an offset of 0.1 and no antialiasing without registers, without an
+# offset and with antialiasing with registers.
 
 DINOV2_SOURCE = "facebookresearch/dinov2"
 DINOV2 = Publisher(
@@ -221,11 +230,15 @@ WITH_REGISTERS = LearnedPositions(grid=37, antialias=True)
 
 
 class Dinov2Results(NamedTuple):
-    """Accuracies on ImageNet-1k by the nearest neighbours and by a linear layer, without registers
-    and with them (`README.md`); without them also on NYU Depth v2 by a linear layer on four blocks,
-    and on ADE20k at several scales (`MODEL_CARD.md`)."""
+    """Results of a size of DINOv2.
 
-    plain: tuple[float, float]
+    - `without_registers`, `with_registers`: accuracies on ImageNet-1k by nearest neighbours and by
+      a linear layer (`README.md`).
+    - `depth`, `areas`: results without registers on NYU Depth v2 by a linear layer on four blocks,
+      and on ADE20k at several scales (`MODEL_CARD.md`).
+    """
+
+    without_registers: tuple[float, float]
     with_registers: tuple[float, float]
     depth: float
     areas: float
@@ -272,31 +285,31 @@ def _dinov2(
         registers=registers,
         positions=WITH_REGISTERS if registers else PLAIN_POSITIONS,
     )
-    # timm adds the class token's position to the token itself where there are registers.
+    # In timm's files with registers, the class token's position is added to the token.
     in_tokens = replace(config, positions=replace(WITH_REGISTERS, cls_token=False))
-    plain, in_names = f"dinov2_vit{letter}14", "_reg4" if registers else ""
-    name = f"{plain}_reg" if registers else plain
+    base_name, suffix = f"dinov2_vit{letter}14", "_reg4" if registers else ""
+    name = f"{base_name}_reg" if registers else base_name
     publisher = DINOV2_WITH_REGISTERS if registers else DINOV2
-    in_timm = f"timm/vit_{size}_patch14{in_names}_dinov2.lvd142m"
-    near, linear = results.with_registers if registers else results.plain
-    accuracies = publisher.reported("README.md", IMAGENET, k_NN=near, linear=linear)
+    in_timm = f"timm/vit_{size}_patch14{suffix}_dinov2.lvd142m"
+    nearest, linear = results.with_registers if registers else results.without_registers
+    accuracies = publisher.report_results("README.md", IMAGENET, k_NN=nearest, linear=linear)
     if not registers:
-        accuracies += publisher.reported("MODEL_CARD.md", NYU, depth=results.depth)
+        accuracies += publisher.report_results("MODEL_CARD.md", NYU, depth=results.depth)
     return ModelInfo(
         name=name,
         family="dinov2",
         aliases=(in_timm,),
         config=config,
         published=(
-            *same_network(config, meta_names.DINOV2_VIT, equimo_names.VIT),
-            Published(huggingface_names.DINOV2_VIT, config, options=("mask token",)),
-            Published(timm_names.VIT, in_tokens if registers else config),
+            *published_namings(config, meta_names.DINOV2_VIT, equimo_names.VIT),
+            PublishedNaming(huggingface_names.DINOV2_VIT, config, options=("mask token",)),
+            PublishedNaming(timm_names.VIT, in_tokens if registers else config),
         ),
         preprocessing=shared.imagenet(resize=256, resample="bicubic"),
         publisher=publisher,
-        checkpoint=f"{plain}{in_names}_pretrain.pth",
+        checkpoint=f"{base_name}{suffix}_pretrain.pth",
         archive=f"{name}.tar.lz4",
-        **publisher.on_hub(size),
+        **publisher.hub_fields(size),
         mirrors=(*shared.equimo_files(name), shared.safetensors(in_timm)),
         parameters=parameters + registers * config.dim,
         pooler=shared.CLASS_TOKEN,
@@ -309,14 +322,14 @@ DINOV2_MODELS = tuple(_dinov2(*row, registers) for registers in (0, 4) for row i
 
 
 # ViT-5 (Wang et al., 2026, arXiv:2602.08071), a classifier of ImageNet-1k: a vision transformer
-# with the habits of language models.
+# with components of language models.
 #
-# Learned and rotary positions at once, registers that are rotated as a small image of their own,
-# RMSNorm, normed queries and keys, no biases of them. Equimo's network and the original, for which
-# weights are published, differ in detail: the original has the exact GELU, norms without a bias,
-# and the class token before the classifier. It also keeps the registers behind the patches, which
-# changes nothing. Neighbouring channels are rotated together, as in the original and in Equimo 2.7;
-# Equimo 1.1.0 takes halves.
+# It has learned and rotary positions, registers that are rotated like a small picture, RMSNorm, and
+# normalised queries and keys without biases. Equimo's network differs in detail from the original,
+# for which weights are published: the original has the exact GELU, norms without a bias, and a
+# classifier of the class token. The original has the registers after the patches, which does not
+# change the result. Pairs of channels are neighbours, as in the original and in Equimo 2.7. In
+# Equimo 1.1.0 they are a half apart.
 #
 # Source: `models_vit5.py` and `rope.py` of wangf3014/ViT-5.
 
@@ -325,7 +338,7 @@ VIT5 = Publisher(
     source=VIT5_SOURCE, licence=shared.apache(VIT5_SOURCE, VIT5_SOURCE), papers=("2602.08071",)
 )
 
-# size, dimensions, parameters, and how much of ImageNet-1k is right, where `README.md` says so
+# size, dimensions, parameters, and accuracy on ImageNet-1k, if `README.md` has one
 VIT5_VARIANTS = (
     ("small", shared.SMALL, 22_050_280, None),
     ("base", shared.BASE, 86_563_816, 84.2),
@@ -335,7 +348,7 @@ VIT5_VARIANTS = (
 
 
 def _vit5(
-    size: str, dimensions: shared.Dimensions, parameters: int, right: float | None
+    size: str, dimensions: shared.Dimensions, parameters: int, accuracy: float | None
 ) -> ModelInfo:
     name = f"vit5_{size}"
     config = ViTConfig(
@@ -358,8 +371,8 @@ def _vit5(
         family="vit5",
         config=config,
         published=(
-            Published(original_names.VIT5, original),
-            Published(equimo_names.VIT, config),
+            PublishedNaming(original_names.VIT5, original),
+            PublishedNaming(equimo_names.VIT, config),
         ),
         preprocessing=shared.imagenet(resize=224, resample="bicubic"),
         publisher=VIT5,
@@ -368,7 +381,7 @@ def _vit5(
         parameters=parameters,
         pooler="the mean of the patches; for the original's weights the class token",
         labels=shared.IMAGENET,
-        reported=VIT5.reported("README.md", IMAGENET, classifier=right),
+        reported=VIT5.report_results("README.md", IMAGENET, classifier=accuracy),
     )
 
 

@@ -1,4 +1,4 @@
-"""Vision transformer of DINOv2, DINOv3, SigLIP 2, TIPS, CLIP, EUPE, ViT-5 and the plain ViT."""
+"""Vision transformer of DINOv2, DINOv3, SigLIP 2, TIPS, CLIP, EUPE, ViT-5, and plain ViT."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zoo.architectures.base import UNKNOWN, FeatureNetwork, FeatureRequest, Identity, Network
+from zoo.architectures.base import NO_IDENTITY, FeatureNetwork, FeatureRequest, Identity, Network
 from zoo.architectures.parts.attention import AxialRoPE, GridRoPE, RoPE, Rotation
 from zoo.architectures.parts.block import (
     AttentionPool,
@@ -37,30 +37,31 @@ from zoo.architectures.vit.vit_config import HeadBlocks, ViTConfig
 
 
 class VisionTransformer(FeatureNetwork):
-    """Patches become tokens, blocks of attention mix them, and one of them stands for the image.
+    """Vision transformer: patches become tokens, blocks of attention mix them, and pooling makes
+    one vector for the picture.
 
         x = [cls_token, reg_tokens, patch_embed(image) + positions]     in CLIP pre_norm(x)
         x = block(x, rotation)                      for every block
         last_hidden_state = norm(x)                 or head_norm(head_blocks(norm(x)))
         pooler_output = pool(last_hidden_state)     or attn_pool
-        pooler_output = projection(norm(pool(x)))   of CLIP, whose last_hidden_state is x
+        pooler_output = projection(norm(pool(x)))   in CLIP, whose last_hidden_state is x
         logits = head(pooler_output)                or, with `head_tokens`, of [tokens, mean]
-        logits = (head(x[0]) + head_dist(x[1])) / 2     of DeiT, whose register has a head
+        logits = (head(x[0]) + head_dist(x[1])) / 2     in DeiT, whose register has a head
 
     DINOv3's ViT-S/16, with initial parameters:
 
         model = build_model(ViTConfig(384, 12, 6, 1536), key=jax.random.key(0))
         output = model(image)  # [3, H, W]; for a batch jax.vmap(model)(images)
 
-    Names of leaves are those of Equimo's `VisionTransformer`: `global_pos_embed` is the learned
-    position embedding, `local_pos_embed` the rotary embedding and `reg_tokens` the register tokens;
-    `mask_token` and `local_cls_norm`, the class token's own final norm, are there for checkpoints
-    alone, and inference does not use them. There is no dropout: what does nothing at inference
-    should leave no trace in an exported file.
+    Leaves have the names of Equimo's `VisionTransformer`: `global_pos_embed` is the learned
+    position embedding, `local_pos_embed` the rotary embedding, and `reg_tokens` the registers.
+    `mask_token` and `local_cls_norm`, a second final norm for the class token, exist for
+    checkpoints only; inference does not use them. There is no dropout, because it has no effect at
+    inference and would only add nodes to an exported file.
 
     Sources: Dosovitskiy et al., 2021, arXiv:2010.11929; `dinov3/models/vision_transformer.py` of
-    facebookresearch/dinov3 (Siméoni et al., 2025, arXiv:2508.10104) and its counterpart of
-    facebookresearch/dinov2; registers: Darcet et al., 2023, arXiv:2309.16588; for the rest see
+    facebookresearch/dinov3 (Siméoni et al., 2025, arXiv:2508.10104) and the same file of
+    facebookresearch/dinov2; registers: Darcet et al., 2023, arXiv:2309.16588; for the others see
     `zoo/architectures/families`.
     """
 
@@ -84,18 +85,23 @@ class VisionTransformer(FeatureNetwork):
     pooled_norm: bool = eqx.field(static=True)
     head_tokens: int | None = eqx.field(static=True)
 
-    def __init__(self, config: ViTConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
-        """**Arguments:** the sizes, and what the network knows of itself."""
+    def __init__(self, config: ViTConfig, *, identity: Identity = NO_IDENTITY, key: PRNGKeyArray):
+        """**Arguments:**
+
+        - `config`: the sizes.
+        - `identity`: the metadata of the network.
+        - `key`: draws the initial parameters.
+        """
         if (config.pool in ("token", "both") or config.head_tokens) and not config.cls_token:
             raise ValueError(
-                "pool is class_token, and there is none (cls_token=False): give mean, attention "
-                "or None"
+                "the network pools or classifies the class token, but has none (cls_token=False): "
+                'set pool to "mean", "attention" or None, and head_tokens to None'
             )
-        dim, blocks, where = config.dim, config.head_blocks, config.positions
+        dim, blocks, positions = config.dim, config.head_blocks, config.positions
         keys = jr.split(key, 6 + config.depth)
         patch_key, cls_key, reg_key, position_key, pool_key, head_key, *block_keys = keys
         norm = partial(NORMS[config.norm], eps=config.norm_eps, use_bias=config.norm_bias)
-        sizes, feed = (dim, config.heads, config.hidden), _feed_forward(config)
+        sizes, feed = (dim, config.heads, config.hidden), _make_feed_forward(config)
         block = partial(
             Block,
             *sizes,
@@ -111,15 +117,17 @@ class VisionTransformer(FeatureNetwork):
         rows = (config.registers, dim)
         self.reg_tokens = 0.02 * jr.normal(reg_key, rows) if config.registers else None
         self.mask_token = jnp.zeros((1, dim)) if config.mask_token else None
-        placed = partial(LearnedPositionEmbedding, dim, key=position_key)
-        self.global_pos_embed = placed(**asdict(where)) if where else None
-        self.local_pos_embed = _rope(config)
-        self.blocks = tuple(block(key=each) for each in block_keys)
+        embed_positions = partial(LearnedPositionEmbedding, dim, key=position_key)
+        self.global_pos_embed = embed_positions(**asdict(positions)) if positions else None
+        self.local_pos_embed = _make_rope(config)
+        self.blocks = tuple(block(key=block_key) for block_key in block_keys)
         self.pre_norm = norm(dim) if config.pre_norm else None
         self.norm = norm(dim)
         self.local_cls_norm = norm(dim) if config.untied_norms else None
-        behind = jr.split(jr.fold_in(key, config.depth), blocks.depth) if blocks else ()
-        self.head_blocks = tuple(_head_block(config, blocks, each) for each in behind if blocks)
+        head_keys = jr.split(jr.fold_in(key, config.depth), blocks.depth) if blocks else ()
+        self.head_blocks = tuple(
+            _make_head_block(config, blocks, head_key) for head_key in head_keys if blocks
+        )
         self.head_norm = eqx.nn.LayerNorm(dim, eps=blocks.norm_eps) if blocks else None
         attend = partial(AttentionPool, *sizes, ffn=feed, norm=norm, key=pool_key)
         self.attn_pool = attend() if config.pool == "attention" else None
@@ -130,16 +138,16 @@ class VisionTransformer(FeatureNetwork):
         self.head = head(key=head_key) if config.classes else None
         self.head_dist = head(key=jr.fold_in(head_key, 2)) if config.distilled else None
         self.head_tokens, self.pool = config.head_tokens, POOLS.get(config.pool)
-        self.pooled_norm, self.about = config.pooled_norm, about
+        self.pooled_norm, self.about = config.pooled_norm, identity
 
     @property
     def stride(self) -> int:
-        """Pixels along a side of what becomes one row of the output: a patch."""
+        """Number of pixels along a side of a patch, which one row of the output stands for."""
         return self.patch_embed.patch_size
 
     @property
     def prefix_tokens(self) -> int:
-        """Tokens in front of the patches: the class token and the registers."""
+        """Number of tokens before the patches: the class token and the registers."""
         return sum(len(rows) for rows in (self.cls_token, self.reg_tokens) if rows is not None)
 
     def __call__(
@@ -150,95 +158,102 @@ class VisionTransformer(FeatureNetwork):
         as_maps: bool = False,
         attentions: bool = False,
     ) -> Output:
-        """Features of one image; `jax.vmap` gives a batch.
+        """Return the features of one picture. Use `jax.vmap` for a batch.
 
         **Arguments:**
 
-        - `pixel_values`: preprocessed RGB, not necessarily square; what does not fill a patch at
-          the right and bottom edge is dropped.
-        - `layers`: blocks, counted from 1, whose normed outputs are wanted as well.
-        - `as_maps`: give those as `[dim, height, width]`, patches only.
-        - `attentions`: give what these blocks, or the last one, attend to as well.
+        - `pixel_values`: preprocessed RGB, not necessarily square. Pixels at the right and bottom
+          edge that do not fill a patch are ignored.
+        - `layers`: blocks, counted from 1, whose outputs are returned too, after the final norm.
+        - `as_maps`: whether these are returned as `[dim, height, width]`, patches only.
+        - `attentions`: whether the attention weights of these blocks, or of the last one, are
+          returned too.
 
-        **Returns** `prefix_tokens + height * width` rows, and what is made of them.
+        **Returns** `prefix_tokens + height * width` rows, and the vectors that are computed from
+        them.
         """
         check_layers(layers, self.num_hidden_states)
-        x, height, width = self.tokens(self.patch_embed(pixel_values))
-        rotation = self.rotation(height, width)
-        attending = (layers or range(1, len(self.blocks) + 1)[-1:]) if attentions else ()
+        x, height, width = self.embed_tokens(self.patch_embed(pixel_values))
+        rotation = self.make_rotation(height, width)
+        attention_layers = (layers or range(1, len(self.blocks) + 1)[-1:]) if attentions else ()
         weights: dict[int, Float[Array, "heads tokens tokens"]] = {}
         states: list[Float[Array, "tokens dim"]] = []
         normed: dict[int, Float[Array, "tokens dim"]] = {}
         for number, block in enumerate(self.blocks, start=1):
-            if number in attending:
+            if number in attention_layers:
                 x, weights[number] = block.with_weights(x, rotation)
             else:
                 x = block(x, rotation)
             states.append(x)
             if number in layers:
-                normed[number] = self.normed(x)
-        x = normed[len(self.blocks)] if len(self.blocks) in layers else self.normed(x)
-        x = self.after_head(x)
-        pooled = self.pooled(x)
+                normed[number] = self.apply_final_norm(x)
+        x = normed[len(self.blocks)] if len(self.blocks) in layers else self.apply_final_norm(x)
+        x = self.apply_head_blocks(x)
+        pooled = self.pool_tokens(x)
         hidden = tuple(normed[number] for number in layers)
         if as_maps:
             patches = (rows[self.prefix_tokens :] for rows in hidden)
             hidden = tuple(rows.T.reshape(rows.shape[1], height, width) for rows in patches)
-        logits = self.classified(x, pooled, states[:-1])
-        attended = tuple(weights[number] for number in attending)
-        heads, embeds = self.class_attention(attended), pooled if self.projection else None
+        logits = self.classify(x, pooled, states[:-1])
+        attended = tuple(weights[number] for number in attention_layers)
+        heads, embeds = self.select_class_attention(attended), pooled if self.projection else None
         return Output(x, pooled, logits, hidden, attended, heads, image_embeds=embeds)
 
-    def asked(self, asked: FeatureRequest, *inputs: Float[Array, "3 H W"]) -> Output:
-        """Features of one image, with layers and attentions."""
+    def compute(self, request: FeatureRequest, *inputs: Float[Array, "3 H W"]) -> Output:
+        """Return the features of one picture, with the requested layers and attention weights."""
         (pixel_values,) = inputs
-        return self(pixel_values, asked.layers, as_maps=asked.as_maps, attentions=asked.attentions)
+        return self(
+            pixel_values, request.layers, as_maps=request.as_maps, attentions=request.attentions
+        )
 
-    def rotation(self, height: Size, width: Size, joined: int = 0) -> Rotation | None:
-        """How queries and keys of a grid are rotated, once for all blocks; `joined` tokens in front
-        of all others are not."""
+    def make_rotation(self, height: Size, width: Size, extra_tokens: int = 0) -> Rotation | None:
+        """Return the rotation of queries and keys on a grid, for all blocks; None without rotary
+        positions. `extra_tokens` tokens before all others are not rotated."""
         rope = self.local_pos_embed
-        return None if rope is None else rope(height, width, joined + self.prefix_tokens)
+        return None if rope is None else rope(height, width, extra_tokens + self.prefix_tokens)
 
-    def class_attention(
+    def select_class_attention(
         self, attentions: Sequence[Float[Array, "heads tokens tokens"]]
     ) -> tuple[Float[Array, "heads patches"], ...]:
-        """How much the class token attends to each patch; nothing if there is no class token."""
+        """Return the attention weights of the class token for each patch; empty without a class
+        token."""
         if self.cls_token is None:
             return ()
         return tuple(weights[:, 0, self.prefix_tokens :] for weights in attentions)
 
-    def tokens(
+    def embed_tokens(
         self, patches: Float[Array, "dim height width"]
     ) -> tuple[Float[Array, "tokens dim"], Size, Size]:
-        """Class token, registers and patches with their learned positions; the grid's size."""
+        """Return the class token, registers and patches with their learned positions, and the
+        (height, width) of the grid."""
         dim, height, width = patches.shape
         x = patches.reshape(dim, height * width).T
         token, registers = self.cls_token, self.reg_tokens
         if self.global_pos_embed is not None:
             positions = self.global_pos_embed(height, width)
-            first = self.global_pos_embed.prefix
-            x = x + positions[first:]
+            prefix_rows = self.global_pos_embed.prefix
+            x = x + positions[prefix_rows:]
             start = 0 if token is None else 1
-            token = token + positions[:1] if first and token is not None else token
-            if registers is not None and first > start:
-                registers = registers + positions[start:first]
+            token = token + positions[:1] if prefix_rows and token is not None else token
+            if registers is not None and prefix_rows > start:
+                registers = registers + positions[start:prefix_rows]
         prefix = [rows for rows in (token, registers) if rows is not None]
         x = jnp.concatenate([*prefix, x])
         return x if self.pre_norm is None else pointwise(self.pre_norm, x), height, width
 
-    def normed(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
-        """Tokens behind the final norm, unless that is of what is pooled of them."""
+    def apply_final_norm(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
+        """Return the tokens after the final norm; unchanged if that norm is applied to the pooled
+        vector."""
         return x if self.pooled_norm else pointwise(self.norm, x)
 
-    def after_head(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
-        """Normed tokens after the blocks of the head."""
+    def apply_head_blocks(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
+        """Return the tokens after the additional blocks, if the network has them."""
         for block in self.head_blocks:
             x = block(x)
         return x if self.head_norm is None else pointwise(self.head_norm, x)
 
-    def pooled(self, x: Float[Array, "tokens dim"]) -> Float[Array, " width"] | None:
-        """One vector for the image."""
+    def pool_tokens(self, x: Float[Array, "tokens dim"]) -> Float[Array, " width"] | None:
+        """Return one vector for the picture; None without pooling."""
         if self.attn_pool is not None:
             pooled = self.attn_pool(x[self.prefix_tokens :] if self.prefix_tokens else x)
         elif self.pool is not None:
@@ -248,14 +263,20 @@ class VisionTransformer(FeatureNetwork):
         pooled = self.norm(pooled) if self.pooled_norm else pooled
         return pooled if self.projection is None else self.projection(pooled)
 
-    def classified(
+    def classify(
         self,
         x: Float[Array, "tokens dim"],
         pooled: Float[Array, " width"] | None,
-        before: Sequence[Float[Array, "tokens dim"]],
+        previous: Sequence[Float[Array, "tokens dim"]],
     ) -> Float[Array, " classes"] | None:
-        """Logits that the classifier makes of the last block's normed tokens, or of what was pooled
-        of them; the blocks before gave tokens that have no norm yet."""
+        """Return the logits of the classifier; None without a classifier.
+
+        **Arguments:**
+
+        - `x`: the tokens of the last block, after the final norm.
+        - `pooled`: the pooled vector.
+        - `previous`: the tokens of the blocks before the last, without the final norm.
+        """
         if self.head is None:
             return None
         if self.head_tokens is None:
@@ -263,8 +284,8 @@ class VisionTransformer(FeatureNetwork):
                 return None if pooled is None else self.head(pooled)
             return (self.head(pooled) + self.head_dist(x[1])) / 2
         count = self.head_tokens
-        earlier = before[len(before) + 1 - count :]
-        tokens = [*(self.norm(state[0]) for state in earlier), x[0]][:count]
+        last_states = previous[len(previous) + 1 - count :]
+        tokens = [*(self.norm(state[0]) for state in last_states), x[0]][:count]
         return self.head(jnp.concatenate([*tokens, mean_of_patches(x, self.prefix_tokens)]))
 
 
@@ -276,7 +297,7 @@ POOLS: Mapping[str | None, Pool] = {
 }
 
 
-def _head_block(config: ViTConfig, blocks: HeadBlocks, key: PRNGKeyArray) -> Block:
+def _make_head_block(config: ViTConfig, blocks: HeadBlocks, key: PRNGKeyArray) -> Block:
     return Block(
         *(config.dim, config.heads, blocks.hidden),
         ffn=SwiGlu,
@@ -288,23 +309,24 @@ def _head_block(config: ViTConfig, blocks: HeadBlocks, key: PRNGKeyArray) -> Blo
     )
 
 
-def _feed_forward(config: ViTConfig) -> MakeFeedForward:
+def _make_feed_forward(config: ViTConfig) -> MakeFeedForward:
     if config.ffn == "mlp":
         return partial(Mlp, activation=ACTIVATIONS[config.activation])
     return SwiGlu if config.ffn == "swiglu" else SwiGluFused
 
 
-def _rope(config: ViTConfig) -> RoPE | None:
+def _make_rope(config: ViTConfig) -> RoPE | None:
+    """Return the layer of rotary positions; None without them."""
     make = AxialRoPE if isinstance(config.rope, RopePeriods) else GridRoPE
     return make(config.head_dim, **asdict(config.rope)) if config.rope else None
 
 
 class BackboneNetwork(Network):
-    """A network on a backbone, whose answers are of the image and not tokens."""
+    """Base class of networks on a vision transformer that return no tokens."""
 
     backbone: eqx.AbstractVar[VisionTransformer]
 
     @property
     def stride(self) -> int:
-        """Pixels along a side of a patch."""
+        """Number of pixels along a side of a patch."""
         return self.backbone.stride

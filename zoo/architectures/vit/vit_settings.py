@@ -42,7 +42,7 @@ LEARNED: Template = (
     *("hidden_act", "layer_norm_eps", "patch_size"),
     {"image_size": _image_size},
 )
-"""What all classes with learned positions ask."""
+"""Settings of all classes with learned positions."""
 
 
 def _is_gated(config: ViTConfig) -> bool:
@@ -50,16 +50,16 @@ def _is_gated(config: ViTConfig) -> bool:
 
 
 def _whole_ratio(config: ViTConfig) -> int:
-    """Return a whole number; a gated network's width is two thirds, rounded up to a multiple of
-    8."""
+    """Return the ratio of widths as an integer. The width of a gated network is two thirds of the
+    product, rounded up to a multiple of 8."""
     return int(config.hidden * (1.5 if _is_gated(config) else 1) / config.dim)
 
 
-def _registers(config: ViTConfig) -> dict[str, Any]:
+def _register_settings(config: ViTConfig) -> dict[str, Any]:
     return {"num_register_tokens": config.registers} if config.registers else {}
 
 
-def _mask_token(config: ViTConfig) -> dict[str, Any]:
+def _mask_token_settings(config: ViTConfig) -> dict[str, Any]:
     return {} if config.mask_token else {"use_mask_token": False}
 
 
@@ -71,29 +71,31 @@ DINOV2_SETTINGS: Template = (
         "layerscale_value": lambda config: config.layer_scale,
     },
     "qkv_bias",
-    _registers,
-    _mask_token,
+    _register_settings,
+    _mask_token_settings,
 )
 
 
 def _ratio(config: ViTConfig) -> dict[str, Any]:
-    """Return the ratio of TIPS: transformers rounds the product down, and 1152 channels have no
-    whole ratio."""
+    """Return the ratio of widths of TIPS as a float, because 1152 channels have no integer ratio.
+    transformers rounds the product down."""
     return {} if _is_gated(config) else {"mlp_ratio": config.hidden / config.dim}
 
 
-def _attention_pool(config: ViTConfig) -> dict[str, Any]:
+def _attention_pool_settings(config: ViTConfig) -> dict[str, Any]:
     return {} if config.pool else {"vision_use_head": False}
 
 
 TIPS_SETTINGS: Template = (*DINOV2_SETTINGS, _ratio)
 PLAIN_SETTINGS: Template = (*LEARNED, "intermediate_size")
 VIT_SETTINGS: Template = (*PLAIN_SETTINGS, "qkv_bias")
-SIGLIP_SETTINGS: Template = (*PLAIN_SETTINGS, _attention_pool)
+SIGLIP_SETTINGS: Template = (*PLAIN_SETTINGS, _attention_pool_settings)
 CLIP_SETTINGS: Template = (*PLAIN_SETTINGS, "projection_dim")
 
 
-DINOV3 = TransformersClass("DINOv3ViTModel", "dinov3_vit", DINOV3_SETTINGS, key_bias=True)
+DINOV3 = TransformersClass(
+    "DINOv3ViTModel", "dinov3_vit", DINOV3_SETTINGS, has_key_bias_setting=True
+)
 DINOV2 = TransformersClass("Dinov2Model", "dinov2", DINOV2_SETTINGS)
 DINOV2_WITH_REGISTERS = TransformersClass(
     "Dinov2WithRegistersModel", "dinov2_with_registers", DINOV2_SETTINGS, antialias=True
@@ -102,31 +104,39 @@ DINOV2_CLASSIFIER = replace(DINOV2, name="Dinov2ForImageClassification")
 DINOV2_WITH_REGISTERS_CLASSIFIER = replace(
     DINOV2_WITH_REGISTERS, name="Dinov2WithRegistersForImageClassification"
 )
-SIGLIP = TransformersClass("SiglipVisionModel", "siglip_vision_model", SIGLIP_SETTINGS, asks=True)
-SIGLIP_BARE = replace(SIGLIP, answers=("last_hidden_state",))
+SIGLIP = TransformersClass(
+    "SiglipVisionModel", "siglip_vision_model", SIGLIP_SETTINGS, interpolates_on_request=True
+)
+SIGLIP_BARE = replace(SIGLIP, output_names=("last_hidden_state",))
 SIGLIP_CLASSIFIER = replace(
-    SIGLIP, name="SiglipForImageClassification", model_type="siglip", nested="vision_config"
+    SIGLIP, name="SiglipForImageClassification", model_type="siglip", section="vision_config"
 )
 TIPS = TransformersClass("Tipsv2VisionModel", "tipsv2_vision_model", TIPS_SETTINGS, antialias=True)
 CLIP = TransformersClass(
     "CLIPVisionModelWithProjection",
     "clip_vision_model",
     CLIP_SETTINGS,
-    asks=True,
-    auto="CLIPVisionModelWithProjection",
-    answers=("last_hidden_state", "image_embeds"),
+    interpolates_on_request=True,
+    auto_class="CLIPVisionModelWithProjection",
+    output_names=("last_hidden_state", "image_embeds"),
 )
-CLIP_BARE = TransformersClass("CLIPVisionModel", "clip_vision_model", PLAIN_SETTINGS, asks=True)
+CLIP_BARE = TransformersClass(
+    "CLIPVisionModel", "clip_vision_model", PLAIN_SETTINGS, interpolates_on_request=True
+)
 CLIP_CLASSIFIER = replace(
-    CLIP_BARE, name="CLIPForImageClassification", model_type="clip", nested="vision_config"
+    CLIP_BARE, name="CLIPForImageClassification", model_type="clip", section="vision_config"
 )
 PLAIN_CLASSIFIER = TransformersClass(
-    "ViTForImageClassification", "vit", VIT_SETTINGS, asks=True, pooled=False
+    "ViTForImageClassification",
+    "vit",
+    VIT_SETTINGS,
+    interpolates_on_request=True,
+    has_same_pooler=False,
 )
 PLAIN_VIT = replace(PLAIN_CLASSIFIER, name="ViTModel")
 DEIT_CLASSIFIER = replace(PLAIN_CLASSIFIER, name="DeiTForImageClassification", model_type="deit")
 DEIT_TWO_HEADS = replace(
-    DEIT_CLASSIFIER, name="DeiTForImageClassificationWithTeacher", auto="DeiTModel"
+    DEIT_CLASSIFIER, name="DeiTForImageClassificationWithTeacher", auto_class="DeiTModel"
 )
 DEIT = replace(DEIT_CLASSIFIER, name="DeiTModel")
 
@@ -138,7 +148,8 @@ VIT_CLASSES = (
 
 
 def vit_class(config: ViTConfig) -> TransformersClass:
-    """The class that computes a network. **Raises** `BadRequest` if there is none."""
+    """Return the transformers class that computes a network. **Raises** `BadRequest` if there is
+    none."""
     if isinstance(config.rope, RopePeriods) and not config.classes:
         return DINOV3
     if config.positions and config.positions.linear and not config.classes:
@@ -150,17 +161,18 @@ def vit_class(config: ViTConfig) -> TransformersClass:
             return CLIP_BARE
         if config.head_tokens == 0:
             return CLIP_CLASSIFIER
-    found = _with_learned_positions(config) if _has_no_options(config) else None
-    if found is None:
+    result = _with_learned_positions(config) if _has_no_options(config) else None
+    if result is None:
         raise BadRequest(
-            "transformers has no class for this network (ViT-5, a classifier of another vector "
-            "than its classes', options of timm's): write another format."
+            "transformers has no class for this network: it is ViT-5, has options of timm, or its "
+            "classifier takes another vector than those of transformers. Write another format."
         )
-    return found
+    return result
 
 
 def _has_no_options(config: ViTConfig) -> bool:
-    """Whether a network has learned positions, and no norms or tokens that only timm has."""
+    """Return True if a network has learned positions, and none of the norms and tokens that only
+    timm has."""
     where = config.positions
     if where is None or config.rope is not None or where.cls_token != config.cls_token:
         return False
@@ -168,7 +180,7 @@ def _has_no_options(config: ViTConfig) -> bool:
 
 
 def _with_learned_positions(config: ViTConfig) -> TransformersClass | None:
-    """Return the class of a network with learned positions; None where there is none."""
+    """Return the transformers class of a network with learned positions; None if there is none."""
     if config.pool in ("attention", None) and not config.cls_token:
         if not config.classes:
             return SIGLIP if config.pool else SIGLIP_BARE
@@ -190,11 +202,12 @@ def _with_learned_positions(config: ViTConfig) -> TransformersClass | None:
 
 EQUIMO_FEED_FORWARD = {"swiglu": "swiglu", "swiglu_fused": "swiglufused"}
 EQUIMO_POOL = {"token": "token", "mean": "avg"}
-"""Equimo's names for what configurations have others for."""
+"""Equimo's names for values of `ffn` and `pool`."""
 
 
 def _equimo_ratio(config: ViTConfig) -> float:
-    """Return the ratio of which Equimo takes two thirds for a gated network's width."""
+    """Return Equimo's ratio of widths. Equimo uses two thirds of the product as the width of a
+    gated network."""
     return config.hidden / config.dim * (1 if config.ffn == "mlp" else 1.5)
 
 
@@ -212,7 +225,7 @@ def _equimo_positions(config: ViTConfig) -> dict[str, Any]:
     if positions is None:
         return {}
     if positions.columns is not None:
-        raise BadRequest("Equimo has square grids of positions alone: write another format.")
+        raise BadRequest("Equimo supports only square grids of positions: write another format.")
     return {
         "img_size": positions.grid * config.patch_size,
         "class_token": config.cls_token,
@@ -257,4 +270,4 @@ EQUIMO_SETTINGS: Template = (
     },
     *(_equimo_layers, _equimo_positions, _equimo_rope),
 )
-"""Settings of a network as Equimo names them."""
+"""Settings of a network in Equimo's format."""

@@ -11,7 +11,7 @@ from typing import Any
 from weights.errors import MappingError
 from zoo.architectures.architecture import Config
 from zoo.architectures.config_settings import TIMM, names_in_settings
-from zoo.architectures.kinds import refused_option
+from zoo.architectures.kinds import find_unsupported_option
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.settings.settings_files import CONFIG
 
@@ -202,7 +202,7 @@ def refuse_other_networks(settings: Settings) -> None:
 
 def refuse_other_architectures(settings: Settings | None) -> None:
     """Raise `MappingError` for an architecture of timm whose networks the zoo does not have."""
-    if settings is not None and (option := refused_option(settings.architecture)):
+    if settings is not None and (option := find_unsupported_option(settings.architecture)):
         raise MappingError(
             f"{CONFIG} beside the checkpoint says that it is timm's "
             f"{ascii(settings.architecture)[1:-1][:60]}, which has an option ({option}) that no "

@@ -8,7 +8,7 @@ from typing import Any
 from zoo.architectures.architecture import Config
 from zoo.architectures.common_config import THREE_CHANNELS
 from zoo.architectures.config_settings import EQUIMO, TransformersClass, write_settings
-from zoo.architectures.kinds import architecture_of, features_below
+from zoo.architectures.kinds import architecture_of, without_head
 from zoo.common.errors import BadRequest
 
 PROBLEM_TYPES = {"sigmoid": "multi_label_classification", "none": "regression"}
@@ -35,13 +35,13 @@ def transformers_config(
         "dtype": "float32",
     }
     network = (THREE_CHANNELS if config.texts is None else {}) | transformers_class.settings(config)
-    settings = {transformers_class.nested: network} if transformers_class.nested else network
+    settings = {transformers_class.section: network} if transformers_class.section else network
     settings = identity | settings | label_settings(config.classes, names)
     if (problem := PROBLEM_TYPES.get(config.scores)) is not None:
         settings["problem_type"] = problem
-    if transformers_class.square:
+    if transformers_class.square_only:
         settings["image_size"] = max(size)
-    return settings | ({"key_bias": key_bias} if transformers_class.key_bias else {})
+    return settings | ({"key_bias": key_bias} if transformers_class.has_key_bias_setting else {})
 
 
 def portable_config(
@@ -69,7 +69,7 @@ def portable_config(
 
 def features_network(config: Config) -> Config:
     """Return the network below the head: its backbone, or the network without a classifier."""
-    return features_below(config)
+    return without_head(config)
 
 
 def label_settings(count: int, names: Sequence[str]) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def label_settings(count: int, names: Sequence[str]) -> dict[str, Any]:
 def find_transformers_class(config: Config) -> TransformersClass:
     """Return the class of transformers that computes a network. **Raises** `BadRequest` if there is
     none."""
-    transformers_class: TransformersClass = architecture_of(config).transformers(config)
+    transformers_class: TransformersClass = architecture_of(config).transformers_class(config)
     return transformers_class
 
 
@@ -97,7 +97,7 @@ EQUIMO_VERSION = "1.1.0"
 
 def equimo_metadata(config: Config) -> dict[str, Any]:
     """Return `metadata.json` of an Equimo 1.x archive."""
-    template = architecture_of(config).equimo
+    template = architecture_of(config).equimo_settings
     assert template is not None, "Equimo has no network of this kind"
     return {
         "model_config": write_settings(config, template, EQUIMO),

@@ -11,7 +11,7 @@ from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.architectures.builder import abstract
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.kinds import parts_of_network
+from zoo.architectures.kinds import nested_networks
 from zoo.artifacts.choices import Scales
 from zoo.artifacts.measured import Speeds, StatedSimilarity
 from zoo.artifacts.schema import MANIFEST, Manifest, Variant
@@ -76,7 +76,7 @@ def write_tokenizer(stage: Path, tokenizer: TokenizerFiles) -> tuple[str, ...]:
 def yield_subjects(entry: ModelInfo, loaded: LoadedWeights) -> Iterator[tuple[str, Subject]]:
     """Yield the towers of a network with their names, if it has any, and at last the network with
     an empty name."""
-    parts = parts_of_network(loaded.config)
+    parts = nested_networks(loaded.config)
     for tower, field in loaded.config.towers.items():
         model, weights = abstract(parts[field]), select_weights(loaded.weights, f"{field}.")
         own_entry = replace(entry, config=parts[field])

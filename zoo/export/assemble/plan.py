@@ -8,7 +8,7 @@ from converter.opsets import DEFAULT_TARGET, FUSED, OPSETS
 from weights.parameters import parameter
 from zoo.architectures.architecture import Config
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.kinds import TOWER_NAMES, parts_of_network
+from zoo.architectures.kinds import TOWER_NAMES, nested_networks
 from zoo.artifacts.choices import Target
 from zoo.checkpoints.source import Choice
 from zoo.common.errors import BadRequest
@@ -133,7 +133,7 @@ def plan_folder(
     """
     signature = vars(read_signature(entry, options))
     towers = entry.config.towers
-    parts = parts_of_network(entry.config) if towers else {}
+    parts = nested_networks(entry.config) if towers else {}
     files = []
     for row in (PLANNED_FILES[name] for name in add_tower_variants(variants, entry.config)):
         config = parts[towers[row.tower]] if row.tower else entry.config

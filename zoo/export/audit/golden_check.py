@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 import converter
-from zoo.architectures.inputs import Input, Kind, fed_sides, kinds_of
+from zoo.architectures.inputs import Input, Kind, read_feed_sides, find_kinds
 from zoo.artifacts.folder_check import Finding, NumbersCheck, Residuals, compute_residuals
 from zoo.artifacts.measured import Verification
 from zoo.artifacts.read import entry_of_manifest
@@ -90,7 +90,7 @@ def compare_session(
         return NumbersCheck(Finding("golden", False, f"only one side has {', '.join(unmatched)}"))
     try:
         outputs = dict(zip(names, session.run(names, golden.fed), strict=True))
-        sides = fed_sides(config.inputs, golden.fed)
+        sides = read_feed_sides(config.inputs, golden.fed)
         comparisons = [
             to_comparison(sides, name, converter.compare(np.asarray(outputs[name]), expected))
             for name, expected in golden.outputs.items()
@@ -105,7 +105,7 @@ def compare_session(
         stride, (height, width) = config.stride, manifest.preprocessing.size
         return compute_residuals((height // stride, width // stride), outputs, golden.outputs)
 
-    return NumbersCheck(*finding_and_verification, by_patch if config.takes_pixels_alone else None)
+    return NumbersCheck(*finding_and_verification, by_patch if config.takes_only_pixels else None)
 
 
 def _compare_tower(
@@ -119,7 +119,7 @@ def _compare_tower(
     outputs of both towers."""
     feeds, kinds = (
         {input_name: golden.fed[input_name] for input_name in sorted(input_names)},
-        kinds_of(inputs, input_names),
+        find_kinds(inputs, input_names),
     )
     name = TOWER_OUTPUTS[kinds.pop()] if len(kinds) == 1 else ""
     if name not in golden.outputs:
@@ -130,7 +130,7 @@ def _compare_tower(
         return NumbersCheck(Finding("golden", False, first_line(error)))
     unit_vectors = normalize_vectors(np.asarray(vectors))
     errors = converter.compare(unit_vectors, golden.outputs[name])
-    record = to_comparison(fed_sides(inputs, feeds), "pooler_output", errors)
+    record = to_comparison(read_feed_sides(inputs, feeds), "pooler_output", errors)
     return NumbersCheck(
         *to_finding(
             "golden", judge_comparisons(GOLDEN, PRECISIONS[variant.precision].limit, [record])

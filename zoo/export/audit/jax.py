@@ -10,7 +10,7 @@ from weights.progress import Progress
 from weights.sources.locate import find_named, locate
 from zoo.architectures.builder import abstract, output_choices
 from zoo.architectures.entry import ModelInfo
-from zoo.architectures.inputs import fed_sides
+from zoo.architectures.inputs import read_feed_sides
 from zoo.artifacts.folder_check import Finding, NumbersCheck, Residuals, compute_residuals
 from zoo.artifacts.read import entry_of_manifest
 from zoo.artifacts.schema import Manifest, Variant
@@ -66,7 +66,7 @@ def compare_with_jax(
             return NumbersCheck(Finding("JAX", False, first_line(error)))
         by_patch = partial(compute_first_residuals, session, samples[0], entry)
         return NumbersCheck(
-            *finding_and_verification, by_patch if entry.config.takes_pixels_alone else None
+            *finding_and_verification, by_patch if entry.config.takes_only_pixels else None
         )
 
     return compare
@@ -80,7 +80,7 @@ def compute_first_residuals(
     outputs = dict(zip(expected, session.run([*expected], sample.fed), strict=True))
     stride = entry.config.stride
     # These are the sizes at the network, not those of images that the file resizes.
-    network_sides = fed_sides(sample.taken, sample.inputs)
+    network_sides = read_feed_sides(sample.taken, sample.inputs)
     return compute_residuals(
         (network_sides["height"] // stride, network_sides["width"] // stride), outputs, expected
     )
@@ -127,7 +127,7 @@ def choose_weights(
     `BadFile` if the manifest does not name a checkpoint."""
     if weights is not None:
         choice = resolve_weights(weights)
-        return GivenCheckpoint(locate(entry.places, listener).path) if choice == "auto" else choice
+        return GivenCheckpoint(locate(entry.published_files, listener).path) if choice == "auto" else choice
     recorded = manifest.weights
     if recorded.seed is not None:
         return SeededWeights(recorded.seed)
@@ -136,7 +136,7 @@ def choose_weights(
             f"the manifest names no checkpoint: name the weights with {parameter('weights')}."
         )
     folder = Path(recorded.folder or "").name
-    path = find_named(str(Path(folder, recorded.name)), entry.places)
+    path = find_named(str(Path(folder, recorded.name)), entry.published_files)
     if recorded.adapter is None:
         return GivenCheckpoint(path)
-    return GivenCheckpoint(find_named(Path(recorded.adapter).name, entry.places), base=path)
+    return GivenCheckpoint(find_named(Path(recorded.adapter).name, entry.published_files), base=path)
