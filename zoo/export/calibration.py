@@ -166,7 +166,7 @@ def write_best(
     for method, write in writers.items():
         progress.stage(f"int8, {method}: writing")
         files[method].parent.mkdir()
-        with digests[method].picture_input() as written:
+        with digests[method].taken() as written:
             write(source, files[method], written=written, runtime=target)
     progress.stage(f"int8: measuring on {len(calibrator.pictures.held_out)} pictures")
     measured = measure_candidates(source, files, calibrator)

@@ -21,7 +21,7 @@ SETTINGS: Template = (
 VISION_CLASS = TransformersClass(
     "Siglip2VisionModel", "siglip2_vision_model", SETTINGS, antialias=True
 )
-BARE_CLASS = replace(VISION_CLASS, answers=("last_hidden_state",))
+BARE_CLASS = replace(VISION_CLASS, output_names=("last_hidden_state",))
 TEXT_CLASS = replace(SIGLIP_TEXT, name="Siglip2TextModel", model_type="siglip2_text_model")
 
 
@@ -36,13 +36,13 @@ def _dual_settings(config: NaFlexDualConfig) -> dict[str, Any]:
 DUAL_CLASS = TransformersClass("Siglip2Model", "siglip2", (_dual_settings,), antialias=True)
 
 
-def _network() -> Callable[..., Any]:
+def _network_class() -> Callable[..., Any]:
     from zoo.architectures.dual.naflex_network import NaFlexTransformer
 
     return NaFlexTransformer
 
 
-def _dual_network() -> Callable[..., Any]:
+def _dual_network_class() -> Callable[..., Any]:
     from zoo.architectures.dual.naflex_network import NaFlexDualEncoder
 
     return NaFlexDualEncoder
@@ -50,14 +50,14 @@ def _dual_network() -> Callable[..., Any]:
 
 NAFLEX = Architecture(
     config=NaFlexConfig,
-    network=_network,
-    transformers=lambda config: VISION_CLASS if config.pooled else BARE_CLASS,
-    classes=(VISION_CLASS, BARE_CLASS),
+    network=_network_class,
+    transformers_class=lambda config: VISION_CLASS if config.pooled else BARE_CLASS,
+    transformers_classes=(VISION_CLASS, BARE_CLASS),
 )
 
 NAFLEX_DUAL = Architecture(
     config=NaFlexDualConfig,
-    network=_dual_network,
-    transformers=lambda config: DUAL_CLASS,
-    classes=(DUAL_CLASS,),
+    network=_dual_network_class,
+    transformers_class=lambda config: DUAL_CLASS,
+    transformers_classes=(DUAL_CLASS,),
 )

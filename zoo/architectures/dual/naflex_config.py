@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.architectures.common_config import Opaque
+from zoo.architectures.common_config import NoFeaturesConfig
 from zoo.architectures.config_fields import (
-    DEEPEST,
+    MAX_DEPTH,
     Shapes,
-    channels_between,
+    read_channels_between,
     config_class,
     detail,
     length,
@@ -25,8 +25,8 @@ from zoo.architectures.config_fields import (
 )
 from zoo.architectures.dual.dual_config import DualConfig
 from zoo.architectures.inputs import Feeds, InputArray, PictureInput, Size
-from zoo.architectures.parts.layer_options import OF_SETTINGS, POSITIONS, Activation
-from zoo.architectures.vit.vit_sizes import PATCHES, ask_for_heads
+from zoo.architectures.parts.layer_options import ACTIVATION_KEY, POSITIONS, Activation
+from zoo.architectures.vit.vit_sizes import PATCHES, describe_missing_heads
 from zoo.images.pictures import ReadPicture
 from zoo.images.pixel_values import decoded_pixel_values
 from zoo.images.preprocessing import Preprocessing
@@ -62,7 +62,7 @@ class PatchesInput(PictureInput):
         """Return the number of patches."""
         return {"tokens": max(1, size[0] * size[1] // self.stride**2)}
 
-    def size_words(self, size: Size | None) -> str:
+    def describe_sizes(self, size: Size | None) -> str:
         """Return words about the number of patches."""
         stride = self.stride
         if size is None:
@@ -72,17 +72,17 @@ class PatchesInput(PictureInput):
             "aspect ratio"
         )
 
-    def resized(self, sides: Size, how: Preprocessing, size: Size) -> Size:
+    def resized(self, sides: Size, preprocessing: Preprocessing, size: Size) -> Size:
         """Return the largest (height, width) of whole patches, at most as many as fit, found by
         bisection of the factor as in `get_image_size_for_max_num_patches` of transformers."""
-        most, least, greatest = self.sides(size)["tokens"], LEAST_STEP / 10, 100.0
-        while greatest - least >= LEAST_STEP:
-            factor = (least + greatest) / 2
-            if math.prod(self._grid(sides, factor)) <= most:
-                least = factor
+        maximum, minimum, greatest = self.sides(size)["tokens"], LEAST_STEP / 10, 100.0
+        while greatest - minimum >= LEAST_STEP:
+            factor = (minimum + greatest) / 2
+            if math.prod(self._grid(sides, factor)) <= maximum:
+                minimum = factor
             else:
                 greatest = factor
-        rows, columns = self._grid(sides, least)
+        rows, columns = self._grid(sides, minimum)
         return rows * self.stride, columns * self.stride
 
     def _grid(self, sides: Size, factor: float) -> Size:
@@ -90,18 +90,18 @@ class PatchesInput(PictureInput):
         rows, columns = (max(1, math.ceil(side * factor / self.stride)) for side in sides)
         return rows, columns
 
-    def make(self, pictures: Sequence[ReadPicture], how: Preprocessing, size: Size) -> Feeds:
+    def make(self, pictures: Sequence[ReadPicture], preprocessing: Preprocessing, size: Size) -> Feeds:
         """Return the arrays for some pictures, padded to the number of patches of a size."""
-        most = self.sides(size)["tokens"]
-        arrays = [self._one(each, how, size, most) for each in pictures]
+        maximum = self.sides(size)["tokens"]
+        arrays = [self._one(each, preprocessing, size, maximum) for each in pictures]
         return {name: np.stack([each[name] for each in arrays]) for name in self.names}
 
-    def _one(self, picture: ReadPicture, how: Preprocessing, size: Size, most: int) -> Feeds:
-        target, patch = self.resized(picture.sides, how, size), self.stride
-        values = decoded_pixel_values(picture, replace(how, padded=False, multiple=None), target)
+    def _one(self, picture: ReadPicture, preprocessing: Preprocessing, size: Size, maximum: int) -> Feeds:
+        target, patch = self.resized(picture.sides, preprocessing, size), self.stride
+        values = decoded_pixel_values(picture, replace(preprocessing, padded=False, multiple=None), target)
         rows, columns = (side // patch for side in target)
         patches = values.reshape(3, rows, patch, columns, patch).transpose(1, 3, 2, 4, 0)
-        padding = (0, most - rows * columns)
+        padding = (0, maximum - rows * columns)
         arrays: tuple[NDArray[Any], ...] = (
             np.pad(patches.reshape(rows * columns, -1), (padding, (0, 0))),
             np.pad(np.ones(rows * columns, np.int32), padding),
@@ -135,27 +135,27 @@ def _has_pool(usual: NaFlexConfig, shapes: Shapes) -> bool:
     return shapes("attn_pool.latent") is not None
 
 
-def _hidden(usual: NaFlexConfig, shapes: Shapes) -> int:
+def _read_hidden(usual: NaFlexConfig, shapes: Shapes) -> int:
     """Return the channels between both layers of the feed-forward network; 0 without one."""
-    return channels_between(shapes, "fc1", "fc2", 1)
+    return read_channels_between(shapes, "fc1", "fc2", 1)
 
 
 @config_class
-class NaFlexConfig(Opaque):
+class NaFlexConfig(NoFeaturesConfig):
     """Hyperparameters of a vision transformer for patches of any aspect ratio.
 
-    Positions are learned on a square of `grid` patches along a side. With `pooled` attention with
+    Positions are learned on a square of `grid` patches along a side. With `pooled`, attention with
     a learned query makes `pooler_output` of the tokens.
     """
 
     dim: int = size(PATCHES, hf="hidden_size")
-    depth: int = size("blocks.{}.prenorm.weight", hf="num_hidden_layers", most=DEEPEST)
-    heads: int = setting(hf="num_attention_heads", ask=ask_for_heads, neutral=1)
-    hidden: int = size(_hidden, hf="intermediate_size")
+    depth: int = size("blocks.{}.prenorm.weight", hf="num_hidden_layers", maximum=MAX_DEPTH)
+    heads: int = setting(hf="num_attention_heads", describe_missing=describe_missing_heads, neutral=1)
+    hidden: int = size(_read_hidden, hf="intermediate_size")
     patch: int = size(_patch_side, default=16, hf="patch_size")
     grid: int = size(_grid_side, default=16, hf=write_only("num_patches", lambda grid: grid**2))
     pooled: bool = detail(default=True, leaf=_has_pool, hf=write_only("vision_use_head"))
-    activation: Activation = detail(default="gelu_tanh", hf=OF_SETTINGS)
+    activation: Activation = detail(default="gelu_tanh", hf=ACTIVATION_KEY)
     norm_eps: float = detail(default=1e-6, hf="layer_norm_eps")
 
     settings_in: ClassVar[tuple[str, ...]] = ("vision_config",)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
-from zoo.architectures.base import UNKNOWN, FeatureRequest, Identity, Network
+from zoo.architectures.base import NO_IDENTITY, FeatureRequest, Identity, Network
 from zoo.architectures.dual.dual_network import TextTransformer, unit_vector
 from zoo.architectures.dual.naflex_config import NaFlexConfig, NaFlexDualConfig
 from zoo.architectures.parts.block import AttentionPool, Block, Mlp
@@ -85,7 +85,7 @@ class NaFlexTransformer(Network):
     attn_pool: AttentionPool | None
     patch_size: int = eqx.field(static=True)
 
-    def __init__(self, config: NaFlexConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+    def __init__(self, config: NaFlexConfig, *, about: Identity = NO_IDENTITY, key: PRNGKeyArray):
         """**Arguments:** the sizes, and what the network knows of itself."""
         patch_key, position_key, pool_key, *block_keys = jr.split(key, 3 + config.depth)
         dim, norm = config.dim, partial(eqx.nn.LayerNorm, eps=config.norm_eps)
@@ -135,7 +135,7 @@ class NaFlexDualEncoder(Network):
     logit_scale: Float[Array, " 1"]
     logit_bias: Float[Array, " 1"]
 
-    def __init__(self, config: NaFlexDualConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+    def __init__(self, config: NaFlexDualConfig, *, about: Identity = NO_IDENTITY, key: PRNGKeyArray):
         """**Arguments:** the sizes, and what the network knows of itself."""
         key1, key2 = jr.split(key)
         self.vision = NaFlexTransformer(config.vision, key=key1)
@@ -166,6 +166,6 @@ class NaFlexDualEncoder(Network):
         logits = text @ image.T * jnp.exp(self.logit_scale) + self.logit_bias
         return Similarities(logits.T, logits, text, image)
 
-    def batched(self, asked: FeatureRequest, *inputs: Shaped[Array, "..."]) -> Similarities:
+    def compute_batch(self, request: FeatureRequest, *inputs: Shaped[Array, "..."]) -> Similarities:
         """Every picture of a batch meets every text of one."""
         return self(*inputs)
