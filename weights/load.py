@@ -8,7 +8,7 @@ import numpy as np
 from weights.errors import BadValues, NotACheckpoint
 from weights.files import Checkpoint, hold_to_name
 from weights.initializers import Shape
-from weights.inverse import filled
+from weights.inverse import find_missing_leaves
 from weights.mapping import Naming, apply, mismatches, plan
 from weights.tensors import FLOATS, LazyArrays, LazyTensor, Provenance, Weights
 from weights.views import narrowed, views_of
@@ -37,7 +37,7 @@ def map_weights(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Sha
     plans = plan(naming.rules, shapes)
     tensors = apply(naming, plans, file)
     check_masks(file)
-    made_up = filled(plans, file)
+    made_up = find_missing_leaves(plans, file)
     rotary = {path for path in shapes if path.endswith(PERIODS)}
     periods = "float32" if rotary & {*made_up} else "file"
     provenance = Provenance(

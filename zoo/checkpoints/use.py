@@ -10,7 +10,7 @@ from weights.errors import MappingError
 from weights.leftover import POOLER, is_number, may_change_answer
 from weights.mapping import plan, unused
 from weights.parameters import parameter
-from weights.progress import say_aside
+from weights.progress import print_note
 from weights.tensors import LazyTensor
 from weights.views import copies_beside, grouped, views_of
 from zoo.architectures.kinds import architecture_of
@@ -167,4 +167,4 @@ def _objects(view: Checkpoint) -> str:
 @cache
 def _say_once(path: Path, text: str) -> None:
     """A command may look at a checkpoint several times."""
-    say_aside(f"{path}: {text}")
+    print_note(f"{path}: {text}")

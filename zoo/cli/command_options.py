@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args, get_origin
 import typer
 from typer.core import TyperCommand
 
-from weights.parameters import spelled
+from weights.parameters import use_option_names
 from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.options import SEVERAL, Option, argument, flag, stated
 from zoo.registry.lookup import MODELS
@@ -103,7 +103,7 @@ def options_of(*makers: Made) -> Callable[[Made], Made]:
 
         @wraps(command)
         def run(**values: Any) -> Any:
-            with spelled(spelled_so):
+            with use_option_names(spelled_so):
                 *made, own = (_read(group, values) for group in groups)
                 requests = [_made(maker, how) for maker, how in zip(makers, made, strict=True)]
                 as_json = own.pop("json", False) if prints else False

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from weights.printable import printable
-from weights.progress import Progress, Quiet, in_cell
+from weights.progress import Progress, Quiet, is_notebook_cell
 from zoo.common.terminal import complain, say
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def is_red() -> bool:
 def bar(elsewhere: Progress | None = None) -> Generator[Progress]:
     """A progress bar on stderr, or below a notebook's cell; where that is no terminal,
     `elsewhere`, or else nothing."""
-    if in_cell():
+    if is_notebook_cell():
         with BelowCell() as below:
             yield below
         return

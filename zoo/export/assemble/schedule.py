@@ -10,7 +10,7 @@ from functools import partial
 from queue import Queue
 from typing import Any
 
-from weights.parameters import parameter, spelled, spellings
+from weights.parameters import current_option_names, parameter, use_option_names
 from weights.progress import Quiet
 from zoo.common.processes import fresh, run_tasks, workers
 from zoo.common.staging import stop
@@ -40,7 +40,7 @@ class PlanProgress(Quiet):
 def start(plan: Plan, tell: ReportProgress, options: Mapping[str, str]) -> Outcome:
     """Build a folder; what is wrong with the request is part of the outcome, in which parameters
     are called as these options."""
-    with spelled(options):
+    with use_option_names(options):
         return attempt(plan.model.name, partial(build_folder, plan, PlanProgress(plan, tell)))
 
 
@@ -76,7 +76,7 @@ def run_builds(
     )
 
     def submit(executor: Executor, model: str) -> Future[Outcome]:
-        return executor.submit(start, named[model], pool.told, spellings())
+        return executor.submit(start, named[model], pool.told, current_option_names())
 
     def fits(model: str, running: Collection[str]) -> bool:
         needed = (memory_needed(named[each]) for each in (model, *running))
