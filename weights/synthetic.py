@@ -55,7 +55,7 @@ def write_checkpoint(
     all_shapes = {**shapes, **{copy: shapes[original] for copy, original in copies.items()}}
     items = {
         # `write_pth` reads each tensor once and in this order, which is the order of the stream.
-        key: LazyTensor(all_shapes[key], meta_names.dtype(key), lambda: next(stream)[1])
+        key: LazyTensor(all_shapes[key], meta_names.published_dtype(key), lambda: next(stream)[1])
         for key in sorted(all_shapes)
     }
     write_pth(path, items, listener)

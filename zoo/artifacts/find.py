@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from weights.sources.hub import COMMIT, ask, cached, download
+from weights.sources.hub import COMMIT, download, find_cached, resolve_file
 from zoo.artifacts.pull import PullSpec, namespace, pull_folder
 from zoo.artifacts.read import near, read_folder_manifest
 from zoo.artifacts.schema import MANIFEST, Manifest, Variant
@@ -33,14 +33,14 @@ def pulled_folder(model: str, variant: str, revision: str | None, offline: bool)
     place = downloads() / f"{namespace()}/{model}".replace("/", "--")
     request = PullSpec(model, (variant,), place, revision)
     manifest = request.manifest
-    copy = cached(manifest)
+    copy = find_cached(manifest)
     known = None if copy is None else copy.parent.name
     advice = f"{request.advice} Or load with offline=True."
     if COMMIT.fullmatch(manifest.revision):
         commit = known = manifest.revision
     elif not offline:
         with bar() as progress:
-            commit = ask(manifest, advice, progress).revision
+            commit = resolve_file(manifest, advice, progress).revision
     elif known is None:
         raise BadFile(
             f"{manifest.repository} at {manifest.revision} was never loaded into {place}, and "

@@ -18,7 +18,7 @@ from weights.opening import read_at_most
 from weights.parameters import parameter
 from weights.progress import Progress
 from weights.sources.content import check_digest
-from weights.sources.hub import HubFile, ask, cached, download
+from weights.sources.hub import HubFile, download, find_cached, resolve_file
 from zoo.artifacts.read import LARGEST_MANIFEST, parse
 from zoo.artifacts.schema import MANIFEST, File, Manifest, Variant
 from zoo.common.errors import BadFile, BadOutput, BadRequest
@@ -181,7 +181,7 @@ def _listing(request: PullSpec, progress: Progress) -> tuple[Listing, dict[str, 
 
 def _online(request: PullSpec, progress: Progress) -> Listing:
     """Of the commit that the revision is at now."""
-    file = ask(request.manifest, request.advice, progress)
+    file = resolve_file(request.manifest, request.advice, progress)
     where = f"{file.repository} at {file.revision:.12}"
     if (file.size or 0) > LARGEST_MANIFEST:
         raise BadFile(
@@ -197,7 +197,7 @@ def _online(request: PullSpec, progress: Progress) -> Listing:
 def _offline(request: PullSpec) -> Listing:
     """Of the folder, or of the hub's cache."""
     own = request.folder / MANIFEST
-    copy = cached(request.manifest)
+    copy = find_cached(request.manifest)
     # The folder does not say of which revision it is.
     path = own if request.revision is None and own.is_file() else copy
     if path is None:
@@ -238,7 +238,7 @@ def _bring(
     repository = request.manifest.repository
     remote = HubFile(repository, file.name, listing.revision, file.sha256, file.bytes)
     part = _part(parts, file)
-    copy = cached(remote)
+    copy = find_cached(remote)
     if copy is not None:
         check_digest(copy, remote, progress)
         part.parent.mkdir(parents=True, exist_ok=True)
@@ -247,7 +247,7 @@ def _bring(
         raise _forbidden(remote, request)
     else:
         advice = "The files that arrived are kept, so run the command again to go on."
-        download(ask(remote, advice, progress), advice, progress, parts / file.sha256)
+        download(resolve_file(remote, advice, progress), advice, progress, parts / file.sha256)
     check_digest(part, remote, progress)
 
 

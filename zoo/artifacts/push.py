@@ -16,7 +16,7 @@ from weights.opening import open_inside, read_at_most
 from weights.parameters import parameter
 from weights.progress import Progress
 from weights.sources.http_client import request_errors
-from weights.sources.hub import FORBIDDEN, reason, status_of
+from weights.sources.hub import FORBIDDEN, describe_failure, http_status
 from zoo.artifacts.folder_check import AGAIN, check_folder
 from zoo.artifacts.pull import BRANCH
 from zoo.artifacts.read import LARGEST_MANIFEST, parse
@@ -92,7 +92,7 @@ def _look(target: PushTarget) -> tuple[str, dict[str, RepoSibling] | None]:
     except RepositoryNotFoundError:
         return f"not there, or hidden from this token; would be created, {kind}", {}
     except request_errors() as error:
-        return f"unknown: {reason(error)}", None
+        return f"unknown: {describe_failure(error)}", None
     return "exists", {file.rfilename: file for file in repository.siblings or ()}
 
 
@@ -170,9 +170,9 @@ def _addition(folder: Path, row: PushedFile) -> CommitOperationAdd:
 
 
 def _why(error: Exception, target: PushTarget) -> str:
-    code = status_of(error)
+    code = http_status(error)
     if code in FORBIDDEN:
         return f"the hub refuses it ({code}), so {TOKEN.format(target.repository)}"
     if not code and type(error) is ValueError:
         return " ".join(str(error).split()).rstrip(".")
-    return reason(error)
+    return describe_failure(error)

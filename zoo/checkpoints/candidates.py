@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from weights import Checkpoint
 from weights.leftover import is_trained
-from weights.load import fits
+from weights.load import matches_exactly
 from weights.mapping import Naming, leaf_shape
 from weights.views import views_of
 from zoo.architectures.architecture import CheckpointFacts, Config
@@ -70,7 +70,9 @@ class Candidate:
         from zoo.checkpoints.load import model_shapes
 
         config = self.config if self.config.is_sound else with_one_head(self.config)
-        return config.is_sound and fits(self.naming, self.view.tensors, model_shapes(config))
+        return config.is_sound and matches_exactly(
+            self.naming, self.view.tensors, model_shapes(config)
+        )
 
     def is_custom_head(self, settings: Settings | None) -> bool:
         """Whether somebody has put a head on the network that its library has not."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from weights.errors import WeightsError
 from weights.progress import Progress
 from weights.sources.fetch import fetch
-from weights.sources.hub import HubFile, cached
+from weights.sources.hub import HubFile, find_cached
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import SeededWeights, Source, opened, read_weights
@@ -58,7 +58,7 @@ def find_words(
 
 def fetched(file: HubFile, progress: Progress) -> Path:
     """Return the folder of a file that is downloaded unless it is there."""
-    return (cached(file) or fetch(file, WITHOUT_TOKENIZER, progress)[0]).parent
+    return (find_cached(file) or fetch(file, WITHOUT_TOKENIZER, progress)[0]).parent
 
 
 def tokenizer_of(name: str, weights: str) -> Tokenizer:

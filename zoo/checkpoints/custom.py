@@ -125,7 +125,7 @@ def own_entry(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
     # A naming that has no place for a head finds the features below.
     best = max(
         (each for each in alike if each.view.prefix == prefix),
-        key=lambda each: sum(map(each.naming.knows, each.view.tensors)),
+        key=lambda each: sum(map(each.naming.has_key, each.view.tensors)),
     )
     classes = read_class_names(entry, best.config, settings, best.view)
     tell_use(best, settings, asked)

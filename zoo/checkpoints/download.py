@@ -11,7 +11,7 @@ from weights.parameters import parameter
 from weights.progress import Progress
 from weights.sources.content import find_fault
 from weights.sources.fetch import fetch
-from weights.sources.hub import ask, cache_path
+from weights.sources.hub import cache_path, resolve_file
 from weights.sources.locate import downloadable, search_weights, tell_owner, tell_terms
 from zoo.architectures.entry import ModelInfo
 from zoo.common.errors import BadOutput
@@ -51,7 +51,7 @@ def _fetch(
 ) -> DownloadedCheckpoint:
     """Bring the file from a hub."""
     file, advice = downloadable(entry.places, mirror=mirror)
-    asked = ask(file, advice, progress)
+    asked = resolve_file(file, advice, progress)
     path = cache_path(asked) if out is None else _place(entry, file.name, out)
     size = 0 if path.exists() else asked.size or 0
     brought = DownloadedCheckpoint(entry.name, path, f"the hub ({file})", size)

@@ -70,7 +70,7 @@ def recognised(choice: GivenCheckpoint | Checkpoint) -> tuple[ModelInfo, Checkpo
         raise BadRequest(
             f"{asked.path} may be of {fitting}, which its tensors do not tell: name the model."
         )
-    is_part = best.view.others and not (asked.without_head or asked.take)
+    is_part = best.view.other_tensors and not (asked.without_head or asked.take)
     if is_part and (reason := contradiction(checkpoint, settings, best.view)):
         raise MappingError(reason)
     if not best.is_variant:

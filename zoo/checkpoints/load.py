@@ -16,9 +16,9 @@ from weights import (
 )
 from weights.containers import npy
 from weights.errors import MappingError, NotACheckpoint
-from weights.files import hold_to_name
+from weights.files import check_digest_in_name
 from weights.initializers import Shape
-from weights.load import fits, map_weights, nearest
+from weights.load import find_nearest_naming, map_weights, matches_exactly
 from weights.mapping import Naming, leaf_shape
 from weights.progress import Progress
 from weights.views import choose_prefix, views_of
@@ -82,7 +82,7 @@ def settle(begun: LoadedWeights, source: Source | SeededWeights, entry: ModelInf
     if isinstance(source, SeededWeights):
         return provenance
     checkpoint, file, digest = named(source.checkpoint), source.file, source.sha256()
-    hold_to_name(checkpoint.path, digest)
+    check_digest_in_name(checkpoint.path, digest)
     provenance = replace(provenance, sha256=digest)
     if file is None:
         is_named = OF_LIBRARIES.fullmatch(checkpoint.path.name) is None
@@ -176,11 +176,11 @@ def view_for(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[Published, Check
             f"like {entry.name}. Export that model, or {advice}."
         )
     complete = naming_all_leaves(entry.readable[:-1])
-    naming, view = nearest([each.naming for each in complete], checkpoint)
+    naming, view = find_nearest_naming([each.naming for each in complete], checkpoint)
     published = next(each for each in complete if each.naming == naming)
     leaves = model_shapes(published.config)
     others = {path: shape for path, shape in leaves.items() if not path.startswith("head.")}
-    if entry.config.classes and fits(naming, view.tensors, others):
+    if entry.config.classes and matches_exactly(naming, view.tensors, others):
         raise MappingError(
             f"{checkpoint.path} has no classifier and {entry.name} is one, of "
             f"{entry.config.classes} classes: give a file that was fine-tuned for that."
@@ -191,7 +191,7 @@ def view_for(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[Published, Check
 def naming_all_leaves(readable: Iterable[Published]) -> list[Published]:
     """The namings that have a place for every leaf of their network: DeiT's under one classifier
     has none for a second."""
-    return [each for each in readable if all(map(each.naming.names, model_shapes(each.config)))]
+    return [each for each in readable if all(map(each.naming.has_leaf, model_shapes(each.config)))]
 
 
 def fitting_views(
@@ -201,7 +201,7 @@ def fitting_views(
     for each in readable:
         for view in views_of(checkpoint)(each.naming):
             shapes = partial(leaf_shape, each.naming, view.tensors)
-            if has_sizes(each.config, shapes) and fits(
+            if has_sizes(each.config, shapes) and matches_exactly(
                 each.naming, view.tensors, model_shapes(each.config)
             ):
                 yield each, view
@@ -218,5 +218,5 @@ def recognise(checkpoint: Checkpoint, models: Sequence[str]) -> Naming | None:
         return next(fitting_views(checkpoint, MODELS[models[0]].readable))[0].naming
     # Paths of leaves may be any names.
     with suppress(NotACheckpoint):
-        return nearest(published_namings(), checkpoint)[0]
+        return find_nearest_naming(published_namings(), checkpoint)[0]
     return None

@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeAlias
 from weights import Checkpoint
 from weights.errors import NotACheckpoint
 from weights.initializers import Shape
-from weights.load import nearest
-from weights.mapping import Naming, leaf_shape, misfits, plan, source_shapes
+from weights.load import find_nearest_naming
+from weights.mapping import Naming, find_misfits, leaf_shape, plan, source_shapes
 from weights.parameters import parameter
 from weights.tensors import FLOATS
 from weights.views import views_of
@@ -105,7 +105,7 @@ def strange(checkpoint: Checkpoint, settings: Settings | None) -> str:
             "`zoo list`'s."
         )
     try:
-        naming, view = nearest(published_namings(), checkpoint)
+        naming, view = find_nearest_naming(published_namings(), checkpoint)
     except NotACheckpoint as error:
         return f"{checkpoint.path} holds no network of an architecture of the zoo: {error}"
     if reason := _channels(naming, view):
@@ -250,7 +250,7 @@ def nearest_misfits(
 
 
 def _knows_most(naming: Naming, view: Checkpoint) -> bool:
-    known = sum(naming.knows(key) for key in view.tensors)
+    known = sum(naming.has_key(key) for key in view.tensors)
     return known > 0 and 2 * known >= len(view.tensors)
 
 
@@ -265,9 +265,9 @@ def _sized_misfits(
     config = config and complete_config(config, facts)
     if config is not None and not config.is_sound:
         config = with_one_head(config)
-    if config is None or not config.is_sound or not all(map(naming.names, model_shapes(config))):
+    if config is None or not config.is_sound or not all(map(naming.has_leaf, model_shapes(config))):
         return None
-    reasons = misfits(naming, plan(naming.rules, model_shapes(config)), view.tensors)
+    reasons = find_misfits(naming, plan(naming.rules, model_shapes(config)), view.tensors)
     return {**reasons, "missing": [*reasons["missing"], *_weights_of(reasons["unexpected"], view)]}
 
 
@@ -281,9 +281,9 @@ def _name_misfits(published: Published, view: Checkpoint) -> Reasons:
     """Return the names that the networks of an entry's family need and a file lacks, and those that
     are none of theirs; blocks are not counted."""
     naming, shapes = published.naming, model_shapes(published.config)
-    named = {path: shape for path, shape in shapes.items() if naming.names(path)}
+    named = {path: shape for path, shape in shapes.items() if naming.has_leaf(path)}
     plans = plan(naming.rules, named)
-    reasons = misfits(naming, plans, view.tensors)
+    reasons = find_misfits(naming, plans, view.tensors)
     there = {_unnumbered(key) for key in view.tensors}
     needed = {_unnumbered(key) for key in source_shapes(plans)}
     absent = {_unnumbered(key): key for key in reversed(reasons["missing"])}

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from weights import Checkpoint, locate, open_checkpoint
 from weights.parameters import parameter
 from weights.progress import Progress
-from weights.sources.hashing import hashing
+from weights.sources.hashing import hash_in_background
 from weights.sources.hub import HubFile
 from zoo.architectures.entry import ModelInfo
 from zoo.common.errors import BadRequest
@@ -164,5 +164,9 @@ def opened(
     else:
         located = locate(entry.places, listener, offline)
         checkpoint, checked, file = open_checkpoint(located.path), located.sha256, located.source
-    with hashing(checkpoint) if checked is None else nullcontext(lambda: checked) as digest:
+    with (
+        hash_in_background(checkpoint)
+        if checked is None
+        else nullcontext(lambda: checked) as digest
+    ):
         yield Source(checkpoint, digest, file)

@@ -8,11 +8,11 @@ from pathlib import Path
 from weights import Checkpoint
 from weights.errors import MappingError
 from weights.leftover import POOLER, is_number, may_change_answer
-from weights.mapping import plan, unused
+from weights.mapping import find_unrelated_keys, plan
 from weights.parameters import parameter
 from weights.progress import print_note
 from weights.tensors import LazyTensor
-from weights.views import copies_beside, grouped, views_of
+from weights.views import find_other_copies, summarize_names, views_of
 from zoo.architectures.kinds import architecture_of
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.candidates import Candidate, candidates
@@ -58,8 +58,8 @@ def tell_use(candidate: Candidate, settings: Settings | None, asked: GivenCheckp
 
     view, config = candidate.view, candidate.config
     needed = plan(candidate.naming.rules, model_shapes(config))
-    left = unused(candidate.naming, needed, view.tensors)
-    others = {**{view.prefix + key: view.tensors[key] for key in left}, **view.others}
+    left = find_unrelated_keys(candidate.naming, needed, view.tensors)
+    others = {**{view.prefix + key: view.tensors[key] for key in left}, **view.other_tensors}
     if not asked.without_head:
         _check_use(candidate, others, asked.path)
         check_head_input(candidate, settings)
@@ -73,8 +73,8 @@ def tell_use(candidate: Candidate, settings: Settings | None, asked: GivenCheckp
         called = f"head `{view.head}`" if view.head else "classifier"
         said.append(f"its {called} gives logits from {kind.head_takes(config)}")
     if others:
-        count = len(view.tensors) + len(view.others)
-        said.append(f"{len(others)} of {count} tensors were not used: {grouped(others)}")
+        count = len(view.tensors) + len(view.other_tensors)
+        said.append(f"{len(others)} of {count} tensors were not used: {summarize_names(others)}")
     if view.objects:
         said.append(f"objects that were passed over: {_objects(view)}")
     if view.unread:
@@ -107,7 +107,7 @@ def _unexplained(candidate: Candidate, others: Mapping[str, LazyTensor]) -> list
     view, naming = candidate.view, candidate.naming
     beside = Checkpoint(view.path, view.container, view.files, others)
     prefixes = [each.prefix for each in views_of(beside)(naming) if each.prefix]
-    copies = copies_beside(view, prefixes)
+    copies = find_other_copies(view, prefixes)
     left = {
         key: tensor
         for key, tensor in may_change_answer(others).items()

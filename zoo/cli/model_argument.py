@@ -5,7 +5,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from weights.sources.locate import hub_files, places
+from weights.sources.locate import candidate_paths, hub_files
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.source import GivenCheckpoint
 from zoo.cli.console import tell_recognised
@@ -65,7 +65,7 @@ def here(entry: ModelInfo) -> Path | None:
         _hub_cache().glob(f"models--{file.repository.replace('/', '--')}/snapshots/*/{file.name}")
         for file in hub_files(entry.places)
     )
-    there = filter(Path.exists, places(entry.places))
+    there = filter(Path.exists, candidate_paths(entry.places))
     return next(chain(there, chain.from_iterable(downloads)), None)
 
 
