@@ -43,8 +43,8 @@ def items_for(naming: Naming, values: Mapping[str, Float32], shapes: Mapping[str
         for path, shape in shapes.items()
     }
     sources = invert(plan(naming.rules, shapes), leaves)
-    # A reader uses the defaults of optional tensors. Either all or none of them are written, because
-    # a model has a bias in every layer or in none.
+    # A reader uses the defaults of optional tensors. Either all or none of them are written,
+    # because a model has a bias in every layer or in none.
     has_bias = not all(
         np.array_equal(tensor.read(), source.missing(source.shape))
         for source, tensor in sources.items()
