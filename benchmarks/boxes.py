@@ -21,7 +21,7 @@ import numpy as np
 import zoo
 from benchmarks.pages import number, table, with_part
 from notebooks.training.box_training import boxes_in, measure, precision
-from notebooks.training.classifier import normalised
+from notebooks.training.classifier import normalize_images
 from tests.clients import environments, folders
 from tests.clients.tensors import encode
 from zoo.architectures.builder import batched
@@ -102,7 +102,7 @@ def measure_moves(boxes: PictureBoxes, expected: PictureBoxes) -> dict[str, floa
 def measure_variants(canvases: ScatteredDigits) -> Iterator[tuple[str, dict[str, float]]]:
     """Yield the name and the precision of each way to run the network."""
     entry, model = zoo.info("boxes_digits"), zoo.from_pretrained("boxes_digits")
-    pixels = np.asarray(normalised(jnp.asarray(canvases.images), entry.preprocessing))
+    pixels = np.asarray(normalize_images(jnp.asarray(canvases.images), entry.preprocessing))
     side = canvases.images.shape[1]
     with TemporaryDirectory() as folder:
         work, files = Path(folder), dict[str, Path]()
