@@ -46,6 +46,8 @@ class Op:
     whether it is the lower one, and is without the diagonal. ``vectors`` says of the place of an
     operand whether its columns or rows are each for themselves, so that none is off by another, or
     both, so that an element is off by the diagonal's of its row and its column.
+    ``float64_units`` is the largest error of XLA's function in float64, in units in the last place,
+    if it is above two.
     What ``calls`` runs somebody's code, which a conversion never does.
     Reports count ``operator``, as which a composite is written, or ``otherwise``. ``structure`` is
     the name by which ``fuse=`` chooses it, and ``needs`` are the structures that it is made of.
@@ -66,6 +68,7 @@ class Op:
     linear: Linear = Linear.NOT
     rounding: Rounding = Rounding.INSIDE
     any_zero: bool = False
+    float64_units: int = 0
     triangle: Callable[[Mapping[str, Any]], tuple[bool, bool]] | None = None
     vectors: Callable[[int, Mapping[str, Any]], Vectors] | None = None
     calls: bool = False

@@ -4,6 +4,8 @@ Since transformers 5, models in memory have other names. The library translates 
 and saves.
 """
 
+from dataclasses import replace
+
 from weights.mapping import Naming, Rule, prefix_rules, same_names
 from weights.namings import conventions
 from weights.transforms import (
@@ -229,6 +231,15 @@ TEXT_RULES = (
 )
 """Rules that all text towers share."""
 
+# `Siglip2VisionModel`, whose patch embedding is a linear layer of pixels, not a convolution.
+SIGLIP2_VIT = replace(
+    SIGLIP_VIT,
+    rules=(
+        Rule("patch_embed.proj.bias", ("embeddings.patch_embedding.bias",)),
+        *(rule for rule in SIGLIP_VIT.rules if rule.target != "patch_embed.proj.bias"),
+    ),
+)
+
 # `SiglipTextModel`, alone or in a `SiglipModel`.
 SIGLIP_TEXT = Naming(
     conventions.HUGGINGFACE,
@@ -239,12 +250,18 @@ SIGLIP_TEXT = Naming(
     ),
 )
 
-# `SiglipModel`: both towers.
-SIGLIP_DUAL = Naming(
-    conventions.HUGGINGFACE,
-    (
-        *prefix_rules(SIGLIP_VIT.rules, "vision.", "vision_model."),
-        *prefix_rules(SIGLIP_TEXT.rules, "words.", "text_model."),
-        *same_names("logit_scale", "logit_bias"),
-    ),
-)
+
+def _siglip_dual(vision: Naming) -> Naming:
+    """Return the naming of both towers in one checkpoint."""
+    return Naming(
+        conventions.HUGGINGFACE,
+        (
+            *prefix_rules(vision.rules, "vision.", "vision_model."),
+            *prefix_rules(SIGLIP_TEXT.rules, "words.", "text_model."),
+            *same_names("logit_scale", "logit_bias"),
+        ),
+    )
+
+
+# `SiglipModel` and `Siglip2Model`: both towers.
+SIGLIP_DUAL, SIGLIP2_DUAL = _siglip_dual(SIGLIP_VIT), _siglip_dual(SIGLIP2_VIT)

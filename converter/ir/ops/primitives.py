@@ -120,7 +120,7 @@ argmin = _choosing("argmin")
 reduce = state("reduce", rounding=Rounding.GIVEN)
 reduce_window = state("reduce_window", rounding=Rounding.GIVEN)
 
-reduce_sum = _adding("reduce_sum", lax.reduce_sum, reduces=True)
+reduce_sum = _adding("reduce_sum", lax.reduce_sum, reduces=True, any_zero=True)
 reduce_prod = state("reduce_prod", reduces=True)
 reduce_max = _extreme("reduce_max", lax.reduce_max, reduces=True)
 reduce_min = _extreme("reduce_min", lax.reduce_min, reduces=True)
