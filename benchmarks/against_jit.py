@@ -1,12 +1,12 @@
-"""How fast files are beside the `jax.jit` of what they were made from, program by program.
+"""Compare the speed of files with `jax.jit` of the same programs.
 
-    python benchmarks/against_jit.py [--groups loops draws] \\
-        [--json benchmarks/results/performance.json]
-    python benchmarks/performance.py benchmarks/results/performance.json
+python benchmarks/against_jit.py [--groups loops draws] \\ [--json
+benchmarks/results/performance.json] python benchmarks/performance.py
+benchmarks/results/performance.json
 
-Each program is converted and runs in ONNX Runtime and in XLA by turns, in one process; the time of
-each is its fastest run. The ratio is ONNX Runtime's over XLA's. XLA is given arrays that are its
-own already, ONNX Runtime numpy's.
+Each program is converted. ONNX Runtime and XLA then run it in turns in one process. The time of
+each is that of its fastest run. The ratio is ONNX Runtime's time divided by XLA's. XLA gets arrays
+of JAX, ONNX Runtime those of numpy.
 """
 
 import argparse
@@ -23,18 +23,19 @@ import onnx_ir as ir
 import converter
 from benchmarks.jit_programs import PROGRAMS, Program
 from benchmarks.performance import SIZES, Row, key
-from zoo.export.timing.rounds import as_task, measure_interleaved, resting_session
+from zoo.export.timing.rounds import measure_interleaved, resting_session, as_task
 
 THREADS = 2
 SECONDS = 0.4
-"""What the runs of a program take together, where its fewest do not take longer."""
+"""Total time for the runs of a program, unless its smallest number of rounds takes longer."""
 
 FEWEST, MOST = 8, 400
-"""Rounds."""
+"""Smallest and largest number of rounds."""
 
 
 def measure(program: Program, size: str) -> Row:
-    """Milliseconds of both, and of the conversion seconds and nodes."""
+    """Return the milliseconds of both, their ratio, the seconds of the conversion, and the number
+    of nodes."""
     fn, inputs = program.make(program.sizes[SIZES.index(size)])
     specs = [(np.shape(x), np.asarray(x).dtype) for x in inputs]
     jax.clear_caches()
@@ -44,23 +45,29 @@ def measure(program: Program, size: str) -> Row:
     data = ir.to_proto(export.model).SerializeToString()
     live = resting_session(data, THREADS)
     pairs = zip(live.get_inputs(), inputs, strict=True)
-    feeds = {each.name: np.asarray(x) for each, x in pairs}
-    compiled, given = jax.jit(fn), [jnp.asarray(x) for x in inputs]
-    tasks = {"file": as_task(live, feeds), "jit": lambda: jax.block_until_ready(compiled(*given))}
+    feeds = {graph_input.name: np.asarray(x) for graph_input, x in pairs}
+    compiled, jit_inputs = jax.jit(fn), [jnp.asarray(x) for x in inputs]
+    tasks = {
+        "file": as_task(live, feeds),
+        "jit": lambda: jax.block_until_ready(compiled(*jit_inputs)),
+    }
     for task in tasks.values():
         task()
     began = time.perf_counter()
     for task in tasks.values():
         task()
     rounds = int(np.clip(SECONDS / (time.perf_counter() - began), FEWEST, MOST))
-    found = {name: 1e3 * min(each) for name, each in measure_interleaved(tasks, rounds).items()}
+    milliseconds = {
+        name: 1e3 * min(seconds_of_runs)
+        for name, seconds_of_runs in measure_interleaved(tasks, rounds).items()
+    }
     return {
         "group": program.group,
         "name": program.name,
         "size": size,
-        "jit_ms": round(found["jit"], 4),
-        "file_ms": round(found["file"], 4),
-        "ratio": round(found["file"] / found["jit"], 2),
+        "jit_ms": round(milliseconds["jit"], 4),
+        "file_ms": round(milliseconds["file"], 4),
+        "ratio": round(milliseconds["file"] / milliseconds["jit"], 2),
         "nodes": export.report.nodes,
         "seconds": round(seconds, 2),
     }
@@ -69,25 +76,25 @@ def measure(program: Program, size: str) -> Row:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--groups", nargs="+", default=[*dict.fromkeys(p.group for p in PROGRAMS)])
-    parser.add_argument("--only", default="", help="part of the names of those to run")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="performance.json, changed")
-    asked = parser.parse_args()
+    parser.add_argument("--only", default="", help="run only programs whose names contain this")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="performance.json to update")
+    options = parser.parse_args()
     for program in PROGRAMS:
-        if program.group not in asked.groups or asked.only not in program.name:
+        if program.group not in options.groups or options.only not in program.name:
             continue
-        found = [measure(program, size) for size in SIZES]
-        for row in found:
-            print(*(f"{name} {told}" for name, told in row.items()), sep=", ", flush=True)
-        if asked.json:
-            record(asked.json, found)
+        rows = [measure(program, size) for size in SIZES]
+        for row in rows:
+            print(*(f"{name} {value}" for name, value in row.items()), sep=", ", flush=True)
+        if options.json:
+            record(options.json, rows)
 
 
-def record(path: Path, found: Sequence[Row]) -> None:
-    """Put the rows in the place of those of the same programs."""
+def record(path: Path, rows: Sequence[Row]) -> None:
+    """Write the rows into the JSON file. They replace earlier rows of the same programs."""
     content = json.loads(path.read_text())
-    table = {key(row): row for row in (*content.get("jit", ()), *found)}
-    known = [(program.group, program.name, size) for program in PROGRAMS for size in SIZES]
-    content["jit"] = [table[each] for each in known if each in table]
+    table = {key(row): row for row in (*content.get("jit", ()), *rows)}
+    keys = [(program.group, program.name, size) for program in PROGRAMS for size in SIZES]
+    content["jit"] = [table[key_of_row] for key_of_row in keys if key_of_row in table]
     path.write_text(json.dumps(content, indent=1) + "\n")
 
 

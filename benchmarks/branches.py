@@ -1,11 +1,12 @@
-"""Counts the branches, loop turns and index bounds of all programs that verification reaches.
+"""Count the branches, loop turns and index bounds of all programs that the verification reaches.
 
-    python benchmarks/branches.py [--only WORDS] [--every N] [--check] [--list]
+python benchmarks/branches.py [--only WORDS] [--every N] [--check] [--list]
 
-For each program of ``tests/programs`` it prints how many of its sides the basic samples take (one
-of each distribution and of each extreme size) and how many the steered ones take besides. With
-``--check`` the exported file is verified on drawn inputs too, and the processor's seconds of that
-are printed; ``--every 4`` takes each fourth program; ``--list`` prints what remains.
+For each program of ``tests/programs`` the program counts the sides that the basic samples take (one
+sample for each distribution and each extreme size), and the sides that all samples take, with those
+of steering. With ``--check`` the exported file is also verified on drawn inputs, and the processor
+time of that is printed. ``--every 4`` uses every fourth program. ``--list`` prints the sides that
+no sample takes.
 """
 
 import argparse
@@ -30,12 +31,12 @@ from tests.programs.table import PROGRAMS
 from zoo.common.runtime import ERRORS
 
 REFUSED = (NotImplementedError, TypeError, ValueError, converter.ConverterError, *ERRORS)
-"""What JAX, the converter or ONNX Runtime raises for a program, or for inputs that are drawn."""
+"""Errors that JAX, the converter or ONNX Runtime raise for a program or for drawn inputs."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """Sides of a program: how many there are, how many basic and all samples take."""
+    """Number of sides of a program, and the numbers that basic samples and all samples take."""
 
     name: str
     sides: int
@@ -46,8 +47,8 @@ class Row:
     seconds: float | None = None
 
 
-def measured(name: str, case: Case, check: bool) -> Row:
-    """Measure one program."""
+def measure_program(name: str, case: Case, check: bool) -> Row:
+    """Return the counts of one program. `check` is whether to verify the file too."""
     with jax.enable_x64(case.x64):
         export = case.export()
         params = Noise(export.retrace).params
@@ -65,7 +66,7 @@ def measured(name: str, case: Case, check: bool) -> Row:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="words that a program's name begins with")
+    parser.add_argument("--only", default="", help="use only programs whose names begin with this")
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--list", action="store_true")
@@ -75,19 +76,19 @@ def main() -> None:
     rows = list[Row]()
     for name in names:
         try:
-            row = measured(name, PROGRAMS[name], options.check)
+            row = measure_program(name, PROGRAMS[name], options.check)
         except REFUSED as error:
             print(f"left out: {name}: {str(error).splitlines()[0]}", flush=True)
             continue
         rows.append(row)
         for sentence in row.untaken if options.list else ():
             print(f"{name}: {sentence}", flush=True)
-    having = [row for row in rows if row.sides]
-    counts = [(row.sides, row.basic, row.steered) for row in having]
+    rows_with_sides = [row for row in rows if row.sides]
+    counts = [(row.sides, row.basic, row.steered) for row in rows_with_sides]
     sides, basic, steered = map(sum, zip(*counts, strict=True))
-    complete = [sum(row.basic == row.sides for row in having)]
-    complete += [sum(row.steered == row.sides for row in having)]
-    print(f"{len(rows)} programs, {len(having)} of them with {sides} sides")
+    complete = [sum(row.basic == row.sides for row in rows_with_sides)]
+    complete += [sum(row.steered == row.sides for row in rows_with_sides)]
+    print(f"{len(rows)} programs, {len(rows_with_sides)} of them with {sides} sides")
     print(f"taken by the basic samples: {basic}, all of {complete[0]} programs")
     print(f"taken by all samples:       {steered}, all of {complete[1]} programs")
     if options.check:

@@ -1,11 +1,11 @@
-"""How long conversion takes once everything is imported, pass by pass.
+"""Measure how long each stage of a conversion takes after all imports.
 
-    python benchmarks/conversion.py [ROUNDS]
+python benchmarks/conversion.py [ROUNDS]
 
-Every round converts each network twice in a new process. `first` is what a user waits for; `again`
-is without what JAX and Python do only once; `processor` is the time of all threads in `first`,
-which a busy machine changes least. The fastest round of each row counts, so that `all` may be more
-than its parts.
+Each round converts each network twice in a new process. `first` is the time that a user waits for.
+`again` leaves out the work that JAX and Python do only once. `processor` is the processor time of
+all threads in `first`, which a busy machine changes least. Each row shows its fastest round, so the
+sum of the stages may be less than `all`.
 """
 
 import argparse
@@ -30,11 +30,12 @@ SHAPE = ("B", 3, 224, 224)
 NETWORKS = ("dinov3_vits16", "dinov3_convnext_tiny")
 
 Times = dict[str, tuple[float, float]]
-"""By stage: seconds on the clock, and of all threads together."""
+"""Seconds by stage: wall-clock time, and processor time of all threads."""
 
 
 def convert(name: str) -> tuple[Times, int, int]:
-    """How long every stage takes; the nodes of the trace and of the file."""
+    """Return the times of all stages, the number of traced nodes, and the number of nodes in the
+    file."""
     model = abstract(zoo.info(name).config)
     moments = [("", time.perf_counter(), time.process_time())]
 
@@ -43,19 +44,19 @@ def convert(name: str) -> tuple[Times, int, int]:
 
     graph = trace(batched, [SHAPE], model)
     mark("trace")
-    traced = len(graph.nodes)
+    traced_nodes = len(graph.nodes)
     passes.run_passes(graph, passes.PassSettings(opset=OPSET), mark)
     lowered = lower(graph, OPSET, TARGET)
     mark("lower")
-    written = clean_up_model(lowered, TARGET)
+    model = clean_up_model(lowered, TARGET)
     mark("tidy")
     pairs = [("all", moments[0], moments[-1])]
     pairs += [(after[0], before, after) for before, after in pairwise(moments)]
-    times = {stage: (b[1] - a[1], b[2] - a[2]) for stage, a, b in pairs}
-    return times, traced, len(written.graph)
+    times = {stage: (end[1] - start[1], end[2] - start[2]) for stage, start, end in pairs}
+    return times, traced_nodes, len(model.graph)
 
 
-def twice(name: str) -> tuple[Times, Times, int, int]:
+def convert_twice(name: str) -> tuple[Times, Times, int, int]:
     first, *nodes = convert(name)
     return first, convert(name)[0], *nodes
 
@@ -67,9 +68,9 @@ def main() -> None:
     context = multiprocessing.get_context("spawn")
     for name in NETWORKS:
         with ProcessPoolExecutor(1, context, max_tasks_per_child=1) as pool:
-            runs = list(pool.map(twice, [name] * rounds))
-        *_, traced, written = runs[0]
-        print(f"\n{name}: {traced} nodes traced, {written} written at opset {OPSET}")
+            runs = list(pool.map(convert_twice, [name] * rounds))
+        *_, traced_nodes, file_nodes = runs[0]
+        print(f"\n{name}: {traced_nodes} nodes traced, {file_nodes} written at opset {OPSET}")
         print(f"{'ms':<24}{'first':>10}{'again':>10}{'processor':>10}")
         for stage in runs[0][0]:
             rows = [(a[stage][0], b[stage][0], a[stage][1]) for a, b, *_ in runs]

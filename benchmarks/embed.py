@@ -1,25 +1,26 @@
-"""How fast `zoo embed` is beside its network alone, a plain loop, and torch's DataLoader.
+"""Measure how fast `zoo embed` is, against its network alone, a plain loop, and torch's DataLoader.
 
-    python benchmarks/embed.py --pictures 3000 [--rounds 12] [--folder FOLDER]
-    python benchmarks/embed.py --pictures 2400 --changes [--folder FOLDER]
-    python benchmarks/embed.py --pictures 200 --network [--rounds 5] [--folder FOLDER]
+python benchmarks/embed.py --pictures 3000 [--rounds 12] [--folder FOLDER] python
+benchmarks/embed.py --pictures 2400 --changes [--folder FOLDER] python benchmarks/embed.py
+--pictures 200 --network [--rounds 5] [--folder FOLDER]
 
-Seeded JPEGs of 64 to 2,000 pixels a side are drawn. In every round each way gets pictures of one
-share, in turn: `zoo embed` all of them, from the start to the finished dataset, the others some. A
-ratio is of one round, whose ways ran within seconds of each other; the median of rounds counts. The
-networks are DINOv3 ViT-S/16 with random weights, built into a folder once.
+Seeded JPEGs with sides of 64 to 2,000 pixels are drawn. In each round the methods run in turns on
+one share of the pictures: `zoo embed` on all of them, from the start to the finished dataset, the
+others on some. A ratio compares methods of the same round, which ran within seconds of each other.
+The median of the rounds counts. The network is DINOv3 ViT-S/16 with random weights, built into a
+folder once.
 
-With `--changes`, a twelfth of the pictures stays apart at first. Then as many are removed, as many
-replaced and as many added, and the folder is embedded once more by `vit_digits` into the same
-dataset, and into a new one. Both have to have the same rows.
+With `--changes`, a twelfth of the pictures is set aside at first. Then a twelfth is removed, a
+twelfth is replaced and a twelfth is added. `vit_digits` embeds the folder again into the same
+dataset, and into a new one. Both must have the same rows.
 
-With `--network`, `zoo embed` is compared with its network alone on the same pictures: decoded and
-resized before, one picture a run, as many runs at once as there are cores, just before and after it
-in each round. Reading and decoding are measured alone as well. On a CPU they take processor time
-from the network: no program reaches a larger share of the network's throughput than the network's
-processor time has in the sum of both, which is printed as the bound. Processor time counts only the
-work of this process, so that other programs disturb it less than they do seconds on the clock. The
-networks are `vit_digits`, on pictures of digits, and DINOv3 ViT-S/16 in int8.
+With `--network`, `zoo embed` is compared with its network alone on the same pictures. These are
+decoded and resized before, and run one at a time, as many at once as there are cores, just before
+and just after `zoo embed` in each round. Reading and decoding are measured alone too. On a CPU they
+take processor time from the network. So no program can reach a larger share of the network's
+throughput than the network's share of the total processor time, which is printed as the bound.
+Processor time counts only the work of this process, so other programs disturb it less than
+wall-clock time. The networks are `vit_digits` on pictures of digits, and DINOv3 ViT-S/16 in int8.
 """
 
 import argparse
@@ -58,21 +59,22 @@ from zoo.images.pictures import pictures, read_picture
 MODEL = "dinov3_vits16"
 BATCHES = 1, 8, 32
 PRECISIONS = "fp32", "int8"
-EXACT = 60
-"""Pictures that are embedded in every way there is."""
+EXACT_PICTURES = 60
+"""Number of pictures that are embedded with every combination of settings."""
 
-STARTS = 3
-"""Of the command, of which the fastest counts."""
+START_RUNS = 3
+"""Number of runs of the command. The fastest counts."""
 
-PIECE = 16
-"""Pictures that a thread takes at once where a part is measured alone."""
+PIECE_PICTURES = 16
+"""Number of pictures that a thread takes at once when a part is measured alone."""
 
-SAMPLE = 96
-"""Pictures that the slower ways get in a round."""
+SAMPLE_PICTURES = 96
+"""Number of pictures that the slower methods get in a round."""
 
 
-def draw(folder: Path, count: int, seed: int = 0) -> list[Path]:
-    """JPEGs of areas, edges and noise, whose sides are spread evenly over the logarithm."""
+def draw_pictures(folder: Path, count: int, seed: int = 0) -> list[Path]:
+    """Write JPEGs of areas, edges and noise, and return their paths. The logarithms of the sides
+    are uniformly distributed."""
     random, paths = np.random.default_rng(seed), []
     folder.mkdir(parents=True, exist_ok=True)
     for index in range(count):
@@ -90,16 +92,16 @@ def draw(folder: Path, count: int, seed: int = 0) -> list[Path]:
     return paths
 
 
-def built(model: str, folder: Path, variants: str) -> Path:
-    """A model with random weights as a folder, which is made once."""
+def build_folder(model: str, folder: Path, variants: str) -> Path:
+    """Return the folder of a model with random weights, which is built if it does not exist."""
     if not (folder / model / "manifest.json").exists():
-        wanted = ["--weights", "random", "--variant", variants, "--out", str(folder)]
-        assert call(app, ["build", model, *wanted]) == 0
+        arguments = ["--weights", "random", "--variant", variants, "--out", str(folder)]
+        assert call(app, ["build", model, *arguments]) == 0
     return folder / model
 
 
-class Alone:
-    """The network by itself, on all cores, at its best batch."""
+class NetworkAlone:
+    """The network alone, on all cores, with its best batch size."""
 
     def __init__(self, path: Path):
         self.session = open_session(path, settings=RESTING)
@@ -107,7 +109,7 @@ class Alone:
         self.batch = max(BATCHES, key=partial(self.rate, 32))
 
     def rate(self, count: int, batch: int) -> float:
-        """Pictures a second."""
+        """Return the pictures per second."""
         pixels = np.random.default_rng(0).random((batch, 3, 224, 224), np.float32)
         runs, began = count // batch, time.perf_counter()
         for _ in range(runs):
@@ -116,14 +118,14 @@ class Alone:
 
 
 def plain_loop(model: zoo.VisionModel, paths: list[Path]) -> float:
-    """As somebody writes it first."""
+    """Return the pictures per second of a simple loop over `model(path)`."""
     began = time.perf_counter()
     for path in paths:
         model(path)
     return len(paths) / (time.perf_counter() - began)
 
 
-class Torch:
+class TorchLoader:
     """transformers' network, fed by torch's DataLoader with two processes."""
 
     def __init__(self) -> None:
@@ -132,12 +134,12 @@ class Torch:
         self.model = DINOv3ViTModel(config).eval()
 
     def rate(self, paths: list[Path]) -> float:
-        """Pictures a second, without the start of the processes."""
-        loaded = torch.utils.data.DataLoader(
-            *(paths, 8), num_workers=2, collate_fn=prepared, multiprocessing_context="spawn"
+        """Return the pictures per second, without the start of the processes."""
+        loader = torch.utils.data.DataLoader(
+            *(paths, 8), num_workers=2, collate_fn=prepare_batch, multiprocessing_context="spawn"
         )
         with torch.inference_mode():
-            batches = iter(loaded)
+            batches = iter(loader)
             self.model(next(batches)[:1])
             began, count = time.perf_counter(), 0
             for batch in batches:
@@ -145,114 +147,133 @@ class Torch:
         return count / (time.perf_counter() - began)
 
 
-def prepared(paths: list[Path]) -> torch.Tensor:
-    """Pictures as torch's examples prepare them: Pillow, numpy, tensors, a batch of them."""
+def prepare_batch(paths: list[Path]) -> torch.Tensor:
+    """Return a batch of pictures, prepared as in torch's examples: Pillow, numpy, tensor."""
     images = [pictures(path)[0].resize((224, 224), Image.Resampling.BILINEAR) for path in paths]
     tensors = [np.asarray(image, np.float32).transpose(2, 0, 1) / 255 for image in images]
     return torch.from_numpy(np.stack(tensors))
 
 
-def embedded(paths: list[Path], place: Path, precision: str, work: Path) -> EmbedResult:
-    """A finished dataset of these pictures."""
+def embed_pictures(
+    paths: list[Path], model_folder: Path, precision: str, work: Path
+) -> EmbedResult:
+    """Embed the pictures into a dataset and return the result."""
     (work / "list.txt").write_text("\n".join(map(str, paths)), encoding="utf-8")
     out = work / f"{precision}.lance"
-    return zoo.embed(work / "list.txt", model=place, precision=precision, out=out, force=True)
+    return zoo.embed(
+        work / "list.txt", model=model_folder, precision=precision, out=out, force=True
+    )
 
 
-def start(place: Path, path: Path, work: Path) -> float:
-    """Seconds of a command that embeds one picture, from its start to its end."""
+def measure_start(model_folder: Path, path: Path, work: Path) -> float:
+    """Return the seconds of a command that embeds one picture, from its start to its end."""
     out = work / "one.lance"
-    command = [sys.executable, "-m", "zoo", "embed", str(path), "--model", str(place)]
-    taken = []
-    for _ in range(STARTS):
+    command = [sys.executable, "-m", "zoo", "embed", str(path), "--model", str(model_folder)]
+    times = []
+    for _ in range(START_RUNS):
         began = time.perf_counter()
         subprocess.run([*command, "--out", str(out), "--force"], check=True, capture_output=True)
-        taken.append(time.perf_counter() - began)
-    return min(taken)
+        times.append(time.perf_counter() - began)
+    return min(times)
 
 
-def exactness(paths: list[Path], place: Path, work: Path) -> None:
-    """Print the least cosine with vectors of pictures that are resized in one step, in float32."""
-    made = {}
-    for how in itertools.product(PRECISIONS, (False, True)):
-        out, wanted = work / "exact.lance", dict(zip(("precision", "draft"), how, strict=True))
-        zoo.embed(paths, model=place, out=out, dtype="float32", force=True, **wanted)
-        vectors = lance.dataset(out).to_table(columns=["vector"]).column(0).combine_chunks()
-        rows = np.reshape(vectors.flatten(), (len(paths), -1))
-        made[how] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    for how, rows in made.items():
-        least = (rows * made["fp32", False]).sum(axis=1).min()
-        print(f"{how[0]}, {'made smaller while decoded' if how[1] else 'exact'}: {least:.5f}")
+def print_exactness(paths: list[Path], model_folder: Path, work: Path) -> None:
+    """Print the smallest cosine with float32 vectors of pictures that were resized in one step."""
+    vectors_of = {}
+    for settings in itertools.product(PRECISIONS, (False, True)):
+        out, arguments = (
+            work / "exact.lance",
+            dict(zip(("precision", "draft"), settings, strict=True)),
+        )
+        zoo.embed(paths, model=model_folder, out=out, dtype="float32", force=True, **arguments)
+        column = lance.dataset(out).to_table(columns=["vector"]).column(0).combine_chunks()
+        rows = np.reshape(column.flatten(), (len(paths), -1))
+        vectors_of[settings] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    for settings, rows in vectors_of.items():
+        smallest = (rows * vectors_of["fp32", False]).sum(axis=1).min()
+        print(
+            f"{settings[0]}, {'made smaller while decoded' if settings[1] else 'exact'}: "
+            f"{smallest:.5f}"
+        )
 
 
-def measure(paths: list[Path], place: Path, rounds: int, work: Path) -> None:
-    models = {name: zoo.load(str(place), name) for name in PRECISIONS}
-    alone = {name: Alone(model.path) for name, model in models.items()}
-    torch_way, rates = Torch(), defaultdict(list)
+def measure(paths: list[Path], model_folder: Path, rounds: int, work: Path) -> None:
+    """Print the pictures per second of each method, and the ratio of `zoo embed` to it."""
+    models = {name: zoo.load(str(model_folder), name) for name in PRECISIONS}
+    networks = {name: NetworkAlone(model.path) for name, model in models.items()}
+    torch_way, rates = TorchLoader(), defaultdict(list)
     for index in range(rounds):
         share = paths[index::rounds]
-        sample = share[:SAMPLE]
+        sample = share[:SAMPLE_PICTURES]
         torch_rate = torch_way.rate(sample)
         for name in PRECISIONS:
-            made = embedded(share, place, name, work)
-            told = {
-                "zoo embed": made.rate,
-                "zoo embed, of one core": made.rate / made.cores,
-                "the network alone": alone[name].rate(SAMPLE, alone[name].batch),
+            result = embed_pictures(share, model_folder, name, work)
+            way_rates = {
+                "zoo embed": result.rate,
+                "zoo embed, of one core": result.rate / result.cores,
+                "the network alone": networks[name].rate(SAMPLE_PICTURES, networks[name].batch),
                 "a loop with zoo.load": plain_loop(models[name], sample),
                 "DataLoader, float32": torch_rate,
             }
-            for way, rate in told.items():
-                rates[name, way].append((rate, made.rate / rate))
-            print(index, name, {way: round(rate, 1) for way, rate in told.items()}, flush=True)
-    for (name, way), found in rates.items():
-        each, ratios = zip(*found, strict=True)
-        print(f"{name} {way}: {statistics.median(each):.1f}/s, embed x", end=" ")
+            for method, rate in way_rates.items():
+                rates[name, method].append((rate, result.rate / rate))
+            print(
+                index,
+                name,
+                {method: round(rate, 1) for method, rate in way_rates.items()},
+                flush=True,
+            )
+    for (name, method), pairs in rates.items():
+        method_rates, ratios = zip(*pairs, strict=True)
+        print(f"{name} {method}: {statistics.median(method_rates):.1f}/s, embed x", end=" ")
         print(f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
-    total = sum(made.seconds.values())
-    print({stage: f"{seconds / total:.1%}" for stage, seconds in made.seconds.items()}, "of int8")
-    print(f"one picture, from the command's start to its end: {start(place, paths[0], work):.2f} s")
+    total = sum(result.seconds.values())
+    print({stage: f"{seconds / total:.1%}" for stage, seconds in result.seconds.items()}, "of int8")
+    print(
+        "one picture, from the command's start to its end: "
+        f"{measure_start(model_folder, paths[0], work):.2f} s"
+    )
 
 
-def rows_of(dataset: Path) -> dict[str, list[float]]:
-    """Vectors by the keys of their pictures."""
+def read_vectors(dataset: Path) -> dict[str, list[float]]:
+    """Return the vectors of a dataset by the keys of their pictures."""
     columns = lance.dataset(dataset).to_table(columns=["key", "vector"]).to_pydict()
     return dict(zip(columns["key"], columns["vector"], strict=True))
 
 
-def run(pictures: Path, model: Path, out: Path, called: str) -> None:
-    """Embed a folder, and print its rows, bytes and seconds."""
+def embed_folder(pictures: Path, model: Path, out: Path, title: str) -> None:
+    """Embed a folder, and print the counts of rows, the bytes and the seconds."""
     began = time.perf_counter()
-    made = zoo.embed(pictures, model=model, out=out, prune=True)
+    result = zoo.embed(pictures, model=model, out=out, prune=True)
     seconds = time.perf_counter() - began
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
-    did = f"{made.kept:,} as they were, {made.added:,} added, {made.again:,} again"
-    print(f"{called}: {seconds:.1f} s, {size:,} bytes ({did})", flush=True)
+    summary = f"{result.kept:,} as they were, {result.added:,} added, {result.again:,} again"
+    print(f"{title}: {seconds:.1f} s, {size:,} bytes ({summary})", flush=True)
 
 
 def measure_changes(paths: list[Path], work: Path) -> None:
-    """Embed a folder, and once more after a tenth each was removed, replaced and added."""
-    tenth, place = len(paths) // 12, built("vit_digits", work, "fp32")
-    first, others = paths[: -2 * tenth], paths[-2 * tenth :]
+    """Embed a folder, and again after a twelfth of the pictures was removed, replaced and added."""
+    tenth, model_folder = len(paths) // 12, build_folder("vit_digits", work, "fp32")
+    initial, replacements = paths[: -2 * tenth], paths[-2 * tenth :]
     names = ("changed", "kept.lance", "anew.lance")
-    folder, kept, anew = (work / name for name in names)
-    for earlier in (folder, kept, anew):
-        shutil.rmtree(earlier, ignore_errors=True)
+    folder, updated, rebuilt = (work / name for name in names)
+    for path in (folder, updated, rebuilt):
+        shutil.rmtree(path, ignore_errors=True)
     folder.mkdir()
-    for path in first:
+    for path in initial:
         shutil.copy(path, folder)
-    run(folder, place, kept, "the first run")
-    for path in first[:tenth]:
+    embed_folder(folder, model_folder, updated, "the first run")
+    for path in initial[:tenth]:
         (folder / path.name).unlink()
-    for path, other in zip([*first[-tenth:], *others[tenth:]], others, strict=True):
+    for path, other in zip([*initial[-tenth:], *replacements[tenth:]], replacements, strict=True):
         shutil.copy(other, folder / path.name)
-    run(folder, place, kept, "after the changes")
-    run(folder, place, anew, "the same from nothing")
-    print("the same rows" if rows_of(kept) == rows_of(anew) else "OTHER ROWS")
+    embed_folder(folder, model_folder, updated, "after the changes")
+    embed_folder(folder, model_folder, rebuilt, "the same from nothing")
+    print("the same rows" if read_vectors(updated) == read_vectors(rebuilt) else "OTHER ROWS")
 
 
 def draw_digits(folder: Path, count: int) -> list[Path]:
-    """PNGs of digits, some of them several times."""
+    """Write PNGs of digits, some of them several times, and return their paths."""
     images = load_digits().images
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{index:06d}.png" for index in range(count)]
@@ -261,12 +282,15 @@ def draw_digits(folder: Path, count: int) -> list[Path]:
     return paths
 
 
-class Parts:
-    """What `zoo embed` does with pictures, in parts that are measured alone: reading and decoding,
-    and the network on pictures that are decoded already."""
+class EmbedParts:
+    """Parts of `zoo embed` that are measured alone: reading and decoding, and the network on
+    decoded pictures."""
 
-    def __init__(self, place: Path, variant: str, paths: list[Path]):
-        self.network, self.cores = find_network(str(place), variant), len(os.sched_getaffinity(0))
+    def __init__(self, model_folder: Path, variant: str, paths: list[Path]):
+        self.network, self.cores = (
+            find_network(str(model_folder), variant),
+            len(os.sched_getaffinity(0)),
+        )
         self.paths, self.values = paths, []
         self.runner = Runner(self.network, lane_session(self.network.path), self.cores)
         self.prepare()
@@ -275,14 +299,17 @@ class Parts:
         """Read, decode and resize all pictures."""
         self.values = list(self._on_all_cores(self._values, self.paths))
 
-    def run(self) -> None:
+    def embed_folder(self) -> None:
         """Run the network on all pictures."""
         for _ in self._on_all_cores(self._run, self.values):
             pass
 
     def _on_all_cores(self, work: Callable[[Any], Any], items: list[Any]) -> Iterator[Any]:
         # As many at once as `zoo embed` has in a piece for a small network.
-        pieces = [items[start : start + PIECE] for start in range(0, len(items), PIECE)]
+        pieces = [
+            items[measure_start : measure_start + PIECE_PICTURES]
+            for measure_start in range(0, len(items), PIECE_PICTURES)
+        ]
         with ThreadPoolExecutor(self.cores) as threads:
             for results in threads.map(lambda piece: [work(item) for item in piece], pieces):
                 yield from results
@@ -296,47 +323,57 @@ class Parts:
         return self.runner.run([values], ["pooler_output"])
 
 
-class Spent(NamedTuple):
-    """Seconds on the clock, and of processors."""
+class TimeSpent(NamedTuple):
+    """Seconds of wall-clock time and of processor time."""
 
     wall: float
     busy: float
 
 
-def spent(work: Callable[[], Any]) -> Spent:
-    """Time that a function takes."""
+def time_task(work: Callable[[], Any]) -> TimeSpent:
+    """Return the time that a function takes."""
     wall, busy = time.perf_counter(), time.process_time()
     work()
-    return Spent(time.perf_counter() - wall, time.process_time() - busy)
+    return TimeSpent(time.perf_counter() - wall, time.process_time() - busy)
 
 
 def measure_network(count: int, rounds: int, work: Path) -> None:
     """Print the throughput of `zoo embed` as a share of that of its network alone."""
     cases = (
         ("vit_digits", "fp32", draw_digits(work / "digits", 20 * count)),
-        (MODEL, "int8", draw(work / "pictures", count)),
+        (MODEL, "int8", draw_pictures(work / "pictures", count)),
     )
     for model, variant, paths in cases:
-        place, shares = built(model, work, variant), defaultdict(list)
-        parts, scale = Parts(place, variant, paths), 1000 / len(paths)
-        embed = partial(embedded, paths, place, variant, work)
+        model_folder, shares = build_folder(model, work, variant), defaultdict(list)
+        parts, scale = EmbedParts(model_folder, variant, paths), 1000 / len(paths)
+        embed = partial(embed_pictures, paths, model_folder, variant, work)
         for _ in range(rounds):
-            before, full, after = spent(parts.run), spent(embed), spent(parts.run)
-            decoding = spent(parts.prepare)
-            network = Spent(*((one + other) / 2 for one, other in zip(before, after, strict=True)))
+            network_before, embedding, network_after = (
+                time_task(parts.run),
+                time_task(embed),
+                time_task(parts.run),
+            )
+            decoding = time_task(parts.prepare)
+            network = TimeSpent(
+                *(
+                    (first + second) / 2
+                    for first, second in zip(network_before, network_after, strict=True)
+                )
+            )
             shares["bound"].append(network.busy / (network.busy + decoding.busy))
-            shares["of processor time"].append(network.busy / full.busy)
-            shares["of time"].append(network.wall / full.wall)
+            shares["of processor time"].append(network.busy / embedding.busy)
+            shares["of time"].append(network.wall / embedding.wall)
             print(
                 f"{model}, {variant}: {scale * decoding.busy:.2f} ms of a core a picture to decode,"
-                f" {scale * network.busy:.2f} ms for the network, {scale * full.busy:.2f} ms for "
-                f"`zoo embed`; on the clock {scale * network.wall:.2f} and {scale * full.wall:.2f}",
+                f" {scale * network.busy:.2f} ms for the network, {scale * embedding.busy:.2f} ms "
+                f"for `zoo embed`; on the clock {scale * network.wall:.2f} and "
+                f"{scale * embedding.wall:.2f}",
                 flush=True,
             )
-        for name, found in shares.items():
-            median = statistics.median(found)
+        for name, values in shares.items():
+            median = statistics.median(values)
             print(
-                f"{model}, {variant}, {name}: {median:.2f} ({min(found):.2f} to {max(found):.2f})"
+                f"{model}, {variant}, {name}: {median:.2f} ({min(values):.2f} to {max(values):.2f})"
             )
 
 
@@ -345,19 +382,21 @@ def main() -> None:
     parser.add_argument("--pictures", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "embed")
-    parser.add_argument("--changes", action="store_true", help="measure a folder that changes")
-    parser.add_argument("--network", action="store_true", help="measure beside the network alone")
-    asked = parser.parse_args()
-    if asked.network:
-        measure_network(asked.pictures, asked.rounds, asked.folder)
+    parser.add_argument(
+        "--changes", action="store_true", help="measure updates after pictures changed"
+    )
+    parser.add_argument("--network", action="store_true", help="compare with the network alone")
+    options = parser.parse_args()
+    if options.network:
+        measure_network(options.pictures, options.rounds, options.folder)
         return
-    paths = draw(asked.folder / "pictures", asked.pictures)
-    if asked.changes:
-        measure_changes(paths, asked.folder)
+    paths = draw_pictures(options.folder / "pictures", options.pictures)
+    if options.changes:
+        measure_changes(paths, options.folder)
         return
-    place = built(MODEL, asked.folder, "fp32,int8")
-    exactness(paths[:EXACT], place, asked.folder)
-    measure(paths, place, asked.rounds, asked.folder)
+    place = build_folder(MODEL, options.folder, "fp32,int8")
+    print_exactness(paths[:EXACT_PICTURES], place, options.folder)
+    measure(paths, place, options.rounds, options.folder)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""How `zoo embed` divides its chunks among the workers of Dask's own scheduler, some of which fail.
+"""Measure how `zoo embed` distributes chunks among workers of Dask's scheduler when some workers
+fail.
 
-    python benchmarks/embed_scale.py [--workers 64] [--shards 2000] [--rate 10] [--faster 600]
+python benchmarks/embed_scale.py [--workers 64] [--shards 2000] [--rate 10] [--faster 600]
 
-A stub takes the time of a shard's pictures at the measured rate of a core, made so many times
-shorter, and computes nothing. Some workers are slow, some die in the middle of a shard, and some
-join late. The time of it all is compared with what the shards would take if they were divided
-perfectly among the workers while they are there.
+A stub replaces the work. It sleeps for the time that the pictures of a shard take at the given rate
+of a core, divided by `--faster`. Some workers are slow, some die in the middle of a shard, and some
+join late. The program compares the total time with that of a perfect distribution over the workers
+that are present.
 """
 
 import argparse
@@ -24,32 +25,32 @@ from zoo.apps.embed.embed_request import SHARD
 from zoo.apps.embed.workers import AHEAD, Workers, dask_submit, run_chunks
 
 SLOW, DYING, LATE = 0.1, 0.1, 0.2
-"""Shares of the workers that take four times as long, that die, and that join after a while."""
+"""Shares of the workers that take four times as long, that die, and that join late."""
 
 
-def stub(index: int, seconds: float) -> ChunkResult:
-    """Wait as long as a chunk takes on this worker."""
-    slow = str(get_worker().name).startswith("slow")
-    time.sleep(seconds * (4 if slow else 1))
+def run_stub(index: int, seconds: float) -> ChunkResult:
+    """Sleep as long as a chunk takes on this worker."""
+    is_slow = str(get_worker().name).startswith("slow")
+    time.sleep(seconds * (4 if is_slow else 1))
     return ChunkResult(counts=Counter(pictures=index))
 
 
-async def serve(asked: argparse.Namespace, seconds: float) -> None:
-    """Run a scheduler and workers in this process, and the shards from a thread of it."""
-    draw, whole = random.Random(0), asked.shards * seconds / asked.workers
+async def serve(options: argparse.Namespace, seconds: float) -> None:
+    """Run a scheduler and workers in this process, and the shards in one of its threads."""
+    rng, expected_seconds = random.Random(0), options.shards * seconds / options.workers
     async with Scheduler(port=0, dashboard=False) as scheduler:
 
-        async def live(index: int) -> None:
-            slow, late = draw.random() < SLOW, draw.random() < LATE
-            dies = index and not late and draw.random() < DYING
-            await asyncio.sleep(whole * draw.uniform(0.1, 0.5) if late else 0)
-            name = f"{'slow' if slow else 'sound'}-{index}"
+        async def run_worker(index: int) -> None:
+            is_slow, is_late = rng.random() < SLOW, rng.random() < LATE
+            will_die = index and not is_late and rng.random() < DYING
+            await asyncio.sleep(expected_seconds * rng.uniform(0.1, 0.5) if is_late else 0)
+            name = f"{'slow' if is_slow else 'sound'}-{index}"
             worker = await Worker(scheduler.address, nthreads=1, name=name)
-            lives[index] = [time.perf_counter(), math.inf, 1 / (4 if slow else 1)]
-            if dies:
-                await asyncio.sleep(whole * draw.uniform(0.1, 0.9))
+            lives[index] = [time.perf_counter(), math.inf, 1 / (4 if is_slow else 1)]
+            if will_die:
+                await asyncio.sleep(expected_seconds * rng.uniform(0.1, 0.9))
                 lives[index][1] = time.perf_counter()
-                # The scheduler hears nothing but that the connection is broken.
+                # The scheduler only notices that the connection is broken.
                 worker.batched_stream.comm.abort()
                 await worker.close(nanny=False, executor_wait=False)
                 return
@@ -57,33 +58,39 @@ async def serve(asked: argparse.Namespace, seconds: float) -> None:
             await worker.close(executor_wait=False)
 
         finished, lives = asyncio.Event(), dict[int, list[float]]()
-        workers = [asyncio.create_task(live(index)) for index in range(asked.workers)]
+        workers = [asyncio.create_task(run_worker(index)) for index in range(options.workers)]
         try:
-            await asyncio.to_thread(embed, scheduler.address, asked, seconds, lives)
+            await asyncio.to_thread(embed, scheduler.address, options, seconds, lives)
         finally:
             finished.set()
             await asyncio.gather(*workers)
 
 
 def embed(
-    address: str, asked: argparse.Namespace, seconds: float, lives: dict[int, list[float]]
+    address: str, options: argparse.Namespace, seconds: float, lives: dict[int, list[float]]
 ) -> None:
-    """What `zoo embed --scheduler` does, with the stub in place of the work."""
-    done = list[ChunkResult]()
-    with dask_submit(address) as (submit, lost):
+    """Distribute the stubs as `zoo embed --scheduler` distributes chunks, and print the times."""
+    results = list[ChunkResult]()
+    with dask_submit(address) as (submit, on_lost):
         began = time.perf_counter()
-        workers = Workers(lambda index: submit(stub, index, seconds), AHEAD, lost)
-        run_chunks(iter(range(asked.shards)), workers, done.extend)
+        workers = Workers(lambda index: submit(run_stub, index, seconds), AHEAD, on_lost)
+        run_chunks(iter(range(options.shards)), workers, results.extend)
         wall = time.perf_counter() - began
-    assert sorted(result.counts["pictures"] for result in done) == [*range(asked.shards)]
-    perfect, hours = least(asked.shards * seconds, began, lives), wall * asked.faster / 3600
-    print(f"{asked.shards} shards of {SHARD} pictures, each once, on {asked.workers} workers:")
+    assert sorted(result.counts["pictures"] for result in results) == [*range(options.shards)]
+    perfect, hours = (
+        shortest_time(options.shards * seconds, began, lives),
+        wall * options.faster / 3600,
+    )
+    print(f"{options.shards} shards of {SHARD} pictures, each once, on {options.workers} workers:")
     print(f"{wall:.1f} s, which stands for {hours:.1f} h: {wall / perfect:.2f} of the least")
-    print(f"{asked.shards / wall:.0f} shards a second went through the scheduler")
+    print(f"{options.shards / wall:.0f} shards a second went through the scheduler")
 
 
-def least(work: float, began: float, lives: dict[int, list[float]]) -> float:
-    """Seconds in which the workers could have done the work while they were there."""
+def shortest_time(work: float, began: float, lives: dict[int, list[float]]) -> float:
+    """Return the shortest time, in seconds, in which the workers could have done the work.
+
+    `lives` contains the start, the end and the speed of each worker.
+    """
     low, high = 0.0, 1e6
     while high - low > 1e-3:
         middle = (low + high) / 2
@@ -101,10 +108,10 @@ def main() -> None:
     parser.add_argument("--shards", type=int, default=2000)
     parser.add_argument("--rate", type=float, default=10, help="pictures a second of a core")
     parser.add_argument("--faster", type=float, default=600)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     dask.config.set({"distributed.scheduler.allowed-failures": 10})
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    asyncio.run(serve(asked, SHARD / asked.rate / asked.faster))
+    asyncio.run(serve(options, SHARD / options.rate / options.faster))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""JAX's own table of uses of its primitives: how many the converter takes, and what is wrong.
+"""Test the converter on JAX's own table of uses of its primitives.
 
-    python benchmarks/harness.py [--sample 12] [--opset 23] [--only PART_OF_A_NAME] [--jobs 2]
+python benchmarks/harness.py [--sample 12] [--opset 23] [--only PART_OF_A_NAME] [--jobs 2]
 
-A row for every group, and every case that is not right, with its reason. The exit status is 1 if
-one is wrong or broken that is not listed.
+The program prints a row for each group, and each case without a correct file, with the reason. The
+exit status is 1 if a case is wrong or broken and not in the list of known ones.
 """
 
 import argparse
@@ -22,42 +22,47 @@ from tests.converter.harness.table import sample, whole
 
 
 @cache
-def chosen(size: int) -> dict[str, Any]:
+def sampled_harnesses(size: int) -> dict[str, Any]:
     return sample(whole(), size)
 
 
-def one(name: str, size: int, opset: int) -> Outcome:
-    """The outcome of one harness, in a process that may die of it."""
-    return outcome(chosen(size)[name], opset)
+def run_harness(name: str, size: int, opset: int) -> Outcome:
+    """Return the outcome of one harness. It runs in a separate process, because it may crash."""
+    return outcome(sampled_harnesses(size)[name], opset)
 
 
-def outcomes(names: Sequence[str], size: int, opset: int) -> Iterator[tuple[str, Outcome]]:
-    """The outcomes of some harnesses, one after the other in a process of their own."""
+def run_in_process(names: Sequence[str], size: int, opset: int) -> Iterator[tuple[str, Outcome]]:
+    """Yield the outcome of each harness. They run one after the other in a process that is replaced
+    if it crashes."""
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(1, context)
     for name in names:
-        future = pool.submit(one, name, size, opset)
+        future = pool.submit(run_harness, name, size, opset)
         error = future.exception()
         if isinstance(error, BrokenProcessPool):
             pool = ProcessPoolExecutor(1, context)
-        told = f"{type(error).__name__}: {error}"
-        yield name, future.result() if error is None else Outcome("broken", told)
+        description = f"{type(error).__name__}: {error}"
+        yield name, future.result() if error is None else Outcome("broken", description)
     pool.shutdown()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sample", type=int, default=12, help="harnesses of a group, at most")
+    parser.add_argument(
+        "--sample", type=int, default=12, help="largest number of harnesses in a group"
+    )
     parser.add_argument("--opset", type=int, default=23)
-    parser.add_argument("--only", default="", help="part of the names of those to run")
+    parser.add_argument("--only", default="", help="run only harnesses whose names contain this")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
-    table = chosen(options.sample)
+    table = sampled_harnesses(options.sample)
     names = [name for name in table if options.only in name]
     parts = [names[i :: options.jobs] for i in range(options.jobs)]
     with ThreadPoolExecutor(options.jobs) as threads:
-        found = threads.map(lambda part: list(outcomes(part, options.sample, options.opset)), parts)
-        results = {name: result for part in found for name, result in part}
+        part_results = threads.map(
+            lambda part: list(run_in_process(part, options.sample, options.opset)), parts
+        )
+        results = {name: result for part in part_results for name, result in part}
     groups: dict[str, Counter[str]] = {table[name].group_name: Counter() for name in names}
     for name in names:
         groups[table[name].group_name][results[name].kind] += 1

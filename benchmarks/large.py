@@ -1,12 +1,12 @@
-"""How long a model that is larger than memory takes to export and verify.
+"""Measure the export and verification of a model that is larger than memory.
 
-    python benchmarks/large.py [LIMIT_IN_GB] [OPTIONS OF zoo export]
-    python benchmarks/large.py 2 dinov3_vith16plus
-    python benchmarks/large.py 4 dinov3_vit7b16 --size 64x96 --batch 1 --out /somewhere/with/27/GB
+python benchmarks/large.py [LIMIT_IN_GB] [OPTIONS OF zoo export] python benchmarks/large.py 2
+dinov3_vith16plus python benchmarks/large.py 4 dinov3_vit7b16 --size 64x96 --batch 1 --out
+/somewhere/with/27/GB
 
-Random weights unless others are named; the files are removed unless --out says where to. The
-process may have no more than the limit of memory of its own (`prlimit --data`): pages of a mapped
-file are the system's, which drops them where others need the room. Linux only.
+Weights are random unless `--weights` names others. The files are deleted unless `--out` is given.
+The memory of the process itself is limited (`prlimit --data`). Pages of mapped files do not count,
+because the system can drop them when memory is needed. Linux only.
 """
 
 import resource
@@ -25,15 +25,17 @@ def main() -> None:
         if "--out" not in options:
             options += ["--out", folder]
         began = time.perf_counter()
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "zoo", "export", *options],
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (size, size)),
         )
         seconds = time.perf_counter() - began
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    print(f"{seconds:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of processors; at most", end=" ")
-    print(f"{1024 * used.ru_maxrss / 1e6:,.0f} MB, pages of mapped files among them")
-    sys.exit(done.returncode)
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(
+        f"{seconds:.0f} s, {usage.ru_utime + usage.ru_stime:.0f} s of processors; at most", end=" "
+    )
+    print(f"{1024 * usage.ru_maxrss / 1e6:,.0f} MB, pages of mapped files among them")
+    sys.exit(process.returncode)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""One file by one exporter, in the environment of that exporter; `peers.py` starts it.
+"""Export one file with another exporter, in the environment of that exporter. `peers.py` starts
+this program.
 
-    PYTHON benchmarks/peer_makers.py torch|optimum|jax2onnx CHECKPOINT MODEL OPSET FILE [TASK]
+PYTHON benchmarks/peer_makers.py torch|optimum|jax2onnx CHECKPOINT MODEL OPSET FILE [TASK]
 
-TASK is what Optimum calls that which the network does, `feature-extraction` by default. CHECKPOINT
-is a folder that transformers and the zoo load. The batch stays open where the exporter can leave it
-open, and the images have 224 x 224 pixels.
+TASK is Optimum's name of the network's task, `feature-extraction` by default. CHECKPOINT is a
+folder that transformers and the zoo can load. The batch size is symbolic if the exporter supports
+that. Images have 224 x 224 pixels.
 """
 
 import sys
@@ -13,21 +14,21 @@ from pathlib import Path
 SIDE = 224
 
 
-def by_torch(checkpoint: Path, model: str, opset: int, file: Path, task: str) -> None:
-    """torch.onnx.export with dynamo, as its documentation recommends."""
+def export_with_torch(checkpoint: Path, model: str, opset: int, file: Path, task: str) -> None:
+    """Export with torch.onnx.export and dynamo, as PyTorch's documentation recommends."""
     import torch
     from transformers import AutoModel
 
     class Features(torch.nn.Module):
-        """Plain tensors in place of transformers' record."""
+        """Network that returns plain tensors instead of transformers' output class."""
 
         def __init__(self) -> None:
             super().__init__()
             self.network = AutoModel.from_pretrained(checkpoint)
 
         def forward(self, pixel_values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            found = self.network(pixel_values)
-            return found.last_hidden_state, found.pooler_output
+            outputs = self.network(pixel_values)
+            return outputs.last_hidden_state, outputs.pooler_output
 
     torch.onnx.export(
         Features().train(False),
@@ -41,10 +42,11 @@ def by_torch(checkpoint: Path, model: str, opset: int, file: Path, task: str) ->
     )
 
 
-def by_optimum(checkpoint: Path, model: str, opset: int, file: Path, task: str) -> None:
-    """Its main function with its defaults, but without comparing.
+def export_with_optimum(checkpoint: Path, model: str, opset: int, file: Path, task: str) -> None:
+    """Export with Optimum's main function and its defaults, but without its comparison.
 
-    It leaves the number of colours open, which no file reads and our benchmark does not guess.
+    Optimum makes the number of colour channels symbolic. No runtime can plan such a file, so it is
+    set to 3.
     """
     import onnx
     from optimum.exporters.onnx import main_export
@@ -57,15 +59,15 @@ def by_optimum(checkpoint: Path, model: str, opset: int, file: Path, task: str) 
         do_validation=False,
         library_name="transformers",
     )
-    written = onnx.load(file.parent / "model.onnx")
-    for each in written.graph.input:
-        if each.name == "pixel_values":
-            each.type.tensor_type.shape.dim[1].dim_value = 3
-    onnx.save(written, file)
+    exported = onnx.load(file.parent / "model.onnx")
+    for graph_input in exported.graph.input:
+        if graph_input.name == "pixel_values":
+            graph_input.type.tensor_type.shape.dim[1].dim_value = 3
+    onnx.save(exported, file)
 
 
-def by_jax2onnx(checkpoint: Path, model: str, opset: int, file: Path, task: str) -> None:
-    """Of the zoo's own network, which is plain Equinox."""
+def export_with_jax2onnx(checkpoint: Path, model: str, opset: int, file: Path, task: str) -> None:
+    """Export the zoo's own network, which is plain Equinox."""
     import jax
     import onnx
     from jax2onnx import to_onnx
@@ -73,18 +75,22 @@ def by_jax2onnx(checkpoint: Path, model: str, opset: int, file: Path, task: str)
     import zoo
 
     network = zoo.from_pretrained(model, checkpoint)
-    made = to_onnx(
+    exported = to_onnx(
         lambda x: tuple(jax.tree.leaves(jax.vmap(network)(x))),
         inputs=[("B", 3, SIDE, SIDE)],
         opset=opset,
     )
-    onnx.save(made, file)
+    onnx.save(exported, file)
 
 
 def main() -> None:
     exporter, checkpoint, model, opset, file, *task = sys.argv[1:]
-    made = {"torch": by_torch, "optimum": by_optimum, "jax2onnx": by_jax2onnx}[exporter]
-    made(Path(checkpoint), model, int(opset), Path(file), *(task or ["feature-extraction"]))
+    export = {
+        "torch": export_with_torch,
+        "optimum": export_with_optimum,
+        "jax2onnx": export_with_jax2onnx,
+    }[exporter]
+    export(Path(checkpoint), model, int(opset), Path(file), *(task or ["feature-extraction"]))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,18 @@
-"""What `zoo build` writes beside what other exporters write: speed and export.
+"""Compare the files of `zoo build` with those of other exporters: their speed, and the cost of the
+export.
 
-    python benchmarks/peers.py --json benchmarks/results/performance.json \\
-        [--torch PYTHON] [--optimum PYTHON] [--jax2onnx PYTHON] [--rounds 25] [--busy]
-    python benchmarks/performance.py benchmarks/results/performance.json
+python benchmarks/peers.py --json benchmarks/results/performance.json \\ [--torch PYTHON] [--optimum
+PYTHON] [--jax2onnx PYTHON] [--rounds 25] [--busy] python benchmarks/performance.py
+benchmarks/results/performance.json
 
-Each PYTHON is the interpreter of an environment of its own: with `torch transformers onnxscript`,
-with `optimum-onnx[onnxruntime] torch`, and with `jax2onnx` and this package's dependencies. An
-exporter that is not named is left out.
+Each PYTHON is the interpreter of a separate environment: with `torch transformers onnxscript`, with
+`optimum-onnx[onnxruntime] torch`, and with `jax2onnx` and this package's dependencies. An exporter
+without an interpreter is left out.
 
-What was measured is in the JSON file at once, and a run that broke off goes on behind it. Files are
-kept in `--files`. All files of a model, and the matrix products of the first, take turns in one
-process. With `--busy`, for a machine that has other work, the time of the processor counts.
+Each result is written to the JSON file at once. A run that was interrupted continues after the last
+result. Files are kept in `--files`. All files of a model and the matrix products of the first file
+run in turns in one process. With `--busy`, for a machine with other work, processor time is
+measured.
 """
 
 import argparse
@@ -56,8 +58,8 @@ MODELS = (
 )
 BATCHES, THREADS = (1, 8), (1, 2)
 SIDE = 224
-OURS = tuple(name for name in DEFAULT_VARIANTS if VARIANTS[name].precision != "fp16")
-"""The files of a folder that are measured; no CPU computes in float16."""
+ZOO_VARIANTS = tuple(name for name in DEFAULT_VARIANTS if VARIANTS[name].precision != "fp16")
+"""Variants of the zoo that are measured. No CPU computes in float16."""
 
 PEERS = {
     "torch, opset 23": ("torch", 23),
@@ -73,7 +75,7 @@ LIBRARIES = {
 }
 MAKERS = Path(__file__).with_name("peer_makers.py")
 PATIENCE = 1200
-"""Seconds that an export may take."""
+"""Largest time of an export in seconds."""
 
 BUSY = (
     "Preliminary: the machine was busy with other work. Times of runs are those of one thread's "
@@ -83,20 +85,20 @@ BUSY = (
 Row = dict[str, Any]
 
 
-def cold(command: Sequence[str]) -> Row:
-    """What a process takes, or the last line of what it complained about.
+def run_exporter(command: Sequence[str]) -> Row:
+    """Run an export in a process. Return what it takes, or the last line of its error message.
 
-    That is seconds on the clock, seconds of all processors together, which a busy machine changes
-    less, and megabytes of memory.
+    The values are the wall-clock time and the processor time of all processors in seconds, and the
+    memory in megabytes. A busy machine changes the processor time less.
     """
-    with tempfile.TemporaryFile() as told:
+    with tempfile.TemporaryFile() as output:
         began = time.perf_counter()
         environment = {**os.environ, "PYTHONPATH": os.getcwd(), "HF_HUB_OFFLINE": "1"}
-        process = subprocess.Popen(command, stdout=told, stderr=told, env=environment)
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - began
-        told.seek(0)
-        lines = told.read().decode(errors="replace").strip().splitlines()
+        output.seek(0)
+        lines = output.read().decode(errors="replace").strip().splitlines()
     if status:
         return {"failed": lines[-1][:300] if lines else f"status {status}"}
     processors = usage.ru_utime + usage.ru_stime
@@ -105,7 +107,7 @@ def cold(command: Sequence[str]) -> Row:
 
 
 def write_checkpoint(model: str, folder: Path) -> None:
-    """Random weights as transformers and the zoo load them."""
+    """Write random weights in a form that transformers and the zoo can load."""
     entry = zoo.info(model)
     published = naming_to_write(entry, "huggingface")
     leaves = model_shapes(published.config)
@@ -114,97 +116,103 @@ def write_checkpoint(model: str, folder: Path) -> None:
     write_transformers_folder(folder, items, entry, Quiet())
 
 
-def exports(model: str, place: Path, pythons: dict[str, str]) -> dict[str, Callable[[], Row]]:
-    """How to make each file of a model; each is described in a row."""
-    checkpoint = place / "checkpoint"
-    ours, given = [sys.executable, "-m", "zoo"], [model, "--weights", str(checkpoint)]
-    given += ["--size", str(SIDE), "--out", str(place), "--force"]
-    build = [*ours, "build", *given, *(f"--variant={name}" for name in OURS)]
-    export = [*ours, "export", *given, "--no-verify"]
-    file = place / f"{model}-opset23.onnx"
-    made: dict[str, Callable[[], Row]] = {
-        "zoo export": lambda: cold(export) | described(file, model, checkpoint),
-        "zoo build": lambda: cold(build),
+def export_tasks(model: str, folder: Path, pythons: dict[str, str]) -> dict[str, Callable[[], Row]]:
+    """Return a function for each file of a model that exports the file and returns a row with its
+    description."""
+    checkpoint = folder / "checkpoint"
+    command, arguments = [sys.executable, "-m", "zoo"], [model, "--weights", str(checkpoint)]
+    arguments += ["--size", str(SIDE), "--out", str(folder), "--force"]
+    build = [*command, "build", *arguments, *(f"--variant={name}" for name in ZOO_VARIANTS)]
+    export = [*command, "export", *arguments, "--no-verify"]
+    file = folder / f"{model}-opset23.onnx"
+    tasks: dict[str, Callable[[], Row]] = {
+        "zoo export": lambda: run_exporter(export) | describe_file(file, model, checkpoint),
+        "zoo build": lambda: run_exporter(build),
     }
-    for name in OURS:
-        path = place / model / VARIANTS[name].path
-        made[f"zoo, {name}"] = lambda path=path: described(path, model, checkpoint)
+    for name in ZOO_VARIANTS:
+        path = folder / model / VARIANTS[name].path
+        tasks[f"zoo, {name}"] = lambda path=path: describe_file(path, model, checkpoint)
     for label, (exporter, opset) in PEERS.items():
         if exporter in pythons:
-            path = place / f"{exporter}-{opset}.onnx"
+            path = folder / f"{exporter}-{opset}.onnx"
             command = [pythons[exporter], str(MAKERS), exporter, str(checkpoint), model, str(opset)]
-            made[label] = lambda command=command, path=path: (
-                cold([*command, str(path)]) | described(path, model, checkpoint)
+            tasks[label] = lambda command=command, path=path: (
+                run_exporter([*command, str(path)]) | describe_file(path, model, checkpoint)
             )
-    return made
+    return tasks
 
 
-def counted(file: Path, names: Sequence[str]) -> Row:
-    """Nodes of a file, and its operators of these names."""
+def count_nodes(file: Path, names: Sequence[str]) -> Row:
+    """Return the number of nodes of a file, and of its operators with these names."""
     operators = [node.op_type for node in ir.load(file).graph.all_nodes()]
     fused = {name: operators.count(name) for name in names if name in operators}
     return {"nodes": len(operators), "fused": fused}
 
 
-def described(file: Path, model: str, checkpoint: Path) -> Row:
-    """Size, nodes and exactness of a file, if it is there and runs."""
+def describe_file(file: Path, model: str, checkpoint: Path) -> Row:
+    """Return the size, the numbers of nodes and the error of a file, or an empty row if there is no
+    file."""
     if not file.exists():
         return {}
     parts = [file, *(p for p in (file.with_name(file.name + "_data"),) if p.exists())]
-    told: Row = {
+    row: Row = {
         "file": file.relative_to(checkpoint.parent).as_posix(),
         "mb": round(sum(part.stat().st_size for part in parts) / 1e6, 1),
-        **counted(file, ("Attention", "RotaryEmbedding")),
+        **count_nodes(file, ("Attention", "RotaryEmbedding")),
     }
     pixels = pixel_values(photographs(2), zoo.info(model).preprocessing, (SIDE, SIDE))
     try:
-        live = runtime.session(file)
-        (tokens,) = live.run([live.get_outputs()[0].name], {live.get_inputs()[0].name: pixels})
+        session = runtime.session(file)
+        (tokens,) = session.run(
+            [session.get_outputs()[0].name], {session.get_inputs()[0].name: pixels}
+        )
     except runtime.ERRORS as error:
-        return told | {"failed": runtime.reason(error)}
-    error = converter.compare(np.asarray(tokens), expected(model, checkpoint, pixels))
-    return told | {"max_abs": error.max_abs, "cosine": error.cosine}
+        return row | {"failed": runtime.reason(error)}
+    error = converter.compare(np.asarray(tokens), expected_features(model, checkpoint, pixels))
+    return row | {"max_abs": error.max_abs, "cosine": error.cosine}
 
 
-def expected(model: str, checkpoint: Path, pixels: np.ndarray) -> np.ndarray:
-    """The features in JAX, computed once."""
-    kept = checkpoint.with_name("expected.npy")
-    if not kept.exists():
+def expected_features(model: str, checkpoint: Path, pixels: np.ndarray) -> np.ndarray:
+    """Return the features that JAX computes. They are computed once."""
+    cached = checkpoint.with_name("expected.npy")
+    if not cached.exists():
         network = zoo.from_pretrained(model, checkpoint)
-        found = eqx.filter_jit(lambda network, x: jax.vmap(network)(x).last_hidden_state)
-        np.save(kept, np.asarray(found(network, pixels)))
-    return np.load(kept)
+        run = eqx.filter_jit(lambda network, x: jax.vmap(network)(x).last_hidden_state)
+        np.save(cached, np.asarray(run(network, pixels)))
+    return np.load(cached)
 
 
-def speed(
-    place: Path, files: dict[str, Row], batch: int, threads: int, asked: argparse.Namespace
+def measure_speed(
+    folder: Path, files: dict[str, Row], batch: int, threads: int, options: argparse.Namespace
 ) -> Row:
-    """All files of a model beside each other; those that do not run are left out."""
+    """Return the times of all files of a model, which run in turns. Files that do not run are left
+    out."""
     paths = {
-        label: place / row["file"]
+        label: folder / row["file"]
         for label, row in files.items()
         if "file" in row and "failed" not in row and label != "zoo export"
     }
-    clock = time.thread_time if asked.busy else time.perf_counter
+    clock = time.thread_time if options.busy else time.perf_counter
     size = (SIDE, SIDE)
-    options = BenchOptions(
-        batch=batch, size=size, threads=threads, rounds=asked.rounds, clock=clock
+    bench_options = BenchOptions(
+        batch=batch, size=size, threads=threads, rounds=options.rounds, clock=clock
     )
-    found = measure_files([*paths.values()], options, Quiet())
+    measurements = measure_files([*paths.values()], bench_options, Quiet())
     rows = {
         label: {
-            "fastest_ms": round(1e3 * each.fastest, 3),
-            "median_ms": round(1e3 * each.percentile(50), 3),
-            "to_products": round(each.fastest / found.floor.total, 4),
+            "fastest_ms": round(1e3 * measured.fastest, 3),
+            "median_ms": round(1e3 * measured.percentile(50), 3),
+            "to_products": round(measured.fastest / measurements.floor.total, 4),
         }
-        for label, each in zip(paths, found.contenders, strict=True)
+        for label, measured in zip(paths, measurements.contenders, strict=True)
     }
-    total = round(1e3 * found.floor.total, 3)
-    return {"rounds": asked.rounds, "products_ms": total, "files": rows}
+    total = round(1e3 * measurements.floor.total, 3)
+    return {"rounds": options.rounds, "products_ms": total, "files": rows}
 
 
 def header(busy: bool, pythons: Mapping[str, str]) -> Row:
-    """What was measured where, and with what, as the environments of others say too."""
+    """Return the date, the machine, and the versions of libraries in this and the other
+    environments."""
     script = "import sys; from importlib.metadata import version\n"
     script += "print(*(f'{name} {version(name)}' for name in sys.argv[1:]), sep=', ')"
     peers = {
@@ -216,57 +224,60 @@ def header(busy: bool, pythons: Mapping[str, str]) -> Row:
         "machine": describe_machine(),
         "versions": {library: version(library) for library in LIBRARIES["zoo"]},
         "note": BUSY if busy else None,
-        "peers": {exporter: told.strip() for exporter, told in peers.items()},
+        "peers": {exporter: versions.strip() for exporter, versions in peers.items()},
     }
 
 
 def arguments(
-    described: str, files: str, rounds: int, kind: str, names: Iterable[str]
+    describe_file: str, files: str, rounds: int, kind: str, names: Iterable[str]
 ) -> argparse.ArgumentParser:
-    """Options of a program that measures what is not in its JSON file yet."""
-    parser = argparse.ArgumentParser(description=described.splitlines()[0])
+    """Return the parser of the options of a program that measures what its JSON file does not
+    contain yet."""
+    parser = argparse.ArgumentParser(description=describe_file.splitlines()[0])
     parser.add_argument("--json", type=Path, metavar="FILE", required=True)
     parser.add_argument("--files", type=Path, metavar="FOLDER", default=Path(files))
     parser.add_argument(f"--{kind}", nargs="+", default=[*names], choices=names, metavar="NAME")
     parser.add_argument("--rounds", type=int, default=rounds)
-    told = "count what one thread computes, not how long it waits; the page says so"
-    parser.add_argument("--busy", action="store_true", help=told)
+    busy_help = "count what one thread computes, not how long it waits; the page says so"
+    parser.add_argument("--busy", action="store_true", help=busy_help)
     parser.add_argument("--optimum", metavar="PYTHON")
     return parser
 
 
 class Results:
-    """The JSON file: what is in it is not measured again."""
+    """JSON file with the results. Results in the file are not measured again."""
 
     def __init__(self, path: Path, first: Row) -> None:
         self.path = path
         self.content = json.loads(path.read_text()) if path.exists() else first
 
     def fill(self, *keys: str, make: Callable[[], Any]) -> None:
-        """Measure what is not there yet, and write it down."""
-        place = self.content
+        """Measure the result with these keys if it is not in the file, and write it to the file."""
+        table = self.content
         for key in keys[:-1]:
-            place = place.setdefault(key, {})
-        if keys[-1] not in place:
+            table = table.setdefault(key, {})
+        if keys[-1] not in table:
             print(*keys, file=sys.stderr, flush=True)
-            place[keys[-1]] = make()
+            table[keys[-1]] = make()
             self.path.write_text(json.dumps(self.content, indent=1) + "\n")
 
 
-def measure(results: Results, asked: argparse.Namespace, pythons: dict[str, str]) -> None:
-    """Everything that is not there yet, model by model."""
-    for model in asked.models:
-        place = asked.files / model
-        if not (place / "checkpoint").exists():
-            write_checkpoint(model, place / "checkpoint")
-        for label, make in exports(model, place, pythons).items():
+def measure(results: Results, options: argparse.Namespace, pythons: dict[str, str]) -> None:
+    """Measure all results that are missing, model by model."""
+    for model in options.models:
+        folder = options.files / model
+        if not (folder / "checkpoint").exists():
+            write_checkpoint(model, folder / "checkpoint")
+        for label, make in export_tasks(model, folder, pythons).items():
             results.fill("files", model, label, make=make)
         files = results.content["files"][model]
-        for batch, threads in product(asked.batches, asked.threads):
+        for batch, threads in product(options.batches, options.threads):
             key = f"batch {batch}, {threads} thread{'s' * (threads > 1)}"
             results.fill(
                 *("speed", model, key),
-                make=lambda p=place, b=batch, t=threads, f=files: speed(p, f, b, t, asked),
+                make=lambda p=folder, b=batch, t=threads, f=files: measure_speed(
+                    p, f, b, t, options
+                ),
             )
 
 
@@ -276,13 +287,13 @@ def main() -> None:
     parser.add_argument("--threads", nargs="+", type=int, default=THREADS)
     parser.add_argument("--torch", metavar="PYTHON")
     parser.add_argument("--jax2onnx", metavar="PYTHON")
-    asked = parser.parse_args()
-    named = {"torch": asked.torch, "optimum": asked.optimum, "jax2onnx": asked.jax2onnx}
+    options = parser.parse_args()
+    named = {"torch": options.torch, "optimum": options.optimum, "jax2onnx": options.jax2onnx}
     pythons = {exporter: python for exporter, python in named.items() if python}
-    if asked.busy:
-        asked.threads = [1]
-    first = header(asked.busy, pythons) | {"files": {}, "speed": {}}
-    measure(Results(asked.json, first), asked, pythons)
+    if options.busy:
+        options.threads = [1]
+    first = header(options.busy, pythons) | {"files": {}, "speed": {}}
+    measure(Results(options.json, first), options, pythons)
 
 
 if __name__ == "__main__":

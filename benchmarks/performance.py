@@ -1,5 +1,5 @@
-"""The page about performance, its pictures, README's table and the first page's numbers, from what
-`peers.py` measured.
+"""Write the page about performance, its pictures, and the numbers in README and on the first page,
+from the results of `peers.py` and `against_jit.py`.
 
 python benchmarks/performance.py benchmarks/results/performance.json
 """
@@ -20,19 +20,19 @@ from benchmarks.pages import number, table, with_part
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 IMAGES = "images"
-FIRST = "dinov3_vits16"
-"""The model that README shows."""
+README_MODEL = "dinov3_vits16"
+"""Model that README shows."""
 
-USUAL = ("batch 1, 2 threads", "batch 1, 1 thread")
-"""What pictures and README show: the first of these that was measured."""
+USUAL_SETTINGS = ("batch 1, 2 threads", "batch 1, 1 thread")
+"""Settings that pictures and README show: the first of these that was measured."""
 
-FILLED = (ROOT / "README.md", DOCS / "index.md")
-"""Pages that show some of the numbers."""
+PAGES_WITH_NUMBERS = (ROOT / "README.md", DOCS / "index.md")
+"""Pages that contain some of the numbers."""
 
-HIDDEN = ("zoo build", "zoo export")
-"""Commands that are no file."""
+COMMANDS = ("zoo build", "zoo export")
+"""Rows that are commands and not files."""
 
-EXPORTED = (
+EXPORT_COLUMNS = (
     ("seconds", "seconds", ".1f"),
     ("of processors", "processors", ".1f"),
     ("peak MB", "peak_mb", ",.0f"),
@@ -41,75 +41,90 @@ EXPORTED = (
     ("error", "max_abs", ".1e"),
     ("cosine", "cosine", ".5f"),
 )
-"""Columns: their headings, the fields, and the forms of numbers."""
+"""Columns of the table of exports: heading, field, and format of the number."""
 
 Row = dict[str, Any]
 
 
 def tables(content: Row) -> Iterator[str]:
-    """The page, part by part."""
+    """Yield the parts of the page."""
     yield INTRODUCTION
-    yield from about(content)
+    yield from measurement_details(content)
     if not content["files"]:
         return
     yield "\n## Speed\n\n" + SPEED
-    yield f"![{SHOWN}]({IMAGES}/performance.png)\n"
-    for model, found in content["speed"].items():
-        yield from speed_table(model, found)
+    yield f"![{SPEED_TITLE}]({IMAGES}/performance.png)\n"
+    for model, measurements in content["speed"].items():
+        yield from speed_table(model, measurements)
     if rows := content.get("jit"):
         yield from jit_section(rows)
     yield "\n## Export\n\n" + EXPORT
-    for model, found in content["files"].items():
-        yield from export_table(model, found)
+    for model, measurements in content["files"].items():
+        yield from export_table(model, measurements)
 
 
-def about(content: Row) -> Iterator[str]:
-    """Where and with what it was measured."""
+def measurement_details(content: Row) -> Iterator[str]:
+    """Yield where and with which versions the numbers were measured."""
     if not content["files"]:
         yield "**Nothing has been measured yet.**"
         return
     if content["note"]:
         yield f"**{content['note']}**\n"
-    versions = ", ".join(f"{name} {told}" for name, told in content["versions"].items())
+    versions = ", ".join(f"{name} {value}" for name, value in content["versions"].items())
     yield f"Measured on {content['date']}: {content['machine']}; {versions}."
-    for peer, told in content["peers"].items():
-        yield f"The environment of {peer} has {told}."
+    for peer, value in content["peers"].items():
+        yield f"The environment of {peer} has {value}."
 
 
-def speed_table(model: str, found: Row) -> Iterator[str]:
-    """A row a file, a column for each batch and number of threads."""
-    files = [each["files"] for each in found.values()]
+def speed_table(model: str, measurements: Row) -> Iterator[str]:
+    """Yield a table with a row for each file and a column for each batch size and number of
+    threads."""
+    files = [files_of_setting["files"] for files_of_setting in measurements.values()]
     rows = [
-        [name, *(number(each.get(name, {}).get("to_products"), ".2f") for each in files)]
+        [
+            name,
+            *(
+                number(files_of_setting.get(name, {}).get("to_products"), ".2f")
+                for files_of_setting in files
+            ),
+        ]
         for name in dict.fromkeys(chain(*files))
     ]
-    rows.append(["products, ms", *(f"{each['products_ms']:.1f}" for each in found.values())])
+    rows.append(
+        [
+            "products, ms",
+            *(
+                f"{files_of_setting['products_ms']:.1f}"
+                for files_of_setting in measurements.values()
+            ),
+        ]
+    )
     yield f"**{model}**\n"
-    yield from table(["fastest run over its products", *found], rows)
+    yield from table(["fastest run over its products", *measurements], rows)
 
 
-def export_table(model: str, found: Row) -> Iterator[str]:
-    """A row for each command and file."""
-    made = {name: row for name, row in found.items() if "failed" not in row}
+def export_table(model: str, rows_of_files: Row) -> Iterator[str]:
+    """Yield a table with a row for each command and file."""
+    successful = {name: row for name, row in rows_of_files.items() if "failed" not in row}
     yield f"**{model}**\n"
     yield from table(
-        ["", *(heading for heading, _, _ in EXPORTED)],
+        ["", *(heading for heading, _, _ in EXPORT_COLUMNS)],
         [
-            [name, *(number(row.get(key), form) for _, key, form in EXPORTED)]
-            for name, row in made.items()
+            [name, *(number(row.get(key), form) for _, key, form in EXPORT_COLUMNS)]
+            for name, row in successful.items()
         ],
     )
-    for name, row in found.items():
+    for name, row in rows_of_files.items():
         if "failed" in row:
             yield f"{name} failed: {row['failed'].replace('`', '')}\n"
 
 
 def render(content: Row) -> str:
-    """The page as Markdown."""
+    """Return the page as Markdown."""
     return "\n".join(tables(content)).rstrip() + "\n"
 
 
-def bars(title: str, groups: Mapping[str, Mapping[str, float | None]]) -> Figure:
+def draw_bars(title: str, groups: Mapping[str, Mapping[str, float | None]]) -> Figure:
     """Draw values by group and series as horizontal bars, with a line at 1.
 
     A value of None is labelled as not run.
@@ -133,23 +148,23 @@ def bars(title: str, groups: Mapping[str, Mapping[str, float | None]]) -> Figure
     return chart
 
 
-def speeds_picture(content: Row) -> Figure:
-    """The ratios of every model."""
-    usual = shown(content["speed"])
+def draw_speeds(content: Row) -> Figure:
+    """Draw the ratios of all models."""
+    setting = shown_settings(content["speed"])
     groups = {
-        model: {name: row["to_products"] for name, row in found[usual]["files"].items()}
-        for model, found in content["speed"].items()
-        if usual in found
+        model: {name: row["to_products"] for name, row in measurements[setting]["files"].items()}
+        for model, measurements in content["speed"].items()
+        if setting in measurements
     }
-    chart = bars(f"Time of a run, {usual}: shorter is better", groups)
+    chart = draw_bars(f"Time of a run, {setting}: shorter is better", groups)
     chart.axes[0].set_xlabel("1 is the time of the network's matrix products alone, in float32")
     return chart
 
 
-def first_picture(content: Row) -> Figure:
-    """README's: for one model how long each file runs, and what each export takes."""
-    usual = shown(content["speed"])
-    files, speed = content["files"][FIRST], content["speed"][FIRST][usual]["files"]
+def draw_readme_picture(content: Row) -> Figure:
+    """Draw README's picture for one model: the time of each file, and the cost of each export."""
+    setting = shown_settings(content["speed"])
+    files, speed = content["files"][README_MODEL], content["speed"][README_MODEL][setting]["files"]
     names = [name for name in speed if "nodes" in files.get(name, {})]
     exports = {name: files[name] for name in names} | {"zoo, fused": files["zoo export"]}
     exports = {name: row for name, row in exports.items() if row.get("processors")}
@@ -159,33 +174,33 @@ def first_picture(content: Row) -> Figure:
         ("MB of memory to export", "{:,.0f}", {k: row["peak_mb"] for k, row in exports.items()}),
     )
     chart = Figure((10, 3.2), layout="constrained")
-    for axes, (label, form, found) in zip(chart.subplots(1, len(panels)), panels, strict=True):
-        colors = ["#0072b2" if name.startswith("zoo") else "#999999" for name in found]
-        drawn = axes.barh(list(found), list(found.values()), color=colors)
-        axes.bar_label(drawn, [form.format(value) for value in found.values()], padding=3)
+    for axes, (label, form, values) in zip(chart.subplots(1, len(panels)), panels, strict=True):
+        colors = ["#0072b2" if name.startswith("zoo") else "#999999" for name in values]
+        drawn = axes.barh(list(values), list(values.values()), color=colors)
+        axes.bar_label(drawn, [form.format(value) for value in values.values()], padding=3)
         axes.invert_yaxis()
         axes.margins(x=0.2)
         axes.set_xlabel(label)
         axes.spines[["top", "right"]].set_visible(False)
-    chart.suptitle(f"{FIRST}, one picture, {usual.partition(', ')[2]}: shorter is better")
+    chart.suptitle(f"{README_MODEL}, one picture, {setting.partition(', ')[2]}: shorter is better")
     return chart
 
 
-def shown(speed: Row) -> str:
-    """The batch and the number of threads that pictures and README show."""
-    return next(usual for usual in USUAL if usual in speed[FIRST])
+def shown_settings(speed: Row) -> str:
+    """Return the batch size and the number of threads that pictures and README show."""
+    return next(setting for setting in USUAL_SETTINGS if setting in speed[README_MODEL])
 
 
 def readme_table(content: Row) -> Iterator[str]:
-    """One model, one row for each exporter."""
-    if FIRST not in content["speed"]:
+    """Yield a table of one model with a row for each exporter."""
+    if README_MODEL not in content["speed"]:
         yield "Nothing has been measured yet."
         return
-    usual = shown(content["speed"])
-    files, speed = content["files"][FIRST], content["speed"][FIRST][usual]["files"]
+    setting = shown_settings(content["speed"])
+    files, speed = content["files"][README_MODEL], content["speed"][README_MODEL][setting]["files"]
     rows = []
     for name, row in files.items():
-        if name in HIDDEN or "nodes" not in row or "failed" in row:
+        if name in COMMANDS or "nodes" not in row or "failed" in row:
             continue
         cost = files["zoo export"] if name == "zoo, fused" else row
         rows.append(
@@ -201,23 +216,23 @@ def readme_table(content: Row) -> Iterator[str]:
         )
     headings = ["file", "nodes", "attention", "ms a picture", "MB", "s to export", "MB to export"]
     yield from table(headings, rows)
-    yield f"Measured on {content['date']}: {content['machine']}, {usual}. {content['note'] or ''}"
+    yield f"Measured on {content['date']}: {content['machine']}, {setting}. {content['note'] or ''}"
 
 
 def fused(row: Row) -> str:
-    """The operators of attention that a file has."""
+    """Return the fused attention operators of a file as text."""
     return ", ".join(f"{count} `{name}`" for name, count in row.get("fused", {}).items()) or "none"
 
 
 def headline(content: Row) -> str:
-    """A sentence on what an export takes, and one on how long its files run."""
-    usual = shown(content["speed"])
-    files, speed = content["files"][FIRST], content["speed"][FIRST][usual]["files"]
-    ours, torch = files["zoo export"], files["torch, opset 23"]
+    """Return a sentence about the cost of an export and one about the speed of its files."""
+    usual = shown_settings(content["speed"])
+    files, speed = content["files"][README_MODEL], content["speed"][README_MODEL][usual]["files"]
+    export, torch = files["zoo export"], files["torch, opset 23"]
     runs = [f"{speed[name]['fastest_ms']:.0f} ms" for name in ("zoo, fused", "zoo, int8")]
     return (
-        f"DINOv3 ViT-S/16 is exported in {ours['processors']:.0f} seconds of processor time and "
-        f"{ours['peak_mb']:,.0f} MB\nof memory, where PyTorch takes {torch['processors']:.0f} "
+        f"DINOv3 ViT-S/16 is exported in {export['processors']:.0f} seconds of processor time and "
+        f"{export['peak_mb']:,.0f} MB\nof memory, where PyTorch takes {torch['processors']:.0f} "
         f"seconds and {torch['peak_mb']:,.0f} MB. One picture takes {runs[0]} in float32\n"
         f"and {runs[1]} in int8, with {usual.partition(', ')[2]}. The files of PyTorch's exporter "
         f"take {speed['torch, opset 23']['fastest_ms']:.0f} ms."
@@ -225,9 +240,13 @@ def headline(content: Row) -> str:
 
 
 def with_numbers(page: str, content: Row) -> str:
-    """A page with the numbers of now between its marks."""
+    """Return a page with the current numbers between its markers."""
     page = with_part(page, "performance", readme_table(content))
-    return with_part(page, "headline", [headline(content)]) if FIRST in content["speed"] else page
+    return (
+        with_part(page, "headline", [headline(content)])
+        if README_MODEL in content["speed"]
+        else page
+    )
 
 
 INTRODUCTION = """# Performance
@@ -253,29 +272,29 @@ a busy machine changes less. The error is the largest absolute difference of
 transformers' network, jax2onnx and the zoo the one in JAX.
 """
 
-INK = "#808080"
-"""Of what is no bar: grey that is read on a bright page and on a dark one."""
+GREY = "#808080"
+"""Colour of text and axes: a grey that is readable on a light and on a dark page."""
 
 COLOURS = dict.fromkeys(
-    ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK
+    ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), GREY
 )
 
-SHOWN = "Time of each file over that of its matrix products"
+SPEED_TITLE = "Time of each file over that of its matrix products"
 
 SIZES = ("small", "realistic")
-"""Of each program's inputs."""
+"""Names of the two sizes of each program's inputs."""
 
-COLUMNS = (
+JIT_COLUMNS = (
     ("jit, ms", "jit_ms", ".3f"),
     ("file, ms", "file_ms", ".3f"),
     ("nodes", "nodes", ""),
     ("conversion, s", "seconds", ".1f"),
 )
-"""Of each program at the larger size: headings, fields, and the forms of numbers."""
+"""Columns of each program at the larger size: heading, field, and format of the number."""
 
-SHOWN_JIT = "Time of files over that of jax.jit, the median of each group"
+JIT_TITLE = "Time of files over that of jax.jit, the median of each group"
 
-BESIDE = """Functions whose parameters are closed over, converted with the usual options, beside the
+VS_JIT = """Functions whose parameters are closed over, converted with the usual options, beside the
 `jax.jit` of the same function, at two sizes of inputs: `python benchmarks/against_jit.py --json
 benchmarks/results/performance.json`. File and function took turns in one process on two threads; a
 ratio is the fastest run of the file over the fastest run of XLA's. XLA is given arrays that are its
@@ -283,7 +302,7 @@ own already.
 It was measured with ONNX Runtime 1.32 on two cores.
 """
 
-LEFT = """What is far above 1 is so for one of these reasons.
+JIT_REASONS = """What is far above 1 is so for one of these reasons.
 
 - **A loop over few numbers.** ONNX Runtime takes a loop node by node: 0.3 µs for a node whatever it
   computes, and 1 µs for a step. XLA compiles the step, which then takes 10 to 100 ns. What does not
@@ -314,7 +333,7 @@ LEFT = """What is far above 1 is so for one of these reasons.
 
 
 def by_group(rows: Sequence[Row]) -> dict[str, list[list[float]]]:
-    """The ratios of each group at each size."""
+    """Return the ratios of each group at each size."""
     return {
         group: [[r["ratio"] for r in rows if key(r)[::2] == (group, size)] for size in SIZES]
         for group in dict.fromkeys(row["group"] for row in rows)
@@ -322,26 +341,30 @@ def by_group(rows: Sequence[Row]) -> dict[str, list[list[float]]]:
 
 
 def jit_section(rows: Sequence[Row]) -> Iterator[str]:
-    """The groups, then every program."""
-    yield f"\n## Beside jax.jit\n\n{BESIDE}"
-    yield f"![{SHOWN_JIT}](images/against_jit.png)\n"
+    """Yield the table of groups and the table of all programs."""
+    yield f"\n## Beside jax.jit\n\n{VS_JIT}"
+    yield f"![{JIT_TITLE}](images/against_jit.png)\n"
     groups = by_group(rows)
-    groups["all"] = [[*chain(*each)] for each in zip(*groups.values(), strict=True)]
+    groups["all"] = [[*chain(*ratios)] for ratios in zip(*groups.values(), strict=True)]
     headings = chain(*((f"{size}, median", f"{size}, most") for size in SIZES))
-    shown = (
-        [group, str(len(found[0])), *chain(*((f"{median(x):.2f}", f"{max(x):.1f}") for x in found))]
-        for group, found in groups.items()
+    group_rows = (
+        [
+            group,
+            str(len(ratios_by_size[0])),
+            *chain(*((f"{median(x):.2f}", f"{max(x):.1f}") for x in ratios_by_size)),
+        ]
+        for group, ratios_by_size in groups.items()
     )
-    yield from table(["group", "programs", *headings], shown)
-    yield LEFT
+    yield from table(["group", "programs", *headings], group_rows)
+    yield JIT_REASONS
     yield f"Times, nodes and conversion are those of the {SIZES[1]} size.\n"
     yield from table(
-        ["program", *SIZES, *(heading for heading, _, _ in COLUMNS)],
+        ["program", *SIZES, *(heading for heading, _, _ in JIT_COLUMNS)],
         [
             [
                 f"{large['group']}: {large['name']}",
                 *(number(row["ratio"], ".2f") for row in (small, large)),
-                *(number(large[field], form) for _, field, form in COLUMNS),
+                *(number(large[field], form) for _, field, form in JIT_COLUMNS),
             ]
             for small, large in zip(rows[::2], rows[1::2], strict=True)
         ],
@@ -352,13 +375,13 @@ def key(row: Row) -> tuple[str, str, str]:
     return row["group"], row["name"], row["size"]
 
 
-def jit_picture(rows: Sequence[Row]) -> Figure:
-    """The medians of each group, in logarithms."""
+def draw_jit_picture(rows: Sequence[Row]) -> Figure:
+    """Draw the median of each group on a logarithmic scale."""
     groups = {
-        group: dict(zip(SIZES, map(median, found), strict=True))
-        for group, found in by_group(rows).items()
+        group: dict(zip(SIZES, map(median, ratios_by_size), strict=True))
+        for group, ratios_by_size in by_group(rows).items()
     }
-    chart = bars(SHOWN_JIT, groups)
+    chart = draw_bars(JIT_TITLE, groups)
     chart.axes[0].set_xscale("log")
     return chart
 
@@ -370,13 +393,13 @@ def main() -> None:
     content = json.loads(path.read_text())
     pictures = DOCS / IMAGES
     with rc_context(COLOURS):
-        drawn = {"performance": speeds_picture(content), "first": first_picture(content)}
+        drawn = {"performance": draw_speeds(content), "first": draw_readme_picture(content)}
         if rows := content.get("jit"):
-            drawn["against_jit"] = jit_picture(rows)
+            drawn["against_jit"] = draw_jit_picture(rows)
         for name, chart in drawn.items():
             chart.savefig(pictures / f"{name}.png", transparent=True)
     (DOCS / "performance.md").write_text(render(content))
-    for page in FILLED:
+    for page in PAGES_WITH_NUMBERS:
         page.write_text(with_numbers(page.read_text(), content))
 
 

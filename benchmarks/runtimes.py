@@ -1,8 +1,9 @@
-"""The table of `docs/how-to/runtimes.md`: which file runs where, how exactly, and how fast.
+"""Write the table of `docs/how-to/runtimes.md`: which file runs in which runtime, its error and its
+speed.
 
-    python benchmarks/runtimes.py docs/how-to/runtimes.md
+python benchmarks/runtimes.py docs/how-to/runtimes.md
 
-Needs tract, OpenCV and IREE (the extra `[test]`), and about ten minutes.
+The program needs tract, OpenCV and IREE (the extra `[test]`), and about ten minutes.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ TITLES = {"tract": "tract", "opencv": "OpenCV, new engine", "iree": "IREE"}
 
 @dataclass(frozen=True)
 class Kind:
-    """A way to write a file."""
+    """Target, opset and signature of a file."""
 
     name: str
     target: Target
@@ -49,8 +50,8 @@ class Kind:
         return Signature(size, 1) if self.fixed else Signature(None, None)
 
 
-def kinds(runtime: Target) -> tuple[Kind, ...]:
-    """The usual files, those for the runtime and the portable ones."""
+def file_kinds(runtime: Target) -> tuple[Kind, ...]:
+    """Return the usual files, those for the runtime, and the portable ones."""
     return (
         Kind("`model.onnx`: opset 18, open", "onnxruntime", 18),
         Kind("`model_fused.onnx`: opset 23, open", "onnxruntime", 23),
@@ -60,54 +61,58 @@ def kinds(runtime: Target) -> tuple[Kind, ...]:
     )
 
 
-def error(run: Apart, kind: Kind, precision: Precision, folder: Path) -> str:
-    """The largest of the three networks', or that one does not run."""
+def largest_error(run: Apart, kind: Kind, precision: Precision, folder: Path) -> str:
+    """Return the largest error of the three networks as text, or `no` or `dies` if a network does
+    not run."""
     errors = []
     for name, config in NETWORKS.items():
         signature = kind.signature(size_of(config))
         file = write(folder, name, kind.target, signature, precision, kind.opset)
         images = pixels(config, signature.batch or 2)
-        found = run(file.read_bytes(), [images])
-        if isinstance(found, BaseException):
-            return "dies" if isinstance(found, BrokenProcessPool) else "no"
-        errors.append(furthest(found, load.onnxruntime(file)([images])))
+        outputs = run(file.read_bytes(), [images])
+        if isinstance(outputs, BaseException):
+            return "dies" if isinstance(outputs, BrokenProcessPool) else "no"
+        errors.append(furthest(outputs, load.onnxruntime(file)([images])))
     return f"{max(errors):.0e}"
 
 
-def ratio(runtime: str, model: str, kind: Kind, folder: Path) -> str:
-    """The fastest run over the fastest one in ONNX Runtime, of the best file for that."""
+def time_ratio(runtime: str, model: str, kind: Kind, folder: Path) -> str:
+    """Return the fastest run in a runtime divided by the fastest run of the best file in ONNX
+    Runtime, as text."""
     config = zoo.info(model).config
     size = zoo.info(model).preprocessing.size
     files = {}
-    for each in (kind, Kind("", "onnxruntime", 23, fixed=True)):
-        files[each.target] = folder / f"{model}-{each.target}.onnx"
+    for file_kind in (kind, Kind("", "onnxruntime", 23, fixed=True)):
+        files[file_kind.target] = folder / f"{model}-{file_kind.target}.onnx"
         export = convert_model(
-            abstract(config), each.opset, each.signature(size), target=each.target
+            abstract(config), file_kind.opset, file_kind.signature(size), target=file_kind.target
         )
-        export.save(files[each.target], values_of(config))
+        export.save(files[file_kind.target], values_of(config))
     runs = (load.RUNTIMES[runtime](files[kind.target]), load.onnxruntime(files["onnxruntime"]))
     images = [make_image(0, *size)[None]]
-    # Three in a row, since the threads of the other runtime may wait busily for a while.
-    several = [lambda run=run: [run(images) for _ in range(3)] for run in runs]
-    times = measure_interleaved(dict(enumerate(several)), ROUNDS)
+    # Three runs in a row, because the threads of the other runtime may spin for a while.
+    tasks = [lambda run=run: [run(images) for _ in range(3)] for run in runs]
+    times = measure_interleaved(dict(enumerate(tasks)), ROUNDS)
     return f"{min(times[0]) / min(times[1]):.1f}"
 
 
-def rows(runtime: Target, folder: Path) -> Iterator[list[str]]:
-    """A row for each kind of file."""
+def table_rows(runtime: Target, folder: Path) -> Iterator[list[str]]:
+    """Yield a row for each kind of file."""
     with closing(Apart(runtime)) as run:
-        for kind in kinds(runtime):
-            errors = [error(run, kind, precision, folder) for precision in PRECISIONS]
-            times = [ratio(runtime, model, kind, folder) if kind.fixed else "" for model in TIMED]
+        for kind in file_kinds(runtime):
+            errors = [largest_error(run, kind, precision, folder) for precision in PRECISIONS]
+            times = [
+                time_ratio(runtime, model, kind, folder) if kind.fixed else "" for model in TIMED
+            ]
             row = [f"{TITLES[runtime]} {version(load.PACKAGES[runtime])}", kind.name]
             yield [*row, *errors, *times]
 
 
-def measured(folder: Path) -> Iterator[str]:
-    """All of it, in Markdown."""
+def measured_table(folder: Path) -> Iterator[str]:
+    """Yield the lines of the table, and the date of the measurement."""
     headings = ["runtime", "file", *PRECISIONS, "ViT-S/16", "ConvNeXt-T"]
-    found = (row for runtime in load.RUNTIMES for row in rows(runtime, folder))
-    yield from table(headings, found, words=2)
+    rows = (row for runtime in load.RUNTIMES for row in table_rows(runtime, folder))
+    yield from table(headings, rows, words=2)
     yield f"Measured on {date.today()}, with ONNX Runtime {version('onnxruntime')}."
 
 
@@ -116,7 +121,7 @@ def main() -> None:
     parser.add_argument("page", type=Path)
     page = parser.parse_args().page
     with TemporaryDirectory() as folder:
-        page.write_text(with_part(page.read_text(), "runtimes", measured(Path(folder))))
+        page.write_text(with_part(page.read_text(), "runtimes", measured_table(Path(folder))))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Build the documentation site: `python docs/build.py` writes `build/docs` and then `site/`.
 
-`build/docs` has the committed pages and those that are written from the sources: the command line,
-the list of passes, settings of checkpoints, faults of runtimes with the files that show them, and
-the notebooks with their stored outputs. The reference of the packages is
-written by mkdocstrings. The command fails if a link leads nowhere.
+`build/docs` contains the committed pages and those that are generated from the sources: the command
+line, the list of passes, the settings of checkpoints, the faults of runtimes with the files that
+show them, and the notebooks with their stored outputs. mkdocstrings writes the reference of the
+packages. The command fails if a link is broken.
 """
 
 import html
@@ -19,7 +19,7 @@ import nbformat
 from nbconvert.exporters import MarkdownExporter
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))  # a script has its own folder there
+sys.path.insert(0, str(ROOT))  # Python puts only the folder of a script there
 
 from converter.pipeline.passes import PASSES, Pass  # noqa: E402
 from tests.judges.habits.page import details_page  # noqa: E402
@@ -37,7 +37,7 @@ LINKS = (
         "](../reference/settings.md)",
     ),
 )
-"""Links to files of the repository, which have a page of the site."""
+"""Links to files of the repository that have a page on the site."""
 
 NOTEBOOK_LINKS = (
     (re.compile(r"\]\((\w+)\.ipynb\)"), r"](\1.md)"),
@@ -71,7 +71,7 @@ after the other, while the first of them changes anything, {most} times at most.
 
 
 def write_pages(target: Path = TARGET) -> None:
-    """Write all pages of the site into a folder, which is emptied first."""
+    """Write all pages of the site into a folder. Its earlier content is deleted."""
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(ROOT / "docs", target, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     for page in target.rglob("*.md"):
@@ -92,7 +92,7 @@ def replace_links(text: str, links: tuple[tuple[re.Pattern[str], str], ...]) -> 
 
 
 def command_line_page() -> str:
-    """Return Typer's page of all commands, with the examples as blocks of code."""
+    """Return Typer's page of all commands, with the examples as code blocks."""
     command = [sys.executable, *TYPER]
     text = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True).stdout
     return EXAMPLES.sub(
@@ -108,7 +108,7 @@ def passes_page() -> str:
 
 
 def passes_rows() -> Iterator[str]:
-    """Yield a row for each pass; the passes of a group have a number and a letter."""
+    """Yield a row for each pass. A pass of a group has the number of the group and a letter."""
     for number, row in enumerate(PASSES, 1):
         if isinstance(row, Pass):
             yield passes_row(str(number), row)
@@ -124,7 +124,7 @@ def passes_row(number: str, step: Pass) -> str:
 
 
 def settings_page() -> str:
-    """Return the page of what becomes of every setting of a checkpoint."""
+    """Return the page with the outcome of every setting of a checkpoint."""
     classes = json.loads(SETTINGS.read_text())
     total = sum(map(len, classes.values()))
     head = SETTINGS_HEAD.format(total=total, classes=len(classes))
@@ -132,7 +132,8 @@ def settings_page() -> str:
 
 
 def settings_row(name: str, outcomes: dict[str, list[str]]) -> str:
-    """Return the row of one class; ``outcomes`` has those of each setting by its path."""
+    """Return the row of one class. ``outcomes`` contains the outcomes of each setting by its
+    path."""
     idle = sum(words == ["without effect"] for words in outcomes.values())
     cells = []
     for word in ("followed", "refused"):
@@ -143,7 +144,7 @@ def settings_row(name: str, outcomes: dict[str, list[str]]) -> str:
 
 
 def write_notebook(path: Path, folder: Path) -> None:
-    """Write the page of a notebook, and its pictures, into a folder."""
+    """Write the page of a notebook and its images into a folder."""
     notebook = nbformat.read(path, as_version=4)
     resources = {"unique_key": path.stem, "output_files_dir": f"{path.stem}_files"}
     text, resources = MarkdownExporter().from_notebook_node(notebook, resources=resources)

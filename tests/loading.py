@@ -1,7 +1,7 @@
 """Weights of a checkpoint for a model that need not be in the zoo."""
 
 from weights import Weights, load_weights, open_checkpoint
-from weights.load import nearest
+from weights.load import find_nearest_naming
 from weights.mapping import Naming
 from zoo.architectures.architecture import Config
 from zoo.architectures.entry import ModelInfo
@@ -11,7 +11,7 @@ from zoo.architectures.families import dinov3_family
 def load(path, shapes, namings=dinov3_family.DINOV3_NAMINGS) -> Weights:
     """The weights at `path`, in whichever of these namings is the nearest."""
     checkpoint = open_checkpoint(path)
-    naming, view = nearest(namings, checkpoint)
+    naming, view = find_nearest_naming(namings, checkpoint)
     return load_weights(view, naming, shapes)
 
 

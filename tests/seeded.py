@@ -10,7 +10,7 @@ import zoo
 from tests.synthetic import make_state
 from weights import LazyTensor, bind
 from weights.initializers import Float32
-from weights.mapping import Naming, apply, plan, source_shapes
+from weights.mapping import Naming, map_tensors, plan, source_shapes
 from weights.random import random_weights
 from zoo.architectures.architecture import Config
 from zoo.architectures.base import Network
@@ -57,7 +57,7 @@ def state_of(config: Config, naming: Naming, seed: int) -> dict[str, Float32]:
 def leaves_of(config: Config, naming: Naming, state: State) -> dict[str, Float32]:
     """The leaves that a checkpoint holds."""
     file = as_file(state)
-    read = apply(naming, plan(naming.rules, model_shapes(config)), file)
+    read = map_tensors(naming, plan(naming.rules, model_shapes(config)), file)
     return {path: tensor.read() for path, tensor in read.items()}
 
 

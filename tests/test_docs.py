@@ -46,7 +46,7 @@ def test_pages_and_readme_show_the_numbers():
     assert (measure.FOLDER / "models.md").read_text() == measure.render(CONTENT)
     content = json.loads((measure.RESULTS / "performance.json").read_text())
     assert (measure.FOLDER / "performance.md").read_text() == performance.render(content)
-    for page in performance.FILLED:
+    for page in performance.PAGES_WITH_NUMBERS:
         text = page.read_text()
         assert text == performance.with_numbers(text, content)
         assert "written by benchmarks/performance.py -->" in text

@@ -127,7 +127,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     # Names of published files promise digests, which those that a test brings have not.
-    monkeypatch.setattr("weights.files.PROMISE", re.compile("(?!)"))
+    monkeypatch.setattr("weights.files.DIGEST_IN_NAME", re.compile("(?!)"))
     photographs(1)[0].save("cat.png")
 
 

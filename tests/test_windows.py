@@ -52,7 +52,7 @@ def test_the_simulation_refuses(tmp_path, windows):
 
 
 def test_an_interrupt_while_a_lock_is_held(tmp_path, windows):
-    with lock.locked(tmp_path / "file.onnx", Quiet()):
+    with lock.hold_lock(tmp_path / "file.onnx", Quiet()):
         assert os.listdir(tmp_path) == [".file.onnx.lock"]
         lock.discard_locks()
         assert not os.listdir(tmp_path)

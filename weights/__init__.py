@@ -1,4 +1,4 @@
-"""Checkpoints of others as values for our models."""
+"""Read tensors from checkpoint files and map them to the array leaves of models, and back."""
 
 from weights.containers import open_checkpoint
 from weights.errors import WeightsError

@@ -1,9 +1,9 @@
-"""Adapters of peft, merged into the network that they were trained on while that is read.
+"""Merge a PEFT adapter into the network that it was trained on, while that network is read.
 
-A folder of peft holds `adapter_config.json` and, in `adapter_model.safetensors`, two factors for
-each layer that was adapted: `W + s * B @ A`, where `s` is `lora_alpha / r`, and the layers that
-were trained as a whole. A factor's name is that of a layer in PyTorch's memory, which in
-transformers 5 is another than in its files.
+A folder of PEFT contains `adapter_config.json`, and in `adapter_model.safetensors` two factors for
+each adapted layer: `W + s * B @ A`, where `s` is `lora_alpha / r`. It also contains the layers that
+were trained completely. The names are those of PyTorch's modules in memory, which differ from those
+in files since transformers 5.
 
 Source: `peft/tuners/lora/layer.py` and `peft/utils/save_and_load.py` of huggingface/peft (0.21).
 """
@@ -25,13 +25,13 @@ from weights.mapping import Naming
 from weights.opening import as_utf8, read_at_most
 from weights.parameters import parameter
 from weights.tensors import LazyTensor
-from weights.views import views
+from weights.views import find_views
 
 MERGED = "PEFT adapter on its base"
-"""The container of what is merged."""
+"""Container of a merged checkpoint."""
 
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")
-WRAPPER = "base_model.model."
+ADAPTER_PREFIX = "base_model.model."
 FACTORS = (".lora_A.weight", ".lora_B.weight")
 LARGEST_CONFIG = 1 << 20  # bytes
 
@@ -39,11 +39,11 @@ MERGEABLE_VALUES: Mapping[str, tuple[Any, ...]] = {
     "peft_type": ("LORA",),
     "init_lora_weights": (None, True, False, "gaussian", "orthogonal", "eva"),
 }
-"""Values with which an adapter is a product that is added."""
+"""Values of settings with which an adapter is a product that is added to the weight."""
 
-FOLLOWED = frozenset(("lora_alpha", "alpha_pattern", "use_rslora"))
+USED_SETTINGS = frozenset(("lora_alpha", "alpha_pattern", "use_rslora"))
 
-WITHOUT_EFFECT = frozenset(
+IGNORED_SETTINGS = frozenset(
     (
         *("task_type", "auto_mapping", "peft_version", "base_model_name_or_path", "revision"),
         *("inference_mode", "r", "rank_pattern", "target_modules", "exclude_modules", "bias"),
@@ -52,77 +52,102 @@ WITHOUT_EFFECT = frozenset(
         *("lora_ga_config", "runtime_config", "qalora_group_size", "ensure_weight_tying"),
     )
 )
-"""Settings of training, and those that say again what the tensors do. Whatever else is not empty
-may make an adapter another one."""
+"""Settings that only training uses, or that the tensors determine too. An adapter with any other
+setting that is not empty may be of another kind, and is rejected."""
 
 
 @dataclass(frozen=True)
 class Scales:
-    """How much of an adapter's products is added: `alpha` over the rank, or over its root."""
+    """Factors by which an adapter's products are multiplied.
+
+    **Arguments:**
+
+    - `alpha`: `lora_alpha`.
+    - `alphas`: other values for layers whose names end with these segments.
+    - `by_root`: whether alpha is divided by the square root of the rank instead of the rank.
+    """
 
     alpha: float
     alphas: Mapping[str, float]
     by_root: bool
 
     def of(self, layer: str, rank: int) -> float:
-        """The factor of a layer's product."""
-        own = (alpha for end, alpha in self.alphas.items() if _ends_in(layer, end))
-        return next(own, self.alpha) / (math.sqrt(rank) if self.by_root else rank)
+        """Return the factor of a layer's product."""
+        matching_alphas = (
+            alpha for end, alpha in self.alphas.items() if _ends_with_segments(layer, end)
+        )
+        return next(matching_alphas, self.alpha) / (math.sqrt(rank) if self.by_root else rank)
 
 
-def _ends_in(layer: str, end: str) -> bool:
-    return f".{layer}".endswith(f".{end}")
+def _ends_with_segments(layer: str, segments: str) -> bool:
+    return f".{layer}".endswith(f".{segments}")
 
 
 def with_adapter(folder: Path, base: Checkpoint, namings: Iterable[Naming]) -> Checkpoint:
-    """Merge an adapter into the network that it was trained on.
+    """Return the checkpoint of the base network with an adapter merged into it.
 
-    **Arguments:** peft's folder; the base, as it lies on disk; and the namings whose names in
-    memory are others than in files.
+    **Arguments:**
 
-    **Raises** `NotACheckpoint` if the folder holds no adapter, or one that is no plain LoRA, and
-    `MappingError` if it does not fit the base.
+    - `folder`: folder of PEFT.
+    - `base`: the base checkpoint as it was opened.
+    - `namings`: namings whose names in memory differ from those in files.
+
+    **Raises** `NotACheckpoint` if the folder contains no adapter, or another kind than plain LoRA,
+    and `MappingError` if it does not match the base.
     """
-    scales, adapter = _read(folder)
-    kept = {_in_network(key): tensor for key, tensor in adapter.tensors.items()}
+    scales, adapter = _read_adapter(folder)
+    adapter_tensors = {_network_name(key): tensor for key, tensor in adapter.tensors.items()}
     layers = dict.fromkeys(
-        key.removesuffix(end) for key in kept for end in FACTORS if key.endswith(end)
+        key.removesuffix(ending)
+        for key in adapter_tensors
+        for ending in FACTORS
+        if key.endswith(ending)
     )
     if not layers:
-        raise NotACheckpoint(f"{folder} has no factors of LoRA in it: save the adapter again.")
-    for end in scales.alphas:
-        # peft takes regular expressions; a stranger's is not run, and none is passed over.
-        if not any(_ends_in(layer, end) for layer in layers):
+        raise NotACheckpoint(f"{folder} contains no LoRA factors: save the adapter again.")
+    for ending in scales.alphas:
+        # PEFT allows regular expressions here. They are not evaluated, because the file is not
+        # trusted. An entry that matches no layer as text is an error.
+        if not any(_ends_with_segments(layer, ending) for layer in layers):
             raise NotACheckpoint(
-                f"{folder} has no layer that ends in {ascii(end)[:60]}, of which alpha_pattern "
-                "speaks: merge it with peft's `merge_and_unload()`, and name what that gives."
+                f"{folder} has no layer that ends in {ascii(ending)[:60]}, of which alpha_pattern "
+                "speaks: merge it with peft's `merge_and_unload()`, and save the merged network."
             )
-    places = _places(base, [*layers], namings, folder)
+    base_name = _find_adapter_names(base, [*layers], namings, folder)
     merged = {
-        places(f"{layer}.weight"): _merged(base, places(f"{layer}.weight"), layer, kept, scales)
+        base_name(f"{layer}.weight"): _merge_layer(
+            base, base_name(f"{layer}.weight"), layer, adapter_tensors, scales
+        )
         for layer in layers
     }
-    trained = {key: tensor for key, tensor in kept.items() if not key.endswith(FACTORS)}
-    if strange := [key for key in trained if ".lora_" in key]:
+    trained_tensors = {
+        key: tensor for key, tensor in adapter_tensors.items() if not key.endswith(FACTORS)
+    }
+    if other_factors := [key for key in trained_tensors if ".lora_" in key]:
         raise NotACheckpoint(
-            f"{folder} has {ascii(strange[0])[1:-1][:80]}, which is no factor of a linear layer: "
-            "merge it with peft's `merge_and_unload()`, and name what that gives."
+            f"{folder} has {ascii(other_factors[0])[1:-1][:80]}, which is no factor of a linear "
+            "layer: merge it with peft's `merge_and_unload()`, and save the merged network."
         )
-    whole = {places(key): tensor for key, tensor in trained.items()}
-    before = {key: tensor.shape for key, tensor in base.tensors.items()}
-    # A layer that was trained as a whole, and answers something else than the base's.
-    heads = [k for k, t in whole.items() if len(t.shape) == 2 and before.get(k) != t.shape]
+    replaced_tensors = {base_name(key): tensor for key, tensor in trained_tensors.items()}
+    base_shapes = {key: tensor.shape for key, tensor in base.tensors.items()}
+    # A layer that was trained completely and has another shape is a new head.
+    heads = [
+        key
+        for key, tensor in replaced_tensors.items()
+        if len(tensor.shape) == 2 and base_shapes.get(key) != tensor.shape
+    ]
     return replace(
         base,
         container=MERGED,
         adapter=folder.absolute().name,
         files=(*base.files, *adapter.files),
-        tensors={**base.tensors, **merged, **whole},
+        tensors={**base.tensors, **merged, **replaced_tensors},
         head=heads[0].removesuffix(".weight") if heads else "",
     )
 
 
-def _read(folder: Path) -> tuple[Scales, Checkpoint]:
+def _read_adapter(folder: Path) -> tuple[Scales, Checkpoint]:
+    """Return the scales and the tensors of an adapter. **Raises** `NotACheckpoint`."""
     if not (folder / ADAPTER).is_file():
         raise NotACheckpoint(
             f"{folder} holds no adapter (no {ADAPTER}): leave out {parameter('base')}, or name "
@@ -141,11 +166,11 @@ def _read(folder: Path) -> tuple[Scales, Checkpoint]:
             f"{folder / ADAPTER} cannot be used ({type(error).__name__}): save the adapter again."
         ) from error
     for name, value in {**dict.fromkeys(MERGEABLE_VALUES), **config}.items():
-        if not _is_plain(name, value):
+        if not _is_mergeable(name, value):
             raise NotACheckpoint(
                 f"{folder} is no plain LoRA: its {ADAPTER} says "
                 f"{ascii(name)[1:-1][:60]} = {ascii(value)[:60]}. "
-                "Merge it with peft's `merge_and_unload()`, and name what that gives."
+                "Merge it with peft's `merge_and_unload()`, and save the merged network."
             )
     files = [name for name in ADAPTER_FILES if (folder / name).is_file()]
     if not files:
@@ -155,26 +180,27 @@ def _read(folder: Path) -> tuple[Scales, Checkpoint]:
     return scales, open_checkpoint(folder / files[0])
 
 
-def _is_plain(name: str, value: object) -> bool:
-    """Whether an adapter with this setting is a product that is added."""
+def _is_mergeable(name: str, value: object) -> bool:
+    """Return whether an adapter with this setting is a product that is added to the weight."""
     if name in MERGEABLE_VALUES:
         return value in MERGEABLE_VALUES[name]
-    return name in FOLLOWED | WITHOUT_EFFECT or value in (None, False, "", [], {})
+    return name in USED_SETTINGS | IGNORED_SETTINGS or value in (None, False, "", [], {})
 
 
-def _in_network(key: str) -> str:
-    """What a layer of peft's is called in the network around which peft was put."""
+def _network_name(key: str) -> str:
+    """Return the name of a tensor in the network without PEFT's wrapper modules."""
     for part in (".base_layer", ".modules_to_save", ".default"):
         key = key.replace(f"{part}.", ".")
-    return key.removeprefix(WRAPPER)
+    return key.removeprefix(ADAPTER_PREFIX)
 
 
 @dataclass(frozen=True)
 class _AdapterNames:
-    """What a network's tensors are called in the base's file, by an adapter's names.
+    """Names of an adapter's tensors in the base's file.
 
-    Modules around the network are in one of both alone: `inner` is what comes before an adapter's
-    names, `outer` what comes before the base's.
+    Either the adapter or the base may have additional modules around the network. `inner` is the
+    prefix that only the adapter's names have, `outer` the prefix that only the base's names have.
+    `names` maps the base's names in memory to those in the file.
     """
 
     names: Mapping[str, str]
@@ -182,74 +208,90 @@ class _AdapterNames:
     outer: str = ""
 
     def __call__(self, key: str) -> str:
-        """The base's name; the same where the base has no such tensor."""
+        """Return the base's name of a tensor, or the name itself if the base does not have the
+        tensor."""
         return self.names.get(self.outer + key.removeprefix(self.inner), key)
 
-    def lacking(self, layers: Iterable[str]) -> list[str]:
-        """The layers that are not in the base."""
-        inside = (layer for layer in layers if layer.startswith(self.inner))
+    def find_missing_layers(self, layers: Iterable[str]) -> list[str]:
+        """Return the layers that the base does not have."""
+        inner_layers = (layer for layer in layers if layer.startswith(self.inner))
         present = {
-            x for x in inside if self.outer + f"{x}.weight".removeprefix(self.inner) in self.names
+            layer
+            for layer in inner_layers
+            if self.outer + f"{layer}.weight".removeprefix(self.inner) in self.names
         }
         return [layer for layer in layers if layer not in present]
 
 
-def _places(
+def _find_adapter_names(
     base: Checkpoint, layers: list[str], namings: Iterable[Naming], folder: Path
 ) -> _AdapterNames:
-    """The names under which all layers are in the base. **Raises** `MappingError`."""
-    missing = layers
-    for names in _names_in(base, namings):
-        for places in _around(names, f"{layers[0]}.weight"):
-            lacking = places.lacking(layers)
-            if not lacking:
-                return places
-            missing = min(missing, lacking, key=len)
+    """Return names under which the base has all layers. **Raises** `MappingError` if there are
+    none."""
+    fewest_missing = layers
+    for names in _base_names(base, namings):
+        for candidate in _candidate_names(names, f"{layers[0]}.weight"):
+            missing_here = candidate.find_missing_layers(layers)
+            if not missing_here:
+                return candidate
+            fewest_missing = min(fewest_missing, missing_here, key=len)
     raise MappingError(
         f"{base.path} is not what {folder} was trained on: it has no weights for "
-        f"{', '.join(ascii(layer)[1:-1][:80] for layer in missing[:3])} "
-        f"({len(missing)} of {len(layers)} layers). Give {parameter('base')} the checkpoint of its "
-        "base_model."
+        f"{', '.join(ascii(layer)[1:-1][:80] for layer in fewest_missing[:3])} "
+        f"({len(fewest_missing)} of {len(layers)} layers). Give {parameter('base')} the checkpoint "
+        "of its base_model."
     )
 
 
-def _names_in(base: Checkpoint, namings: Iterable[Naming]) -> Iterator[Mapping[str, str]]:
-    """The tensors of a base by what they may be called: as in the file, or in memory."""
+def _base_names(base: Checkpoint, namings: Iterable[Naming]) -> Iterator[Mapping[str, str]]:
+    """Yield possible names of the base's tensors, mapped to those in the file: as in the file, or
+    in memory."""
     yield {key: key for key in base.tensors}
     for naming in namings:
         if (in_memory := naming.in_memory) is None:
             continue
-        for view in views(base, naming):
-            named = ((key, naming.renamed(key, in_memory)) for key in view.tensors)
-            whole = {name: f"{view.prefix}{key}" for key, name in named if name is not None}
-            yield {name: key for name, key in whole.items() if key in base.tensors}
+        for view in find_views(base, naming):
+            renamed_keys = ((key, naming.rename_key(key, in_memory)) for key in view.tensors)
+            full_names = {
+                name: f"{view.prefix}{key}" for key, name in renamed_keys if name is not None
+            }
+            yield {name: key for name, key in full_names.items() if key in base.tensors}
 
 
-def _around(names: Mapping[str, str], first: str) -> Iterator[_AdapterNames]:
-    """The places of tensors for each prefix that would make a base's tensor of the first name."""
-    ending = first
-    while ending:
-        if ending in names:
-            yield _AdapterNames(names, inner=first.removesuffix(ending))
-        ending = ending.partition(".")[2]
+def _candidate_names(names: Mapping[str, str], first: str) -> Iterator[_AdapterNames]:
+    """Yield the names for each prefix with which the adapter's first name is that of a tensor of
+    the base."""
+    suffix = first
+    while suffix:
+        if suffix in names:
+            yield _AdapterNames(names, inner=first.removesuffix(suffix))
+        suffix = suffix.partition(".")[2]
     for name in names:
         if name.endswith(f".{first}"):
             yield _AdapterNames(names, outer=name.removesuffix(first))
 
 
-def _merged(
-    base: Checkpoint, key: str, layer: str, kept: Mapping[str, LazyTensor], scales: Scales
+def _merge_layer(
+    base: Checkpoint,
+    key: str,
+    layer: str,
+    adapter_tensors: Mapping[str, LazyTensor],
+    scales: Scales,
 ) -> LazyTensor:
-    """A layer's weight with its product added, computed when it is read."""
+    """Return the weight of a layer with the adapter's product added to it. It is computed when it
+    is read.
+
+    **Raises** `MappingError` if the factors do not match the weight.
+    """
     weight = base.tensors[key]
     try:
-        low, high = (kept[layer + end] for end in FACTORS)
+        low, high = (adapter_tensors[layer + ending] for ending in FACTORS)
     except KeyError as error:
-        shown = ascii(layer)[1:-1][:80]
+        layer_text = ascii(layer)[1:-1][:80]
         raise MappingError(
-            f"the adapter has one factor alone of {shown}: save it again."
+            f"the adapter has only one of two factors of {layer_text}: save it again."
         ) from error
-    if not _fit(weight.shape, low.shape, high.shape):
+    if not _factors_match(weight.shape, low.shape, high.shape):
         raise MappingError(
             f"the adapter's factors of {ascii(layer)[1:-1][:80]} are {list(low.shape)} and "
             f"{list(high.shape)}, and the base's weight is {list(weight.shape)}: give "
@@ -265,9 +307,13 @@ def _merged(
     return LazyTensor(weight.shape, "float32", read)
 
 
-def _fit(weight: Shape, low: Shape, high: Shape) -> bool:
-    """Whether two factors give a weight, of a linear layer or of a convolution."""
-    square = all(size == 1 for size in high[2:])
+def _factors_match(weight: Shape, low: Shape, high: Shape) -> bool:
+    """Return whether the shapes of two factors match that of a weight, of a linear layer or a
+    convolution."""
+    is_pointwise = all(size == 1 for size in high[2:])
     return (
-        len(low) == len(high) and square and low[:1] == high[1:2] and (high[0], *low[1:]) == weight
+        len(low) == len(high)
+        and is_pointwise
+        and low[:1] == high[1:2]
+        and (high[0], *low[1:]) == weight
     )

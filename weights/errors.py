@@ -1,44 +1,45 @@
-"""What can be wrong with weights. Each message: what was wrong, what was received, what to do."""
+"""Errors about weights. Each message says what was wrong, what was received and what to do."""
 
 
 class Sentence(Exception):
-    """One sentence, on one line whatever names of files are in it."""
+    """Error whose message is one line: line breaks in file names are escaped."""
 
     def __str__(self) -> str:
         return super().__str__().replace("\n", "\\n")
 
 
 class WeightsError(Sentence):
-    """Base of everything that this package raises about its input."""
+    """Base class of all errors that this package raises about its input."""
 
 
 class WeightsNotFound(WeightsError):
-    """No file there."""
+    """No file exists at the path, or the file cannot be read."""
 
 
 class NotACheckpoint(WeightsError):
-    """The file is not one of the formats that are read."""
+    """The file is not a checkpoint in a supported format."""
 
 
 class DamagedFile(NotACheckpoint):
-    """Fault of a file, in a few words; `files.sound` makes a sentence of them."""
+    """The content of a file is invalid. The message is a phrase, which `files.report_damage`
+    completes."""
 
 
 class UnsafeCheckpoint(WeightsError):
-    """Reading the file would run code that it brings along."""
+    """Reading the file would run code that is in the file."""
 
 
 class WrongDigest(WeightsError):
-    """The file is not the one whose digest was recorded."""
+    """The digest of the file differs from the recorded one."""
 
 
 class Unreachable(WeightsError):
-    """The hub did not give the file: no network, no permission, no such file."""
+    """The hub did not return the file: no network, no permission, or no such file."""
 
 
 class MappingError(WeightsError):
-    """The tensors of a file do not cover the model exactly."""
+    """The tensors of a file do not match the leaves of the model."""
 
 
 class BadValues(WeightsError):
-    """A tensor's values cannot be meant as weights."""
+    """The values of a tensor are not valid weights."""

@@ -1,7 +1,7 @@
-"""Checkpoints, and arrays out of files one at a time, without mapping the files into memory.
+"""Read checkpoints and arrays from files without mapping the files into memory.
 
-A mapped file's pages count as the process's memory for as long as the map lives; a model of 27 GB
-is to be read in a few hundred MB.
+The pages of a mapped file count as memory of the process as long as the map exists. A model of 27
+GB is to be read in a few hundred MB.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from threading import Lock
 from typing import Any, Protocol
 from weakref import finalize
 
-import ml_dtypes  # noqa: F401 - numpy learns from it what "bfloat16" and "float8_e5m2" are
+import ml_dtypes  # noqa: F401 - registers "bfloat16" and "float8_e5m2" with numpy
 import numpy as np
 
 from weights.errors import DamagedFile, NotACheckpoint, WrongDigest
@@ -30,52 +30,56 @@ from weights.opening import State, open_regular
 from weights.tensors import FLOATS, LazyTensor
 
 PIECE = 32 << 20
-"""Bytes that are hashed or copied at once; a thread that hashes waits for others between two."""
+"""Bytes that are hashed or copied at once. Between two pieces a thread can be stopped."""
 
 
 @contextmanager
-def sound(path: Path, kind: str, *errors: type[Exception]) -> Generator[None]:
-    """Make a sentence of what a reader, or a library's `errors`, finds wrong with a file."""
+def report_damage(path: Path, kind: str, *errors: type[Exception]) -> Generator[None]:
+    """Raise `NotACheckpoint` for a `DamagedFile`, or one of these other errors, that the block
+    raises.
+
+    The message is a sentence with the path, the kind of file and the text of the error.
+    """
     caught: tuple[type[Exception], ...] = (DamagedFile, *errors)
     try:
         yield
     except caught as error:
-        # Names of members and of types come from the file and may be anything.
-        what = ascii(str(error) or "its tables cannot be read")[1:-1][:300]
+        # The text may contain names from the file, so it is escaped and cut off.
+        reason = ascii(str(error) or "its tables cannot be read")[1:-1][:300]
         raise NotACheckpoint(
-            f"{path} is no sound {kind} ({what}): download it again, or give another path."
+            f"{path} is not a valid {kind} ({reason}): download it again, or give another path."
         ) from error
 
 
 class Bytes(Protocol):
-    """Something that bytes can be read from, in any order."""
+    """Source of bytes that can be read at any offset."""
 
     def read_into(self, offset: int, target: memoryview) -> None:
-        """Fill `target` with what lies at `offset`."""
+        """Fill `target` with the bytes at `offset`."""
 
 
 if sys.platform == "win32":
 
     def _read_at(file: FileIO, lock: Lock, offset: int, target: memoryview) -> int:
-        """Read bytes at an offset into `target`. Return their number."""
+        """Read bytes at an offset into `target`. Return the number of bytes."""
         with lock:
             file.seek(offset)
             return file.readinto(target) or 0
 
-else:  # a forked process would move the position of the file, too
+else:  # a forked process shares the position of the file, so it is not used
 
     def _read_at(file: FileIO, lock: Lock, offset: int, target: memoryview) -> int:
-        """Read bytes at an offset into `target`. Return their number."""
+        """Read bytes at an offset into `target`. Return the number of bytes."""
         return os.preadv(file.fileno(), [target], offset)
 
 
 class FileBytes:
-    """The bytes of a file, which is opened once and stays what it was then.
+    """Bytes of a file that is opened once and must not change afterwards.
 
-    Any number of threads and forked processes may read. The file is closed with the last object
-    that reads from it, or by `close`.
+    Several threads and forked processes may read at the same time. The file is closed by `close`,
+    or with the last object that reads from it.
 
-    **Raises** `NotACheckpoint` while reading if the file is another one by then.
+    Reading **raises** `NotACheckpoint` if the file was changed or replaced after it was opened.
     """
 
     def __init__(self, path: Path):
@@ -85,16 +89,18 @@ class FileBytes:
         raw = file.detach()
         assert isinstance(raw, FileIO), "of a file in binary mode"
         self._file = raw
-        self._lock = Lock()  # where a read moves the position of the file
+        self._lock = Lock()  # for systems on which a read moves the position of the file
         self.close = finalize(self, self._file.close)
 
     def stream(self) -> BufferedReader:
-        """Return a stream of the bytes from the first one, with a position of its own."""
+        """Return a stream that starts at the first byte and has its own position."""
         return BufferedReader(_Stream(self))
 
     def check_unchanged(self) -> None:
-        """**Raises** `NotACheckpoint` if the path now names another file, or other content, and
-        `OSError` if it names none."""
+        """Check that the path still names the file that was opened, with the same content.
+
+        **Raises** `NotACheckpoint` if it does not, and `OSError` if the file was deleted.
+        """
         if State.at(self.path) != self.state:
             raise NotACheckpoint(
                 f"{self.path} was changed while it was read: run the command again once "
@@ -102,10 +108,13 @@ class FileBytes:
             )
 
     def read_some(self, offset: int, target: memoryview) -> int:
-        """Read at most as many bytes as `target` has. Return their number, 0 at the end."""
+        """Read up to `len(target)` bytes at `offset`. Return the number of bytes, 0 at the end of
+        the file."""
         return _read_at(self._file, self._lock, offset, target)
 
     def read_into(self, offset: int, target: memoryview) -> None:
+        """Fill `target` with the bytes at `offset`. **Raises** `NotACheckpoint` if the file ends
+        too early."""
         while target:
             count = self.read_some(offset, target)
             if not count:
@@ -114,20 +123,21 @@ class FileBytes:
         self.check_unchanged()
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes at `offset`, fewer at the end of the file."""
+        """Return `size` bytes at `offset`, or fewer at the end of the file."""
         stream = self.stream()
         stream.seek(offset)
         return stream.read(size)
 
     def sha256(self, step: Callable[[int], None] | None = None) -> str:
-        """Digest of the very bytes that tensors are read from."""
-        digest = _digest(_Stream(self), self.state.size, step)
+        """Return the sha256 of the open file. `step` is called with the size of each piece that was
+        hashed."""
+        digest = _hash_stream(_Stream(self), self.state.size, step)
         self.check_unchanged()
         return digest
 
 
 class _Stream(RawIOBase):
-    """The bytes of a file as a stream, which leaves the file open when it is closed."""
+    """Stream of the bytes of a file. Closing it leaves the file open."""
 
     def __init__(self, source: FileBytes):
         self.source, self.position = source, 0
@@ -151,44 +161,50 @@ class _Stream(RawIOBase):
         return count
 
 
-def stored(dtype: str) -> np.dtype[Any]:
-    """How numpy sees numbers of a type in a file: little-endian."""
+def stored_dtype(dtype: str) -> np.dtype[Any]:
+    """Return numpy's dtype of numbers in a file: little-endian."""
     return np.dtype(dtype).newbyteorder("<")
 
 
-def lazy(source: Bytes, offset: int, shape: Shape, dtype: str) -> LazyTensor:
-    """A tensor of contiguous values at `offset`."""
-    read = partial(read_values, source, offset, shape, dtype) if dtype in FLOATS else unreadable
+def lazy_tensor(source: Bytes, offset: int, shape: Shape, dtype: str) -> LazyTensor:
+    """Return a tensor whose values are contiguous and begin at `offset`."""
+    read = (
+        partial(read_values, source, offset, shape, dtype) if dtype in FLOATS else raise_unreadable
+    )
     return LazyTensor(shape, dtype, read)
 
 
 def read_values(source: Bytes, offset: int, shape: Shape, dtype: str) -> Float32:
-    """The values at `offset` as float32; float32 itself is not copied."""
-    values = np.empty(shape, stored(dtype))
+    """Return the values at `offset` as float32. Values that are float32 in the file are not
+    copied."""
+    values = np.empty(shape, stored_dtype(dtype))
     source.read_into(offset, values.reshape(-1).view(np.uint8).data)
     return values.astype(np.float32, copy=False)
 
 
-def unreadable() -> Float32:
-    """`read` of a tensor that holds no weights."""
+def raise_unreadable() -> Float32:
+    """Raise `TypeError`. This is the `read` function of a tensor that contains no weights."""
     raise TypeError("not a dense tensor of floats; coverage is checked before anything is read")
 
 
 def sha256(path: Path, step: Callable[[int], None] | None = None) -> str:
-    """Digest of a file, read in pieces; `step` is told the size of each."""
+    """Return the sha256 of a file. `step` is called with the size of each piece that was hashed."""
     with open_regular(path) as file:
         return digest_of(file, step)
 
 
 def digest_of(file: BufferedReader, step: Callable[[int], None] | None = None) -> str:
-    """The sha256 of what is left of an open file; `step` is told the size of each piece."""
-    return _digest(file, os.fstat(file.fileno()).st_size, step)
+    """Return the sha256 of the remaining bytes of an open file. `step` is called with the size of
+    each piece."""
+    return _hash_stream(file, os.fstat(file.fileno()).st_size, step)
 
 
-def _digest(file: RawIOBase | BufferedReader, size: int, step: Callable[[int], None] | None) -> str:
-    """The sha256 of what is left of a stream whose file has `size` bytes."""
+def _hash_stream(
+    file: RawIOBase | BufferedReader, size: int, step: Callable[[int], None] | None
+) -> str:
+    """Return the sha256 of the remaining bytes of a stream. `size` is the size of its file."""
     digest = hashlib.sha256()
-    # A megabyte of new memory takes as long as hashing one: a small file gets a small buffer.
+    # Allocating a megabyte takes as long as hashing one, so the buffer is not larger than the file.
     buffer = bytearray(min(max(size, 1 << 16), PIECE))
     while count := file.readinto(buffer):
         digest.update(memoryview(buffer)[:count])
@@ -197,42 +213,55 @@ def _digest(file: RawIOBase | BufferedReader, size: int, step: Callable[[int], N
     return digest.hexdigest()
 
 
-# As torch.hub names files. Eight figures alone may be a date.
-PROMISE = re.compile(r".*-(?=\d*[a-f])([0-9a-f]{8,64})(\.\w+)+", re.IGNORECASE)
+# File names of torch.hub contain the digest. Eight decimal digits are not one: they may be a date.
+DIGEST_IN_NAME = re.compile(r".*-(?=\d*[a-f])([0-9a-f]{8,64})(\.\w+)+", re.IGNORECASE)
 
 
-def promised(path: Path) -> str:
-    """How the sha256 of a file begins, if its name says so."""
-    promise = PROMISE.fullmatch(path.name)
+def promised_digest(path: Path) -> str:
+    """Return the first digits of the sha256 that a file name contains, or an empty string."""
+    promise = DIGEST_IN_NAME.fullmatch(path.name)
     return promise[1].lower() if promise else ""
 
 
-def hold_to_name(path: Path, digest: str) -> None:
-    """**Raises** `WrongDigest` if the name promises another sha256."""
-    if not digest.startswith(promised(path)):
+def check_digest_in_name(path: Path, digest: str) -> None:
+    """Check a file's sha256 against its name. **Raises** `WrongDigest` if the name contains another
+    one."""
+    if not digest.startswith(promised_digest(path)):
         raise WrongDigest(
             f"{path} is damaged, or another file: its name says that its sha256 begins with "
-            f"{promised(path)}, but it is {digest:.12}…: download it again, or rename it if it is "
-            "your own."
+            f"{promised_digest(path)}, but it is {digest:.12}…: download it again, or rename it if "
+            "it is your own."
         )
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Contents of a file or folder, tensors unread.
+    """Content of a checkpoint, a file or folder. The values of its tensors are not read.
 
-    `container` says how the bytes are kept; `files` are those that hold tensors; `metadata` is
-    what the container says about itself; `objects` are values that were walked past: where they
-    are, and of which class; `tables` are lists and dictionaries of texts and numbers, such as names
-    of classes, by where they are; `unread` are files beside them that may hold networks too;
-    `adapter` is the name of the folder of an adapter that was merged into it.
+    **Arguments:**
 
-    Where only some of the tensors are a network's (`weights.views`), `tensors` are these, by its
-    own names in a `naming`; `prefix` is what comes before them in the file, `head` what the file
-    calls the linear layer on top, where that is another name than a publisher's; and `others` are
-    the rest. With `head_is_custom` the library of the network does not say what that layer takes;
-    `head_is_convolution` says that it is a convolution of 1 x 1. `found` are the views that were
-    looked for so far, by naming and by whether they have that layer (`weights.views.views_of`).
+    - `path`: path of the file or folder.
+    - `container`: description of the format.
+    - `files`: files that contain tensors.
+    - `tensors`: tensors by name.
+    - `metadata`: metadata of the format.
+    - `objects`: class names of the objects that were skipped, by path.
+    - `tables`: lists and dictionaries of strings and numbers, such as class names, by path.
+    - `unread`: names of other files in the folder that may contain networks.
+    - `adapter`: name of the folder of an adapter that was merged into the tensors.
+
+    A view contains only the tensors of one network (see `weights.views`). For it:
+
+    - `tensors`: the tensors of the network, by their names in `naming`.
+    - `naming`: the naming of the network.
+    - `prefix`: prefix of the network's names in the file.
+    - `head`: name of the linear layer on the network in the file, if it differs from the
+      publisher's.
+    - `head_is_custom`: whether the layer is custom, so that the library of the network does not
+      determine its input.
+    - `head_is_convolution`: whether the layer is a 1 x 1 convolution.
+    - `other_tensors`: the remaining tensors of the file.
+    - `view_cache`: cache of the views, by naming and by whether they include the linear layer.
     """
 
     path: Path
@@ -248,33 +277,37 @@ class Checkpoint:
     head: str = ""
     head_is_custom: bool = False
     head_is_convolution: bool = False
-    others: Mapping[str, LazyTensor] = field(default_factory=dict)
+    other_tensors: Mapping[str, LazyTensor] = field(default_factory=dict)
     naming: Naming | None = None
-    found: dict[tuple[Naming, bool], tuple[Checkpoint, ...]] = field(
+    view_cache: dict[tuple[Naming, bool], tuple[Checkpoint, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
     @cached_property
     def leaves(self) -> Mapping[str, str]:
-        """The leaves that tensors of a view stand for, by the names of the tensors."""
+        """Leaves that the tensors of a view stand for, by tensor name. Empty if this is not a
+        view."""
         if self.naming is None:
             return {}
         leaves = {key: self.naming.leaf(key) for key in self.tensors}
         return {key: leaf for key, leaf in leaves.items() if leaf is not None}
 
     def close(self) -> None:
-        """Close the files. No tensor can be read afterwards."""
+        """Close the files. Tensors cannot be read afterwards."""
         for file in self.files:
             file.close()
 
     def sha256(self, step: Callable[[int], None] | None = None) -> str:
-        """Digest of the file; of the files' names and digests where there are several. `step` is
-        told the sizes of the pieces in which they are read. **Raises** `WrongDigest` where the name
-        of one of several promises another."""
+        """Return the sha256 of the file, or a digest of the names and digests of several files.
+
+        `step` is called with the size of each piece that was hashed.
+
+        **Raises** `WrongDigest` if the name of one of several files contains another digest.
+        """
         if len(self.files) == 1:
             return self.files[0].sha256(step)
         digests = {file.path: file.sha256(step) for file in self.files}
         for path, digest in digests.items():
-            hold_to_name(path, digest)
+            check_digest_in_name(path, digest)
         lines = "".join(f"{digest}  {path.name}\n" for path, digest in digests.items())
         return hashlib.sha256(lines.encode()).hexdigest()

@@ -1,7 +1,7 @@
-"""The linear layer on a network, known by the tensors around it and not by its name.
+"""Find the linear layer on a network, by the tensors around it instead of its name.
 
-It takes what the network pools and stands alone: a file that has other trained tensors beside it
-was trained to answer something else, and has no such layer.
+The input of the layer is the pooled output of the network, and it is the only layer outside of the
+network. A file with other trained tensors was trained for another task and has no such layer.
 """
 
 from collections.abc import Mapping
@@ -15,30 +15,36 @@ from weights.tensors import LazyTensor
 from weights.transforms import zeros
 
 CONCATENATED = (1, 2, 5)
-"""How many vectors of a network with a class token a layer may take side by side: one, the class
-token and the mean of the patches, or those with the class tokens of three blocks before.
+"""Numbers of vectors that a layer on a network with a class token may take: the class token alone,
+the class token and the mean of the patches, or these and the class tokens of the three blocks
+before.
 
-Four are left out: DINO's evaluation takes four class tokens, and no mean.
+Four is left out: DINO's evaluation takes four class tokens and no mean.
 
 Source: `LinearClassifier` in `dinov2/eval/linear.py` and `hub/classifiers.py` of
 facebookresearch/dinov2.
 """
 
 TORCH_HUB = "linear_head"
-"""What torch.hub calls the layer on a backbone of Meta's."""
+"""Name that torch.hub gives the layer on one of Meta's backbones."""
 
 
 class FoundHead(NamedTuple):
-    """A linear layer on a network.
+    """Linear layer on a network.
 
-    `name` is what the file calls it, `tensors` are its own by the naming's names, and `taken` the
-    identities of those of the file. It `is_custom` where somebody has put it on the network, and
-    the library of the network does not say what it takes. A `convolution` is of 1 x 1.
+    **Arguments:**
+
+    - `name`: name of the layer in the file.
+    - `tensors`: tensors of the layer by the naming's names.
+    - `tensor_ids`: identities (`id`) of these tensors in the file.
+    - `is_custom`: whether a user has added the layer, so that the library of the network does not
+      determine its input.
+    - `convolution`: whether it is a 1 x 1 convolution.
     """
 
     name: str
     tensors: dict[str, LazyTensor]
-    taken: frozenset[int]
+    tensor_ids: frozenset[int]
     is_custom: bool
     convolution: bool = False
 
@@ -46,99 +52,139 @@ class FoundHead(NamedTuple):
 def find_head(
     tensors: Mapping[str, LazyTensor],
     prefix: str,
-    inside: Mapping[str, LazyTensor],
+    network: Mapping[str, LazyTensor],
     naming: Naming,
 ) -> FoundHead | None:
-    """Return the one linear layer on a network, or None where there is none, or more than that.
+    """Return the only linear layer on a network. Return None if there is none, or more than one.
 
-    **Arguments:** all tensors of a file, the prefix of the network, its tensors by the naming's
-    names, and that naming.
+    **Arguments:**
+
+    - `tensors`: all tensors of the file.
+    - `prefix`: prefix of the network.
+    - `network`: tensors of the network by the naming's names.
+    - `naming`: the naming.
     """
-    width = network_width(naming, inside)
+    width = network_width(naming, network)
     if not naming.head or not width:
         return None
-    if f"{naming.head}.weight" in inside:
-        return _inner_head(prefix, inside, naming)
-    known = {id(tensor) for key, tensor in inside.items() if naming.knows(key)}
-    for outer in outwards(prefix):
-        rest = {k: t for k, t in tensors.items() if k.startswith(outer) and id(t) not in known}
-        rest = may_change_answer(rest)
-        layers = {key.rpartition(".")[0] for key in rest if not POOLER.search(key)}
+    if f"{naming.head}.weight" in network:
+        return _match_publisher_head(prefix, network, naming)
+    known_ids = {id(tensor) for key, tensor in network.items() if naming.has_key(key)}
+    for outer in enclosing_prefixes(prefix):
+        candidates = {
+            k: t for k, t in tensors.items() if k.startswith(outer) and id(t) not in known_ids
+        }
+        candidates = may_change_answer(candidates)
+        layers = {key.rpartition(".")[0] for key in candidates if not POOLER.search(key)}
         if layers:
-            return _only_layer(rest, layers, outer, prefix, naming, _widths(naming, inside, width))
+            return _match_single_layer(
+                candidates, layers, outer, prefix, naming, _possible_widths(naming, network, width)
+            )
     return None
 
 
-def _inner_head(prefix: str, inside: Mapping[str, LazyTensor], naming: Naming) -> FoundHead | None:
-    """Return a layer of the publisher's name in the network itself, where a publisher has none."""
+def _match_publisher_head(
+    prefix: str, network: Mapping[str, LazyTensor], naming: Naming
+) -> FoundHead | None:
+    """Return the layer with the publisher's name that is inside the network, where the publisher
+    has it outside.
+
+    Return None if the naming has no wrapper, so that the layer belongs inside.
+    """
     if not naming.wrappers:
         return None
-    keys = [key for key in inside if key.rpartition(".")[0] in naming.heads]
-    own = {key: inside[key] for key in keys}
-    taken = frozenset(map(id, own.values()))
-    return FoundHead(prefix + naming.head, own, taken, is_custom=True)
+    keys = [key for key in network if key.rpartition(".")[0] in naming.heads]
+    tensors = {key: network[key] for key in keys}
+    tensor_ids = frozenset(map(id, tensors.values()))
+    return FoundHead(prefix + naming.head, tensors, tensor_ids, is_custom=True)
 
 
-def _widths(naming: Naming, inside: Mapping[str, LazyTensor], width: int) -> tuple[int, ...]:
-    """The channels that a linear layer on a network may take."""
-    has_token = leaf_shape(naming, inside, "cls_token") is not None
+def _possible_widths(
+    naming: Naming, network: Mapping[str, LazyTensor], width: int
+) -> tuple[int, ...]:
+    """Return the numbers of input channels that a linear layer on a network may have."""
+    has_token = leaf_shape(naming, network, "cls_token") is not None
     return tuple(count * width for count in (CONCATENATED if has_token else (1,)))
 
 
-def _only_layer(
-    rest: Mapping[str, LazyTensor],
+def _match_single_layer(
+    candidates: Mapping[str, LazyTensor],
     layers: set[str],
     outer: str,
     prefix: str,
     naming: Naming,
     widths: tuple[int, ...],
 ) -> FoundHead | None:
-    """Return the only layer of some tensors, or the pair that a publisher has."""
-    stems = {f"{outer}{head}": head for head in naming.heads}
-    if layers != {*stems}:
+    """Return the layer if it is the only one of the tensors, or the pair of layers that a publisher
+    has.
+
+    Return None if there are other tensors.
+
+    **Arguments:**
+
+    - `candidates`: tensors under `outer` that are not the network's.
+    - `layers`: names of the modules that these tensors belong to.
+    - `outer`: prefix of the module in which the layer is searched.
+    - `prefix`: prefix of the network.
+    - `naming`: the naming of the network.
+    - `widths`: possible numbers of input channels.
+    """
+    modules = {f"{outer}{head}": head for head in naming.heads}
+    if layers != {*modules}:
         if len(layers) > 1:
             return None
-        stems = {next(iter(layers)): naming.head}
-    if len(rest) != sum(key.rpartition(".")[0] in stems for key in rest):
-        return None  # a pooler beside it, which the layer may take
-    if not all(_is_linear(rest, stem, widths) for stem in stems):
+        modules = {next(iter(layers)): naming.head}
+    if len(candidates) != sum(key.rpartition(".")[0] in modules for key in candidates):
+        return None  # there is a pooler too, whose output may be the input of the layer
+    if not all(_is_linear(candidates, module, widths) for module in modules):
         return None
-    name = next(iter(stems))
-    module = prefix.removeprefix(outer).rstrip(".")
-    is_usual = name == outer + naming.head and module in naming.wrappers
-    weight = rest[f"{name}.weight"]
+    name = next(iter(modules))
+    wrapper = prefix.removeprefix(outer).rstrip(".")
+    is_usual = name == outer + naming.head and wrapper in naming.wrappers
+    weight = candidates[f"{name}.weight"]
     return FoundHead(
         name,
-        {key: t for stem, own in stems.items() for key, t in _layer(rest, stem, own).items()},
-        frozenset(map(id, rest.values())),
+        {
+            key: t
+            for module, head in modules.items()
+            for key, t in _layer_tensors(candidates, module, head).items()
+        },
+        frozenset(map(id, candidates.values())),
         is_custom=not is_usual and name.rpartition(".")[2] != TORCH_HUB,
         convolution=len(weight.shape) == 4,
     )
 
 
-def _layer(rest: Mapping[str, LazyTensor], stem: str, own: str) -> dict[str, LazyTensor]:
-    """Return weight and bias of a layer by the naming's names."""
-    weight = _as_matrix(rest[f"{stem}.weight"])
-    bias = rest.get(f"{stem}.bias") or _no_bias(weight.shape)
-    return {f"{own}.weight": weight, f"{own}.bias": bias}
+def _layer_tensors(
+    candidates: Mapping[str, LazyTensor], module: str, name: str
+) -> dict[str, LazyTensor]:
+    """Return the weight and bias of a layer by the naming's names. A bias that is missing is
+    zero."""
+    weight = _as_matrix(candidates[f"{module}.weight"])
+    bias = candidates.get(f"{module}.bias") or _zero_bias(weight.shape)
+    return {f"{name}.weight": weight, f"{name}.bias": bias}
 
 
-def _is_linear(rest: Mapping[str, LazyTensor], stem: str, widths: tuple[int, ...]) -> bool:
-    """Whether the tensors of a module are weight and bias of a linear layer of these widths, or of
-    a convolution of 1 x 1."""
-    own = {key.removeprefix(f"{stem}."): t.shape for key, t in rest.items() if _in(key, stem)}
-    weight = own.pop("weight", ())
-    bias = own.pop("bias", weight[:1])
+def _is_linear(candidates: Mapping[str, LazyTensor], module: str, widths: tuple[int, ...]) -> bool:
+    """Return whether a module is a linear layer, or a 1 x 1 convolution, with one of these input
+    widths."""
+    shapes = {
+        key.removeprefix(f"{module}."): t.shape
+        for key, t in candidates.items()
+        if _is_in_module(key, module)
+    }
+    weight = shapes.pop("weight", ())
+    bias = shapes.pop("bias", weight[:1])
     is_matrix = len(weight) == 2 or (len(weight) == 4 and weight[2:] == (1, 1))
-    return not own and is_matrix and weight[1] in widths and bias == weight[:1]
+    return not shapes and is_matrix and weight[1] in widths and bias == weight[:1]
 
 
-def _in(key: str, stem: str) -> bool:
-    return key.rpartition(".")[0] == stem
+def _is_in_module(key: str, module: str) -> bool:
+    return key.rpartition(".")[0] == module
 
 
 def _as_matrix(weight: LazyTensor) -> LazyTensor:
-    """Return the weight of a convolution of 1 x 1 as that of a linear layer."""
+    """Return the weight of a 1 x 1 convolution as that of a linear layer."""
     if len(weight.shape) == 2:
         return weight
 
@@ -148,17 +194,18 @@ def _as_matrix(weight: LazyTensor) -> LazyTensor:
     return replace(weight, shape=weight.shape[:2], read=read)
 
 
-def _no_bias(shape: Shape) -> LazyTensor:
+def _zero_bias(shape: Shape) -> LazyTensor:
     return LazyTensor(shape[:1], "float32", lambda: zeros(shape[:1]))
 
 
 def network_width(naming: Naming, tensors: Mapping[str, LazyTensor]) -> int:
-    """Return the channels of a network's tokens; 0 where no tensor determines them."""
+    """Return the number of channels of a network's tokens, or 0 if no tensor determines it."""
     shape = leaf_shape(naming, tensors, "norm.weight") or ()
     return shape[0] if len(shape) == 1 else 0
 
 
-def outwards(prefix: str) -> list[str]:
-    """Return a prefix and those around it, the nearest first."""
+def enclosing_prefixes(prefix: str) -> list[str]:
+    """Return a prefix and those of the modules around it, from the innermost to the empty
+    prefix."""
     parts = prefix.split(".")[:-1]
-    return ["".join(f"{part}." for part in parts[:end]) for end in range(len(parts), -1, -1)]
+    return ["".join(f"{part}." for part in parts[:count]) for count in range(len(parts), -1, -1)]

@@ -1,8 +1,8 @@
-"""How seeded weights are distributed, by the kind of parameter.
+"""Distributions of seeded weights, by the kind of parameter.
 
-Nothing here resembles training. The spreads are chosen so that every part of a network shows in
-its output: with the usual 0.02 everywhere attention is nearly flat and residual branches vanish,
-which would hide a mistake in either.
+The values do not resemble trained weights. Their spreads are chosen so that every part of a network
+affects its output. With the usual standard deviation of 0.02 everywhere, attention is nearly
+uniform and residual branches vanish, which would hide mistakes in both.
 """
 
 import math
@@ -17,7 +17,8 @@ Float32 = NDArray[np.float32]
 Shape = tuple[int, ...]
 Draw = Callable[[Shape, np.random.Generator], Float32]
 
-# The first pattern that matches a name decides; names of checkpoints and of models both match.
+# Kind of parameter by patterns of names. The first pattern that matches decides. The names may be
+# those of checkpoints or of models.
 KINDS = {
     "*periods": "periods",
     "*reg*freqs": "register_frequencies",
@@ -30,19 +31,20 @@ KINDS = {
     "*pos_embed *pos_embed.weight *position_embedding* *token_embed*": "positions",
     "*positional_embedding *class_embedding": "positions",
     "*.gamma* *.lambda1": "scale",
-    # The last bias of a depth decoder: behind it negative numbers are cut off.
+    # The last bias of a depth decoder: negative results are set to zero after it.
     "*norm*.weight *.bn.weight decoder.conv3.bias head.conv3.bias *.output_conv2.2.bias": "norm",
     "*ln_[12fp]*.weight": "norm",
     "logit_scale logit_bias": "norm",
     "query_boxes denoising *denoising_class_embed.weight": "narrow",
     "bins.* *decoder.up *.reg_scale": "norm",
-    # Swin V2: scales of cosines, some above what they are cut to; biases of positions.
+    # Swin V2: scales of cosines, some of them above the limit at which they are clipped, and
+    # position biases.
     "*.logit_scale": "log_scale",
     "*.cpb1.weight *.cpb2.weight *.cpb_mlp.?.weight *.reduction.weight": "wide",
     "*.[qv]_bias": "qkv_bias",
     "*.grn.weight": "scale",
     "*.grn.beta": "narrow",
-    # Queries, keys and values, also by themselves: of a pooling head, and in transformers' files.
+    # Queries, keys and values, together or separate, as in pooling heads and transformers' files.
     "*.qkv.weight *.in_proj_weight *.kv.weight *.q.weight *.[qkv]_proj.weight": "qkv",
     "*.qkv.bias *.in_proj_bias *.kv.bias *.q.bias *.[qkv]_proj.bias": "qkv_bias",
     "*patch_embed.proj.weight *conv*.weight *.patch_embedding.weight": "wide",
@@ -59,7 +61,8 @@ KINDS = {
 
 
 def kind_of(name: str) -> str:
-    """The kind of the parameter called `name`."""
+    """Return the kind of the parameter of this name. **Raises** `KeyError` if no pattern
+    matches."""
     for patterns, kind in KINDS.items():
         if any(fnmatchcase(name, pattern) for pattern in patterns.split()):
             return kind
@@ -67,43 +70,43 @@ def kind_of(name: str) -> str:
 
 
 def normal(shape: Shape, rng: np.random.Generator, std: float) -> Float32:
-    """Normal values around 0, drawn and scaled in float32."""
+    """Return normally distributed values around 0, drawn and scaled in float32."""
     values = rng.standard_normal(shape, dtype=np.float32)
     values *= np.float32(std)
     return values
 
 
 def key_mask(shape: Shape) -> Float32:
-    """Ones for the queries' and the values' thirds, zeros for the keys'."""
+    """Return a mask over queries, keys and values: zeros for the third of the keys, and ones."""
     mask = np.ones(shape, np.float32)
     third = shape[0] // 3
     mask[third : 2 * third] = 0
     return mask
 
 
-def _uniform(shape: Shape, rng: np.random.Generator, below: float) -> Float32:
-    return rng.random(shape, dtype=np.float32) * np.float32(below)
+def _draw_uniform(shape: Shape, rng: np.random.Generator, upper: float) -> Float32:
+    return rng.random(shape, dtype=np.float32) * np.float32(upper)
 
 
 def exact_periods(count: int) -> Float32:
-    """Rotary periods `100^(k / count)` in float32."""
-    exact = 100.0 ** (2.0 * np.arange(count, dtype=np.float64) / (2 * count))
-    return exact.astype(np.float32)
+    """Return the rotary periods `100^(k / count)` in float32."""
+    periods64 = 100.0 ** (2.0 * np.arange(count, dtype=np.float64) / (2 * count))
+    return periods64.astype(np.float32)
 
 
 def periods(count: int) -> Float32:
-    """Rotary periods, rounded to bfloat16 as the published files hold them."""
+    """Return the rotary periods, rounded to bfloat16 like those in the published files."""
     return round_to_bfloat16(exact_periods(count))
 
 
 def frequencies(count: int, theta: float) -> Float32:
-    """ViT-5's rotary frequencies `theta^(-k / count)` in float32."""
-    exact = theta ** (-np.arange(count, dtype=np.float64) / count)
-    return exact.astype(np.float32)
+    """Return ViT-5's rotary frequencies `theta^(-k / count)` in float32."""
+    frequencies64 = theta ** (-np.arange(count, dtype=np.float64) / count)
+    return frequencies64.astype(np.float32)
 
 
 def round_to_bfloat16(x: Float32) -> Float32:
-    """The nearest bfloat16 values, ties to even, as float32."""
+    """Return the nearest bfloat16 values as float32. Ties are rounded to even."""
     return x.astype(ml_dtypes.bfloat16).astype(np.float32)
 
 
@@ -114,9 +117,9 @@ DRAWS: dict[str, Draw] = {
     "qkv_bias": lambda shape, rng: normal(shape, rng, 0.2),
     "token": lambda shape, rng: normal(shape, rng, 0.5),
     "positions": lambda shape, rng: normal(shape, rng, 0.2),
-    # Centred before 1 is added, not after: [0.9, 1.1).
-    "norm": lambda shape, rng: np.float32(1) + (_uniform(shape, rng, 0.2) - np.float32(0.1)),
-    "scale": lambda shape, rng: np.float32(0.05) + _uniform(shape, rng, 0.95),
+    # In [0.9, 1.1). The order of the operations determines the bits.
+    "norm": lambda shape, rng: np.float32(1) + (_draw_uniform(shape, rng, 0.2) - np.float32(0.1)),
+    "scale": lambda shape, rng: np.float32(0.05) + _draw_uniform(shape, rng, 0.95),
     "log_scale": lambda shape, rng: np.float32(1.5) + normal(shape, rng, 1.5),
     "mask": lambda shape, _: key_mask(shape),
     "zeros": lambda shape, _: np.zeros(shape, np.float32),

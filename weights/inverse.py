@@ -1,4 +1,4 @@
-"""From a model's leaves to a file's tensors, and what a file says nothing of."""
+"""Compute the tensors of a file from the leaves of a model, and find leaves without a tensor."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial, reduce
@@ -10,25 +10,37 @@ from weights.mapping import LeafPlan, Rule, SourceKey
 from weights.tensors import LazyTensor
 
 
-def filled(plans: Iterable[LeafPlan], file: Mapping[str, LazyTensor]) -> list[str]:
-    """Leaves that nothing in the file says anything about."""
-    return [item.target for item in plans if not any(source.key in file for source in item.sources)]
+def find_missing_leaves(plans: Iterable[LeafPlan], file: Mapping[str, LazyTensor]) -> list[str]:
+    """Return the paths of the leaves of which the file contains no source."""
+    return [
+        leaf_plan.target
+        for leaf_plan in plans
+        if not any(source.key in file for source in leaf_plan.sources)
+    ]
 
 
 def invert(
     plans: Iterable[LeafPlan], leaves: Mapping[str, LazyTensor]
 ) -> dict[SourceKey, LazyTensor]:
-    """The tensors of a file in another naming, from a model's leaves. A source that several leaves
-    are parts of is the sum of what each gives."""
+    """Return the tensors of a file in another naming, computed from the leaves of a model.
+
+    If several leaves share a source, such as the parts of one matrix, its value is the sum of their
+    inverse transforms.
+    """
     parts: dict[SourceKey, list[tuple[Rule, LazyTensor, int]]] = {}
-    for item in plans:
-        for index, source in enumerate(item.sources):
-            parts.setdefault(source, []).append((item.rule, leaves[item.target], index))
+    for leaf_plan in plans:
+        for index, source in enumerate(leaf_plan.sources):
+            parts.setdefault(source, []).append((leaf_plan.rule, leaves[leaf_plan.target], index))
     return {
-        source: LazyTensor(source.shape, "float32", partial(_sum, shared))
+        source: LazyTensor(source.shape, "float32", partial(_sum_sources, shared))
         for source, shared in parts.items()
     }
 
 
-def _sum(parts: list[tuple[Rule, LazyTensor, int]]) -> Float32:
+def _sum_sources(parts: list[tuple[Rule, LazyTensor, int]]) -> Float32:
+    """Return the sum of the inverse transforms of the leaves that share a source.
+
+    Each item has the leaf's rule, the leaf, and the position of the source among the rule's
+    sources.
+    """
     return reduce(np.add, (rule.transform.invert(leaf.read())[i] for rule, leaf, i in parts))

@@ -1,6 +1,6 @@
-"""Tensors of a file that a network does not use: which of them cannot change its answer, and why.
+"""Decide whether tensors that a network does not use could change its answer.
 
-Whatever no rule of this module covers may have been trained as a part of the answer.
+Tensors that no rule covers may have been trained as a part of the answer.
 """
 
 import math
@@ -12,24 +12,30 @@ from weights.tensors import FLOATS, LazyTensor
 
 
 class TrainingRule(NamedTuple):
-    """Keys of tensors that have no part in an answer, and the reason."""
+    """Pattern of the keys that cannot affect an answer, and the reason."""
 
     pattern: re.Pattern[str]
     reason: str
 
 
-def _rule(pattern: str, reason: str) -> TrainingRule:
+def _training_rule(pattern: str, reason: str) -> TrainingRule:
+    """Return a rule for keys in which this pattern matches one or more complete segments. Rules for
+    tensors that only training uses, by the publishers' names.
+
+    Sources: `dinov2/train/ssl_meta_arch.py` of facebookresearch/dinov2, `models_mae.py` of
+    facebookresearch/mae, `modeling_vit_mae.py` of transformers.
+    """
     return TrainingRule(re.compile(rf"(?:^|\.)(?:{pattern})(?:\.|$)"), reason)
 
 
 TRAINING_RULES = (
-    _rule("mask_token", "takes the place of masked patches in training"),
-    _rule(r"\w*optim\w*", "state of an optimizer"),
-    _rule(r"\w*loss\w*|criterion", "part of a loss"),
-    _rule(r"shadow_params", "means of weights, without names"),
-    _rule("dino_head|ibot_head", "self-supervised head of DINOv2 and DINOv3"),
-    _rule(r"decoder_(?:blocks|embed|norm|pred|pos_embed)", "decoder of MAE"),
-    _rule(r"decoder\.decoder_(?:layers|embed|norm|pred|pos_embed)", "decoder of MAE"),
+    _training_rule("mask_token", "takes the place of masked patches in training"),
+    _training_rule(r"\w*optim\w*", "state of an optimizer"),
+    _training_rule(r"\w*loss\w*|criterion", "part of a loss"),
+    _training_rule(r"shadow_params", "means of weights, without names"),
+    _training_rule("dino_head|ibot_head", "self-supervised head of DINOv2 and DINOv3"),
+    _training_rule(r"decoder_(?:blocks|embed|norm|pred|pos_embed)", "decoder of MAE"),
+    _training_rule(r"decoder\.decoder_(?:layers|embed|norm|pred|pos_embed)", "decoder of MAE"),
 )
 """Tensors that only training uses, by the names of those who publish them.
 
@@ -38,36 +44,37 @@ facebookresearch/mae, `modeling_vit_mae.py` of transformers.
 """
 
 SELF_SUPERVISED = ".last_layer."
-"""How the last layer of a projection of DINO and iBOT is called, and of nothing else."""
+"""Part of the keys of the last layer of DINO's and iBOT's projections. No other layer has this
+name."""
 
 POOLER = re.compile(r"(?:^|\.)pooler\.dense\.(?:weight|bias)$")
-"""The layer of transformers' `ViTModel` and `DeiTModel` behind the class token, which no classifier
-of theirs has, and which `last_hidden_state` does not pass."""
+"""The layer after the class token in transformers' `ViTModel` and `DeiTModel`. Their classifiers do
+not have it, and `last_hidden_state` does not depend on it."""
 
 
-def used_in_training(keys: Iterable[str]) -> set[str]:
+def find_training_keys(keys: Iterable[str]) -> set[str]:
     """Return the keys that a rule of training covers."""
     keys = [*keys]
     projections = {key.partition(SELF_SUPERVISED)[0] for key in keys if SELF_SUPERVISED in key}
-    begins = tuple(f"{name}." for name in projections)
+    prefixes = tuple(f"{name}." for name in projections)
     return {
         key
         for key in keys
-        if key.startswith(begins) or any(rule.pattern.search(key) for rule in TRAINING_RULES)
+        if key.startswith(prefixes) or any(rule.pattern.search(key) for rule in TRAINING_RULES)
     }
 
 
 def is_trained(tensor: LazyTensor) -> bool:
-    """Whether a tensor holds numbers that training may have adjusted: floats, one at least."""
+    """Return whether training may have changed a tensor: it has floats and is not empty."""
     return tensor.dtype in FLOATS and 0 not in tensor.shape
 
 
 def may_change_answer(tensors: Mapping[str, LazyTensor]) -> dict[str, LazyTensor]:
-    """Return the tensors that no rule covers, of those that a network does not use."""
-    harmless = used_in_training(tensors)
+    """Return those of the unused tensors that could change the answer: no rule covers them."""
+    harmless = find_training_keys(tensors)
     return {k: t for k, t in tensors.items() if k not in harmless and is_trained(t)}
 
 
 def is_number(tensor: LazyTensor) -> bool:
-    """Whether a tensor is one number."""
+    """Return whether a tensor is a single number."""
     return math.prod(tensor.shape) == 1

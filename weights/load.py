@@ -1,4 +1,4 @@
-"""From a checkpoint to weights for a model; whose names a checkpoint uses."""
+"""Load the weights of a model from a checkpoint, and find out which naming a checkpoint uses."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -6,83 +6,95 @@ from dataclasses import replace
 import numpy as np
 
 from weights.errors import BadValues, NotACheckpoint
-from weights.files import Checkpoint, hold_to_name
+from weights.files import Checkpoint, check_digest_in_name
 from weights.initializers import Shape
-from weights.inverse import filled
-from weights.mapping import Naming, apply, mismatches, plan
+from weights.inverse import find_missing_leaves
+from weights.mapping import Naming, describe_misfits, map_tensors, plan
 from weights.tensors import FLOATS, LazyArrays, LazyTensor, Provenance, Weights
-from weights.views import narrowed, views_of
+from weights.views import narrow_to_model, views_of
 
 PERIODS = "local_pos_embed.periods"
 
 
 def load_weights(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Shape]) -> Weights:
-    """Weights from a checkpoint for a model whose leaves have these paths and shapes.
+    """Return the weights for a model from a checkpoint.
 
-    **Arguments:** what `open_checkpoint` found, whose names it uses, and the path and shape of each
-    leaf.
+    **Arguments:** the checkpoint, its naming, and the shape of each leaf of the model by path.
 
-    **Raises** `MappingError` where the file does not fit, `BadValues` where a mask is NaN,
-    `WrongDigest` where the file's name promises another digest.
+    **Raises** `MappingError` if the file does not match the model, `BadValues` if a mask contains
+    NaN, and `WrongDigest` if the name of the file contains another digest.
     """
     digest = checkpoint.sha256()
-    hold_to_name(checkpoint.path, digest)
+    check_digest_in_name(checkpoint.path, digest)
     weights = map_weights(checkpoint, naming, shapes)
     return replace(weights, provenance=replace(weights.provenance, sha256=digest))
 
 
 def map_weights(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Shape]) -> Weights:
-    """Weights as of `load_weights`, whose digest is still to be looked at before use."""
-    file = narrowed(checkpoint, naming, shapes).tensors
+    """Return the weights as `load_weights` does, but without computing the digest of the file.
+
+    The caller has to check the digest before it uses the weights.
+    """
+    tensors_in_file = narrow_to_model(checkpoint, naming, shapes).tensors
     plans = plan(naming.rules, shapes)
-    tensors = apply(naming, plans, file)
-    check_masks(file)
-    made_up = filled(plans, file)
+    tensors = map_tensors(naming, plans, tensors_in_file)
+    check_masks(tensors_in_file)
+    missing_leaves = find_missing_leaves(plans, tensors_in_file)
     rotary = {path for path in shapes if path.endswith(PERIODS)}
-    periods = "float32" if rotary & {*made_up} else "file"
+    periods = "float32" if rotary & {*missing_leaves} else "file"
     provenance = Provenance(
         kind=naming.name,
         name=checkpoint.path.name,
         rope_periods=periods if rotary else None,
         adapter=checkpoint.adapter or None,
     )
-    missing = tuple(name for name in made_up if name not in rotary)
-    return Weights(LazyArrays(tensors), provenance, missing)
+    filled = tuple(name for name in missing_leaves if name not in rotary)
+    return Weights(LazyArrays(tensors), provenance, filled)
 
 
 def check_masks(file: Mapping[str, LazyTensor]) -> None:
-    """Refuse bias masks of NaN: the value before initialisation, not one from training."""
+    """Check the bias masks of a file. **Raises** `BadValues` if one contains NaN, its value before
+    initialization."""
     keys = [key for key in file if key.endswith(".bias_mask") and file[key].dtype in FLOATS]
-    if bad := [key for key in keys if np.isnan(file[key].read()).any()]:
+    if nan_masks := [key for key in keys if np.isnan(file[key].read()).any()]:
         raise BadValues(
-            f"{len(bad)} masks hold NaN ({', '.join(bad[:3])}…), so the file was saved before "
-            "its model was initialised: give a checkpoint saved after training."
+            f"{len(nan_masks)} masks hold NaN ({', '.join(nan_masks[:3])}…), so the file was saved "
+            "before its model was initialised: give a checkpoint saved after training."
         )
 
 
-def fits(naming: Naming, file: Mapping[str, LazyTensor], shapes: Mapping[str, Shape]) -> bool:
-    """Whether a file has just what a model with these leaves needs, in these names."""
-    covered = all(map(naming.names, shapes))
-    return covered and not mismatches(naming, plan(naming.rules, shapes), file)
+def matches_exactly(
+    naming: Naming, file: Mapping[str, LazyTensor], shapes: Mapping[str, Shape]
+) -> bool:
+    """Return whether a file in this naming contains exactly the tensors of a model with these
+    leaves."""
+    has_all_leaves = all(map(naming.has_leaf, shapes))
+    return has_all_leaves and not describe_misfits(naming, plan(naming.rules, shapes), file)
 
 
-def nearest(namings: Iterable[Naming], checkpoint: Checkpoint) -> tuple[Naming, Checkpoint]:
-    """Return the naming that knows most of what lies under a prefix, and that part of a checkpoint.
+def find_nearest_naming(
+    namings: Iterable[Naming], checkpoint: Checkpoint
+) -> tuple[Naming, Checkpoint]:
+    """Return the naming with the most keys in a view of the checkpoint, and this view.
 
-    Of equals it is the first without a custom head. **Raises** `NotACheckpoint` if none knows even
-    half of one.
+    Among equals, the first one without a custom head is chosen.
+
+    **Raises** `NotACheckpoint` if no naming has at least half of a view's keys.
     """
-    parts = views_of(checkpoint)
-    candidates = [(naming, view) for naming in namings for view in parts(naming)]
-    counts = [sum(naming.knows(key) for key in view.tensors) for naming, view in candidates]
-    # A layer that a naming knows by its own name is no custom one.
-    rank = [(n, not view.head_is_custom) for n, (_, view) in zip(counts, candidates, strict=True)]
-    best = max(range(len(candidates)), key=lambda i: rank[i])
+    find_views = views_of(checkpoint)
+    candidates = [(naming, view) for naming in namings for view in find_views(naming)]
+    counts = [sum(naming.has_key(key) for key in view.tensors) for naming, view in candidates]
+    # Prefer a naming in which the linear layer has the publisher's name.
+    ranks = [
+        (count, not view.head_is_custom)
+        for count, (_, view) in zip(counts, candidates, strict=True)
+    ]
+    best = max(range(len(candidates)), key=lambda i: ranks[i])
     if not counts[best] or 2 * counts[best] < len(candidates[best][1].tensors):
         keys = list(checkpoint.tensors)
-        shown = ", ".join(ascii(key)[1:-1][:60] for key in keys[:5]) or "none at all"
+        first_keys = ", ".join(ascii(key)[1:-1][:60] for key in keys[:5]) or "none at all"
         raise NotACheckpoint(
-            f"the file's {len(keys)} tensors ({shown} …) are not those of a model in the zoo: "
-            "give a checkpoint of one."
+            f"the file's {len(keys)} tensors ({first_keys} …) are not those of a model in the zoo: "
+            "give a checkpoint of a model in the zoo."
         )
     return candidates[best]

@@ -1,4 +1,7 @@
-"""One process at a time: a lock file beside what is written, which goes when nobody waits."""
+"""Lock files, so that one process at a time writes a file or folder.
+
+A lock file lies next to the file or folder. It is removed when the block that holds it ends.
+"""
 
 import os
 from collections.abc import Callable, Generator
@@ -11,13 +14,19 @@ from weights.progress import Progress
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
-_HELD: dict[Path, "BaseFileLock"] = {}
+_HELD_LOCKS: dict[Path, "BaseFileLock"] = {}
+"""Lock files that this process holds."""
 
 
 @contextmanager
-def locked(destination: Path, progress: Progress) -> Generator[None]:
-    """Keep other processes from a file or folder while the block runs; wait for one that has it.
-    **Raises** `OSError` where the lock file cannot be written."""
+def hold_lock(destination: Path, progress: Progress) -> Generator[None]:
+    """Hold the lock of a file or folder while the block runs.
+
+    Other processes that take the same lock wait. If another process has the lock, `progress` is
+    told and this call waits for it.
+
+    **Raises** `OSError` if the lock file cannot be written.
+    """
     from filelock import FileLock, Timeout
 
     path = _lock_file(destination)
@@ -28,20 +37,24 @@ def locked(destination: Path, progress: Progress) -> Generator[None]:
     except Timeout:
         progress.stage(f"waiting for another process that writes {destination}")
         lock.acquire()
-    _HELD[path] = lock
+    _HELD_LOCKS[path] = lock
     try:
         yield
     finally:
-        _HELD.pop(path, None)
-        # Removed while it is held: who has opened it before sees that it lost its name (filelock
-        # looks at the count of links once it has the lock), and begins again with a new file.
+        _HELD_LOCKS.pop(path, None)
+        # The file is removed while the lock is held. A process that has opened it before notices
+        # that: filelock compares the number of links after it acquired the lock, and then starts
+        # again with a new file.
         _remove_held(path, lock)
         lock.release()
 
 
 def try_lock(path: Path) -> Callable[[], None] | None:
-    """Take a lock file now, and give what releases it; None where another process has it. It is
-    None where the file's folder is gone, too. The lock ends with the process."""
+    """Acquire a lock file without waiting. Return a function that releases it.
+
+    Return None if another process has the lock, or if the folder of the lock file does not exist.
+    The lock also ends with the process.
+    """
     from filelock import FileLock, Timeout
 
     lock = FileLock(path)
@@ -53,14 +66,17 @@ def try_lock(path: Path) -> Callable[[], None] | None:
 
 
 def discard_locks() -> None:
-    """Remove the lock files that are held: for a process that is about to end."""
-    for path, lock in tuple(_HELD.items()):
-        _remove_held(path, lock)
+    """Remove the lock files that this process holds. Call it before the process is killed."""
+    for path, held_lock in tuple(_HELD_LOCKS.items()):
+        _remove_held(path, held_lock)
 
 
 def _remove_held(path: Path, lock: "BaseFileLock") -> None:
-    """Remove a lock file that this process has. Windows removes none that is open: there it is
-    released first, and stays if another process has it by then."""
+    """Remove a lock file that this process holds.
+
+    Windows does not remove an open file. There the lock is released first, and the file stays if
+    another process has acquired it by then.
+    """
     try:
         path.unlink(missing_ok=True)
     except OSError:
@@ -70,15 +86,18 @@ def _remove_held(path: Path, lock: "BaseFileLock") -> None:
 
 
 def _lock_file(destination: Path) -> Path:
-    """`.NAME.lock` beside a place; in it, if it is a folder whose parent is not ours to write. Ours
-    are empty: one that is not is somebody's own, which filelock would empty, so that it is
-    `.NAME.zoo.lock` then."""
+    """Return the path of the lock file of a file or folder.
+
+    It is `.NAME.lock` in the parent folder, or in the folder itself if the parent is not writable.
+    Our lock files are empty. If a file of this name has content, it belongs to the user and
+    filelock would truncate it, so the name is `.NAME.zoo.lock` then.
+    """
     parent, name = Path(os.path.realpath(destination.parent)), destination.name
     if destination.is_dir():
         folder = Path(os.path.realpath(destination))
         parent, name = folder.parent, folder.name
         parent = parent if os.access(parent, os.W_OK) else folder
     path = parent / f".{name}.lock"
-    with suppress(FileNotFoundError):  # who has it may remove it at any moment
+    with suppress(FileNotFoundError):  # the process that holds it may remove it at any moment
         return path if not path.stat().st_size else parent / f".{name}.zoo.lock"
     return path

@@ -1,7 +1,7 @@
-"""Declarative mapping between a checkpoint's keys and a model's leaves, checked both ways.
+"""Declarative mapping between the keys of a checkpoint and the leaves of a model.
 
-One table of rules a naming serves reading, where it must cover the file and the model exactly,
-and writing.
+One table of rules for each naming is used in both directions. For reading, it must cover the file
+and the model exactly.
 """
 
 from __future__ import annotations
@@ -20,17 +20,22 @@ from weights.initializers import Float32, Shape
 from weights.tensors import FLOATS, LazyTensor
 from weights.transforms import SAME, Transform, shapes_before, zeros
 
-SHOWN = 12  # how many names of one kind a message lists before it says how many more there are
+SHOWN_NAMES = 12  # longest list of names in a message
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One leaf, or a family of them, and its sources.
+    """Mapping of a leaf, or of a family of leaves, to the keys of its sources.
 
-    `{i}` and the like in `target` stand for one segment of a path and mean the same segment in
-    the sources. A source that ends in `?` may be missing from a file; `missing` then gives its
-    values from its shape. A rule without sources is about a leaf that the naming has no key for:
-    `missing` gives that too.
+    **Arguments:**
+
+    - `target`: path of the leaf. A placeholder such as `{i}` stands for one segment of the path,
+      and for the same segment in the sources.
+    - `sources`: keys of the sources. A source that ends in `?` is optional. A rule without sources
+      is for a leaf that no file of the naming contains.
+    - `transform`: transform of the sources into the leaf.
+    - `missing`: function that returns the values of an optional source, or of a leaf without
+      sources, from its shape.
     """
 
     target: str
@@ -39,26 +44,29 @@ class Rule:
     missing: Callable[[Shape], Float32] = zeros
 
     def match(self, target: str) -> tuple[str, ...] | None:
-        """Keys of the sources of `target`, or None if the rule is about another leaf."""
+        """Return the keys of the sources of a leaf, or None if the rule is for other leaves."""
         match = _pattern(self.target).fullmatch(target)
         return match and tuple(source.format(**match.groupdict()) for source in self.sources)
 
     def leaf(self, key: str) -> str | None:
-        """The leaf that `key` is a source of, or None if it is none of this rule's."""
+        """Return the leaf that `key` is a source of, or None if it is not a source of this rule."""
         for source in self.sources:
             if match := _pattern(source.removesuffix("?")).fullmatch(key):
                 return self.target.format(**match.groupdict())
         return None
 
 
-def same(*paths: str) -> tuple[Rule, ...]:
-    """Rules for leaves that a file has under their own paths."""
+def same_names(*paths: str) -> tuple[Rule, ...]:
+    """Return rules for leaves whose keys in the file are their own paths."""
     return tuple(Rule(path, (path,)) for path in paths)
 
 
-def nested(rules: Iterable[Rule], target: str, source: str) -> tuple[Rule, ...]:
-    """Rules for a network that is a part of another, in the model under `target`, in a file under
-    `source`, both of which end in a dot."""
+def prefix_rules(rules: Iterable[Rule], target: str, source: str) -> tuple[Rule, ...]:
+    """Return rules for a network that is a part of another one.
+
+    Its leaves are under the prefix `target` in the model, and its keys under the prefix `source` in
+    the file. Both prefixes end in a dot.
+    """
     return tuple(
         replace(
             rule,
@@ -71,50 +79,63 @@ def nested(rules: Iterable[Rule], target: str, source: str) -> tuple[Rule, ...]:
 
 @cache
 def _pattern(path: str) -> re.Pattern[str]:
-    whole = re.escape(path).replace(re.escape("**"), ".+")
+    """Return the regular expression of a path with placeholders. `**` stands for one or more
+    segments."""
+    pattern = re.escape(path).replace(re.escape("**"), ".+")
     for name in re.findall(r"{(\w+)}", path):
-        hole = re.escape(f"{{{name}}}")
-        whole = whole.replace(hole, f"(?P<{name}>[^.]+)", 1).replace(hole, f"(?P={name})")
-    return re.compile(whole)
+        placeholder = re.escape(f"{{{name}}}")
+        pattern = pattern.replace(placeholder, f"(?P<{name}>[^.]+)", 1).replace(
+            placeholder, f"(?P={name})"
+        )
+    return re.compile(pattern)
 
 
 class PathIndex:
-    """Rules by their paths, so that those that may match one of ten thousand names are found
-    without trying all: by its segments, some of which stand for any."""
+    """Index of rules by the paths that they match, with wildcards for placeholders.
+
+    Among thousands of names, the rules that may match one are found without trying all rules.
+    """
 
     def __init__(self, paths: Iterable[tuple[str, Rule]]):
         self.rules: dict[tuple[str | None, ...], dict[int, Rule]] = {}
-        self.places: dict[int, dict[tuple[bool, ...], None]] = {}
-        for order, (path, rule) in enumerate(paths):
+        self.wildcards: dict[int, dict[tuple[bool, ...], None]] = {}
+        for position, (path, rule) in enumerate(paths):
             parts = path.split(".")
-            free = tuple("{" in part for part in parts)
-            self.rules.setdefault(_without(parts, free), {})[order] = rule
-            self.places.setdefault(len(parts) - 1, {})[free] = None
+            mask = tuple("{" in part for part in parts)
+            self.rules.setdefault(_fixed_segments(parts, mask), {})[position] = rule
+            self.wildcards.setdefault(len(parts) - 1, {})[mask] = None
 
     def find(self, path: str) -> list[Rule]:
-        """The rules that may match a path, in their order."""
-        if (places := self.places.get(path.count("."))) is None:
+        """Return the rules that may match a path, in their order."""
+        if (wildcard_masks := self.wildcards.get(path.count("."))) is None:
             return []
-        found: dict[int, Rule] = {}
-        for free in places:
-            found |= self.rules.get(_without(path.split("."), free), {})
-        return [found[order] for order in sorted(found)]
+        rules: dict[int, Rule] = {}
+        for mask in wildcard_masks:
+            rules |= self.rules.get(_fixed_segments(path.split("."), mask), {})
+        return [rules[position] for position in sorted(rules)]
 
 
-def _without(parts: list[str], free: tuple[bool, ...]) -> tuple[str | None, ...]:
-    return tuple(None if free else part for part, free in zip(parts, free, strict=True))
+def _fixed_segments(parts: list[str], mask: tuple[bool, ...]) -> tuple[str | None, ...]:
+    """Return the segments of a path, with None for those that are wildcards."""
+    return tuple(
+        None if is_wildcard else part for part, is_wildcard in zip(parts, mask, strict=True)
+    )
 
 
 Form = Literal["pytorch", "equimo", "huggingface", "equinox", ""]
-"""How files are written: as PyTorch's archive, as Equimo's, as a folder for transformers, as leaves
-of Equinox; empty where none are."""
+"""Format in which files are written: PyTorch's archive, Equimo's archive, a folder for
+transformers, or leaves of Equinox. Empty if files of a convention are not written."""
 
 
 @dataclass(frozen=True)
 class Convention:
-    """A publisher or a library that gives names to tensors.
+    """Publisher or library whose names the tensors have.
 
-    `name` is for programs, `title` for people. Files with these names are written in a `form`.
+    **Arguments:**
+
+    - `name`: name for programs.
+    - `title`: name for people.
+    - `form`: format in which files with these names are written.
     """
 
     name: str
@@ -124,15 +145,21 @@ class Convention:
 
 @dataclass(frozen=True)
 class Naming:
-    """How one publisher names the tensors of a family of models, by its `convention`.
+    """Names that one publisher gives the tensors of a family of models.
 
-    `zero` are patterns of keys that a file may have although the model has no use for them,
-    provided they hold zeros only; `copies` are pairs of such a pattern and the key whose values
-    those keys repeat; `computed` of keys that the model computes from its sizes. In these, `**`
-    stands for any segments. `in_memory` has the names that the
-    publisher's library uses while the model lives, where they are others than in its files.
-    `wrappers` are the names of the module that the network is in the publisher's classifiers, where
-    the linear layer lies beside it.
+    In patterns of keys, `**` stands for one or more segments.
+
+    **Arguments:**
+
+    - `convention`: the publisher or library.
+    - `rules`: rules for the leaves. The first one that matches a leaf applies.
+    - `zero`: patterns of keys that a file may contain although the model does not use them, if all
+      values are zero.
+    - `copies`: pairs of a pattern of keys and the key whose values they repeat.
+    - `computed`: patterns of keys whose values the model computes from its sizes.
+    - `in_memory`: naming of the publisher's module in memory, if it differs from that of the files.
+    - `wrappers`: names of the module that contains the network in the publisher's classifiers. The
+      linear layer is outside of it.
     """
 
     convention: Convention
@@ -149,39 +176,58 @@ class Naming:
         return self.convention.name
 
     def __hash__(self) -> int:
-        """Hash of the name and the leaves: that of all rules takes as long as a view."""
+        """Return a hash of the convention's name and the leaves. Hashing all rules takes as long as
+        finding a view."""
         return hash((self.name, *(rule.target for rule in self.rules)))
 
     def repeated(self, keys: Collection[str]) -> dict[str, str]:
-        """The copies that a complete file with these keys holds as well, and what they repeat. A
-        `{i}` stands for all that follows the same beginning in the keys: for every block."""
-        copied: dict[str, str] = {}
+        """Return the keys of the copies that a complete file also contains, with the key whose
+        values each repeats.
+
+        **Arguments:** the keys of the originals. A placeholder of a pattern stands for every
+        segment that follows the same beginning in these keys, such as every block.
+        """
+        originals: dict[str, str] = {}
         for pattern, original in self.copies:
-            head, brace, _ = pattern.partition("}")
-            begun = map(_pattern(f"{head}{brace}.**").fullmatch, keys)
-            copies = [pattern.format(**match.groupdict()) for match in begun if match] or [pattern]
-            copied |= {copy: original for copy in copies if original in keys and copy != original}
-        return copied
+            beginning, brace, _ = pattern.partition("}")
+            matches = map(_pattern(f"{beginning}{brace}.**").fullmatch, keys)
+            copy_keys = [pattern.format(**match.groupdict()) for match in matches if match] or [
+                pattern
+            ]
+            originals |= {
+                copy: original for copy in copy_keys if original in keys and copy != original
+            }
+        return originals
 
     def leaf(self, key: str) -> str | None:
-        """The leaf that a file's key is about, if the naming knows it."""
-        about = ((rule, leaf) for rule in self._by_source.find(key) if (leaf := rule.leaf(key)))
-        return next((leaf for rule, leaf in about if rule is self._deciding(leaf)), None)
+        """Return the leaf that a key of a file belongs to, or None if the naming does not have the
+        key."""
+        candidates = (
+            (rule, leaf) for rule in self._by_source.find(key) if (leaf := rule.leaf(key))
+        )
+        return next((leaf for rule, leaf in candidates if rule is self._find_rule(leaf)), None)
 
-    def renamed(self, key: str, other: Naming) -> str | None:
-        """Name of a file's key in another naming of the same leaves, if both have it."""
+    def rename_key(self, key: str, other: Naming) -> str | None:
+        """Return the name of a key in another naming of the same leaves, or None if one of them
+        does not have it."""
         leaf = self.leaf(key)
-        own, others = (() if leaf is None else each._sources(leaf) for each in (self, other))
-        return dict(zip(own, others, strict=True)).get(key) if len(own) == len(others) else None
+        keys, other_keys = (
+            () if leaf is None else naming._sources(leaf) for naming in (self, other)
+        )
+        return (
+            dict(zip(keys, other_keys, strict=True)).get(key)
+            if len(keys) == len(other_keys)
+            else None
+        )
 
     def _sources(self, leaf: str) -> tuple[str, ...]:
-        """The keys of a leaf, those that may be missing too."""
-        rule = self._deciding(leaf)
+        """Return the keys of a leaf, including optional ones."""
+        rule = self._find_rule(leaf)
         keys = None if rule is None else rule.match(leaf)
         return tuple(key.removesuffix("?") for key in keys or ())
 
-    def _deciding(self, leaf: str) -> Rule | None:
-        """The rule that says what a leaf is called: the first that matches it."""
+    def _find_rule(self, leaf: str) -> Rule | None:
+        """Return the first rule that matches a leaf, which is the one that applies, or None."""
         return next((r for r in self._by_target.find(leaf) if r.match(leaf) is not None), None)
 
     @cached_property
@@ -193,23 +239,25 @@ class Naming:
     def _by_target(self) -> PathIndex:
         return PathIndex((rule.target, rule) for rule in self.rules)
 
-    def names(self, leaf: str) -> bool:
-        """Whether it says where a leaf is, or that no file has it."""
-        return self._deciding(leaf) is not None
+    def has_leaf(self, leaf: str) -> bool:
+        """Return whether a rule covers the leaf, with or without a source."""
+        return self._find_rule(leaf) is not None
 
-    def knows(self, key: str) -> bool:
-        """Whether files with these names have such a key, used or not."""
-        return self.leaf(key) is not None or _fits_any(self.surplus, key)
+    def has_key(self, key: str) -> bool:
+        """Return whether files with these names may contain the key, whether the model uses it or
+        not."""
+        return self.leaf(key) is not None or _matches_any(self.surplus, key)
 
     @cached_property
     def surplus(self) -> tuple[str, ...]:
-        """Patterns of all keys that the model has no use for."""
-        copied = (pattern for pattern, _ in self.copies)
-        return (*self.zero, *self.computed, *copied)
+        """Patterns of all keys that the model does not use."""
+        copy_patterns = (pattern for pattern, _ in self.copies)
+        return (*self.zero, *self.computed, *copy_patterns)
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """Names of the linear layers on a network for pictures, the main one first."""
+        """Names of the linear layers on an image network, the main one first. Empty for other
+        networks."""
         sources = {rule.target: rule.sources for rule in reversed(self.rules)}
         of_pictures = {"patch_embed.proj.weight", "blocks.0.downsample.conv.weight"} & {*sources}
         names = (name for leaf in ("head", "head_dist") for name in sources.get(leaf + ".{p}", ()))
@@ -217,19 +265,23 @@ class Naming:
 
     @property
     def head(self) -> str:
-        """Name of the linear layer on a network for pictures; empty where there is none."""
+        """Name of the main linear layer on an image network, or an empty string."""
         return next(iter(self.heads), "")
 
     @cached_property
     def landmarks(self) -> tuple[str, ...]:
-        """Keys that stand in a rule as they are, by which the others are found."""
+        """Required keys without placeholders. Their positions show where a network lies in a
+        file."""
         sources = (source for rule in self.rules for source in rule.sources)
         return tuple(dict.fromkeys(key for key in sources if "{" not in key and "?" not in key))
 
 
 @dataclass(frozen=True)
 class SourceKey:
-    """A key of a file, the shape it must have, whether it may be missing and what it is then."""
+    """Key of a file with the shape that it must have.
+
+    `optional` is whether the file may lack it; `missing` returns its values then.
+    """
 
     key: str
     shape: Shape
@@ -239,7 +291,7 @@ class SourceKey:
 
 @dataclass(frozen=True)
 class LeafPlan:
-    """Need of one leaf from a file."""
+    """Rule and sources of one leaf."""
 
     target: str
     shape: Shape
@@ -248,8 +300,10 @@ class LeafPlan:
 
 
 def plan(rules: Iterable[Rule], shapes: Mapping[str, Shape]) -> list[LeafPlan]:
-    """Find each leaf's sources. The first rule that matches a leaf decides. **Raises** `KeyError`
-    if there is no rule for a leaf, which is a mistake in the table."""
+    """Return the plan of each leaf of a model. The first rule that matches a leaf applies.
+
+    **Raises** `KeyError` if no rule matches, which is an error in the table.
+    """
     rules = tuple(rules)
     return [_plan_leaf(rules, target, shape) for target, shape in shapes.items()]
 
@@ -267,136 +321,175 @@ def _plan_leaf(rules: tuple[Rule, ...], target: str, shape: Shape) -> LeafPlan:
 
 
 def leaf_shape(naming: Naming, file: Mapping[str, LazyTensor], leaf: str) -> Shape | None:
-    """The shape that a file's tensors, by the names of the rules, give a leaf; None where they do
-    not give it."""
+    """Return the shape of a leaf, computed from the shapes of its sources in a file.
+
+    Return None if the file has no source of the leaf, or sources of other shapes than the rule is
+    for.
+    """
     for rule in naming.rules:
         if (keys := rule.match(leaf)) is not None:
             shapes = [file[key].shape for key in keys if key in file]
             try:
                 parts = (np.broadcast_to(np.float32(0), shape) for shape in shapes)
                 return rule.transform.apply(*parts).shape if shapes else None
-            except (TypeError, ValueError, IndexError):  # other shapes than the rule is about
+            except (TypeError, ValueError, IndexError):  # the rule is for other shapes
                 return None
     return None
 
 
 def source_shapes(plans: Iterable[LeafPlan]) -> dict[str, Shape]:
-    """Key to shape of everything that a complete file holds."""
-    return {source.key: source.shape for item in plans for source in item.sources}
+    """Return the shapes of all tensors of a complete file by key."""
+    return {source.key: source.shape for leaf_plan in plans for source in leaf_plan.sources}
 
 
-def apply(
+def map_tensors(
     naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]
 ) -> dict[str, LazyTensor]:
-    """Leaves from a file; values are read and transformed only when asked for.
+    """Return the leaves of a model from the tensors of a file. Values are read and transformed on
+    use.
 
-    **Raises** `MappingError` that names every missing, unexpected and misshapen key and every
-    type that holds no weights, all in one message; `BadValues` if a key that is there for
-    nothing holds something.
+    **Raises** `MappingError` with all missing, unexpected and misshapen keys and all wrong dtypes
+    in one message, and `BadValues` if keys that the model does not use have other values than the
+    naming says.
     """
-    if problems := mismatches(naming, plans, file):
+    if problems := describe_misfits(naming, plans, file):
         raise MappingError(
             "the checkpoint does not fit the model: " + "; ".join(problems) + ". "
             "Give the checkpoint that was published for this model."
         )
-    _check_surplus(naming, _surplus(naming, plans, file), file)
+    _check_surplus(naming, _find_surplus(naming, plans, file), file)
     return {
-        item.target: LazyTensor(item.shape, "float32", partial(_read, item, file)) for item in plans
+        leaf_plan.target: LazyTensor(
+            leaf_plan.shape, "float32", partial(_read_leaf, leaf_plan, file)
+        )
+        for leaf_plan in plans
     }
 
 
-def mismatches(naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]) -> list[str]:
-    """Reasons why a file does not give a model its leaves, one line a kind; nothing is read."""
-    reasons = misfits(naming, plans, file)
-    return [f"{len(names)} {what}: {_listed(names)}" for what, names in reasons.items() if names]
+def describe_misfits(
+    naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]
+) -> list[str]:
+    """Return the reasons why a file does not match a model, one line for each kind. No values are
+    read."""
+    reasons = find_misfits(naming, plans, file)
+    return [
+        f"{len(names)} {problem}: {_list_names(names)}"
+        for problem, names in reasons.items()
+        if names
+    ]
 
 
-def misfits(
+def find_misfits(
     naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]
 ) -> dict[str, list[str]]:
-    """Return the keys that do not give a model its leaves, by what is wrong with them."""
-    strange = {*file} - {*source_shapes(plans)} - _surplus(naming, plans, file)
-    strange -= {*unused(naming, plans, file)}
-    sources = {source.key: source for item in plans for source in item.sources}
-    common = [(key, file[key], source.shape) for key, source in sources.items() if key in file]
+    """Return the keys that do not match a model, by the kind of problem."""
+    unexpected = {*file} - {*source_shapes(plans)} - _find_surplus(naming, plans, file)
+    unexpected -= {*find_unrelated_keys(naming, plans, file)}
+    sources = {source.key: source for leaf_plan in plans for source in leaf_plan.sources}
+    present = [(key, file[key], source.shape) for key, source in sources.items() if key in file]
     floats = ", ".join(sorted(FLOATS))
     return {
-        "missing": [k for k, source in sources.items() if k not in file and not source.optional],
-        "unexpected": [key for key in file if key in strange],
+        "missing": [
+            key for key, source in sources.items() if key not in file and not source.optional
+        ],
+        "unexpected": [key for key in file if key in unexpected],
         "of another shape": [
             f"{key} (is {list(tensor.shape)}, must be {list(shape)})"
-            for key, tensor, shape in common
+            for key, tensor, shape in present
             if tensor.shape != shape
         ],
         "of another type": [
             f"{key} (is {tensor.dtype}, must be {floats})"
-            for key, tensor, _ in common
+            for key, tensor, _ in present
             if tensor.dtype not in FLOATS
         ],
     }
 
 
-def unused(naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]) -> list[str]:
-    """Keys of a file that are about something else than the network. What stands within it is none
-    of these: a network with more in it computes another thing."""
-    needed = source_shapes(plans)
-    parts = {key.partition(".")[0] for key in needed}
-    surplus = _surplus(naming, plans, file)
+def find_unrelated_keys(
+    naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]
+) -> list[str]:
+    """Return the keys of a file that do not belong to the network.
+
+    Keys inside the network are not among them: a network with additional tensors computes something
+    else.
+    """
+    source_keys = source_shapes(plans)
+    modules = {key.partition(".")[0] for key in source_keys}
+    surplus = _find_surplus(naming, plans, file)
     return [
         key
         for key, tensor in file.items()
-        if key not in needed and key not in surplus and _is_beside(key, tensor, parts, naming)
+        if key not in source_keys
+        and key not in surplus
+        and _is_unrelated(key, tensor, modules, naming)
     ]
 
 
-def _is_beside(key: str, tensor: LazyTensor, parts: Collection[str], naming: Naming) -> bool:
-    """Whether a tensor that a network has no place for is none of its own."""
-    if tensor.dtype not in FLOATS or 0 in tensor.shape:  # a counter, an index, no registers
+def _is_unrelated(key: str, tensor: LazyTensor, modules: Collection[str], naming: Naming) -> bool:
+    """Return whether a tensor that the model does not use lies outside of the network.
+
+    `modules` are the first segments of the keys that the model uses.
+    """
+    if tensor.dtype not in FLOATS or 0 in tensor.shape:  # a counter, an index, zero registers
         return True
     if math.prod(tensor.shape) == 1:
-        return not naming.knows(key)  # a temperature
-    part, dot, _ = key.partition(".")
-    beside = dot and part not in parts and naming.leaf(key) is None
-    return bool(beside) or key.rpartition(".")[2] == "mask_token"  # of training
+        return not naming.has_key(key)  # such as the temperature of a loss
+    module, dot, _ = key.partition(".")
+    is_other_module = dot and module not in modules and naming.leaf(key) is None
+    # Only training uses the mask token.
+    return bool(is_other_module) or key.rpartition(".")[2] == "mask_token"
 
 
-def _surplus(naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]) -> set[str]:
-    """Keys that a file may have although the model has no use for them."""
-    needed = source_shapes(plans)
-    return {key for key in file if key not in needed and _fits_any(naming.surplus, key)}
+def _find_surplus(
+    naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]
+) -> set[str]:
+    """Return the keys of a file that the naming allows although the model does not use them."""
+    source_keys = source_shapes(plans)
+    return {key for key in file if key not in source_keys and _matches_any(naming.surplus, key)}
 
 
-def _fits_any(patterns: Iterable[str], key: str) -> bool:
+def _matches_any(patterns: Iterable[str], key: str) -> bool:
     return any(_pattern(pattern).fullmatch(key) for pattern in patterns)
 
 
 def _check_surplus(naming: Naming, keys: set[str], file: Mapping[str, LazyTensor]) -> None:
-    """Refuse values that the model would ignore although they mean something."""
+    """Check the values of keys that the model does not use: zeros, or copies of other values.
+
+    **Raises** `BadValues` if there are other values, which the model would ignore.
+    """
     advice = "give the checkpoint that was published for this model."
-    zero = sorted(key for key in keys if _fits_any(naming.zero, key))
-    if bad := [key for key in zero if file[key].dtype not in FLOATS or file[key].read().any()]:
-        condition = "which may be there only if all zeros"
-        raise BadValues(f"the model has no place for {_listed(bad)}, {condition}: {advice}")
+    zero_keys = sorted(key for key in keys if _matches_any(naming.zero, key))
+    if wrong := [
+        key for key in zero_keys if file[key].dtype not in FLOATS or file[key].read().any()
+    ]:
+        condition = "which a file may contain only if all values are zero"
+        raise BadValues(f"the model has no place for {_list_names(wrong)}, {condition}: {advice}")
     for pattern, original in naming.copies:
-        copied = sorted(key for key in keys if _pattern(pattern).fullmatch(key))
-        if bad := [key for key in copied if not _is_copy(file[key], file[original])]:
-            raise BadValues(f"{_listed(bad)} must repeat {original} and does not: {advice}")
+        copies = sorted(key for key in keys if _pattern(pattern).fullmatch(key))
+        if wrong := [key for key in copies if not _is_copy(file[key], file[original])]:
+            raise BadValues(f"{_list_names(wrong)} must repeat {original} and does not: {advice}")
 
 
 def _is_copy(copy: LazyTensor, original: LazyTensor) -> bool:
-    both = copy.dtype in FLOATS and original.dtype in FLOATS and copy.shape == original.shape
-    return both and np.array_equal(copy.read(), original.read(), equal_nan=True)
+    comparable = copy.dtype in FLOATS and original.dtype in FLOATS and copy.shape == original.shape
+    return comparable and np.array_equal(copy.read(), original.read(), equal_nan=True)
 
 
-def _listed(names: list[str]) -> str:
-    more = len(names) - SHOWN
-    # Names come from the file and may be anything.
-    shown = ", ".join(name if name.isprintable() else ascii(name) for name in names[:SHOWN])
-    return shown[:2000] + (f" and {more} more" if more > 0 else "")
+def _list_names(names: list[str]) -> str:
+    """Return the first names as text, and how many more there are."""
+    remaining = len(names) - SHOWN_NAMES
+    # The names come from the file, so unprintable ones are escaped.
+    text = ", ".join(name if name.isprintable() else ascii(name) for name in names[:SHOWN_NAMES])
+    return text[:2000] + (f" and {remaining} more" if remaining > 0 else "")
 
 
-def _read(item: LeafPlan, file: Mapping[str, LazyTensor]) -> Float32:
-    if not item.sources:
-        return item.rule.missing(item.shape)
-    values = (file[s.key].read() if s.key in file else s.missing(s.shape) for s in item.sources)
-    return item.rule.transform.apply(*values)
+def _read_leaf(leaf_plan: LeafPlan, file: Mapping[str, LazyTensor]) -> Float32:
+    """Return the values of a leaf, read from its sources."""
+    if not leaf_plan.sources:
+        return leaf_plan.rule.missing(leaf_plan.shape)
+    values = (
+        file[source.key].read() if source.key in file else source.missing(source.shape)
+        for source in leaf_plan.sources
+    )
+    return leaf_plan.rule.transform.apply(*values)

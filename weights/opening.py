@@ -1,4 +1,4 @@
-"""Opening files that somebody else may have put where they are, to read them."""
+"""Open files that may come from an untrusted source."""
 
 import codecs
 import errno
@@ -14,40 +14,49 @@ from typing import Self
 
 if sys.platform == "win32":
     FLAGS = os.O_BINARY
-else:  # a FIFO that nobody writes to would be waited for while it is opened
+else:  # opening a FIFO without a writer would block
     FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def open_regular(path: str | PathLike[str]) -> BufferedReader:
-    """Open a file to read its bytes, if it is one: no folder, no FIFO and no device.
+    """Open a regular file for reading bytes.
 
-    That is asked of what was opened, so that nothing can take its place in between.
+    The type is checked on the open file, so that the path cannot be exchanged in between.
 
-    **Raises** `OSError`.
+    **Raises** `OSError` if there is no such file, or if the path is a folder, a FIFO or a device.
     """
-    return _regular(os.open(path, os.O_RDONLY | FLAGS), path)
+    return _as_regular_file(os.open(path, os.O_RDONLY | FLAGS), path)
 
 
 def open_inside(folder: str | PathLike[str], name: str) -> BufferedReader:
-    """Open a regular file of a folder that came from elsewhere: nothing on the way is a link.
-    `name` has `/` between its parts. **Raises** `OSError`."""
+    """Open a regular file in a folder that comes from an untrusted source, without following links.
+
+    **Arguments:** the folder, and the path inside it with `/` between its parts.
+
+    **Raises** `OSError` if the file does not exist, is not regular, or a part of the path is a
+    link.
+    """
     parts = PurePosixPath(name).parts
-    # Windows: a link may come in between.
+    # Windows cannot open a file relative to an open folder: a link may be created after the check.
     if sys.platform == "win32" or os.open not in os.supports_dir_fd:
-        ways = [Path(folder, *parts[: i + 1]) for i in range(len(parts))]
-        if any(way.is_symlink() for way in ways):
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(ways[-1]))
-        return open_regular(ways[-1])
+        paths = [Path(folder, *parts[: i + 1]) for i in range(len(parts))]
+        if any(path.is_symlink() for path in paths):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(paths[-1]))
+        return open_regular(paths[-1])
     with ExitStack() as stack:
-        place = None
-        for way in (folder, *parts[:-1]):
-            flags = os.O_RDONLY | os.O_DIRECTORY | (os.O_NOFOLLOW if place is not None else 0)
-            place = os.open(way, flags, dir_fd=place)
-            stack.callback(os.close, place)
-        return _regular(os.open(parts[-1], os.O_RDONLY | FLAGS | os.O_NOFOLLOW, dir_fd=place), name)
+        directory = None
+        for path in (folder, *parts[:-1]):
+            flags = os.O_RDONLY | os.O_DIRECTORY | (os.O_NOFOLLOW if directory is not None else 0)
+            directory = os.open(path, flags, dir_fd=directory)
+            stack.callback(os.close, directory)
+        return _as_regular_file(
+            os.open(parts[-1], os.O_RDONLY | FLAGS | os.O_NOFOLLOW, dir_fd=directory), name
+        )
 
 
-def _regular(descriptor: int, path: str | PathLike[str]) -> BufferedReader:
+def _as_regular_file(descriptor: int, path: str | PathLike[str]) -> BufferedReader:
+    """Return a file object for an open descriptor. **Raises** `OSError` if it is not a regular
+    file."""
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
@@ -55,16 +64,17 @@ def _regular(descriptor: int, path: str | PathLike[str]) -> BufferedReader:
 
 
 def read_at_most(path: str | PathLike[str], size: int) -> bytes:
-    """The first bytes of a file, all of a smaller one. **Raises** `OSError`."""
+    """Return the first `size` bytes of a file, or all bytes of a smaller one. **Raises**
+    `OSError`."""
     with open_regular(path) as file:
         return file.read(size)
 
 
 def as_utf8(content: bytes) -> bytes:
-    """Return a text file's content in UTF-8 without a byte order mark.
+    """Return the content of a text file in UTF-8 without a byte order mark.
 
-    Windows writes the mark: Notepad before UTF-8, PowerShell's `>` before UTF-16. Content that
-    is not what its mark says is returned as it is, for its reader to refuse.
+    Windows writes the mark: Notepad in UTF-8 files, PowerShell's `>` in UTF-16 files. Content that
+    does not match its mark is returned unchanged, so that the caller's parser rejects it.
     """
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         try:
@@ -76,7 +86,10 @@ def as_utf8(content: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class State:
-    """Identity of a file that was opened, and what of it changes with its content."""
+    """Identity of a file and the values that change with its content.
+
+    `changed` is the time of the last modification in nanoseconds.
+    """
 
     device: int
     inode: int
@@ -85,12 +98,12 @@ class State:
 
     @classmethod
     def of(cls, file: BufferedReader) -> Self:
-        """The state of an open file."""
+        """Return the state of an open file."""
         return cls._of_status(os.fstat(file.fileno()))
 
     @classmethod
     def at(cls, path: str | PathLike[str]) -> Self:
-        """The state of the file at a path. **Raises** `OSError`."""
+        """Return the state of the file at a path. **Raises** `OSError`."""
         return cls._of_status(os.stat(path))
 
     @classmethod

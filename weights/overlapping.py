@@ -1,14 +1,15 @@
-"""Settings of the whole process that are changed for a while, by blocks that may overlap."""
+"""Settings of the process that are changed while blocks run. The blocks may overlap."""
 
 from collections.abc import Callable
 from threading import Lock
 
 
 class Overlapping:
-    """A setting that is another one while any block runs, and afterwards what it was before.
+    """Context manager that changes a setting of the process while at least one block runs.
 
-    ``change`` sets it and returns what restores it. Blocks may run in several threads and end in
-    any order; the last one restores.
+    Blocks may run in several threads and end in any order. The last one restores the setting.
+
+    **Arguments:** a function that changes the setting and returns a function that restores it.
     """
 
     def __init__(self, change: Callable[[], Callable[[], object]]):

@@ -1,30 +1,36 @@
-"""How messages call parameters: as functions have them, or as the options of a command."""
+"""Names of parameters in messages: as Python arguments, or as options of the running command."""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
-_spelled: dict[str, str] = {}
-"""How the command that runs calls parameters; a program calls them as Python does."""
+_option_names: dict[str, str] = {}
+"""Options of the running command by parameter name. Empty if no command runs."""
 
 
 def parameter(name: str) -> str:
-    """A parameter in a message: as the option of the command that runs, or of another one where
-    that has none; as in Python where no command runs."""
-    return _spelled.get(name, f"--{name.replace('_', '-')}") if _spelled else f"`{name}`"
+    """Return the name of a parameter for a message.
+
+    If a command runs, it is the command's option, or `--name` if the command has no such option.
+    Otherwise it is the Python name in backticks.
+    """
+    return _option_names.get(name, f"--{name.replace('_', '-')}") if _option_names else f"`{name}`"
 
 
 @contextmanager
-def spelled(options: Mapping[str, str]) -> Generator[None]:
-    """Call parameters in messages as these options."""
-    before = spellings()
-    _spelled.update(options)
+def use_option_names(options: Mapping[str, str]) -> Generator[None]:
+    """Name parameters in messages by these options while the block runs.
+
+    **Arguments:** the options by parameter name.
+    """
+    previous_names = current_option_names()
+    _option_names.update(options)
     try:
         yield
     finally:
-        _spelled.clear()
-        _spelled.update(before)
+        _option_names.clear()
+        _option_names.update(previous_names)
 
 
-def spellings() -> dict[str, str]:
-    """How parameters are called now, for a process that works for this one."""
-    return dict(_spelled)
+def current_option_names() -> dict[str, str]:
+    """Return the options that name parameters now, to pass on to a worker process."""
+    return dict(_option_names)

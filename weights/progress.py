@@ -1,4 +1,4 @@
-"""Progress of long work: the one protocol for all who want to be told."""
+"""Progress of long operations: the protocol of its listeners."""
 
 import sys
 from typing import Protocol
@@ -7,20 +7,20 @@ from weights.printable import printable
 
 
 class Progress(Protocol):
-    """Somebody who wants to know how far the work has come."""
+    """Listener that is notified of the progress of a long operation."""
 
     def stage(self, text: str, total: int | None = None) -> None:
-        """A new stage begins; `total` bytes of work lie in it, if that is known."""
+        """Start a new stage. `total` is its size in bytes, or None if that is not known."""
 
     def step(self, size: int) -> None:
-        """Count so many more bytes of the stage as done."""
+        """Count `size` more bytes of the stage as done."""
 
     def note(self, text: str) -> None:
-        """Something to be read, whoever does not watch the work."""
+        """Show a text to the user, also if no progress is shown."""
 
 
 class Quiet:
-    """Nobody is told but of what has to be read."""
+    """Listener that shows notes and ignores all progress."""
 
     def stage(self, text: str, total: int | None = None) -> None:
         pass
@@ -29,14 +29,15 @@ class Quiet:
         pass
 
     def note(self, text: str) -> None:
-        say_aside(text)
+        print_note(text)
 
 
-def say_aside(text: str) -> None:
-    """Print a text that is no error on stderr; in a cell of a notebook on stdout."""
-    print(printable(text), file=sys.stdout if in_cell() else sys.stderr, flush=True)
+def print_note(text: str) -> None:
+    """Print a text on stderr, or on stdout in a notebook cell, where stderr looks like an error."""
+    print(printable(text), file=sys.stdout if is_notebook_cell() else sys.stderr, flush=True)
 
 
-def in_cell() -> bool:
-    """Whether a cell of a notebook runs in this process: Jupyter paints its stderr red."""
+def is_notebook_cell() -> bool:
+    """Return whether this process runs the cells of a notebook. Jupyter shows stderr on a red
+    background."""
     return type(sys.stderr).__module__ == "ipykernel.iostream"

@@ -1,7 +1,7 @@
-"""Seeded checkpoints in the exact layout of the published files, for tests.
+"""Seeded checkpoints in the layout of the published files, for tests.
 
-One PCG64 stream, one draw per key in sorted order, so that the same seed gives the same bytes
-everywhere and no weights need to be stored.
+One PCG64 generator draws the tensors in sorted order of their keys. The same seed gives the same
+bytes on every machine, so that no weights need to be stored.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,16 +22,21 @@ def stream_state(
     draws: Mapping[str, Draw],
     copies: Mapping[str, str],
 ) -> Iterator[tuple[str, Float32]]:
-    """Values for every key of a checkpoint, one by one in sorted order.
+    """Yield the key and the values of every tensor of a checkpoint, in sorted order of the keys.
 
-    `mapping.source_shapes` gives keys and shapes. `draws` replaces the distributions, such as that
-    of `"periods"` or `"mask"`. `copies` are further keys and what they repeat, as
-    `Naming.repeated` gives them; nothing is drawn for those.
+    **Arguments:**
+
+    - `shapes`: shapes by key, as `mapping.source_shapes` returns them.
+    - `seed`: seed of the generator.
+    - `draws`: function that draws values, by the kind of parameter, such as `"periods"` or
+      `"mask"`.
+    - `copies`: keys of further tensors and the key whose values they repeat, as `Naming.repeated`
+      returns them. Nothing is drawn for them.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     originals: dict[str, Float32] = {}
     for key in sorted({*shapes, *copies}):
-        # A copy's name sorts behind its original's.
+        # The key of a copy is sorted after the key of its original.
         drawn = originals[copies[key]] if key in copies else draws[kind_of(key)](shapes[key], rng)
         if key in copies.values():
             originals[key] = drawn
@@ -47,10 +52,10 @@ def write_checkpoint(
 ) -> None:
     """Write a seeded checkpoint in Meta's layout, one tensor at a time."""
     stream = stream_state(shapes, seed, DRAWS, copies)
-    whole = {**shapes, **{copy: shapes[original] for copy, original in copies.items()}}
+    all_shapes = {**shapes, **{copy: shapes[original] for copy, original in copies.items()}}
     items = {
-        # Read once each, in this order, which is the stream's.
-        key: LazyTensor(whole[key], meta_names.dtype(key), lambda: next(stream)[1])
-        for key in sorted(whole)
+        # `write_pth` reads each tensor once and in this order, which is the order of the stream.
+        key: LazyTensor(all_shapes[key], meta_names.published_dtype(key), lambda: next(stream)[1])
+        for key in sorted(all_shapes)
     }
     write_pth(path, items, listener)

@@ -1,4 +1,4 @@
-"""Tensors that are read only when somebody asks for their values."""
+"""Tensors whose values are read on first use."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -7,14 +7,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
-"""Types that weights are saved in; they are read as float32, to which float64 alone is rounded."""
+"""Dtypes in which weights are saved. Values are read as float32; only float64 loses digits by
+that."""
 
 
 @dataclass(frozen=True)
 class LazyTensor:
-    """Shape and type of a tensor, known at once, and how to get its values.
+    """Shape and dtype of a tensor, with a function that reads its values.
 
-    `dtype` is the type in the file; `read` gives float32 if it is one of `FLOATS`.
+    **Arguments:**
+
+    - `shape`: sizes of the axes.
+    - `dtype`: the dtype in the file.
+    - `read`: function that reads the values. It returns float32 if `dtype` is one of `FLOATS`.
     """
 
     shape: tuple[int, ...]
@@ -23,9 +28,9 @@ class LazyTensor:
 
 
 class LazyArrays(Mapping[str, NDArray[np.float32]]):
-    """Arrays by name; looking one up reads it, and nothing is kept.
+    """Mapping from names to arrays. Each access reads the values again; none are kept in memory.
 
-    `nonfinite` names those that were read and hold a NaN or an infinity.
+    `nonfinite` contains the names of the arrays that were read and have a NaN or an infinity.
     """
 
     def __init__(self, tensors: Mapping[str, LazyTensor]):
@@ -46,7 +51,7 @@ class LazyArrays(Mapping[str, NDArray[np.float32]]):
 
 
 def is_finite(values: NDArray[np.float32]) -> bool:
-    """Whether no value is NaN or infinite. Needs no memory where that is so."""
+    """Return whether no value is NaN or infinite. Needs no additional memory if all are finite."""
     with np.errstate(all="ignore"):
         total = values.sum()
     # A finite sum has finite terms; an infinite one may be an overflow.
@@ -55,16 +60,24 @@ def is_finite(values: NDArray[np.float32]) -> bool:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where weights come from.
+    """Source of a model's weights.
 
-    `kind` is whose names the file uses (`"meta"`, `"google"`, `"original"`, `"equimo"`,
-    `"huggingface"`, `"timm"`) or `"random"`. A file has a `name`, without its folder, and a
-    `sha256`; one from a hub the `repository`, its owner (`publisher`) and the commit (`revision`).
-    Random weights have a `seed`. `rope_periods` is `"file"`, or `"float32"` where the file holds
-    none and they are computed. `also_fits` names the models under other terms whose file it may as
-    well be, where that it is this one's is known only from who named it. An `adapter` is the name
-    of the folder of one that was merged into it, `folder` that of somebody's own checkpoint whose
-    file is called as many are.
+    **Arguments:**
+
+    - `kind`: the convention of the tensor names (`"meta"`, `"google"`, `"original"`, `"equimo"`,
+      `"huggingface"`, `"timm"`), or `"random"`.
+    - `name`: name of the file, without its folder.
+    - `sha256`: digest of the file.
+    - `repository`, `publisher`, `revision`: for a file of a hub, its repository, the owner of the
+      repository and the commit.
+    - `seed`: seed of random weights.
+    - `rope_periods`: `"file"`, or `"float32"` if the file contains no rotary periods and they are
+      computed.
+    - `also_fits`: models under other licences that the file also fits, if the user's choice of a
+      model is the only evidence of which model it is.
+    - `adapter`: name of the folder of an adapter that was merged into the weights.
+    - `folder`: name of the folder of a custom checkpoint whose file has a common name, such as
+      `model.safetensors`.
     """
 
     kind: str
@@ -82,9 +95,10 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Weights:
-    """Values for every array leaf of a model, by its path (`blocks.0.attn.qkv.weight`).
+    """Values for every array leaf of a model, by the path of the leaf (`blocks.0.attn.qkv.weight`).
 
-    `filled` names leaves that the file knows nothing of and inference does not need.
+    `filled` contains the leaves that have no tensor in the file and that inference does not need.
+    They have default values.
     """
 
     arrays: LazyArrays

@@ -1,4 +1,4 @@
-"""How the tensors in a file become one leaf of a model, and back."""
+"""Transforms of the tensors of a file into a leaf of a model, and back."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,9 +12,10 @@ from weights.initializers import Float32, Shape, exact_periods, key_mask
 
 @dataclass(frozen=True)
 class Transform:
-    """A way between sources and a leaf, one of this module, where it has that `name`.
+    """Function from the values of a rule's sources to a leaf, and its inverse.
 
-    `apply` gets the sources' values in the rule's order, `invert` gives them from the leaf's.
+    `apply` takes the values of the sources in the order of the rule. `invert` returns them from the
+    values of the leaf. `name` is the name of the constant in this module.
     """
 
     name: str
@@ -22,17 +23,17 @@ class Transform:
     invert: Callable[[Float32], tuple[Float32, ...]]
 
     def __reduce__(self) -> str:
-        return self.name  # pickled as the constant that it is
+        return self.name  # pickled as a reference to the constant of this name
 
 
 @cache
 def shapes_before(transform: Transform, shape: Shape) -> tuple[Shape, ...]:
-    """The shape that each source must have, from the leaf's."""
+    """Return the shape that each source must have for a leaf of this shape."""
     return tuple(source.shape for source in transform.invert(np.broadcast_to(PLUS_ZERO, shape)))
 
 
-# Masking by a product leaves -0.0 where a bias was negative, other ways of masking leave 0.0. All
-# formats are to give the same bits, so whatever may have been masked gets positive zeros.
+# Masking by a product turns negative biases into -0.0, other ways of masking into 0.0. All formats
+# have to give the same bits, so every bias that may have been masked gets positive zeros.
 PLUS_ZERO = np.float32(0)
 
 SAME = Transform("SAME", lambda values: values, lambda leaf: (leaf,))
@@ -46,7 +47,7 @@ PER_CHANNEL = Transform(
 POINTWISE = Transform(
     "POINTWISE", lambda values: values[..., 0, 0], lambda leaf: (leaf[..., None, None],)
 )
-# Torch has the channels of a transposed convolution's input first, and turns its kernels around.
+# PyTorch stores the input channels of a transposed convolution first, and flips its kernels.
 DECONVOLUTION = Transform(
     "DECONVOLUTION",
     lambda values: values.swapaxes(0, 1)[..., ::-1, ::-1],
@@ -63,7 +64,7 @@ BIAS_THIRDS = replace(
     THIRDS, name="BIAS_THIRDS", apply=lambda *thirds: np.concatenate(thirds) + PLUS_ZERO
 )
 
-# Two leaves share one source; each gives its part of it, and zeros for the other's.
+# Two leaves share a source. The inverse of each gives its own part and zeros for the other part.
 FIRST_THIRD = Transform(
     "FIRST_THIRD",
     lambda values: values[: len(values) // 3],
@@ -77,9 +78,11 @@ LAST_THIRDS = Transform(
 
 
 def _split_outer(leaf: Float32) -> tuple[Float32, ...]:
+    """Return the query and value thirds of a bias. **Raises** `ValueError` if the key third is not
+    zero."""
     query, key, value = np.split(leaf, 3)
     if key.any():
-        raise ValueError("the naming has no place for a bias of the keys")
+        raise ValueError("the naming has no tensor for a bias of the keys")
     return query, value
 
 
@@ -91,7 +94,7 @@ BIAS_OUTER_THIRDS = Transform(
 
 
 def _unmask(leaf: Float32) -> tuple[Float32, ...]:
-    """The bias as it is, under a mask that changes nothing of it."""
+    """Return the bias unchanged, and a mask that does not change it."""
     mask = key_mask(leaf.shape)
     return leaf, np.ones_like(leaf) if leaf[mask == 0].any() else mask
 
@@ -99,29 +102,30 @@ def _unmask(leaf: Float32) -> tuple[Float32, ...]:
 MASKED = Transform("MASKED", lambda values, mask: values * mask + PLUS_ZERO, _unmask)
 
 
-def _never_or_always(probs: Float32) -> Float32:
+def _check_zeros_or_ones(probs: Float32) -> Float32:
+    """Return the values. **Raises** `BadValues` unless all are 0 or 1."""
     if not np.isin(probs, (0, 1)).all():
         raise BadValues(
-            "attn_mask_probs are neither zeros nor ones: which queries attend to their masks alone "
-            "is drawn at random in this network. Train on until that has faded, or set them to "
-            "zeros."
+            "attn_mask_probs contains values other than 0 and 1: this network decides at random "
+            "which queries attend only within their masks. Continue training until the values are "
+            "0, or set them to 0."
         )
     return probs
 
 
-NEVER_OR_ALWAYS = Transform("NEVER_OR_ALWAYS", _never_or_always, lambda leaf: (leaf,))
+NEVER_OR_ALWAYS = Transform("NEVER_OR_ALWAYS", _check_zeros_or_ones, lambda leaf: (leaf,))
 
 
 def zeros(shape: Shape) -> Float32:
-    """Value of a bias that a file does not have."""
+    """Return the default values of a bias that a file does not contain."""
     return np.zeros(shape, np.float32)
 
 
 def ones(shape: Shape) -> Float32:
-    """Value of a norm's weight that a file does not have."""
+    """Return the default values of a norm's weight that a file does not contain."""
     return np.ones(shape, np.float32)
 
 
 def float32_periods(shape: Shape) -> Float32:
-    """The rotary periods of a file that holds none, as transformers and timm compute them."""
+    """Return the rotary periods for a file without them, as transformers and timm compute them."""
     return exact_periods(shape[0])

@@ -1,1 +1,1 @@
-"""How `vit_digits`, `depth_digits` and `siglip_digits_dual` are trained."""
+"""Training of `vit_digits`, `depth_digits`, `boxes_digits` and `siglip_digits_dual`."""

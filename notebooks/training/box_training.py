@@ -1,4 +1,4 @@
-"""How a network that finds things is trained on scattered digits: matching, losses, schedule."""
+"""Train a detection network on scattered digits: matching, losses and schedule."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -12,7 +12,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from notebooks.training.classifier import Recipe, Rows, fit, initial, normalised
+from notebooks.training.classifier import Recipe, Rows, fit, make_initial_model, normalize_images
 from zoo.architectures.base import Network
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.parts.output import Detections
@@ -22,17 +22,17 @@ from zoo.tasks.boxes import Box, post_process_object_detection
 
 RECIPE = Recipe(epochs=16, batch=32, rate=1e-3, decay=1e-4, average=0.998)
 
-RARE = 0.01
-"""How likely every class of every query is at first: most find nothing."""
+INITIAL_PROBABILITY = 0.01
+"""Initial probability of each class of each query. Most queries detect nothing."""
 
-CLASS, DISTANCE, OVERLAP = 2.0, 5.0, 2.0
-"""What the parts of the loss weigh."""
+CLASS_WEIGHT, DISTANCE_WEIGHT, OVERLAP_WEIGHT = 2.0, 5.0, 2.0
+"""Weights of the parts of the loss."""
 
 Boxes = Float[Array, "boxes 4"]
 Costs = Float[Array, "queries boxes"]
 
 Dataset = Mapping[str, Sequence[Mapping[str, Any]]]
-"""Annotations of images in COCO's form: `images`, `annotations` and `categories`."""
+"""Annotations of images in COCO's format: `images`, `annotations` and `categories`."""
 
 
 def train_boxes(
@@ -40,35 +40,41 @@ def train_boxes(
     scattered: ScatteredDigits,
     seed: int,
     recipe: Recipe = RECIPE,
-    tell: Callable[[int, float], None] = lambda step, loss: None,
+    tell: Callable[[int, float], None] = lambda step, detection_loss: None,
 ) -> tuple[Network, list[float]]:
-    """As `classifier.train`, on what is found at every stage: each digit by the query or the place
-    that is nearest to finding it, and nothing by the others.
+    """Return a trained model and the loss of each step, as `classifier.train` does.
+
+    The loss covers every stage of the network. Each digit is assigned to the query or position that
+    detects it best. The others should detect nothing.
 
     Source: Carion et al., 2020, arXiv:2005.12872; the loss of classes is Lin et al., 2017,
     arXiv:1708.02002.
     """
     init_key, *keys = jr.split(jr.key(seed), 3)
     images, labels = jnp.asarray(scattered.images), jnp.asarray(scattered.labels)
-    boxes = centred(jnp.asarray(scattered.boxes) / CANVAS_SIDE)
+    boxes = to_centre_and_size(jnp.asarray(scattered.boxes) / CANVAS_SIDE)
 
-    def one(stage: Detections, boxes: Boxes, labels: Int[Array, " boxes"]) -> Float[Array, ""]:
-        return loss(stage, boxes, labels)
+    def stage_loss(
+        stage: Detections, boxes: Boxes, labels: Int[Array, " boxes"]
+    ) -> Float[Array, ""]:
+        return detection_loss(stage, boxes, labels)
 
     def objective(model: Network, rows: Rows, key: PRNGKeyArray) -> Float[Array, ""]:
-        pixels = normalised(images[rows], entry.preprocessing)
+        pixels = normalize_images(images[rows], entry.preprocessing)
         stages = jax.vmap(lambda image: model.stages(image))(pixels)
-        total = sum(jax.vmap(one)(stage, boxes[rows], labels[rows]).sum() for stage in stages)
+        total = sum(
+            jax.vmap(stage_loss)(stage, boxes[rows], labels[rows]).sum() for stage in stages
+        )
         return total / jnp.maximum((labels[rows] != NO_DIGIT).sum(), 1)
 
-    model = first_weights(initial(entry, init_key))
+    model = initialize_heads(make_initial_model(entry, init_key))
     return fit(model, objective, len(images), keys, recipe, tell)
 
 
 def measure(model: Network, entry: ModelInfo, scattered: ScatteredDigits, batch: int = 50) -> float:
-    """The mean average precision of a network, from 0 to 1."""
+    """Return the mean average precision of a network, from 0 to 1."""
     run = eqx.filter_jit(
-        lambda model, images: jax.vmap(model)(normalised(images, entry.preprocessing))
+        lambda model, images: jax.vmap(model)(normalize_images(images, entry.preprocessing))
     )
     boxes: list[list[Box]] = []
     for first in range(0, len(scattered.images), batch):
@@ -78,7 +84,7 @@ def measure(model: Network, entry: ModelInfo, scattered: ScatteredDigits, batch:
 
 
 def boxes_in(outputs: Mapping[str, Any], size: tuple[int, int]) -> list[list[Box]]:
-    """All boxes of a batch of images of a size, those of each image by themselves."""
+    """Return all boxes of a batch of images of one size, a list for each image."""
     arrays = {key: np.asarray(outputs[key]) for key in ("logits", "pred_boxes")}
     rows = (
         {key: value[row] for key, value in arrays.items()} for row in range(len(arrays["logits"]))
@@ -87,25 +93,34 @@ def boxes_in(outputs: Mapping[str, Any], size: tuple[int, int]) -> list[list[Box
 
 
 def precision(boxes: Sequence[Sequence[Box]], scattered: ScatteredDigits) -> float:
-    """The mean average precision of boxes in images, from 0 to 1."""
-    found = [as_found(picture, box) for picture, own in enumerate(boxes) for box in own]
-    return mean_average_precision(as_coco(scattered), found)
+    """Return the mean average precision of boxes in images, from 0 to 1."""
+    coco_boxes = [
+        to_coco_box(picture, box)
+        for picture, picture_boxes in enumerate(boxes)
+        for box in picture_boxes
+    ]
+    return mean_average_precision(to_coco_dataset(scattered), coco_boxes)
 
 
-def as_found(picture: int, box: Box) -> dict[str, object]:
-    """A box as pycocotools takes it."""
+def to_coco_box(picture: int, box: Box) -> dict[str, object]:
+    """Return a box in the format of pycocotools."""
     left, top, right, bottom = box.corners
-    where = [left, top, right - left, bottom - top]
-    number = box.label_id + 1
-    return {"image_id": picture, "category_id": number, "bbox": where, "score": box.score}
+    corner_and_size = [left, top, right - left, bottom - top]
+    category = box.label_id + 1
+    return {
+        "image_id": picture,
+        "category_id": category,
+        "bbox": corner_and_size,
+        "score": box.score,
+    }
 
 
-def as_coco(scattered: ScatteredDigits) -> Dataset:
-    """Return what is on canvases in COCO's form, which has no class of the number 0."""
+def to_coco_dataset(scattered: ScatteredDigits) -> Dataset:
+    """Return the digits on canvases in COCO's format, whose categories begin at 1."""
     annotations = []
     for picture, pair in enumerate(zip(scattered.boxes, scattered.labels, strict=True)):
         for (left, top, right, bottom), label in zip(
-            *(each.tolist() for each in pair), strict=True
+            *(values.tolist() for values in pair), strict=True
         ):
             if label != NO_DIGIT:
                 width, height = right - left, bottom - top
@@ -157,28 +172,32 @@ def mean_average_precision(dataset: Dataset, boxes: Sequence[Mapping[str, Any]])
     return float(evaluation.stats[0])
 
 
-def first_weights(model: Network) -> Network:
-    """With what training begins with: nothing is likely, and boxes are as they were proposed."""
+def initialize_heads(model: Network) -> Network:
+    """Return the model with initial weights for training: all classes are improbable, and boxes
+    equal the proposals."""
 
-    def heads(model: Network) -> list[Array]:
-        ends = [model.box_head.layers[-1], *(each.boxes.layers[-1] for each in model.proposals)]
-        return [leaf for end in ends for leaf in (end.weight, end.bias)]
+    def box_parameters(model: Network) -> list[Array]:
+        layers = [
+            model.box_head.layers[-1],
+            *(proposal.boxes.layers[-1] for proposal in model.proposals),
+        ]
+        return [leaf for layer in layers for leaf in (layer.weight, layer.bias)]
 
-    def biases(model: Network) -> list[Array]:
-        return [model.class_head.bias, *(each.classes.bias for each in model.proposals)]
+    def class_biases(model: Network) -> list[Array]:
+        return [model.class_head.bias, *(proposal.classes.bias for proposal in model.proposals)]
 
-    model = eqx.tree_at(heads, model, replace_fn=jnp.zeros_like)
-    rare = -np.log(1 / RARE - 1)
-    model = eqx.tree_at(biases, model, replace_fn=lambda bias: jnp.full_like(bias, rare))
+    model = eqx.tree_at(box_parameters, model, replace_fn=jnp.zeros_like)
+    logit = -np.log(1 / INITIAL_PROBABILITY - 1)
+    model = eqx.tree_at(class_biases, model, replace_fn=lambda bias: jnp.full_like(bias, logit))
     return eqx.tree_at(
         lambda model: [block.cross.offsets.bias for block in model.blocks],
         model,
-        [ring(block.cross) for block in model.blocks],
+        [ring_offsets(block.cross) for block in model.blocks],
     )
 
 
-def ring(cross: eqx.Module) -> Float[Array, " offsets"]:
-    """Offsets in a direction for each head, the points of which lie one behind another."""
+def ring_offsets(cross: eqx.Module) -> Float[Array, " offsets"]:
+    """Return offsets in a different direction for each head. The points of a head lie on a line."""
     points = cross.weights.out_features // cross.heads
     angles = 2 * jnp.pi * jnp.arange(cross.heads) / cross.heads
     directions = jnp.stack([jnp.cos(angles), jnp.sin(angles)], axis=-1)
@@ -186,52 +205,58 @@ def ring(cross: eqx.Module) -> Float[Array, " offsets"]:
     return (directions[:, None] * steps[None, :, None]).reshape(-1)
 
 
-def loss(found: Detections, boxes: Boxes, labels: Int[Array, " boxes"]) -> Float[Array, ""]:
-    """The loss of one image, a sum over its digits."""
-    there = labels != NO_DIGIT
-    kinds = jnp.clip(labels, 0)
-    on, off = focal(found.logits, 1.0), focal(found.logits, 0.0)
-    classes = jnp.where(jnp.isfinite(found.logits), on - off, jnp.inf)[:, kinds]
-    distance = jnp.abs(found.pred_boxes[:, None] - boxes).sum(-1)
-    overlap = 1 - generalised_overlap(found.pred_boxes[:, None], boxes)
-    rows = match(CLASS * classes + DISTANCE * distance + OVERLAP * overlap, there)
-    targets = jnp.zeros(found.logits.shape, bool).at[rows, kinds].max(there)
-    places = jnp.arange(len(labels))
-    of_boxes = DISTANCE * distance[rows, places] + OVERLAP * overlap[rows, places]
-    of_classes = CLASS * jnp.where(targets, on, off).sum()
-    return of_classes + jnp.where(there, of_boxes, 0).sum()
+def detection_loss(
+    outputs: Detections, boxes: Boxes, labels: Int[Array, " boxes"]
+) -> Float[Array, ""]:
+    """Return the loss of one image, a sum over its digits."""
+    is_digit = labels != NO_DIGIT
+    classes = jnp.clip(labels, 0)
+    positive, negative = focal_loss(outputs.logits, 1.0), focal_loss(outputs.logits, 0.0)
+    class_costs = jnp.where(jnp.isfinite(outputs.logits), positive - negative, jnp.inf)[:, classes]
+    distance = jnp.abs(outputs.pred_boxes[:, None] - boxes).sum(-1)
+    overlap = 1 - generalised_overlap(outputs.pred_boxes[:, None], boxes)
+    rows = match_queries(
+        CLASS_WEIGHT * class_costs + DISTANCE_WEIGHT * distance + OVERLAP_WEIGHT * overlap, is_digit
+    )
+    targets = jnp.zeros(outputs.logits.shape, bool).at[rows, classes].max(is_digit)
+    columns = jnp.arange(len(labels))
+    box_loss = DISTANCE_WEIGHT * distance[rows, columns] + OVERLAP_WEIGHT * overlap[rows, columns]
+    class_loss = CLASS_WEIGHT * jnp.where(targets, positive, negative).sum()
+    return class_loss + jnp.where(is_digit, box_loss, 0).sum()
 
 
-def focal(
+def focal_loss(
     logits: Float[Array, "queries classes"], target: float
 ) -> Float[Array, "queries classes"]:
-    """How wrong logits are about each class; what is nearly right counts little."""
+    """Return the focal loss of each logit. Logits that are nearly right count little."""
     sign, weight = (1, 0.25) if target else (-1, 0.75)
     safe = jnp.where(jnp.isfinite(logits), logits, -20.0)
     return -weight * jax.nn.sigmoid(-sign * safe) ** 2 * jax.nn.log_sigmoid(sign * safe)
 
 
-def match(costs: Costs, there: Bool[Array, " boxes"]) -> Int[Array, " boxes"]:
-    """The query of each box that is there: of all pairs the cheapest first, no query twice."""
-    costs = jax.lax.stop_gradient(jnp.where(there, costs, jnp.inf))
+def match_queries(costs: Costs, is_digit: Bool[Array, " boxes"]) -> Int[Array, " boxes"]:
+    """Return the query of each digit. The cheapest pair is matched first, and no query is used
+    twice."""
+    costs = jax.lax.stop_gradient(jnp.where(is_digit, costs, jnp.inf))
     rows = jnp.zeros(costs.shape[1], int)
     for _ in range(costs.shape[1]):
         row, column = jnp.unravel_index(jnp.argmin(costs), costs.shape)
-        known = jnp.isfinite(costs[row, column])
-        rows = jnp.where(known, rows.at[column].set(row), rows)
+        is_finite = jnp.isfinite(costs[row, column])
+        rows = jnp.where(is_finite, rows.at[column].set(row), rows)
         blocked = costs.at[row].set(jnp.inf).at[:, column].set(jnp.inf)
-        costs = jnp.where(known, blocked, costs)
+        costs = jnp.where(is_finite, blocked, costs)
     return rows
 
 
-def centred(corners: Float[Array, "*n 4"]) -> Float[Array, "*n 4"]:
-    """Centre and size of boxes of which the edges are given."""
+def to_centre_and_size(corners: Float[Array, "*n 4"]) -> Float[Array, "*n 4"]:
+    """Return the centre and size of boxes from their corners."""
     low, high = corners[..., :2], corners[..., 2:]
     return jnp.concatenate([(low + high) / 2, high - low], axis=-1)
 
 
 def generalised_overlap(a: Float[Array, "*n 4"], b: Float[Array, "*n 4"]) -> Float[Array, "*n"]:
-    """Intersection over union, less the share of the smallest box around both that neither has.
+    """Return the intersection over union, minus the share of the smallest enclosing box that is in
+    neither.
 
     Source: Rezatofighi et al., 2019, arXiv:1902.09630.
     """

@@ -1,4 +1,4 @@
-"""How a depth network is trained on scenes of digits, and how right it is."""
+"""Train a depth network on scenes of digits, and measure it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,24 +11,30 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from notebooks.training.classifier import Recipe, Rows, fit, initial, normalised
+from notebooks.training.classifier import Recipe, Rows, fit, make_initial_model, normalize_images
 from zoo.architectures.base import Network
 from zoo.architectures.entry import ModelInfo
 from zoo.data.digits.scenes import LARGEST_DIGIT, SMALLEST_DIGIT, Scenes
 
 RECIPE = Recipe(epochs=14, batch=32, rate=2e-3)
 
-BRIGHT = 0.5
-"""What the last bias begins with: below it a depth is cut off, and nothing is learnt from it."""
+INITIAL_BIAS = 0.5
+"""Initial value of the last bias. Negative depths are set to zero, where the gradient vanishes."""
 
-SEEN = 8
-"""Pixels that are left of a digit that counts, at least."""
+MIN_PIXELS = 8
+"""Smallest number of visible pixels of a digit that counts."""
 
 
 @dataclass(frozen=True)
 class DepthScore:
-    """The mean error of the nearness where a digit is, of two digits in a scene how often the
-    nearer one is said to be, and the share of pixels where it is right whether there is one."""
+    """Quality of a depth network.
+
+    **Arguments:**
+
+    - `error`: mean error of the nearness on digits.
+    - `order`: share of the pairs of digits in a scene whose order is right.
+    - `there`: share of the pixels that are correctly classified as digit or background.
+    """
 
     error: float
     order: float
@@ -42,18 +48,21 @@ def train_depth(
     recipe: Recipe = RECIPE,
     tell: Callable[[int, float], None] = lambda step, loss: None,
 ) -> tuple[Network, list[float]]:
-    """As `classifier.train`, on the mean absolute error, where digits are and where none
-    is to the same share: most pixels are empty, and a network that saw nothing would be right."""
+    """Return a trained model and the loss of each step, as `classifier.train` does.
+
+    The loss is the mean absolute error on digits plus that on the background. Most pixels are
+    background, so a mean over all pixels would be small for a network that sees nothing.
+    """
     init_key, *keys = jr.split(jr.key(seed), 3)
-    model = initial(entry, init_key)
-    bias = jnp.full((1, 1, 1), BRIGHT)
+    model = make_initial_model(entry, init_key)
+    bias = jnp.full((1, 1, 1), INITIAL_BIAS)
     model = eqx.tree_at(lambda model: model.decoder.conv3.bias, model, bias)
     images, nearness = jnp.asarray(scenes.images), jnp.asarray(scenes.nearness)
 
     def objective(model: Network, rows: Rows, key: PRNGKeyArray) -> Float[Array, ""]:
-        wanted = nearness[rows]
-        error, on = jnp.abs(predict(model, entry, images[rows]) - wanted), wanted > 0
-        return error.mean(where=on) + error.mean(where=~on)
+        expected = nearness[rows]
+        error, is_digit = jnp.abs(predict(model, entry, images[rows]) - expected), expected > 0
+        return error.mean(where=is_digit) + error.mean(where=~is_digit)
 
     return fit(model, objective, len(images), keys, recipe, tell)
 
@@ -61,23 +70,27 @@ def train_depth(
 def predict(
     model: Network, entry: ModelInfo, images: Float[Array, "n height width"]
 ) -> Float[Array, "n height width"]:
-    """How near a network says everything is."""
-    return jax.vmap(model)(normalised(images, entry.preprocessing)).predicted_depth
+    """Return the predicted nearness of each pixel."""
+    return jax.vmap(model)(normalize_images(images, entry.preprocessing)).predicted_depth
 
 
 def measure(model: Network, entry: ModelInfo, scenes: Scenes) -> DepthScore:
-    """How right a network is."""
+    """Return the quality of a network on scenes."""
     run = eqx.filter_jit(lambda model, images: predict(model, entry, images))
-    found = np.asarray(run(model, jnp.asarray(scenes.images)))
-    on = scenes.digit_numbers > 0
-    right: list[bool] = []
-    for predicted, which in zip(found, scenes.digit_numbers, strict=True):
-        # The nearer has the larger number.
-        numbers = [n for n in range(1, which.max() + 1) if (which == n).sum() >= SEEN]
-        means = [predicted[which == number].mean() for number in numbers]
-        right += [near > far for far, near in combinations(means, 2)]
+    predictions = np.asarray(run(model, jnp.asarray(scenes.images)))
+    is_digit = scenes.digit_of_pixel > 0
+    is_right: list[bool] = []
+    for predicted, digit_of_pixel in zip(predictions, scenes.digit_of_pixel, strict=True):
+        # The nearer digit has the larger number.
+        digits = [
+            n
+            for n in range(1, digit_of_pixel.max() + 1)
+            if (digit_of_pixel == n).sum() >= MIN_PIXELS
+        ]
+        means = [predicted[digit_of_pixel == number].mean() for number in digits]
+        is_right += [near > far for far, near in combinations(means, 2)]
     return DepthScore(
-        error=float(abs(found - scenes.nearness)[on].mean()),
-        order=float(np.mean(right)),
-        there=float(((found > SMALLEST_DIGIT / LARGEST_DIGIT / 2) == on).mean()),
+        error=float(abs(predictions - scenes.nearness)[is_digit].mean()),
+        order=float(np.mean(is_right)),
+        there=float(((predictions > SMALLEST_DIGIT / LARGEST_DIGIT / 2) == is_digit).mean()),
     )

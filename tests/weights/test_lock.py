@@ -9,7 +9,7 @@ from queue import Queue
 from unittest.mock import Mock
 
 from tests.killed import Order
-from weights.lock import locked
+from weights.lock import hold_lock
 from weights.progress import Quiet
 
 PYTHON = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
@@ -47,10 +47,10 @@ def test_who_waits_says_so(tmp_path):
     place, told, order = tmp_path / "new" / "place", Queue(), []
 
     def second():
-        with locked(place, Mock(Quiet, stage=told.put)):
+        with hold_lock(place, Mock(Quiet, stage=told.put)):
             order.append("second")
 
-    with locked(place, Quiet()):
+    with hold_lock(place, Quiet()):
         thread = threading.Thread(target=second)
         thread.start()
         assert told.get(timeout=30) == f"waiting for another process that writes {place}"
@@ -65,7 +65,7 @@ def test_a_folder_by_any_name(tmp_path, monkeypatch):
     (tmp_path / "link").symlink_to("folder")
     monkeypatch.chdir(tmp_path / "folder")
     for name in (Path(), tmp_path / "link", tmp_path / "folder", Path("../folder")):
-        with locked(name, Quiet()):
+        with hold_lock(name, Quiet()):
             assert {path.name for path in tmp_path.iterdir()} == {"folder", "link", ".folder.lock"}
 
 
@@ -99,6 +99,6 @@ def test_a_file_that_is_called_like_a_lock_stays(tmp_path):
     for content in (b"mine", b""):
         path = tmp_path / ".place.lock"
         path.write_bytes(content)
-        with locked(tmp_path / "place", Quiet()):
+        with hold_lock(tmp_path / "place", Quiet()):
             assert path.read_bytes() == content
         assert path.exists() == bool(content)

@@ -15,11 +15,11 @@ from tests.seeded import as_file
 from weights import LazyTensor, locate, random_weights
 from weights.errors import MappingError, WeightsNotFound, WrongDigest
 from weights.initializers import DRAWS, KINDS, kind_of, periods, round_to_bfloat16
-from weights.mapping import SHOWN, Rule, apply, plan, source_shapes
+from weights.mapping import SHOWN_NAMES, Rule, map_tensors, plan, source_shapes
 from weights.namings.meta_names import DINOV3_VIT
 from weights.namings.tower_names import HUB_TIPS_VIT, TIPS_VIT
 from weights.progress import Quiet
-from weights.sources.locate import PublishedFiles, find_named, searched
+from weights.sources.locate import PublishedFiles, describe_searched_folders, find_named
 from weights.transforms import BIAS, BIAS_OUTER_THIRDS, BIAS_THIRDS, MASKED
 from zoo.checkpoints.identify import inspect
 from zoo.checkpoints.load import model_shapes
@@ -63,7 +63,7 @@ def test_the_first_rule_about_a_leaf_says_alone_what_it_is_called():
     """transformers' file of TIPS differs from Google's in the names of one layer."""
     hub, google = "blocks.3.mlp.c_fc.weight", "blocks.3.mlp.fc1.weight"
     assert TIPS_VIT.leaf(google) == HUB_TIPS_VIT.leaf(hub) == google
-    assert not HUB_TIPS_VIT.knows(google)
+    assert not HUB_TIPS_VIT.has_key(google)
 
 
 def test_values_are_read_one_by_one(vits16):
@@ -79,7 +79,7 @@ def test_values_are_read_one_by_one(vits16):
 
 def problems(shapes, file):
     with pytest.raises(MappingError) as error:
-        apply(DINOV3_VIT, plan(DINOV3_VIT.rules, shapes), file)
+        map_tensors(DINOV3_VIT, plan(DINOV3_VIT.rules, shapes), file)
     return str(error.value)
 
 
@@ -95,7 +95,7 @@ def test_everything_wrong_is_told_at_once(tiny7b):
     assert "norm.bias (is [7], must be [256])" in told
     assert "norm.weight (is int64, must be bfloat16, float16, float32, float64)" in told
     told, count = problems(tiny7b.shapes, {}), len(tiny7b.state)
-    assert f"{count} missing: " in told and f" and {count - SHOWN} more" in told
+    assert f"{count} missing: " in told and f" and {count - SHOWN_NAMES} more" in told
 
 
 def test_random_weights_depend_on_seed_and_name_only(tiny7b):
@@ -177,10 +177,10 @@ def test_places_are_searched_in_order(places, monkeypatch):
     with pytest.raises(WeightsNotFound) as error:
         locate(PUBLISHED, Quiet())
     assert PUBLISHED.name in str(error.value) and PUBLISHED.advice in str(error.value)
-    assert all(str(place) in searched() for place in (own, here, torch))
-    assert "ZOO_WEIGHTS_DIR" not in searched()
+    assert all(str(place) in describe_searched_folders() for place in (own, here, torch))
+    assert "ZOO_WEIGHTS_DIR" not in describe_searched_folders()
     monkeypatch.delenv("ZOO_WEIGHTS_DIR")
-    assert "ZOO_WEIGHTS_DIR is not set" in searched()
+    assert "ZOO_WEIGHTS_DIR is not set" in describe_searched_folders()
     with pytest.raises(WeightsNotFound, match="no other"):
         find_named("other", PUBLISHED)
 
@@ -208,7 +208,7 @@ def test_biases_have_one_zero():
     """Formats that mask a part of them and those that do not give the same bits."""
     parts = [np.full(3, -0.0, np.float32)] * 3
     for transform, count in ((BIAS, 1), (BIAS_THIRDS, 3), (BIAS_OUTER_THIRDS, 2), (MASKED, 2)):
-        assert not np.signbit(transform.apply(*parts[:count])).any(), transform.name
+        assert not np.signbit(transform.map_tensors(*parts[:count])).any(), transform.name
 
 
 COUNT, SECONDS = 1_500, 6

@@ -1,4 +1,8 @@
-"""Checkpoints as they lie on disk: told apart by their content, read lazily and without trust."""
+"""Open checkpoints on disk.
+
+The format is recognised from the first bytes. Tensors are read lazily, and nothing that a file
+claims is trusted.
+"""
 
 import re
 from collections.abc import Callable
@@ -19,16 +23,16 @@ from weights.containers import (
     zips,
 )
 from weights.errors import NotACheckpoint, WeightsNotFound
-from weights.files import Checkpoint, FileBytes, sound
+from weights.files import Checkpoint, FileBytes, report_damage
 from weights.parameters import parameter
 
-BEGINNING = 16  # bytes that tell the formats apart
+BEGINNING = 16  # number of bytes from which the format is recognised
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """Container at `path`, a file or a folder.
+    """Open the checkpoint at a path, a file or a folder.
 
-    **Raises** a `WeightsError` if there is nothing, or nothing that is read.
+    **Raises** a `WeightsError` if there is none, or if its format is not supported.
     """
     try:
         if path.is_dir():
@@ -43,22 +47,25 @@ def open_checkpoint(path: Path) -> Checkpoint:
 
 
 def _open_file(path: Path) -> Checkpoint:
-    """Open a file once, and read it with the reader of its container."""
+    """Open a file once, and read it with the reader of its format."""
     source = FileBytes(path)
     return _read(source, source.stream())
 
 
 def _read(source: FileBytes, stream: BufferedReader) -> Checkpoint:
-    """Recognise the container of a file by its first bytes, and read it."""
-    return _reader(stream.peek(BEGINNING)[:BEGINNING], source.path)(source, stream)
+    """Recognise the format of a file by its first bytes, and read it."""
+    return _find_reader(stream.peek(BEGINNING)[:BEGINNING], source.path)(source, stream)
 
 
-def _reader(start: bytes, path: Path) -> Callable[[FileBytes, BufferedReader], Checkpoint]:
-    """Reader of the container that begins so. **Raises** `NotACheckpoint` where there is none."""
+def _find_reader(start: bytes, path: Path) -> Callable[[FileBytes, BufferedReader], Checkpoint]:
+    """Return the reader of the format that begins with these bytes.
+
+    **Raises** `NotACheckpoint` if the format is not supported.
+    """
     if start.startswith(lz4.FRAME_MAGIC):
         return equimo.read_archive
     if start.startswith(npy.ARRAY_MAGIC):
-        # What lies beside a file says nothing of it, but in the one layout that Equimo writes.
+        # Only in the folder layout that Equimo writes does the format depend on another file.
         return equimo.read_folder if equimo.is_extracted(path) else npy.read_eqx
     if start.startswith(zips.MAGIC):
         return _read_zip
@@ -66,60 +73,69 @@ def _reader(start: bytes, path: Path) -> Callable[[FileBytes, BufferedReader], C
         return safetensors.read_safetensors
     if start.startswith(b"{") and path.name.endswith(".index.json"):
         return partial(safetensors.read_sharded, read=_read)
-    raise NotACheckpoint(_unread(start, path))
+    raise NotACheckpoint(_describe_unsupported(start, path))
 
 
 def _read_zip(source: FileBytes, stream: BufferedReader) -> Checkpoint:
-    """Arrays of numpy, perhaps with the other tower; or what PyTorch saves, with its backbone."""
-    with sound(source.path, "zip archive", *zips.ERRORS):
+    """Read a zip archive of numpy or of PyTorch.
+
+    If it is one of two towers, or a head without its backbone, the other file in the same folder is
+    read too and both are joined.
+    """
+    with report_damage(source.path, "zip archive", *zips.ERRORS):
         archive = zips.open_archive(source)
     if npz.is_npz(archive):
         tower = npz.read_npz(source, archive)
-        other = tower_pairs.other_half(source.path)
-        return tower_pairs.both_towers(tower, _open_file(other)) if other else tower
+        other = tower_pairs.find_vision_tower(source.path)
+        return tower_pairs.join_towers(tower, _open_file(other)) if other else tower
     members = {info.filename: info for info in archive.infolist()}
-    checkpoint = heads.bare(pth.read_pth(source, members))
-    if not heads.is_head(checkpoint):
+    checkpoint = heads.strip_shared_prefix(pth.read_pth(source, members))
+    if not heads.is_head_alone(checkpoint):
         return checkpoint
-    return heads.on_backbone(checkpoint, _open_file(heads.backbone_of(source.path)))
-
-
-def _unread(start: bytes, path: Path) -> str:
-    """Say what a file is that no reader is for, and what to do."""
-    size = path.stat().st_size
-    if start.startswith(LFS):
-        return (
-            f"{path} is a pointer of Git LFS, which stands for a file that was not fetched: run "
-            "`git lfs pull` in its repository, or download the file itself."
-        )
-    if start.lstrip().lower().startswith(PAGES):
-        return (
-            f"{path} is a web page ({size} bytes), and no file that was downloaded: "
-            "download it again, from another place or with the account that may have it."
-        )
-    descriptions = (what for beginning, what in BEGINNINGS.items() if start.startswith(beginning))
-    return (
-        f"{path} is {next(descriptions, 'not a checkpoint that is read')} ({size} bytes: not a "
-        "PyTorch, numpy or Equimo archive, not safetensors, not leaves of Equinox): give a file "
-        "that holds a state dict, or download it again."
+    return heads.join_head_to_backbone(
+        checkpoint, _open_file(heads.find_backbone_file(source.path))
     )
 
 
-LFS = b"version https://"
-"""How a pointer of Git LFS begins, of a version of its own."""
+def _describe_unsupported(start: bytes, path: Path) -> str:
+    """Return a message that says what the file is instead of a checkpoint, and what to do."""
+    size = path.stat().st_size
+    if start.startswith(LFS_BEGINNING):
+        return (
+            f"{path} is a Git LFS pointer in place of a file that was not fetched: run "
+            "`git lfs pull` in its repository, or download the file itself."
+        )
+    if start.lstrip().lower().startswith(PAGE_BEGINNINGS):
+        return (
+            f"{path} is a web page ({size} bytes), not a checkpoint: "
+            "download it again, from another address or with an account that has access to it."
+        )
+    descriptions = (
+        description
+        for beginning, description in KNOWN_BEGINNINGS.items()
+        if start.startswith(beginning)
+    )
+    return (
+        f"{path} ({size} bytes) is {next(descriptions, 'not a supported checkpoint')}. Supported "
+        "are PyTorch, numpy and Equimo archives, safetensors, and leaves of Equinox: give a file "
+        "that contains a state dict, or download it again."
+    )
 
-PAGES = (b"<!doctype", b"<html", b"<?xml")
-"""How pages begin that servers give in place of a file."""
 
-BEGINNINGS = {
-    b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19": "a file of PyTorch before 1.6, which "
-    "`torch.save(torch.load(PATH), PATH)` brings into today's form, and not a checkpoint that is "
-    "read",
-    b"\x80": "a pickle, which would have to run to be read, and not a checkpoint that is read",
-    b"\x89HDF": "an HDF5 file, and not a checkpoint that is read",
-    b"GGUF": "a GGUF file, and not a checkpoint that is read",
+LFS_BEGINNING = b"version https://"
+"""First bytes of a Git LFS pointer file, before its version."""
+
+PAGE_BEGINNINGS = (b"<!doctype", b"<html", b"<?xml")
+"""First bytes of web pages, which servers may return in place of a file."""
+
+KNOWN_BEGINNINGS = {
+    b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19": "a file of PyTorch before 1.6, not a supported "
+    "checkpoint (`torch.save(torch.load(PATH), PATH)` converts it to the current format)",
+    b"\x80": "a pickle, which cannot be read without running it, not a supported checkpoint",
+    b"\x89HDF": "an HDF5 file, not a supported checkpoint",
+    b"GGUF": "a GGUF file, not a supported checkpoint",
 }
-"""How files begin that are known and not read, and what they are."""
+"""Descriptions of unsupported formats by their first bytes."""
 
 
 TENSOR_FILES = (
@@ -128,65 +144,81 @@ TENSOR_FILES = (
     pth.TENSORS,
     pth.INDEX,
 )
-"""What transformers and timm call a checkpoint in its folder, the first to be taken first."""
+"""Names of checkpoints in folders of transformers and timm, in order of preference."""
 
 VARIANT = re.compile(r"(model|pytorch_model)\.\w+\.(safetensors|bin)")
-"""What diffusers and transformers call it in another precision."""
+"""Names that diffusers and transformers give a checkpoint in another precision."""
 
 FILES_OF_TRAINING = re.compile(
     r"(adapter_|optimizer|scheduler|rng_state|training_args|random_states).*"
 )
-"""Files that training leaves beside a network's."""
+"""Names of files that training writes next to the checkpoint."""
 
 ENDINGS = (".safetensors", ".bin", ".pth", ".pt", ".ckpt", ".npz", ".msgpack", ".h5", ".onnx")
-"""Endings of files that may hold a network."""
+"""Endings of files that may contain a network."""
 
 
-OF_OTHERS = (".msgpack", ".h5", ".onnx")
-"""Endings of those of other libraries, none of which is read."""
+FOREIGN_ENDINGS = (".msgpack", ".h5", ".onnx")
+"""Endings of files of other libraries, which are not supported."""
 
 
-def _has_one(folder: Path) -> bool:
-    """Whether a folder has a file that may be a checkpoint, as a trainer's `checkpoint-500` has."""
-    return any(each.name.endswith(ENDINGS) for each in folder.iterdir())
+def _has_checkpoint(folder: Path) -> bool:
+    """Return whether a folder contains a file that may be a checkpoint, as a trainer's
+    `checkpoint-500` does."""
+    return any(path.name.endswith(ENDINGS) for path in folder.iterdir())
 
 
 def _open_folder(path: Path) -> Checkpoint:
+    """Open the checkpoint in a folder.
+
+    **Raises** `NotACheckpoint` if the folder has an unsupported format, and `WeightsNotFound` if it
+    contains no checkpoint or several.
+    """
     if (path / equimo.METADATA).is_file() and (path / equimo.WEIGHTS).is_file():
         return _open_file(path / equimo.WEIGHTS)
     if (path / ".metadata").is_file():
         raise NotACheckpoint(
-            f"{path} is a distributed checkpoint of PyTorch, which is not read: `python -m "
-            f"torch.distributed.checkpoint.format_utils dcp_to_torch {path} FILE` makes one of "
-            "its files."
+            f"{path} is a distributed checkpoint of PyTorch, which is not supported: `python -m "
+            f"torch.distributed.checkpoint.format_utils dcp_to_torch {path} FILE` converts it to "
+            "a single file."
         )
-    there = sorted(each.name for each in path.iterdir() if each.is_file())
+    file_names = sorted(entry.name for entry in path.iterdir() if entry.is_file())
     files = [
-        name for name in there if name.endswith(ENDINGS) and not FILES_OF_TRAINING.fullmatch(name)
+        name
+        for name in file_names
+        if name.endswith(ENDINGS) and not FILES_OF_TRAINING.fullmatch(name)
     ]
-    usual = [name for name in TENSOR_FILES if name in there]
-    usual += [name for name in files if VARIANT.fullmatch(name)]
-    if not usual and len(safe := [name for name in files if name.endswith(".safetensors")]) == 1:
-        usual = safe
-    if usual:
-        checkpoint = _open_file(path / usual[0])
+    checkpoint_names = [name for name in TENSOR_FILES if name in file_names]
+    checkpoint_names += [name for name in files if VARIANT.fullmatch(name)]
+    if (
+        not checkpoint_names
+        and len(safetensors_names := [name for name in files if name.endswith(".safetensors")]) == 1
+    ):
+        checkpoint_names = safetensors_names
+    if checkpoint_names:
+        checkpoint = _open_file(path / checkpoint_names[0])
         read = {file.path.name for file in checkpoint.files}
         return replace(checkpoint, unread=tuple(name for name in files if name not in read))
-    if len(heads_and_towers := [*heads.heads_in(path), *tower_pairs.pairs_in(path)]) == 1:
+    if (
+        len(heads_and_towers := [*heads.find_head_files(path), *tower_pairs.find_text_towers(path)])
+        == 1
+    ):
         return _open_file(heads_and_towers[0])
-    if ADAPTER in there:
+    if ADAPTER in file_names:
         raise NotACheckpoint(
-            f"{path} holds an adapter alone, of a network that is not in it: name that network's "
+            f"{path} contains an adapter without the network that it adapts: name that network's "
             f"checkpoint with {parameter('base')}, or merge both first, with peft's "
             "`merge_and_unload()`."
         )
-    choices = [name for name in files if not name.endswith(OF_OTHERS)]
-    choices += [each.name for each in sorted(path.iterdir()) if each.is_dir() and _has_one(each)]
+    choices = [name for name in files if not name.endswith(FOREIGN_ENDINGS)]
+    choices += [
+        entry.name for entry in sorted(path.iterdir()) if entry.is_dir() and _has_checkpoint(entry)
+    ]
     advice = "give the path of a checkpoint"
     if choices:
         advice = f"name one of {', '.join(choices[:12])}"
     elif files:
-        advice = f"{files[0]} is of another library; save the network as safetensors"
+        advice = f"{files[0]} is a file of another library; save the network as safetensors"
     raise WeightsNotFound(
         f"{path} is a folder without a checkpoint (no {', no '.join(TENSOR_FILES)}, no single "
         f".safetensors file, no {equimo.METADATA} with {equimo.WEIGHTS}, no single "
@@ -195,3 +227,4 @@ def _open_folder(path: Path) -> Checkpoint:
 
 
 ADAPTER = "adapter_config.json"
+"""Name of the settings file in a folder of a PEFT adapter."""

@@ -1,7 +1,8 @@
-"""What reading a checkpoint may cost, whatever the file says; every reader keeps to it.
+"""Limits on the resources that reading a checkpoint may take, whatever the file claims.
 
-Telling what is in a file takes less than 5 seconds and 300 MB, and reading a tensor no more memory
-than the tensor. What has to be decompressed for that takes a second for every 100 MB of content.
+Every reader keeps to these limits. Finding out what a file contains takes less than 5 seconds and
+300 MB of memory. Reading a tensor takes no more memory than the tensor. Decompression, where that
+is needed first, takes one second for every 100 MB of content.
 """
 
 from collections.abc import Sequence
@@ -10,38 +11,47 @@ from typing import Any
 from weights.errors import DamagedFile
 from weights.initializers import Shape
 
-MOST_DIMENSIONS = 8  # axes of a tensor; the networks of vision have five at most
+MOST_DIMENSIONS = 8
+"""Number of axes of a tensor. Vision networks have at most five."""
 
 LARGEST_SIDE = 1 << 48
-"""Entries along an axis, and of a storage: beyond every file, and exact in a product of eight."""
+"""Size of an axis, and number of elements of a storage. No file is that large, and a product of
+eight such sizes is exact."""
 
 MOST_TENSORS = 10_000
-"""Tensors of a file, or of all the files of an index; a network of 7 billion parameters has 700."""
+"""Number of tensors in a file, or in all files of an index. A network of 7 billion parameters has
+700."""
 
 MOST_FILES = 128
-"""Files of an index, all of which are open at once; a network of 7 billion parameters has 6."""
+"""Number of files of an index, which are all open at once. A network of 7 billion parameters has
+6."""
 
 MOST_VALUES = 20 * MOST_TENSORS
-"""Values of a table, which in memory take 50 times their bytes in the file; a table may be in
-another twice, and that in a third."""
+"""Number of values in the tables of a file. In memory a value takes 50 times its bytes in the file,
+and the same table may be nested in others several times."""
 
 LARGEST_TABLE = 4 << 20
-"""Bytes of a table of tensors, whatever its format; one of 700 tensors takes 0.1 MB."""
+"""Size of a table of tensors in bytes, in any format. A table of 700 tensors takes 0.1 MB."""
 
 
-def shape_of(sizes: Sequence[Any]) -> Shape:
-    """A shape that a file claims. **Raises** `DamagedFile` if it is none."""
+def parse_shape(sizes: Sequence[Any]) -> Shape:
+    """Return a shape from the sizes that a file claims. **Raises** `DamagedFile` if they are not
+    valid."""
     if len(sizes) > MOST_DIMENSIONS:
         raise DamagedFile(
             f"a tensor has {len(sizes)} dimensions; at most {MOST_DIMENSIONS} are read"
         )
     if not all(type(size) is int and 0 <= size < LARGEST_SIDE for size in sizes):
-        raise DamagedFile("a tensor's shape makes no sense")
+        raise DamagedFile("a tensor's shape is not a list of valid sizes")
     return tuple(sizes)
 
 
-def within(what: str, size: int, most: int) -> int:
-    """Return a count that a file claims. **Raises** `DamagedFile` if it is too large."""
-    if not 0 <= size <= most:
-        raise DamagedFile(f"{what} is said to have {size}, where 0 to {most} are read")
+def check_count(description: str, size: int, limit: int) -> int:
+    """Return `size`, a count or length that a file claims.
+
+    **Raises** `DamagedFile` if it is negative or greater than `limit`. `description` is the subject
+    of the message, such as `"its content"`.
+    """
+    if not 0 <= size <= limit:
+        raise DamagedFile(f"{description} claims a size of {size}; the limit is {limit}")
     return size

@@ -1,7 +1,7 @@
-"""Equimo's checkpoints: `metadata.json` and `weights.eqx`, in a folder or a `.tar.lz4`.
+"""Equimo's checkpoints: `metadata.json` and `weights.eqx`, in a folder or a `.tar.lz4` archive.
 
-Both formats: 1.x, and 2.x, whose metadata carries the sha256 of `weights.eqx`. Records have no
-names; the order of the tree's leaves gives them (`records`).
+Both formats are read: 1.x, and 2.x, whose metadata contains the sha256 of `weights.eqx`. Records
+have no names. `leaf_order.record_names` finds the names from the shapes.
 
 Source: `equimo/io.py` (1.1.0), `equimo/serialization.py` (2.7.0).
 """
@@ -15,13 +15,13 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
-from weights.containers.bounds import within
+from weights.containers.bounds import check_count
 from weights.containers.leaf_order import record_names
 from weights.containers.lz4 import Content
-from weights.containers.npy import scan
+from weights.containers.npy import scan_records
 from weights.containers.safetensors import parse_object, read_object
 from weights.errors import DamagedFile, WrongDigest
-from weights.files import PIECE, Bytes, Checkpoint, FileBytes, sound
+from weights.files import PIECE, Bytes, Checkpoint, FileBytes, report_damage
 from weights.tensors import LazyTensor
 
 METADATA = "metadata.json"
@@ -35,13 +35,14 @@ LARGEST = {METADATA: LARGEST_METADATA, WEIGHTS: 64 << 30}
 
 
 def read_archive(frame: FileBytes, stream: BufferedReader) -> Checkpoint:
-    """An archive, decompressed once."""
+    """Return the checkpoint of an archive, which is decompressed once. **Raises**
+    `NotACheckpoint`."""
     path = frame.path
-    with sound(path, KIND, tarfile.TarError):
+    with report_damage(path, KIND, tarfile.TarError):
         unpacked = Content(stream)
         members: dict[str, tuple[int, int]] = {}
         unpacked.file.seek(0)
-        while (info := _member(unpacked.file)) is not None:
+        while (info := _next_member(unpacked.file)) is not None:
             if info.name in members:
                 raise DamagedFile(f"it has two members {info.name}")
             members[info.name] = start, size = unpacked.file.tell(), info.size
@@ -55,76 +56,82 @@ def read_archive(frame: FileBytes, stream: BufferedReader) -> Checkpoint:
         metadata = parse_object(unpacked.file.read(size))
         unpacked.start, size = members[WEIGHTS]
         unpacked.file.seek(unpacked.start)
-        tensors = _tensors(unpacked.file, size, unpacked, path, metadata)
-    return _checkpoint(path, "Equimo archive", frame, tensors, metadata)
+        tensors = _read_tensors(unpacked.file, size, unpacked, path, metadata)
+    return _make_checkpoint(path, "Equimo archive", frame, tensors, metadata)
 
 
-def _member(file: IO[bytes]) -> tarfile.TarInfo | None:
-    """The next member; None at the archive's end."""
-    info = _tar_header(file)
+def _next_member(file: IO[bytes]) -> tarfile.TarInfo | None:
+    """Return the header of the next member, or None at the end of the archive.
+
+    **Raises** `DamagedFile` if the member does not belong in a checkpoint.
+    """
+    info = _read_tar_header(file)
     if info is None:
         return None
     if info.type == tarfile.XHDTYPE:
-        within("an extended header", info.size, LARGEST_METADATA)
+        check_count("an extended header", info.size, LARGEST_METADATA)
         extended = file.read(info.size + -info.size % tarfile.BLOCKSIZE)
-        info = _tar_header(file)
+        info = _read_tar_header(file)
         if info is None or re.search(rb" (link)?path=", extended):
-            raise DamagedFile("it has a member whose name is not what it seems")
-        # Where the plain header has no room for the size of 8 GB and more.
+            raise DamagedFile("an extended header changes the name of a member")
+        # The plain header cannot express sizes of 8 GB and more.
         size = re.search(rb"^\d+ size=(\d{1,15})$", extended, re.MULTILINE)
         info.size = int(size[1]) if size else info.size
-    # Nothing is ever extracted, but an archive with other members is not what it says.
+    # Nothing is extracted, so other members would be harmless. But Equimo does not write them.
     if info.name not in LARGEST or not info.isreg():
         raise DamagedFile(f"it has a member {info.name[:60]!r}, which does not belong there")
-    within(info.name, info.size, LARGEST[info.name])
+    check_count(info.name, info.size, LARGEST[info.name])
     return info
 
 
-def _tar_header(file: IO[bytes]) -> tarfile.TarInfo | None:
+def _read_tar_header(file: IO[bytes]) -> tarfile.TarInfo | None:
     block = file.read(tarfile.BLOCKSIZE)
     return tarfile.TarInfo.frombuf(block, "utf-8", "replace") if block.strip(b"\0") else None
 
 
 def is_extracted(path: Path) -> bool:
-    """Whether a file is the array file of an archive that was extracted."""
+    """Return whether a file is `weights.eqx` of an extracted archive."""
     return path.name == WEIGHTS and path.with_name(METADATA).is_file()
 
 
 def read_folder(weights: FileBytes, stream: BufferedReader) -> Checkpoint:
-    """An archive that was extracted."""
+    """Return the checkpoint of an extracted archive. **Raises** `NotACheckpoint`."""
     path = weights.path.parent
-    with sound(path, KIND):
+    with report_damage(path, KIND):
         metadata, size = read_object(path / METADATA), weights.state.size
-        tensors = _tensors(stream, size, weights, path, metadata)
-    return _checkpoint(path, "Equimo folder", weights, tensors, metadata)
+        tensors = _read_tensors(stream, size, weights, path, metadata)
+    return _make_checkpoint(path, "Equimo folder", weights, tensors, metadata)
 
 
-def _tensors(
+def _read_tensors(
     stream: IO[bytes], size: int, source: Bytes, path: Path, metadata: Mapping[str, Any]
 ) -> dict[str, LazyTensor]:
-    """The arrays by name. **Raises** `WrongDigest` if the metadata has another than they have."""
-    arrays = [tensor for tensor in scan(stream, size, source) if tensor.shape]
-    hashed, buffer = hashlib.sha256(), memoryview(bytearray(min(size, PIECE)))
+    """Return the arrays by name.
+
+    **Raises** `WrongDigest` if the metadata contains a digest that differs from that of the arrays.
+    """
+    arrays = [tensor for tensor in scan_records(stream, size, source) if tensor.shape]
+    hasher, buffer = hashlib.sha256(), memoryview(bytearray(min(size, PIECE)))
     for offset in range(0, size if CHECKSUM in metadata else 0, PIECE):
         piece = buffer[: size - offset]
         source.read_into(offset, piece)
-        hashed.update(piece)
-    digest = hashed.hexdigest()
+        hasher.update(piece)
+    digest = hasher.hexdigest()
     if (expected := metadata.get(CHECKSUM, digest)) != digest:
         raise WrongDigest(
-            f"{path} is damaged: its metadata tells of weights with sha256 {expected!a:.13}…, "
-            f"these have {digest:.12}…: download it again."
+            f"{path} is damaged: its metadata says that the weights have sha256 {expected!a:.13}…, "
+            f"but they have {digest:.12}…: download it again."
         )
     names = record_names([tensor.shape for tensor in arrays])
     return dict(zip(names, arrays, strict=True))
 
 
-def _checkpoint(
+def _make_checkpoint(
     path: Path,
-    what: str,
+    container: str,
     file: FileBytes,
     tensors: dict[str, LazyTensor],
     settings: Mapping[str, Any],
 ) -> Checkpoint:
     version = "2.x" if "format_version" in settings else "1.x"
-    return Checkpoint(path, f"{what}, format {version}", (file,), tensors, settings)
+    return Checkpoint(path, f"{container}, format {version}", (file,), tensors, settings)

@@ -1,10 +1,11 @@
-"""A head that Meta publishes by itself, and the backbone that it belongs on.
+"""Heads that Meta publishes without a backbone, and the backbones that they belong to.
 
-Of pictures: `hub/classifiers.py` of facebookresearch/dinov2 and /dinov3. Together they are called
-what the module is that torch.hub makes of them. Of patches: `notebooks/semantic_segmentation.ipynb`
-of facebookresearch/dinov2, whose heads have the names of mmsegmentation. For texts:
-`hub/dinotxt.py` of facebookresearch/dinov3, where the head of the network for images and the whole
-one for texts are in a file.
+- Classifiers of images: `hub/classifiers.py` of facebookresearch/dinov2 and /dinov3. A joined
+  checkpoint has the tensor names of the module that torch.hub returns.
+- Classifiers of patches: `notebooks/semantic_segmentation.ipynb` of facebookresearch/dinov2. Their
+  heads have the tensor names of mmsegmentation.
+- dino.txt: `hub/dinotxt.py` of facebookresearch/dinov3. One file contains the head of the image
+  tower and the complete text tower.
 """
 
 import re
@@ -16,84 +17,98 @@ from weights.errors import WeightsNotFound
 from weights.files import Checkpoint
 from weights.tensors import LazyTensor
 
-NAME = re.compile(
+HEAD_FILE_NAME = re.compile(
     r"(?P<backbone>.+?)((_imagenet1k|_ade20k|_voc2012)?_(linear4?|ms)_head|"
     r"_dinotxt_vision_head_and_text_encoder)(-[0-9a-f]{8,64})?\.pth"
 )
-"""What such a file is called, behind the name of its backbone."""
+"""Pattern of the file name of a head: the name of its backbone and an ending."""
 
 
-OF_PATCHES = "decode_head."
-"""How the keys of a classifier of patches begin."""
+SEGMENTER_PREFIX = "decode_head."
+"""Prefix of the keys of a classifier of patches."""
 
-WITH_TEXTS = ("visual_model.head.", "text_model.", "logit_scale")
-"""How those of dino.txt begin."""
+DINOTXT_PREFIXES = ("visual_model.head.", "text_model.", "logit_scale")
+"""Prefixes of the keys of dino.txt."""
 
-WITHIN = "visual_model.backbone."
-"""How those of its backbone begin in the whole network."""
-
-
-def heads_in(folder: Path) -> list[Path]:
-    """The files in a folder that are called as a classifier alone is."""
-    return [path for path in sorted(folder.glob("*.pth")) if NAME.fullmatch(path.name)]
+DINOTXT_BACKBONE = "visual_model.backbone."
+"""Prefix of the backbone's keys in the complete dino.txt network."""
 
 
-def bare(checkpoint: Checkpoint) -> Checkpoint:
-    """A checkpoint without what all of its names begin with, if it is a head alone."""
+def find_head_files(folder: Path) -> list[Path]:
+    """Return the files in a folder that have the name of a head without a backbone."""
+    return [path for path in sorted(folder.glob("*.pth")) if HEAD_FILE_NAME.fullmatch(path.name)]
+
+
+def strip_shared_prefix(checkpoint: Checkpoint) -> Checkpoint:
+    """Return a head's checkpoint without the modules that all of its names begin with.
+
+    A checkpoint that is not a head alone is returned unchanged.
+    """
     tensors = dict(checkpoint.tensors)
     while True:
         stripped = replace(checkpoint, tensors=tensors)
         first = {key.partition(".")[0] for key in tensors}
-        if is_head(stripped):
+        if is_head_alone(stripped):
             return stripped
         if len(first) != 1 or any("." not in key for key in tensors):
             return checkpoint
         tensors = {key.partition(".")[2]: tensor for key, tensor in tensors.items()}
 
 
-def is_head(checkpoint: Checkpoint) -> bool:
-    """Whether a file holds a head alone."""
-    of_patches = bool(checkpoint.tensors) and all(
-        key.startswith(OF_PATCHES) for key in checkpoint.tensors
+def is_head_alone(checkpoint: Checkpoint) -> bool:
+    """Return whether a file contains a head without a backbone."""
+    is_segmenter_head = bool(checkpoint.tensors) and all(
+        key.startswith(SEGMENTER_PREFIX) for key in checkpoint.tensors
     )
-    return of_patches or is_with_texts(checkpoint) or set(checkpoint.tensors) == {"weight", "bias"}
+    return (
+        is_segmenter_head
+        or is_dinotxt_head(checkpoint)
+        or set(checkpoint.tensors) == {"weight", "bias"}
+    )
 
 
-def is_with_texts(checkpoint: Checkpoint) -> bool:
-    """Whether a file holds dino.txt without its backbone."""
+def is_dinotxt_head(checkpoint: Checkpoint) -> bool:
+    """Return whether a file contains dino.txt without its backbone."""
     return bool(checkpoint.tensors) and all(
-        key.startswith(WITH_TEXTS) for key in checkpoint.tensors
+        key.startswith(DINOTXT_PREFIXES) for key in checkpoint.tensors
     )
 
 
-def backbone_of(head: Path) -> Path:
-    """The file of its backbone beside a classifier's. **Raises** `WeightsNotFound`."""
-    named = NAME.fullmatch(head.name)
-    name = f"{named['backbone']}_pretrain" if named else ""
-    beside = [path for path in sorted(head.parent.glob("*.pth")) if path.name.startswith(name)]
-    if not named or len(beside) != 1:
-        expected = f"{name}.pth" if named else "BACKBONE_pretrain.pth"
-        called = "" if named else ", under the name BACKBONE_linear_head.pth"
+def find_backbone_file(head: Path) -> Path:
+    """Return the file of the backbone, which lies in the folder of its head. **Raises**
+    `WeightsNotFound`."""
+    name_match = HEAD_FILE_NAME.fullmatch(head.name)
+    name = f"{name_match['backbone']}_pretrain" if name_match else ""
+    backbone_files = [
+        path for path in sorted(head.parent.glob("*.pth")) if path.name.startswith(name)
+    ]
+    if not name_match or len(backbone_files) != 1:
+        expected = f"{name}.pth" if name_match else "BACKBONE_pretrain.pth"
+        name_advice = "" if name_match else ", and rename the head to BACKBONE_linear_head.pth"
         raise WeightsNotFound(
-            f"{head} is a head without its backbone ({len(beside) if named else 'no'} "
-            f"file of it beside it): put it beside one {expected}{called}."
+            f"{head} is a head without its backbone ({len(backbone_files) if name_match else 'no'} "
+            f"file of a backbone in its folder): put exactly one {expected} into the folder"
+            f"{name_advice}."
         )
-    return beside[0]
+    return backbone_files[0]
 
 
-def on_backbone(head: Checkpoint, backbone: Checkpoint) -> Checkpoint:
-    """A head and its backbone as one checkpoint, whose path is their folder."""
-    if is_with_texts(head):
-        inside = {WITHIN + key: tensor for key, tensor in backbone.tensors.items()}
-        return _joined(head, backbone, {**inside, **head.tensors})
+def join_head_to_backbone(head: Checkpoint, backbone: Checkpoint) -> Checkpoint:
+    """Return one checkpoint with the tensors of a head and its backbone. Its path is their
+    folder."""
+    if is_dinotxt_head(head):
+        backbone_tensors = {
+            DINOTXT_BACKBONE + key: tensor for key, tensor in backbone.tensors.items()
+        }
+        return _join_files(head, backbone, {**backbone_tensors, **head.tensors})
     tensors = {
-        key if key.startswith(OF_PATCHES) else f"linear_head.{key}": tensor
+        key if key.startswith(SEGMENTER_PREFIX) else f"linear_head.{key}": tensor
         for key, tensor in head.tensors.items()
     }
-    return _joined(head, backbone, {**backbone.tensors, **tensors})
+    return _join_files(head, backbone, {**backbone.tensors, **tensors})
 
 
-def _joined(
+def _join_files(
     head: Checkpoint, backbone: Checkpoint, tensors: Mapping[str, LazyTensor]
 ) -> Checkpoint:
     files, kind = (*backbone.files, *head.files), "PyTorch archives of a backbone and a head"

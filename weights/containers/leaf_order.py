@@ -1,8 +1,8 @@
 """The order of the leaves in Equimo's archives, whose records have no names.
 
-Nothing but their order tells one record from another, so the order is a table here. A row is a
-path and a shape; a letter means the same number throughout a vision transformer, and throughout a
-stage of a ConvNeXt. The leaves of dropout are numbers and not arrays; they have an empty shape.
+A record can only be named by its position, so this module contains the order as a table. A row is a
+path and a shape. A letter in shapes is a size: one for a whole vision transformer, or one for each
+stage of a ConvNeXt. The leaves of dropout are numbers, not arrays, and have an empty shape.
 
 Source: field order of `VisionTransformer`, `ConvNeXt` and their layers in `equimo.models` (1.1.0)
 and `equimo.vision.models` (2.7.0).
@@ -20,8 +20,8 @@ Row = tuple[str, str]
 Part = tuple[Row, ...]
 
 
-def rows(text: str) -> Part:
-    """The rows of a table: `path[shape]`."""
+def parse_rows(text: str) -> Part:
+    """Return the rows of a table in the notation `path[shape] path[shape] …`."""
     return tuple(re.findall(r"(\S+)\[(.*?)\]", text))
 
 
@@ -32,11 +32,11 @@ REGISTERS, MASK = "reg_tokens[R D] ", "mask_token[1 D] "
 ROTARY = "local_pos_embed.patch_rope.freqs[F] "
 REGISTER_ROTARY = "local_pos_embed.reg_rope.freqs[F] "
 
-# Parts of a file in their order, each with what may stand there, the longest first; the parts of
-# `BLOCK_LEAVES` come once a layer. The tokens are told apart by how many there are and not by their
-# shapes, so only the combinations that Equimo's models have are here: DINOv3 and EUPE, ViT-5,
-# DINOv2 and TIPS with registers and without, the plain ViT, SigLIP2.
-BEFORE = (
+# Parts of a file in their order. Each part is a tuple of alternatives, the longest first. The parts
+# of `BLOCK_LEAVES` are repeated for each layer. Shapes do not distinguish the tokens, only their
+# number does. So the alternatives are the combinations that Equimo's models have: DINOv3 and EUPE,
+# ViT-5, DINOv2 and TIPS with and without registers, the plain ViT, SigLIP2.
+LEADING_LEAVES = (
     ("patch_embed.proj.weight[D 3 P P] patch_embed.proj.bias[D 1 1]",),
     (
         ROTARY + CLASS + REGISTERS + MASK,
@@ -69,92 +69,110 @@ BLOCK_LEAVES = (
         "drop_path1.p[] drop_path1.inference[] drop_path2.p[] drop_path2.inference[]",
     ),
 )
-AFTER = (
+TRAILING_LEAVES = (
     ("pos_drop.p[] pos_drop.inference[] norm.weight[D] norm.bias[D]",),
     ("local_cls_norm.weight[D] local_cls_norm.bias[D]", ""),
     ("head.weight[C D] head.bias[C]", ""),
 )
 ALTERNATIVES = [
-    [rows(" ".join(choice)) for choice in product(*parts)]
-    for parts in (BEFORE, BLOCK_LEAVES, AFTER)
+    [parse_rows(" ".join(choice)) for choice in product(*parts)]
+    for parts in (LEADING_LEAVES, BLOCK_LEAVES, TRAILING_LEAVES)
 ]
-"""What may stand before the layers of a vision transformer, in each of them, and behind them."""
+"""Alternatives for the leaves before the layers of a vision transformer, for those of a layer, and
+for those after the layers."""
 
-CONVNEXT_BLOCK = rows(
+CONVNEXT_BLOCK = parse_rows(
     "dwconv.weight[D 1 7 7] dwconv.bias[D 1 1] norm.weight[D] norm.bias[D] "
     "pwconv1.weight[4D D 1 1] pwconv1.bias[4D 1 1] pwconv2.weight[D 4D 1 1] pwconv2.bias[D 1 1] "
     "ls.gamma[D] drop_path.p[] drop_path.inference[]"
 )
-# The stem, which has its norm last, or what stands between two stages; `N` is the narrower one.
-CONVNEXT_STEM = rows("conv.weight[D 3 4 4] conv.bias[D 1 1] norm.weight[D] norm.bias[D]")
-CONVNEXT_DOWN = rows("norm.weight[N] norm.bias[N] conv.weight[D N 2 2] conv.bias[D 1 1]")
-CONVNEXT_TAIL = rows("dropout.p[] dropout.inference[] norm.weight[D] norm.bias[D]")
+# The stem, whose norm is last, and the layers between two stages, where `N` is the narrower width.
+CONVNEXT_STEM = parse_rows("conv.weight[D 3 4 4] conv.bias[D 1 1] norm.weight[D] norm.bias[D]")
+CONVNEXT_DOWN = parse_rows("norm.weight[N] norm.bias[N] conv.weight[D N 2 2] conv.bias[D 1 1]")
+CONVNEXT_TAIL = parse_rows("dropout.p[] dropout.inference[] norm.weight[D] norm.bias[D]")
 
 
-def layouts(shapes: Sequence[Shape]) -> Iterator[Part]:
-    """Path and shape of every record, scalars included, of every network with so many arrays."""
-    yield _convnext(shapes)
-    for before, block, after in product(*ALTERNATIVES):
-        remaining = len(shapes) - len(arrays_of(before)) - len(arrays_of(after))
-        depth, left = divmod(remaining, len(arrays_of(block)))
-        if depth > 0 and not left:
-            layers = (_placed(block, BLOCK_PREFIX.format(i=i)) for i in range(depth))
-            yield (*before, *chain.from_iterable(layers), *after)
+def possible_layouts(shapes: Sequence[Shape]) -> Iterator[Part]:
+    """Yield the rows of all records, scalars included, of each network that has this number of
+    arrays."""
+    yield _convnext_rows(shapes)
+    for leading, block, trailing in product(*ALTERNATIVES):
+        remaining = len(shapes) - len(drop_scalars(leading)) - len(drop_scalars(trailing))
+        depth, remainder = divmod(remaining, len(drop_scalars(block)))
+        if depth > 0 and not remainder:
+            layers = (_prefix_rows(block, BLOCK_PREFIX.format(i=i)) for i in range(depth))
+            yield (*leading, *chain.from_iterable(layers), *trailing)
 
 
-def _convnext(shapes: Sequence[Shape]) -> Part:
-    """The rows of the ConvNeXt that some of these arrays belong to; none if they do not.
+def _convnext_rows(shapes: Sequence[Shape]) -> Part:
+    """Return the rows of the ConvNeXt that these arrays may belong to, or an empty tuple if there
+    is none.
 
-    Depthwise weights tell how many blocks there are of which width. The order is that of the fields
-    in Equimo's classes: blocks come before the layer that makes their input.
+    The depthwise weights determine the number and width of the blocks. The order is that of the
+    fields in Equimo's classes: the blocks of a stage come before the layer that computes their
+    input.
     """
     depths = Counter(shape[0] for shape in shapes if len(shape) == 4 and shape[1:] == (1, 7, 7))
     items: list[Row] = []
-    # Every width gets a letter of its own.
+    # The width of each stage gets its own letter.
     for stage, (depth, *widths) in enumerate(zip(depths.values(), "wxyz", " wxy", strict=False)):
         prefix = f"blocks.{stage}."
         for block in range(depth):
-            items += _placed(CONVNEXT_BLOCK, f"{prefix}blocks.{block}.", *widths)
-        items += _placed(CONVNEXT_DOWN if stage else CONVNEXT_STEM, prefix + "downsample.", *widths)
-        tail = _placed(CONVNEXT_TAIL, "", *widths)
+            items += _prefix_rows(CONVNEXT_BLOCK, f"{prefix}blocks.{block}.", *widths)
+        items += _prefix_rows(
+            CONVNEXT_DOWN if stage else CONVNEXT_STEM, prefix + "downsample.", *widths
+        )
+        tail = _prefix_rows(CONVNEXT_TAIL, "", *widths)
     return (*items, *tail) if items else ()
 
 
-def _placed(part: Part, prefix: str, width: str = "D", narrower: str = "N") -> Part:
+def _prefix_rows(part: Part, prefix: str, width: str = "D", narrower: str = "N") -> Part:
+    """Return the rows of a part with a prefix before each path, and with letters for `D` and
+    `N`."""
     letters = str.maketrans({"D": width, "N": narrower})
     return tuple((prefix + name, shape.translate(letters)) for name, shape in part)
 
 
 def record_names(shapes: Sequence[Shape]) -> list[str]:
-    """The path of each array in a file, from the arrays' shapes in their order. **Raises**
-    `NotACheckpoint` if no layout has them, or more than one."""
-    orders = [rows for rows in map(arrays_of, layouts(shapes)) if _unify(rows, shapes)]
+    """Return the path of each array of a file, from the shapes of the arrays in their order.
+
+    **Raises** `NotACheckpoint` if no known layout has these shapes, or more than one.
+    """
+    orders = [
+        rows for rows in map(drop_scalars, possible_layouts(shapes)) if _match_shapes(rows, shapes)
+    ]
     if len(orders) != 1:
-        trouble = "no known order" if not orders else f"{len(orders)} orders at once"
+        description = "no known order" if not orders else f"{len(orders)} orders at once"
         raise NotACheckpoint(
-            f"the {len(shapes)} arrays of the Equimo checkpoint are in {trouble} of a vision "
-            "transformer or a ConvNeXt: give the archive of one."
+            f"the {len(shapes)} arrays of the Equimo checkpoint are in {description} of a vision "
+            "transformer or a ConvNeXt: give the archive of one of these."
         )
     return [name for name, _ in orders[0]]
 
 
-def arrays_of(part: Part) -> Part:
-    """The rows that are no scalars."""
+def drop_scalars(part: Part) -> Part:
+    """Return the rows of arrays, without those of scalars."""
     return tuple(row for row in part if row[1])
 
 
-def _unify(rows: Part, shapes: Sequence[Shape]) -> bool:
-    """Whether the letters can be numbers such that every pattern is its shape."""
+def _match_shapes(rows: Part, shapes: Sequence[Shape]) -> bool:
+    """Return whether sizes for the letters exist such that every row has the shape at its
+    position."""
     meaning: dict[str, int] = {}
     return len(rows) == len(shapes) > 0 and all(
         len(letters := pattern.split()) == len(shape)
-        and all(_means(letter, size, meaning) for letter, size in zip(letters, shape, strict=True))
+        and all(
+            _match_size(letter, size, meaning) for letter, size in zip(letters, shape, strict=True)
+        )
         for (_, pattern), shape in zip(rows, shapes, strict=True)
     )
 
 
-def _means(letter: str, size: int, meaning: dict[str, int]) -> bool:
-    """Whether `D`, `3D` or `3` can be that number; a letter that is new becomes so."""
+def _match_size(letter: str, size: int, meaning: dict[str, int]) -> bool:
+    """Return whether a pattern such as `D`, `3D` or `3` can have this size.
+
+    `meaning` maps letters to sizes. A new letter is added to it.
+    """
     if letter.isdigit():
         return int(letter) == size
     times = int(letter[:-1] or 1)

@@ -1,4 +1,4 @@
-"""LZ4 frames, decompressed once into a file without a name, out of which any part can be read.
+"""LZ4 frames, decompressed once into an unnamed temporary file that can be read at any position.
 
 Source: https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md.
 """
@@ -10,43 +10,49 @@ from weakref import finalize
 
 import lz4.frame
 
-from weights.containers.bounds import within
+from weights.containers.bounds import check_count
 from weights.errors import DamagedFile
 
 FRAME_MAGIC = b"\x04\x22\x4d\x18"
 FRAME_PIECE = 1 << 16
 
 RATIO = 16
-"""Bytes that one of the file may become, beyond those that come for nothing; weights barely halve,
-and the format could do 255."""
+"""Largest number of decompressed bytes for each byte of the file, in addition to `FREE_CONTENT`.
+Weights are compressed to about one half. The format allows a ratio of 255."""
 
 FREE_CONTENT = 64 << 20
 
 
 class Content:
-    """Content of a frame: a file in the system's folder for such files (`TMPDIR`), gone with this.
+    """Decompressed content of a frame, in a temporary file (see `TMPDIR`) that is deleted with this
+    object.
 
-    `size` is the number of bytes. `read_into` counts from `start`, for any number of threads.
+    `size` is the number of bytes. `read_into` counts offsets from `start`. It may be called from
+    several threads.
     """
 
     def __init__(self, frame: BinaryIO):
-        """Decompress all of it. **Raises** `DamagedFile`, and `OSError` where there is no room."""
+        """Decompress the frame.
+
+        **Raises** `DamagedFile` if it is invalid, and `OSError` if the disk is full.
+        """
         self.file, self.start, self.lock = TemporaryFile(), 0, Lock()  # noqa: SIM115
         finalize(self, self.file.close)
         decoder = lz4.frame.LZ4FrameDecompressor()
         try:
             while not decoder.eof:
-                more = frame.read(FRAME_PIECE) if decoder.needs_input else b""
-                if decoder.needs_input and not more:
+                chunk = frame.read(FRAME_PIECE) if decoder.needs_input else b""
+                if decoder.needs_input and not chunk:
                     raise DamagedFile("it ends too early")
-                self.file.write(decoder.decompress(more, max_length=FRAME_PIECE))
-                within("its content", self.file.tell(), FREE_CONTENT + RATIO * frame.tell())
+                self.file.write(decoder.decompress(chunk, max_length=FRAME_PIECE))
+                check_count("its content", self.file.tell(), FREE_CONTENT + RATIO * frame.tell())
         except (RuntimeError, EOFError, ValueError) as error:
             raise DamagedFile(str(error)) from error
         self.size = self.file.tell()
 
     def read_into(self, offset: int, target: memoryview) -> None:
-        """Fill `target`, all of which has to be there."""
+        """Fill `target` with the bytes at an offset from `start`. The content must be long
+        enough."""
         with self.lock:
             self.file.seek(self.start + offset)
             self.file.readinto(target)

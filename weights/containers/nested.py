@@ -1,8 +1,8 @@
-"""Tables of tensors in what a training script saved: dictionaries in dictionaries, lists of pairs.
+"""Find tensors and tables in the value that a training script saved.
 
-Everything lies flat afterwards: what was `{"teacher": {"backbone": {"norm.weight": …}}}` is called
-`teacher.backbone.norm.weight`, as if the script had put it so. Whose network that is, and behind
-which prefix, `weights.views` finds out.
+Dictionaries, lists and lists of pairs are flattened: `{"teacher": {"backbone": {"norm.weight":
+…}}}` gives the name `teacher.backbone.norm.weight`. `weights.views` finds out which network a
+tensor belongs to, and the prefix of that network.
 """
 
 from collections import deque
@@ -10,75 +10,82 @@ from collections.abc import Iterator
 from typing import Any
 
 from weights.containers.bounds import MOST_VALUES
-from weights.containers.pickles import NOT_DENSE, Other, StoredTensor
+from weights.containers.pickles import NOT_DENSE, StoredTensor, UnknownObject
 from weights.errors import DamagedFile
 
-DEEPEST = 16  # containers in containers
-TABLES_WITHIN = 6  # containers and objects around a table of texts
-MOST_LOOKED_AT = 100_000  # values that are looked at for tables of texts
+MAX_DEPTH = 16  # of nested containers
+MAX_TABLE_DEPTH = 6  # of the containers and objects around a table
+MAX_VISITED = 100_000  # number of values that are visited in the search for tables
 
 
-def flatten(content: object) -> tuple[dict[str, StoredTensor | Other], dict[str, str]]:
-    """The tensors in a value by where they are, and the objects that were walked past: where, and
-    of which class. **Raises** `DamagedFile` if there are too many, or two of one name."""
-    tensors: dict[str, StoredTensor | Other] = {}
+def collect_tensors(
+    content: object,
+) -> tuple[dict[str, StoredTensor | UnknownObject], dict[str, str]]:
+    """Return the tensors in a value by path, and the class names of the objects that were skipped,
+    also by path.
+
+    **Raises** `DamagedFile` if there are too many values, or two tensors of the same name.
+    """
+    tensors: dict[str, StoredTensor | UnknownObject] = {}
     objects: dict[str, str] = {}
-    waiting: list[tuple[str, int, Any]] = [("", 0, content)]
+    pending: list[tuple[str, int, Any]] = [("", 0, content)]
     for _ in range(MOST_VALUES):
-        if not waiting:
+        if not pending:
             return tensors, objects
-        name, depth, value = waiting.pop()
+        name, depth, value = pending.pop()
         if isinstance(value, StoredTensor) or value is NOT_DENSE:
             if name in tensors:
                 raise DamagedFile(f"it has two tensors {name[:80]!r}")
             tensors[name] = value
-        elif isinstance(value, Other):
-            objects[name] = value.what
-        elif isinstance(value, dict | list | tuple) and depth < DEEPEST:
-            inner = list(_entries(name, value))
-            waiting += [(each, depth + 1, part) for each, part in reversed(inner)]
+        elif isinstance(value, UnknownObject):
+            objects[name] = value.description
+        elif isinstance(value, dict | list | tuple) and depth < MAX_DEPTH:
+            entries = list(_entries(name, value))
+            pending += [(key, depth + 1, part) for key, part in reversed(entries)]
     raise DamagedFile(f"it has more than {MOST_VALUES} values in its tables")
 
 
 def find_tables(content: object) -> dict[str, Any]:
-    """The lists and dictionaries of texts and numbers in a value, by where they are: in
-    dictionaries, and among the attributes of objects. What is deeper, or behind too many other
-    values, is not looked for."""
+    """Return the lists and dictionaries of strings and numbers in a value, by path.
+
+    The search covers dictionaries and the attributes of objects. It ends at a depth of
+    `MAX_TABLE_DEPTH` and after `MAX_VISITED` values.
+    """
     tables: dict[str, Any] = {}
-    waiting = deque([("", 0, content)])
-    left = MOST_LOOKED_AT
-    while waiting and left > 0:
-        name, depth, value = waiting.popleft()
-        inside = value.attributes if isinstance(value, Other) else value
-        left -= 1 + (len(inside) if isinstance(inside, dict | list | tuple) else 0)
-        if isinstance(inside, dict | list | tuple) and inside and _is_plain(inside):
-            tables[name] = inside
-        elif isinstance(inside, dict) and depth < TABLES_WITHIN:
-            waiting += [
-                (f"{name}.{key}" if name else str(key), depth + 1, each)
-                for key, each in inside.items()
-                if isinstance(each, dict | list | tuple | Other)
+    pending = deque([("", 0, content)])
+    remaining = MAX_VISITED
+    while pending and remaining > 0:
+        name, depth, value = pending.popleft()
+        inner = value.attributes if isinstance(value, UnknownObject) else value
+        remaining -= 1 + (len(inner) if isinstance(inner, dict | list | tuple) else 0)
+        if isinstance(inner, dict | list | tuple) and inner and _is_plain(inner):
+            tables[name] = inner
+        elif isinstance(inner, dict) and depth < MAX_TABLE_DEPTH:
+            pending += [
+                (f"{name}.{key}" if name else str(key), depth + 1, value)
+                for key, value in inner.items()
+                if isinstance(value, dict | list | tuple | UnknownObject)
             ]
     return tables
 
 
 def _is_plain(container: dict[Any, Any] | list[Any] | tuple[Any, ...]) -> bool:
     values = container.values() if isinstance(container, dict) else container
-    return all(isinstance(each, str | int | float) for each in values)
+    return all(isinstance(value, str | int | float) for value in values)
 
 
 def _entries(name: str, container: Any) -> Iterator[tuple[str, Any]]:
-    """What is in a container, and what that is called from outside."""
-    within = f"{name}." if name else ""
+    """Yield the path and the value of each entry of a container at the path `name`."""
+    prefix = f"{name}." if name else ""
     if isinstance(container, dict):
         pairs = iter(container.items())
-    elif container and all(map(_is_named, container)):
+    elif container and all(map(_is_named_pair, container)):
         pairs = iter(container)  # a list of pairs is a dictionary
     else:
         pairs = enumerate(container)
     for key, value in pairs:
-        yield f"{within}{key}", value
+        yield f"{prefix}{key}", value
 
 
-def _is_named(value: object) -> bool:
+def _is_named_pair(value: object) -> bool:
     return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)

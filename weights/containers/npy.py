@@ -1,7 +1,7 @@
-"""A run of `.npy` records, as `equinox.tree_serialise_leaves` writes the leaves of a tree.
+"""Sequence of `.npy` records, as `equinox.tree_serialise_leaves` writes the leaves of a tree.
 
-Source: `numpy.lib.format`. Only headers in the form that numpy itself writes are read, by a
-pattern; a header is a Python expression, and evaluating one that somebody made up is no use.
+Source: `numpy.lib.format`. A header is a Python expression. Only headers in the form that numpy
+writes are accepted, by a regular expression, so that no expression of a file is evaluated.
 """
 
 import io
@@ -14,9 +14,9 @@ from typing import IO
 
 import numpy as np
 
-from weights.containers.bounds import MOST_TENSORS, shape_of
+from weights.containers.bounds import MOST_TENSORS, parse_shape
 from weights.errors import DamagedFile
-from weights.files import Bytes, Checkpoint, FileBytes, lazy, sound
+from weights.files import Bytes, Checkpoint, FileBytes, lazy_tensor, report_damage
 from weights.initializers import Shape
 from weights.tensors import LazyTensor
 
@@ -30,13 +30,21 @@ HEADER = re.compile(
     rb"'shape': \(((?:\d{1,14}, )*(?:\d{1,14},?)?)\), \} *\n"
 )
 
-# The last two are what numpy makes of bfloat16, which it does not know.
+# numpy does not know bfloat16 and writes the last two codes for it.
 NUMPY_CODES = "<f2 <f4 <f8 |b1 |i1 |u1 <i2 <i4 <i8 <u2 <u4 <u8 |V2 <V2"
 
 
 @dataclass(frozen=True)
 class ArrayHeader:
-    """Header of the values of an array: its own length, the array, and the values' bytes."""
+    """Header of an array in a file.
+
+    **Arguments:**
+
+    - `length`: size of the header in bytes.
+    - `shape`, `dtype`: shape and dtype of the array.
+    - `size`: size of the values in bytes.
+    - `fortran`: whether the first axis varies fastest. False for arrays of fewer than two axes.
+    """
 
     length: int
     shape: Shape
@@ -46,40 +54,46 @@ class ArrayHeader:
 
 
 def read_eqx(source: FileBytes, stream: IO[bytes]) -> Checkpoint:
-    """Tensors by their numbers (`"0"`, `"1"`, …): only the tree that they belong to has names.
-    **Raises** `NotACheckpoint`."""
-    with sound(source.path, "file of Equinox leaves"):
-        records = enumerate(scan(stream, source.state.size, source))
+    """Return the checkpoint of a file of Equinox leaves.
+
+    The file has no names. Tensors are named by their positions (`"0"`, `"1"`, …) until a tree names
+    them. **Raises** `NotACheckpoint`.
+    """
+    with report_damage(source.path, "file of Equinox leaves"):
+        records = enumerate(scan_records(stream, source.state.size, source))
         tensors = {str(number): tensor for number, tensor in records}
     return Checkpoint(source.path, EQUINOX, (source,), tensors)
 
 
-def scan(stream: IO[bytes], size: int, source: Bytes) -> Iterator[LazyTensor]:
-    """The records in `size` bytes, which are those of `source`; values are passed over. **Raises**
-    `DamagedFile`."""
+def scan_records(stream: IO[bytes], size: int, source: Bytes) -> Iterator[LazyTensor]:
+    """Yield the tensors of the records in the first `size` bytes of a stream, without reading their
+    values.
+
+    `source` has the same bytes; the tensors read their values from it. **Raises** `DamagedFile`.
+    """
     position = 0
     for _ in range(MOST_TENSORS + 1):
         if position == size:
             return
         header = read_array_header(stream)
         if header.fortran:
-            raise DamagedFile("an array in Fortran's order")
+            raise DamagedFile("an array is in Fortran order")
         position += header.length
         if header.size > size - position:
             raise DamagedFile(
                 f"a record claims {header.size} bytes where {size - position} are left"
             )
-        yield lazy(source, position, header.shape, header.dtype)
+        yield lazy_tensor(source, position, header.shape, header.dtype)
         stream.seek(header.size, os.SEEK_CUR)
         position += header.size
     raise DamagedFile(f"more than {MOST_TENSORS} records")
 
 
 def read_array_header(stream: IO[bytes]) -> ArrayHeader:
-    """The header that comes next. **Raises** `DamagedFile`."""
+    """Read the array header at the current position of a stream. **Raises** `DamagedFile`."""
     start = stream.read(8)
     if start[:6] != ARRAY_MAGIC or start[6:] not in (b"\x01\x00", b"\x02\x00", b"\x03\x00"):
-        raise DamagedFile("a record does not begin as one")
+        raise DamagedFile("a record does not begin with the magic bytes of an array")
     width = 2 if start[6] == 1 else 4
     length = int.from_bytes(stream.read(width), "little")
     if length > LARGEST_HEADER:
@@ -89,7 +103,7 @@ def read_array_header(stream: IO[bytes]) -> ArrayHeader:
     code = header[1].decode()
     if code not in NUMPY_CODES.split():
         raise DamagedFile(f"an array of type {code}")
-    shape = shape_of([int(number) for number in header[3].replace(b",", b" ").split()])
+    shape = parse_shape([int(number) for number in header[3].replace(b",", b" ").split()])
     dtype = np.dtype(code)
     return ArrayHeader(
         length=8 + width + length,
@@ -101,8 +115,9 @@ def read_array_header(stream: IO[bytes]) -> ArrayHeader:
 
 
 def array_header(shape: Shape, code: str) -> bytes:
-    """Header of the values of an array, as numpy writes it (format 1.0)."""
+    """Return the header of an array with this shape and type code, in the bytes that numpy writes
+    (format 1.0)."""
     stream = io.BytesIO()
-    described = {"descr": code, "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(stream, described)
+    description = {"descr": code, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, description)
     return stream.getvalue()

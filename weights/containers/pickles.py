@@ -1,19 +1,24 @@
-"""The pickle inside a PyTorch checkpoint, read without running it.
+"""Read the pickle in a PyTorch checkpoint without running it.
 
-A pickle is a program for a stack machine. Nothing is imported here, and nothing is built but
-dictionaries, lists, tuples, texts, numbers and descriptions of tensors. What a training script
-saves beside its tensors (its arguments, a set, a number of numpy's) is walked past: an `Other`
-stands in its place, which has a name and nothing else. A program that asks for too much is refused.
+A pickle is a program for a stack machine. This module imports nothing and creates only
+dictionaries, lists, tuples, strings, numbers and descriptions of tensors. Other values that
+training scripts save, such as arguments, sets and numpy numbers, become an `UnknownObject` with the
+name of their class. A program that exceeds the limits is rejected.
 
-Python's own `pickle.Unpickler` with its `find_class` replaced would run nothing either, and it
-reads a table of 600 tensors in 1 ms where this takes 30. But it knows no bounds. Measured on
-Python 3.11: nine bytes that write to place 100,000,000 of the memo take 1.5 GB. 200 kB that use a
-tuple in a tuple in a tuple … as a key overflow the stack when it is hashed, which kills the
-process. 67 bytes that double a tuple 30 times and use it as a key take 16 s, and each further
-doubling twice as long. To find such programs before it runs takes a machine like this one, for
-nothing else knows what becomes a key.
+Python's own `pickle.Unpickler` with a different `find_class` would not run anything either, and
+reads a table of 600 tensors in 1 ms instead of 30 ms. But it has no limits. Measured on Python
+3.11:
 
-Source: the operations' meanings are those of `pickletools` in Python's library.
+- Nine bytes that store a value at index 100,000,000 of the memo take 1.5 GB.
+- 200 kB with a tuple in a tuple in a tuple … as a key overflow the stack when the key is hashed,
+  which kills the process.
+- 67 bytes that double a tuple 30 times and use it as a key take 16 s. Each further doubling doubles
+  the time.
+
+Only an interpreter such as this one knows which values become keys, so it is needed to find such
+programs.
+
+Source: the meanings of the operations are those in `pickletools` of Python's library.
 """
 
 import pickletools
@@ -21,29 +26,32 @@ from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
-from weights.containers.bounds import LARGEST_SIDE, shape_of
+from weights.containers.bounds import LARGEST_SIDE, parse_shape
 from weights.errors import DamagedFile
 
 BUDGET = 500_000
-"""Operations, and values that calls take, in all; a table of 600 tensors takes 25,000."""
+"""Largest total number of operations and of values that calls take. A table of 600 tensors takes
+25,000."""
 
-LONGEST_NAME = 200  # characters of a module and of what it holds
+LONGEST_NAME = 200  # characters of the names of a module and of its attribute
 
 
 class MalformedPickle(DamagedFile):
-    """The program is damaged."""
+    """The program is invalid or exceeds the limits."""
 
 
 @dataclass(frozen=True)
 class Name:
-    """Something of a module that a pickle refers to: `torch._utils._rebuild_tensor_v2`."""
+    """Name of an attribute of a module that a pickle refers to:
+    `torch._utils._rebuild_tensor_v2`."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Storage:
-    """A run of `count` numbers in a member of the archive; `kind` as in `torch.FloatStorage`."""
+    """Array of `count` numbers in a member of the archive. `kind` is a class such as
+    `torch.FloatStorage`."""
 
     kind: str
     key: str
@@ -52,7 +60,8 @@ class Storage:
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """A view into a storage: the first element's index, sizes, and strides in elements."""
+    """View into a storage: the index of its first element, its shape, and its strides in
+    elements."""
 
     storage: Storage
     offset: int
@@ -61,53 +70,60 @@ class StoredTensor:
 
 
 @dataclass(frozen=True)
-class Other:
-    """A value that is not described further: a sparse tensor, or an object of a class that is
-    never built. `attributes` are what an object would be filled with."""
+class UnknownObject:
+    """Value that is not described further: a sparse tensor, or an object whose class is not
+    imported.
 
-    what: str
+    `description` is the name of its class, or a phrase. `attributes` are the values that unpickling
+    would set on the object.
+    """
+
+    description: str
     attributes: dict[Any, Any] = field(default_factory=dict, compare=False)
 
 
 class ScriptedModule(dict[Any, Any]):
-    """A module that TorchScript has saved: its attributes by their names."""
+    """Module that TorchScript has saved: its attributes by name."""
 
 
 SCRIPTED = "__torch__."
-"""How the names of such classes begin, which are written in the archive and never read here."""
+"""Prefix of the class names of scripted modules. Their code is in the archive and is not read."""
 
 
-def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> StoredTensor:
-    (first,) = shape_of([offset])
+def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> StoredTensor:
+    (first,) = parse_shape([offset])
     if not isinstance(storage, Storage) or len(shape) != len(strides):
         raise MalformedPickle
-    return StoredTensor(storage, first, shape_of(shape), shape_of(strides))
+    return StoredTensor(storage, first, parse_shape(shape), parse_shape(strides))
 
 
-def _is_key(key: Any) -> bool:
-    """Whether a dictionary here has such keys. Hashing a tuple of tuples of tuples … would overflow
-    the interpreter's own stack, and integers beyond its words can all have one hash, so that a
-    dictionary of them takes hours."""
+def _is_valid_key(key: Any) -> bool:
+    """Return whether a dictionary may have this key: a string, or a small nonnegative integer.
+
+    Hashing deeply nested tuples overflows the stack of the interpreter. Large integers can all have
+    the same hash, so that a dictionary of them takes hours.
+    """
     return type(key) is str or (type(key) is int and 0 <= key < LARGEST_SIDE)
 
 
-def _dictionary(pairs: Any = ()) -> dict[Any, Any]:
-    return {key: value for key, value in pairs if _is_key(key)}
+def _make_dictionary(pairs: Any = ()) -> dict[Any, Any]:
+    """Return a dictionary of the pairs whose keys are valid."""
+    return {key: value for key, value in pairs if _is_valid_key(key)}
 
 
-def _paired(values: Sequence[Any]) -> dict[Any, Any]:
-    """A dictionary of alternating keys and values."""
-    return _dictionary(zip(values[::2], values[1::2], strict=True))
+def _pair_up(values: Sequence[Any]) -> dict[Any, Any]:
+    """Return a dictionary of alternating keys and values."""
+    return _make_dictionary(zip(values[::2], values[1::2], strict=True))
 
 
-NOT_DENSE = Other("not a dense tensor")
+NOT_DENSE = UnknownObject("not a dense tensor")
 
-# What is called, and what that makes. Nothing of the modules themselves is touched.
+# Functions that replace the callables of a pickle. The modules themselves are not imported.
 CALLS: dict[str, Callable[..., Any]] = {
-    "collections.OrderedDict": _dictionary,
+    "collections.OrderedDict": _make_dictionary,
     "collections.defaultdict": lambda *_: {},
-    "torch._utils._rebuild_tensor": _tensor,
-    "torch._utils._rebuild_tensor_v2": _tensor,
+    "torch._utils._rebuild_tensor": _rebuild_tensor,
+    "torch._utils._rebuild_tensor_v2": _rebuild_tensor,
     "torch._utils._rebuild_parameter": lambda data, *_: data,
     "torch._utils._rebuild_parameter_with_state": lambda data, *_: data,
     "torch._utils._rebuild_sparse_tensor": lambda *_: NOT_DENSE,
@@ -118,21 +134,26 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 
 def unpickle(program: bytes) -> Any:
-    """The value that a pickle describes, with an `Other` for everything but tensors in plain
-    containers. **Raises** `MalformedPickle` for garbage and for what goes beyond `BUDGET`."""
+    """Return the value that a pickle describes.
+
+    Everything but tensors in plain containers is an `UnknownObject`.
+
+    **Raises** `MalformedPickle` if the program is invalid or exceeds `BUDGET`.
+    """
     machine = Machine()
     try:
         for operation, argument, _ in pickletools.genops(program):
             if operation.name == "STOP":
                 return machine.stack.pop()
-            machine.run(operation.name, argument)
+            machine.run_operation(operation.name, argument)
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
         raise MalformedPickle from error
     raise MalformedPickle
 
 
 class Machine:
-    """A stack, the places of the marks on it, a memo, and what may still be done."""
+    """Stack machine with the positions of the marks on its stack, a memo, and a remaining
+    budget."""
 
     def __init__(self) -> None:
         self.stack: list[Any] = []
@@ -140,8 +161,8 @@ class Machine:
         self.memo: dict[int, Any] = {}
         self.budget = BUDGET
 
-    def run(self, name: str, argument: Any) -> None:
-        """One operation."""
+    def run_operation(self, name: str, argument: Any) -> None:
+        """Run the operation of this name."""
         self.spend(1)
         if name in LITERALS:
             self.stack.append(argument)
@@ -153,18 +174,20 @@ class Machine:
             raise MalformedPickle(f"its program has the operation {name}")
 
     def spend(self, count: int) -> None:
+        """Reduce the budget by `count`. **Raises** `MalformedPickle` if nothing is left."""
         self.budget -= count
         if self.budget < 0:
             raise MalformedPickle
 
-    def to_mark(self) -> list[Any]:
-        """Take everything above the last mark, which is gone then."""
+    def pop_to_mark(self) -> list[Any]:
+        """Pop and return the values above the last mark. The mark is removed too."""
         values = self.stack[self.marks[-1] :]
         del self.stack[self.marks.pop() :]
         return values
 
-    def take(self, count: int) -> tuple[Any, ...]:
-        """Take the topmost values."""
+    def pop_values(self, count: int) -> tuple[Any, ...]:
+        """Pop and return the topmost `count` values. **Raises** `MalformedPickle` beyond the last
+        mark."""
         start = len(self.stack) - count
         if start < (self.marks[-1] if self.marks else 0):
             raise MalformedPickle
@@ -173,70 +196,81 @@ class Machine:
         return values
 
     def drop(self, values: Sequence[Any]) -> None:
-        """Drop these: nothing here has a use for them."""
+        """Ignore these values."""
 
-    def put(self, index: int) -> None:
+    def memoize(self, index: int) -> None:
+        """Store the topmost value at an index of the memo."""
         self.memo[index] = self.stack[-1]
 
-    def fill(self, pairs: Sequence[Any]) -> None:
-        """Put alternating keys and values into the dictionary on top. Entries under keys that are
-        no texts or small numbers are left out, and so is what an unknown object is filled with."""
-        if isinstance(mapping := self.top(dict), dict):
-            mapping.update(_paired(pairs))
+    def set_items(self, pairs: Sequence[Any]) -> None:
+        """Add alternating keys and values to the dictionary on top of the stack.
 
-    def extend(self, values: Sequence[Any]) -> None:
-        if isinstance(sequence := self.top(list), list):
+        Entries with invalid keys are left out. The items of an unknown object are ignored.
+        """
+        if isinstance(mapping := self.peek(dict), dict):
+            mapping.update(_pair_up(pairs))
+
+    def append_items(self, values: Sequence[Any]) -> None:
+        """Append values to the list on top of the stack. They are ignored if an unknown object is
+        on top."""
+        if isinstance(sequence := self.peek(list), list):
             sequence.extend(values)
 
-    def build(self, state: Any) -> None:
-        """Give a module or an object its attributes. Those of a dictionary (its `_metadata`) do not
-        matter, and what is not a dense tensor has none."""
-        if not isinstance(state, dict) or (top := self.stack[-1]) is NOT_DENSE:
-            return
-        if isinstance(top, ScriptedModule | Other):
-            self.spend(len(state))
-            (top if isinstance(top, ScriptedModule) else top.attributes).update(state)
+    def set_state(self, state: Any) -> None:
+        """Set the attributes of the module or object on top of the stack.
 
-    def top(self, kind: type[Any]) -> Any:
-        """The topmost value, which must be of a kind, or unknown."""
-        if not isinstance(self.stack[-1], kind | Other):
+        The attributes of a dictionary (its `_metadata`) are ignored, and so are those of
+        `NOT_DENSE`, which all tensors that are not dense share.
+        """
+        if not isinstance(state, dict) or (peek := self.stack[-1]) is NOT_DENSE:
+            return
+        if isinstance(peek, ScriptedModule | UnknownObject):
+            self.spend(len(state))
+            (peek if isinstance(peek, ScriptedModule) else peek.attributes).update(state)
+
+    def peek(self, kind: type[Any]) -> Any:
+        """Return the topmost value.
+
+        **Raises** `MalformedPickle` unless it is of this type or an unknown object.
+        """
+        if not isinstance(self.stack[-1], kind | UnknownObject):
             raise MalformedPickle
         return self.stack[-1]
 
-    def refer(self, module: Any, name: Any) -> Name:
-        """A name, which alone does nothing; what it makes is decided when it is called."""
+    def make_name(self, module: Any, name: Any) -> Name:
+        """Return the name of an attribute of a module. Nothing is imported or called."""
         texts = isinstance(module, str) and isinstance(name, str)
         if not texts or len(module) + len(name) > LONGEST_NAME:
             raise MalformedPickle
         text = f"{module}.{name}"
-        if not (text.isascii() and text.isprintable()):  # it is shown, and could steer a terminal
+        if not (text.isascii() and text.isprintable()):  # messages contain it
             raise MalformedPickle
         return Name(text)
 
     def call(self, name: Any, arguments: Any) -> Any:
-        """Result of a call: a tensor, a plain container, or something unknown."""
+        """Return the result of a call: a tensor, a plain container, or an unknown object."""
         match name, arguments:
             case Name("torch._tensor._rebuild_from_type_v2"), (function, _, inner, _):
-                return self.call(function, inner)  # a tensor of a class of somebody's own
+                return self.call(function, inner)  # a tensor of a user's subclass
             case Name(text), tuple() if text in CALLS:
                 # One list may be the argument of many calls, each of which copies it.
                 self.spend(len(arguments) + sum(len(a) for a in arguments if isinstance(a, Sized)))
                 return CALLS[text](*arguments)
-        return Other(name.text if isinstance(name, Name) else "a call of a value")
+        return UnknownObject(name.text if isinstance(name, Name) else "a call of a value")
 
-    def instance(self, values: Sequence[Any]) -> Other | ScriptedModule:
-        """An object of the class that comes first."""
+    def make_instance(self, values: Sequence[Any]) -> UnknownObject | ScriptedModule:
+        """Return an object of the class that is the first of `values`."""
         is_named = values and isinstance(values[0], Name)
         if is_named and values[0].text.startswith(SCRIPTED):
             return ScriptedModule()
-        return Other(values[0].text if is_named else "an object")
+        return UnknownObject(values[0].text if is_named else "an object")
 
-    def persistent(self, reference: Any) -> Storage | Other:
-        """A reference to a storage: ('storage', type, key, device, count)."""
+    def load_persistent(self, reference: Any) -> Storage | UnknownObject:
+        """Return the storage of a persistent reference: ('storage', type, key, device, count)."""
         match reference:
             case ("storage", Name(kind), str(key), str(), int(count)) if count >= 0:
                 return Storage(kind, key, count)
-        return Other("a persistent reference")
+        return UnknownObject("a persistent reference")
 
 
 BUILDABLE = (
@@ -248,7 +282,7 @@ LITERALS = frozenset(
     for operation in pickletools.opcodes
     if operation.arg and operation.stack_after and operation.stack_after[0] in BUILDABLE
 )
-"""Numbers and texts: what they put on the stack is their argument."""
+"""Operations that push their argument, a number or a string, on the stack."""
 
 
 VALUES: dict[str, Callable[[Machine, Any], Any]] = {
@@ -258,52 +292,52 @@ VALUES: dict[str, Callable[[Machine, Any], Any]] = {
     "NONE": lambda *_: None,
     "NEWTRUE": lambda *_: True,
     "NEWFALSE": lambda *_: False,
-    "TUPLE": lambda machine, _: tuple(machine.to_mark()),
-    "TUPLE1": lambda machine, _: machine.take(1),
-    "TUPLE2": lambda machine, _: machine.take(2),
-    "TUPLE3": lambda machine, _: machine.take(3),
+    "TUPLE": lambda machine, _: tuple(machine.pop_to_mark()),
+    "TUPLE1": lambda machine, _: machine.pop_values(1),
+    "TUPLE2": lambda machine, _: machine.pop_values(2),
+    "TUPLE3": lambda machine, _: machine.pop_values(3),
     "BINGET": lambda machine, index: machine.memo[index],
     "LONG_BINGET": lambda machine, index: machine.memo[index],
-    "GLOBAL": lambda machine, names: machine.refer(*names.split(" ", 1)),
-    "STACK_GLOBAL": lambda machine, _: machine.refer(*machine.take(2)),
-    "REDUCE": lambda machine, _: machine.call(*machine.take(2)),
-    "BINPERSID": lambda machine, _: machine.persistent(*machine.take(1)),
+    "GLOBAL": lambda machine, names: machine.make_name(*names.split(" ", 1)),
+    "STACK_GLOBAL": lambda machine, _: machine.make_name(*machine.pop_values(2)),
+    "REDUCE": lambda machine, _: machine.call(*machine.pop_values(2)),
+    "BINPERSID": lambda machine, _: machine.load_persistent(*machine.pop_values(1)),
     "GET": lambda machine, index: machine.memo[index],
     "DUP": lambda machine, _: machine.stack[-1],
-    "LIST": lambda machine, _: machine.to_mark(),
-    "DICT": lambda machine, _: _paired(machine.to_mark()),
-    "EMPTY_SET": lambda *_: Other("builtins.set"),
-    "FROZENSET": lambda machine, _: machine.instance(
-        [Name("builtins.frozenset"), *machine.to_mark()]
+    "LIST": lambda machine, _: machine.pop_to_mark(),
+    "DICT": lambda machine, _: _pair_up(machine.pop_to_mark()),
+    "EMPTY_SET": lambda *_: UnknownObject("builtins.set"),
+    "FROZENSET": lambda machine, _: machine.make_instance(
+        [Name("builtins.frozenset"), *machine.pop_to_mark()]
     ),
-    "PERSID": lambda *_: Other("a persistent reference"),
-    "NEWOBJ": lambda machine, _: machine.instance(machine.take(2)),
-    "NEWOBJ_EX": lambda machine, _: machine.instance(machine.take(3)),
-    "OBJ": lambda machine, _: machine.instance(machine.to_mark()),
-    "INST": lambda machine, names: machine.instance(
-        [machine.refer(*names.split(" ", 1)), *machine.to_mark()]
+    "PERSID": lambda *_: UnknownObject("a persistent reference"),
+    "NEWOBJ": lambda machine, _: machine.make_instance(machine.pop_values(2)),
+    "NEWOBJ_EX": lambda machine, _: machine.make_instance(machine.pop_values(3)),
+    "OBJ": lambda machine, _: machine.make_instance(machine.pop_to_mark()),
+    "INST": lambda machine, names: machine.make_instance(
+        [machine.make_name(*names.split(" ", 1)), *machine.pop_to_mark()]
     ),
-    "EXT1": lambda *_: Other("a registered object"),
-    "EXT2": lambda *_: Other("a registered object"),
-    "EXT4": lambda *_: Other("a registered object"),
+    "EXT1": lambda *_: UnknownObject("a registered object"),
+    "EXT2": lambda *_: UnknownObject("a registered object"),
+    "EXT4": lambda *_: UnknownObject("a registered object"),
 }
-"""What puts a value on the stack."""
+"""Functions of the operations that push a value on the stack."""
 
 CHANGES: dict[str, Callable[[Machine, Any], None]] = {
     "PROTO": lambda *_: None,
     "FRAME": lambda *_: None,
     "MARK": lambda machine, _: machine.marks.append(len(machine.stack)),
-    "SETITEM": lambda machine, _: machine.fill(machine.take(2)),
-    "SETITEMS": lambda machine, _: machine.fill(machine.to_mark()),
-    "APPEND": lambda machine, _: machine.extend(machine.take(1)),
-    "APPENDS": lambda machine, _: machine.extend(machine.to_mark()),
-    "BINPUT": lambda machine, index: machine.put(index),
-    "LONG_BINPUT": lambda machine, index: machine.put(index),
-    "MEMOIZE": lambda machine, _: machine.put(len(machine.memo)),
-    "ADDITEMS": lambda machine, _: machine.drop(machine.to_mark()),
-    "POP": lambda machine, _: machine.drop(machine.take(1)),
-    "POP_MARK": lambda machine, _: machine.drop(machine.to_mark()),
-    "PUT": lambda machine, index: machine.put(index),
-    "BUILD": lambda machine, _: machine.build(*machine.take(1)),
+    "SETITEM": lambda machine, _: machine.set_items(machine.pop_values(2)),
+    "SETITEMS": lambda machine, _: machine.set_items(machine.pop_to_mark()),
+    "APPEND": lambda machine, _: machine.append_items(machine.pop_values(1)),
+    "APPENDS": lambda machine, _: machine.append_items(machine.pop_to_mark()),
+    "BINPUT": lambda machine, index: machine.memoize(index),
+    "LONG_BINPUT": lambda machine, index: machine.memoize(index),
+    "MEMOIZE": lambda machine, _: machine.memoize(len(machine.memo)),
+    "ADDITEMS": lambda machine, _: machine.drop(machine.pop_to_mark()),
+    "POP": lambda machine, _: machine.drop(machine.pop_values(1)),
+    "POP_MARK": lambda machine, _: machine.drop(machine.pop_to_mark()),
+    "PUT": lambda machine, index: machine.memoize(index),
+    "BUILD": lambda machine, _: machine.set_state(*machine.pop_values(1)),
 }
-"""What changes what is there."""
+"""Functions of the operations that change the machine without pushing a value."""

@@ -1,7 +1,7 @@
-"""TIPS's two towers, each of which Google publishes as an `.npz` of its own.
+"""TIPS's two towers, each of which Google publishes in an `.npz` file of its own.
 
-The name of the one that takes texts ends in `_text.npz`, that of its other half in `_vision.npz`.
-Together their keys are what transformers calls them in one file.
+The file of the text tower ends in `_text.npz`, that of the image tower in `_vision.npz`. The joined
+keys have the names that transformers uses for both towers in one file.
 """
 
 import math
@@ -14,31 +14,34 @@ from weights.tensors import LazyTensor
 
 TEMPERATURE = "temperature"
 
-ENDS = {TEXTS: "_text.npz", IMAGES: "_vision.npz"}
+FILE_ENDINGS = {TEXTS: "_text.npz", IMAGES: "_vision.npz"}
 
 
-def other_half(text: Path) -> Path | None:
-    """The tower for images beside that for texts, if it is there."""
-    if not text.name.endswith(ENDS[TEXTS]):
+def find_vision_tower(text: Path) -> Path | None:
+    """Return the file of the image tower that belongs to a text tower's file, or None if there is
+    none."""
+    if not text.name.endswith(FILE_ENDINGS[TEXTS]):
         return None
-    path = text.with_name(text.name.removesuffix(ENDS[TEXTS]) + ENDS[IMAGES])
+    path = text.with_name(text.name.removesuffix(FILE_ENDINGS[TEXTS]) + FILE_ENDINGS[IMAGES])
     return path if path.is_file() else None
 
 
-def pairs_in(folder: Path) -> list[Path]:
-    """The towers for texts in a folder whose other half is there too."""
-    return [path for path in sorted(folder.glob("*" + ENDS[TEXTS])) if other_half(path)]
+def find_text_towers(folder: Path) -> list[Path]:
+    """Return the files of text towers in a folder that also contains their image towers."""
+    return [
+        path for path in sorted(folder.glob("*" + FILE_ENDINGS[TEXTS])) if find_vision_tower(path)
+    ]
 
 
-def both_towers(text: Checkpoint, vision: Checkpoint) -> Checkpoint:
-    """Two towers as one checkpoint, whose path is their folder."""
+def join_towers(text: Checkpoint, vision: Checkpoint) -> Checkpoint:
+    """Return one checkpoint with the tensors of both towers. Its path is their folder."""
     tensors = {IMAGES + key: tensor for key, tensor in vision.tensors.items()}
-    # The temperature of both is in the file of the tower for texts.
+    # The temperature of the pair is in the file of the text tower.
     tensors |= {
         key if key == TEMPERATURE else TEXTS + key: tensor for key, tensor in text.tensors.items()
     }
     if TEMPERATURE in tensors:
-        tensors[TEMPERATURE] = _scalar(tensors[TEMPERATURE])
+        tensors[TEMPERATURE] = _as_scalar(tensors[TEMPERATURE])
     return Checkpoint(
         text.path.parent,
         "numpy archives of two towers",
@@ -47,8 +50,8 @@ def both_towers(text: Checkpoint, vision: Checkpoint) -> Checkpoint:
     )
 
 
-def _scalar(tensor: LazyTensor) -> LazyTensor:
-    """One number, which may have an axis in the file."""
+def _as_scalar(tensor: LazyTensor) -> LazyTensor:
+    """Return a tensor of one number without axes. Other tensors are returned unchanged."""
     if math.prod(tensor.shape) != 1:
         return tensor
     return replace(tensor, shape=(), read=lambda: tensor.read().reshape(()))

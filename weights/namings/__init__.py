@@ -1,1 +1,1 @@
-"""How publishers call the tensors of a model: tables only."""
+"""Names that publishers give the tensors of models. This package contains only tables."""

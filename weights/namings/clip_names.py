@@ -1,34 +1,34 @@
-"""Checkpoints of CLIP: for transformers (5.24), and as OpenAI and open_clip publish them.
+"""Names of CLIP's tensors in transformers (5.24), and in the files of OpenAI and open_clip.
 
-Files of all of them hold both towers, and each tower is read out of them as well.
+Each file contains both towers. Each tower can also be read alone.
 
 Sources: `modeling_clip.py` of transformers; `clip/model.py` of openai/CLIP; `open_clip/model.py`
 and `open_clip/transformer.py` of mlfoundations/open_clip.
 """
 
-from weights.mapping import Naming, Rule, nested
+from weights.mapping import Naming, Rule, prefix_rules
 from weights.namings import conventions
-from weights.namings.huggingface_names import BLOCKS, WORDS
+from weights.namings.huggingface_names import BLOCK_RULES, TEXT_RULES
 from weights.transforms import BATCH, TRANSPOSED
 
-_EMBEDDED = (
-    *BLOCKS,
+_VISION = (
+    *BLOCK_RULES,
     Rule("cls_token", ("embeddings.class_embedding",), BATCH),
     Rule("patch_embed.proj.weight", ("embeddings.patch_embedding.weight",)),
     Rule("global_pos_embed.weight", ("embeddings.position_embedding.weight",)),
     Rule("pre_norm.{p}", ("pre_layrnorm.{p}",)),
     Rule("norm.{p}", ("post_layernorm.{p}",)),
 )
-_WORDS = (*WORDS, Rule("pos_embed", ("embeddings.position_embedding.weight",)))
+_TEXT = (*TEXT_RULES, Rule("pos_embed", ("embeddings.position_embedding.weight",)))
 
-# `CLIPVisionModel` and `CLIPTextModel`, which have no projection.
-BARE_VIT = Naming(conventions.HUGGINGFACE, _EMBEDDED)
-BARE_TEXT = Naming(conventions.HUGGINGFACE, _WORDS)
+# `CLIPVisionModel` and `CLIPTextModel`, without a projection.
+BARE_VIT = Naming(conventions.HUGGINGFACE, _VISION)
+BARE_TEXT = Naming(conventions.HUGGINGFACE, _TEXT)
 
 # `CLIPForImageClassification`.
 CLASSIFIER_VIT = Naming(
     conventions.HUGGINGFACE,
-    (*_EMBEDDED, Rule("head.{p}", ("classifier.{p}",))),
+    (*_VISION, Rule("head.{p}", ("classifier.{p}",))),
     wrappers=("vision_model",),
 )
 
@@ -36,13 +36,13 @@ CLASSIFIER_VIT = Naming(
 CLIP_VIT = Naming(
     conventions.HUGGINGFACE,
     (
-        *nested(_EMBEDDED, "", "vision_model."),
+        *prefix_rules(_VISION, "", "vision_model."),
         Rule("projection.weight", ("visual_projection.weight",)),
     ),
 )
 CLIP_TEXT = Naming(
     conventions.HUGGINGFACE,
-    (*nested(_WORDS, "", "text_model."), Rule("head.weight", ("text_projection.weight",))),
+    (*prefix_rules(_TEXT, "", "text_model."), Rule("head.weight", ("text_projection.weight",))),
 )
 
 _BLOCK = "transformer.resblocks.{i}."
@@ -79,11 +79,15 @@ ORIGINAL_TEXT = Naming(
 )
 
 
-def _both(vision: Naming, within: str, words: Naming) -> Naming:
-    """The names of both towers in one checkpoint, those of that for images within a module."""
-    towers = (*nested(vision.rules, "vision.", within), *nested(words.rules, "words.", ""))
+def _join_towers(vision: Naming, vision_prefix: str, text: Naming) -> Naming:
+    """Return the naming of both towers in one checkpoint. The image tower has a prefix, the text
+    tower none."""
+    towers = (
+        *prefix_rules(vision.rules, "vision.", vision_prefix),
+        *prefix_rules(text.rules, "words.", ""),
+    )
     return Naming(vision.convention, (*towers, Rule("logit_scale", ("logit_scale",), BATCH)))
 
 
-CLIP_DUAL = _both(CLIP_VIT, "", CLIP_TEXT)
-ORIGINAL_DUAL = _both(ORIGINAL_VIT, "visual.", ORIGINAL_TEXT)
+CLIP_DUAL = _join_towers(CLIP_VIT, "", CLIP_TEXT)
+ORIGINAL_DUAL = _join_towers(ORIGINAL_VIT, "visual.", ORIGINAL_TEXT)

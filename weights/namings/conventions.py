@@ -1,4 +1,4 @@
-"""Whose names the tensors of a checkpoint have, and how files with these names are written."""
+"""Conventions: publishers and libraries, and the formats of files with their names."""
 
 from weights.mapping import Convention
 

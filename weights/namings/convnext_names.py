@@ -1,8 +1,8 @@
-"""Checkpoints of ConvNeXt, by everybody who publishes them: the classifiers of both versions,
-DINOv3's and EUPE's.
+"""Names of ConvNeXt's tensors by all publishers: the classifiers of both versions, DINOv3's and
+EUPE's.
 
-The networks are the same everywhere and so is the order of their layers; a naming is therefore a
-list of names for the same ten layers. `{s}` counts stages, `{i}` blocks of one stage.
+The networks and the order of their layers are the same everywhere, so a naming is a list of names
+for the same ten layers. `{s}` is the index of a stage, `{i}` that of a block in its stage.
 
 Sources: `dinov3/models/convnext.py` of facebookresearch/dinov3, `models/convnext.py` and
 `models/convnextv2.py` of facebookresearch/ConvNeXt and /ConvNeXt-V2, `equimo/models/convnext.py`
@@ -20,7 +20,7 @@ STAGE = "blocks.{s}.downsample."
 BLOCK = "blocks.{s}.blocks.{i}."
 
 
-def rules(
+def convnext_rules(
     stem: tuple[str, str],
     down: tuple[str, str],
     block: str,
@@ -31,25 +31,34 @@ def rules(
     bias: Transform = PER_CHANNEL,
     pointwise: tuple[Transform, Transform] = (SAME, SAME),
 ) -> tuple[Rule, ...]:
-    """A table from names: of the convolution and the norm of the stem, and of what stands between
-    stages; of the depthwise convolution, the norm, the two linear layers and the scale of a block;
-    of the last norm and the classifier; and of a block's response norm, which has a transform.
+    """Return the rules of a naming from its names of layers.
 
-    `bias` are the convolutions' tensors, `pointwise` the linear layers' weights and biases.
+    **Arguments:**
+
+    - `stem`: names of the stem's convolution and norm.
+    - `down`: names of the convolution and norm between two stages.
+    - `block`: prefix of a block.
+    - `layers`: names, in a block, of the depthwise convolution, the norm, the two linear layers,
+      and the scale.
+    - `last_norm`: name of the norm after the last stage.
+    - `head`: name of the classifier.
+    - `grn`: names of the weight and bias of a block's response norm, and their transform.
+    - `bias`: transform of the biases of convolutions.
+    - `pointwise`: transforms of the weights and of the biases of the linear layers.
     """
     dwconv, norm, pwconv1, pwconv2, gamma = (block + layer for layer in layers)
-    # The stem comes first: the rules for what stands between stages would match it too.
+    # The stem comes first, because the rules for the layers between two stages match it too.
     convolutions = ("blocks.0.downsample.conv.", STAGE + "conv.", BLOCK + "dwconv.")
     norms = ("blocks.0.downsample.norm.", STAGE + "norm.", BLOCK + "norm.", "norm.")
-    convolved = tuple(zip(convolutions, (stem[0], down[0], dwconv), strict=True))
-    normed = zip(norms, (stem[1], down[1], norm, last_norm), strict=True)
-    linear = ((BLOCK + "pwconv1.", pwconv1), (BLOCK + "pwconv2.", pwconv2))
+    convolution_names = tuple(zip(convolutions, (stem[0], down[0], dwconv), strict=True))
+    norm_names = zip(norms, (stem[1], down[1], norm, last_norm), strict=True)
+    linear_names = ((BLOCK + "pwconv1.", pwconv1), (BLOCK + "pwconv2.", pwconv2))
     return (
-        *(Rule(leaf + "weight", (name + ".weight",)) for leaf, name in convolved),
-        *(Rule(leaf + "bias", (name + ".bias",), bias) for leaf, name in convolved),
-        *(Rule(leaf + "{p}", (name + ".{p}",)) for leaf, name in normed),
-        *(Rule(leaf + "weight", (name + ".weight",), pointwise[0]) for leaf, name in linear),
-        *(Rule(leaf + "bias", (name + ".bias",), pointwise[1]) for leaf, name in linear),
+        *(Rule(leaf + "weight", (name + ".weight",)) for leaf, name in convolution_names),
+        *(Rule(leaf + "bias", (name + ".bias",), bias) for leaf, name in convolution_names),
+        *(Rule(leaf + "{p}", (name + ".{p}",)) for leaf, name in norm_names),
+        *(Rule(leaf + "weight", (name + ".weight",), pointwise[0]) for leaf, name in linear_names),
+        *(Rule(leaf + "bias", (name + ".bias",), pointwise[1]) for leaf, name in linear_names),
         Rule(BLOCK + "ls.gamma", (gamma,)),
         Rule(BLOCK + "grn.weight", (block + grn[0],), grn[2]),
         Rule(BLOCK + "grn.bias", (block + grn[1],), grn[2]),
@@ -59,20 +68,20 @@ def rules(
 
 META = Naming(
     conventions.META,
-    rules(
+    convnext_rules(
         stem=("downsample_layers.0.0", "downsample_layers.0.1"),
         down=("downsample_layers.{s}.1", "downsample_layers.{s}.0"),
         block="stages.{s}.{i}.",
         layers=("dwconv", "norm", "pwconv1", "pwconv2", "gamma"),
         grn=("grn.gamma", "grn.beta", UNMAP),
     ),
-    # The original registers its final norm a second time, as that of the last stage.
+    # The original model registers its final norm also as the norm of the last stage.
     copies=(("norms.3.weight", "norm.weight"), ("norms.3.bias", "norm.bias")),
 )
 
 EQUIMO = Naming(
     conventions.EQUIMO,
-    rules(
+    convnext_rules(
         stem=("blocks.0.downsample.conv", "blocks.0.downsample.norm"),
         down=(STAGE + "conv", STAGE + "norm"),
         block=BLOCK,
@@ -84,8 +93,8 @@ EQUIMO = Naming(
 )
 
 
-def _in_transformers(stages: str) -> tuple[Rule, ...]:
-    return rules(
+def _transformers_rules(stages: str) -> tuple[Rule, ...]:
+    return convnext_rules(
         stem=(f"{stages}0.downsample_layers.0", f"{stages}0.downsample_layers.1"),
         down=(f"{stages}{{s}}.downsample_layers.1", f"{stages}{{s}}.downsample_layers.0"),
         block=f"{stages}{{s}}.layers.{{i}}.",
@@ -96,13 +105,13 @@ def _in_transformers(stages: str) -> tuple[Rule, ...]:
 
 HUGGINGFACE = Naming(
     conventions.HUGGINGFACE,
-    _in_transformers("stages."),
-    in_memory=Naming(conventions.HUGGINGFACE, _in_transformers("model.stages.")),
+    _transformers_rules("stages."),
+    in_memory=Naming(conventions.HUGGINGFACE, _transformers_rules("model.stages.")),
 )
 
 CLASSIFIER = Naming(
     conventions.HUGGINGFACE,
-    rules(
+    convnext_rules(
         stem=("embeddings.patch_embeddings", "embeddings.layernorm"),
         down=(
             "encoder.stages.{s}.downsampling_layer.1",
@@ -116,8 +125,8 @@ CLASSIFIER = Naming(
     wrappers=("convnext", "convnextv2"),
 )
 
-_in_timm = partial(
-    rules,
+_timm_rules = partial(
+    convnext_rules,
     stem=("stem.0", "stem.1"),
     down=("stages.{s}.downsample.1", "stages.{s}.downsample.0"),
     block="stages.{s}.blocks.{i}.",
@@ -127,10 +136,10 @@ _in_timm = partial(
     grn=("mlp.grn.weight", "mlp.grn.bias", SAME),
 )
 
-TIMM = Naming(conventions.TIMM, _in_timm())
+TIMM = Naming(conventions.TIMM, _timm_rules())
 
-# Its four smallest networks of each version have convolutions in place of linear layers.
-TIMM_CONVOLVED = Naming(conventions.TIMM, _in_timm(pointwise=(POINTWISE, SAME)))
+# The four smallest networks of each version have 1 x 1 convolutions in place of linear layers.
+TIMM_CONVOLVED = Naming(conventions.TIMM, _timm_rules(pointwise=(POINTWISE, SAME)))
 
 NAMINGS = (META, EQUIMO, HUGGINGFACE, TIMM)
 CLASSIFIERS = (META, CLASSIFIER, TIMM, TIMM_CONVOLVED)

@@ -1,71 +1,73 @@
-"""Checkpoints of DEIMv2 on DINOv3, as transformers saves them (5.24)."""
+"""Names of the tensors of DEIMv2 on DINOv3 in the files of transformers (5.24)."""
 
-from weights.mapping import Naming, Rule, nested
+from weights.mapping import Naming, Rule, prefix_rules
 from weights.namings import conventions, huggingface_names
-from weights.namings.detection_names import chosen_points, linear_layers
+from weights.namings.detection_names import linear_layers, sampling_points
 
 
-def _convolution(ours: str, theirs: str) -> tuple[Rule, ...]:
-    """A convolution and its batch norm."""
-    norm = f"{ours}.batch_norm"
+def _convolution(leaf: str, key: str) -> tuple[Rule, ...]:
+    """Return the rules of a convolution and its batch norm."""
+    norm = f"{leaf}.batch_norm"
     return (
-        Rule(f"{ours}.conv.weight", (f"{theirs}.conv.weight",)),
-        Rule(f"{norm}.mean", (f"{theirs}.norm.running_mean",)),
-        Rule(f"{norm}.var", (f"{theirs}.norm.running_var",)),
-        Rule(f"{norm}.{{p}}", (f"{theirs}.norm.{{p}}",)),
+        Rule(f"{leaf}.conv.weight", (f"{key}.conv.weight",)),
+        Rule(f"{norm}.mean", (f"{key}.norm.running_mean",)),
+        Rule(f"{norm}.var", (f"{key}.norm.running_var",)),
+        Rule(f"{norm}.{{p}}", (f"{key}.norm.{{p}}",)),
     )
 
 
-def _attention(ours: str, theirs: str) -> tuple[Rule, ...]:
-    """Self-attention, with a layer for each of queries, keys and values."""
+def _attention(leaf: str, key: str) -> tuple[Rule, ...]:
+    """Return the rules of self-attention with separate layers for queries, keys and values."""
     return (
-        *huggingface_names.projections(tuple(f"{theirs}.{part}_proj" for part in "qkv"), ours),
-        Rule(f"{ours}.proj.{{p}}", (f"{theirs}.o_proj.{{p}}",)),
+        *huggingface_names.qkv_rules(tuple(f"{key}.{part}_proj" for part in "qkv"), leaf),
+        Rule(f"{leaf}.proj.{{p}}", (f"{key}.o_proj.{{p}}",)),
     )
 
 
-def _join(ours: str, theirs: str) -> tuple[Rule, ...]:
-    """What makes one map of several steps."""
+def _fusion_block(leaf: str, key: str) -> tuple[Rule, ...]:
+    """Return the rules of a block that fuses maps of two resolutions into one."""
     branches = (("branch1", "csp_rep1"), ("branch2", "csp_rep2"))
     return (
-        *_convolution(f"{ours}.{{i}}.conv1", f"{theirs}.{{i}}.conv1"),
-        *_convolution(f"{ours}.{{i}}.conv2", f"{theirs}.{{i}}.conv2"),
+        *_convolution(f"{leaf}.{{i}}.conv1", f"{key}.{{i}}.conv1"),
+        *_convolution(f"{leaf}.{{i}}.conv2", f"{key}.{{i}}.conv2"),
         *(
             rule
-            for one, other in branches
+            for leaf_branch, key_branch in branches
             for rule in (
-                *_convolution(f"{ours}.{{i}}.{one}.conv", f"{theirs}.{{i}}.{other}.conv1"),
                 *_convolution(
-                    f"{ours}.{{i}}.{one}.bottlenecks.{{n}}.{{conv}}",
-                    f"{theirs}.{{i}}.{other}.bottlenecks.{{n}}.{{conv}}",
+                    f"{leaf}.{{i}}.{leaf_branch}.conv", f"{key}.{{i}}.{key_branch}.conv1"
+                ),
+                *_convolution(
+                    f"{leaf}.{{i}}.{leaf_branch}.bottlenecks.{{n}}.{{conv}}",
+                    f"{key}.{{i}}.{key_branch}.bottlenecks.{{n}}.{{conv}}",
                 ),
             )
         ),
     )
 
 
-_MAPS = "model.conv_encoder."
-_ADAPTER = f"{_MAPS}spatial_tuning_adapter."
+_ENCODER = "model.conv_encoder."
+_ADAPTER = f"{_ENCODER}spatial_tuning_adapter."
 _PYRAMID = "model.encoder."
 _BLOCK = f"{_PYRAMID}aifi.0.layers.{{i}}."
-_FINDER = "model.decoder."
-_LAYER = f"{_FINDER}layers.{{i}}."
+_DECODER = "model.decoder."
+_LAYER = f"{_DECODER}layers.{{i}}."
 
 
 def _deim(layer: str, in_memory: Naming | None = None) -> Naming:
-    """The names, from what a block of DINOv3 is called."""
-    backbone = f"{_MAPS}backbone."
+    """Return the naming, from the prefix of a block of DINOv3."""
+    backbone = f"{_ENCODER}backbone."
     return Naming(
         conventions.HUGGINGFACE,
         (
-            *nested(huggingface_names.dinov3_rules(layer, "norm."), "backbone.", backbone),
+            *prefix_rules(huggingface_names.dinov3_rules(layer, "norm."), "backbone.", backbone),
             *_convolution("adapter.stem", f"{_ADAPTER}stem_conv"),
             *(
                 rule
                 for number in range(3)
                 for rule in _convolution(f"adapter.convs.{number}", f"{_ADAPTER}conv{number + 2}")
             ),
-            *_convolution("fusions.{i}", f"{_MAPS}fusion_proj.{{i}}"),
+            *_convolution("fusions.{i}", f"{_ENCODER}fusion_proj.{{i}}"),
             *_attention("pyramid.blocks.{i}.attn", f"{_BLOCK}self_attn"),
             Rule("pyramid.blocks.{i}.norm1.{p}", (f"{_BLOCK}self_attn_layer_norm.{{p}}",)),
             Rule("pyramid.blocks.{i}.norm2.{p}", (f"{_BLOCK}final_layer_norm.{{p}}",)),
@@ -75,28 +77,28 @@ def _deim(layer: str, in_memory: Naming | None = None) -> Naming:
             *_convolution(
                 "pyramid.halvings.{i}.{conv}", f"{_PYRAMID}downsample_convs.{{i}}.{{conv}}"
             ),
-            *_join("pyramid.joins", f"{_PYRAMID}fpn_blocks"),
-            *_join("pyramid.joins_back", f"{_PYRAMID}pan_blocks"),
+            *_fusion_block("pyramid.joins", f"{_PYRAMID}fpn_blocks"),
+            *_fusion_block("pyramid.joins_back", f"{_PYRAMID}pan_blocks"),
             Rule("proposal_proj.{p}", ("model.enc_output.0.{p}",)),
             Rule("proposal_norm.{p}", ("model.enc_output.1.{p}",)),
             Rule("proposal_classes.{p}", ("model.enc_score_head.{p}",)),
             linear_layers("proposal_boxes", "model.enc_bbox_head"),
-            linear_layers("positions", f"{_FINDER}query_pos_head"),
+            linear_layers("positions", f"{_DECODER}query_pos_head"),
             *_attention("blocks.{i}.attn", f"{_LAYER}self_attn"),
             Rule("blocks.{i}.norm1.{p}", (f"{_LAYER}self_attn_layer_norm.{{p}}",)),
             Rule("blocks.{i}.norm2.{p}", (f"{_LAYER}final_layer_norm.{{p}}",)),
-            *chosen_points(f"{_LAYER}encoder_attn."),
+            *sampling_points(f"{_LAYER}encoder_attn."),
             Rule("blocks.{i}.gate.linear.{p}", (f"{_LAYER}gateway.gate.{{p}}",)),
             Rule("blocks.{i}.gate.norm.{p}", (f"{_LAYER}gateway.norm.{{p}}",)),
             Rule("blocks.{i}.mlp.w1.{p}", (f"{_LAYER}mlp.gate_proj.{{p}}",)),
             Rule("blocks.{i}.mlp.w2.{p}", (f"{_LAYER}mlp.up_proj.{{p}}",)),
             Rule("blocks.{i}.mlp.w3.{p}", (f"{_LAYER}mlp.down_proj.{{p}}",)),
-            linear_layers("first_boxes", f"{_FINDER}pre_bbox_head"),
-            Rule("class_heads.{i}.{p}", (f"{_FINDER}class_embed.{{i}}.{{p}}",)),
-            linear_layers("box_heads.{i}", f"{_FINDER}bbox_embed.{{i}}"),
-            linear_layers("quality.{i}", f"{_FINDER}lqe_layers.{{i}}.reg_conf"),
-            Rule("bins.up", (f"{_FINDER}up",)),
-            Rule("bins.scale", (f"{_FINDER}reg_scale",)),
+            linear_layers("first_boxes", f"{_DECODER}pre_bbox_head"),
+            Rule("class_heads.{i}.{p}", (f"{_DECODER}class_embed.{{i}}.{{p}}",)),
+            linear_layers("box_heads.{i}", f"{_DECODER}bbox_embed.{{i}}"),
+            linear_layers("quality.{i}", f"{_DECODER}lqe_layers.{{i}}.reg_conf"),
+            Rule("bins.up", (f"{_DECODER}up",)),
+            Rule("bins.scale", (f"{_DECODER}reg_scale",)),
             Rule("denoising", ("model.denoising_class_embed.weight?",)),
         ),
         zero=tuple(f"{backbone}{layer}attention.{part}_proj.bias" for part in "qkv"),

@@ -1,43 +1,51 @@
-"""Checkpoints of Depth Anything V2: its authors', and those for transformers."""
+"""Names of Depth Anything V2's tensors in its authors' files and in those of transformers."""
 
 from collections.abc import Iterator, Mapping
 
-from weights.mapping import Naming, Rule, nested
+from weights.mapping import Naming, Rule, prefix_rules
 from weights.namings import conventions, huggingface_names, meta_names
 from weights.transforms import DECONVOLUTION, PER_CHANNEL, SAME, Transform
 
 
-def _convolution(ours: str, theirs: str, kernel: Transform = SAME) -> Iterator[Rule]:
-    """A convolution's kernel, and its bias where there is one."""
-    yield Rule(f"{ours}.weight", (f"{theirs}.weight",), kernel)
-    yield Rule(f"{ours}.bias", (f"{theirs}.bias",), PER_CHANNEL)
+def _convolution(leaf: str, key: str, kernel: Transform = SAME) -> Iterator[Rule]:
+    """Yield the rules of a convolution's kernel and bias."""
+    yield Rule(f"{leaf}.weight", (f"{key}.weight",), kernel)
+    yield Rule(f"{leaf}.bias", (f"{key}.bias",), PER_CHANNEL)
 
 
-def _decoder(resize: str, others: Mapping[str, str]) -> tuple[Rule, ...]:
-    """Rules for a decoder, from what its convolutions are called. Those that change the size of a
-    map are transposed in the first two layers, which enlarge theirs."""
-    ours = "decoder.reassemble.{i}.resize"
+def _decoder(resize: str, convolutions: Mapping[str, str]) -> tuple[Rule, ...]:
+    """Return the rules of a decoder, from the names of its convolutions.
+
+    **Arguments:** the pattern of the convolutions that resize maps, and the keys of the other
+    convolutions by leaf. The first two convolutions that resize enlarge their maps, so they are
+    transposed.
+    """
+    resize_leaf = "decoder.reassemble.{i}.resize"
     transposed = (
         rule
         for i in range(2)
-        for rule in _convolution(ours.format(i=i), resize.format(i=i), DECONVOLUTION)
+        for rule in _convolution(resize_leaf.format(i=i), resize.format(i=i), DECONVOLUTION)
     )
-    named = (rule for pair in {ours: resize, **others}.items() for rule in _convolution(*pair))
+    named = (
+        rule
+        for pair in {resize_leaf: resize, **convolutions}.items()
+        for rule in _convolution(*pair)
+    )
     return (*transposed, *named)
 
 
 _SCRATCH = "depth_head.scratch."
 
-# The finest map is the first for the authors, and the last that is fused.
+# The authors number fusions from the finest map, which is fused last.
 _DECODER = _decoder(
     "depth_head.resize_layers.{i}",
     {
         "decoder.reassemble.{i}.projection": "depth_head.projects.{i}",
         **{f"decoder.convs.{i}": f"{_SCRATCH}layer{i + 1}_rn" for i in range(4)},
         **{
-            f"decoder.fusion.{i}.{ours}": f"{_SCRATCH}refinenet{4 - i}.{theirs}"
+            f"decoder.fusion.{i}.{leaf_part}": f"{_SCRATCH}refinenet{4 - i}.{key_part}"
             for i in range(4)
-            for ours, theirs in (
+            for leaf_part, key_part in (
                 ("residual{n}.{layer}", "resConfUnit{n}.{layer}"),
                 ("projection", "out_conv"),
             )
@@ -49,15 +57,16 @@ _DECODER = _decoder(
 )
 
 
-def _original(backbone: Naming) -> Naming:
-    rules = nested(backbone.rules, "backbone.", "pretrained.")
+def _original_naming(backbone: Naming) -> Naming:
+    rules = prefix_rules(backbone.rules, "backbone.", "pretrained.")
     return Naming(conventions.ORIGINAL, (*rules, *_DECODER))
 
 
-ORIGINAL = _original(meta_names.DINOV2_VIT)
+ORIGINAL = _original_naming(meta_names.DINOV2_VIT)
 
-ON_DINOV3 = _original(meta_names.DINOV3_VIT)
-"""The same decoder on DINOv3's vision transformer, as the zoo itself trains one."""
+ON_DINOV3 = _original_naming(meta_names.DINOV3_VIT)
+"""Naming of the same decoder on DINOv3's vision transformer, as in a model that the zoo has
+trained."""
 
 _FUSED = "neck.fusion_stage.layers.{i}."
 
@@ -73,10 +82,10 @@ _NECK = _decoder(
 )
 
 
-def _in_transformers(backbone: Naming) -> Naming:
-    rules = nested(backbone.rules, "backbone.", "backbone.")
-    in_memory = backbone.in_memory and _in_transformers(backbone.in_memory)
+def _transformers_naming(backbone: Naming) -> Naming:
+    rules = prefix_rules(backbone.rules, "backbone.", "backbone.")
+    in_memory = backbone.in_memory and _transformers_naming(backbone.in_memory)
     return Naming(conventions.HUGGINGFACE, (*rules, *_NECK), in_memory=in_memory)
 
 
-HUGGINGFACE = _in_transformers(huggingface_names.DINOV2_VIT)
+HUGGINGFACE = _transformers_naming(huggingface_names.DINOV2_VIT)

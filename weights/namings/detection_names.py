@@ -1,86 +1,88 @@
-"""Checkpoints of RF-DETR: its authors', whose names transformers' files (5.24) have too."""
+"""Names of RF-DETR's tensors in its authors' files. The files of transformers (5.24) have the same
+names."""
 
 from dataclasses import replace
 
-from weights.mapping import Naming, Rule, nested
+from weights.mapping import Naming, Rule, prefix_rules
 from weights.namings import conventions, huggingface_names
 from weights.transforms import PER_CHANNEL
 
 
-def linear_layers(ours: str, theirs: str) -> Rule:
-    """A few linear layers."""
-    return Rule(f"{ours}.layers.{{n}}.{{p}}", (f"{theirs}.layers.{{n}}.{{p}}",))
+def linear_layers(leaf: str, key: str) -> Rule:
+    """Return the rule of a sequence of linear layers."""
+    return Rule(f"{leaf}.layers.{{n}}.{{p}}", (f"{key}.layers.{{n}}.{{p}}",))
 
 
-def _projector(theirs: str, convs: tuple[str, str], norm: str, bottleneck: str) -> tuple[Rule, ...]:
-    """Rules for the projector, from what it calls its convolutions, their norms and its parts."""
-    whole = (
+def _projector(prefix: str, convs: tuple[str, str], norm: str, bottleneck: str) -> tuple[Rule, ...]:
+    """Return the rules of the projector, from its names of convolutions, norms and bottlenecks."""
+    outer_rules = (
         rule
         for number, conv in enumerate(convs, start=1)
         for rule in (
-            Rule(f"projector.conv{number}.conv.weight", (f"{theirs}{conv}.conv.weight",)),
-            Rule(f"projector.conv{number}.norm.{{p}}", (f"{theirs}{conv}.{norm}.{{p}}",)),
+            Rule(f"projector.conv{number}.conv.weight", (f"{prefix}{conv}.conv.weight",)),
+            Rule(f"projector.conv{number}.norm.{{p}}", (f"{prefix}{conv}.{norm}.{{p}}",)),
         )
     )
-    inner = (
+    bottleneck_rules = (
         rule
         for number, conv in enumerate(convs)
         for rule in (
             Rule(
                 f"projector.bottlenecks.{{i}}.{number}.conv.weight",
-                (f"{theirs}{bottleneck}.{{i}}.{conv}.conv.weight",),
+                (f"{prefix}{bottleneck}.{{i}}.{conv}.conv.weight",),
             ),
             Rule(
                 f"projector.bottlenecks.{{i}}.{number}.norm.{{p}}",
-                (f"{theirs}{bottleneck}.{{i}}.{conv}.{norm}.{{p}}",),
+                (f"{prefix}{bottleneck}.{{i}}.{conv}.{norm}.{{p}}",),
             ),
         )
     )
-    return (*whole, *inner)
+    return (*outer_rules, *bottleneck_rules)
 
 
-def chosen_points(cross: str) -> tuple[Rule, ...]:
-    """Points of maps that attention chooses, and how it weighs them."""
+def sampling_points(cross: str) -> tuple[Rule, ...]:
+    """Return the rules of the layers that choose points of a map for attention, and weigh them."""
     return (
         Rule("blocks.{i}.cross.offsets.{p}", (f"{cross}sampling_offsets.{{p}}",)),
         Rule("blocks.{i}.cross.weights.{p}", (f"{cross}attention_weights.{{p}}",)),
     )
 
 
-def _cross(layer: str) -> tuple[Rule, ...]:
-    """Attention to points of the map."""
+def _cross_attention(layer: str) -> tuple[Rule, ...]:
+    """Return the rules of attention to points of the map."""
     cross = f"{layer}cross_attn."
     return (
-        *chosen_points(cross),
+        *sampling_points(cross),
         Rule("blocks.{i}.cross.value.{p}", (f"{cross}value_proj.{{p}}",)),
         Rule("blocks.{i}.cross.proj.{p}", (f"{cross}output_proj.{{p}}",)),
     )
 
 
-def _proposals(theirs: str) -> tuple[Rule, ...]:
-    """What the places of the map propose, a head for each group of queries."""
+def _proposals(prefix: str) -> tuple[Rule, ...]:
+    """Return the rules of the layers that propose boxes at each position of the map. Each group of
+    queries has its own."""
     return (
-        Rule("proposals.{i}.proj.{p}", (f"{theirs}enc_output.{{i}}.{{p}}",)),
-        Rule("proposals.{i}.norm.{p}", (f"{theirs}enc_output_norm.{{i}}.{{p}}",)),
-        Rule("proposals.{i}.classes.{p}", (f"{theirs}enc_out_class_embed.{{i}}.{{p}}",)),
-        linear_layers("proposals.{i}.boxes", f"{theirs}enc_out_bbox_embed.{{i}}"),
+        Rule("proposals.{i}.proj.{p}", (f"{prefix}enc_output.{{i}}.{{p}}",)),
+        Rule("proposals.{i}.norm.{p}", (f"{prefix}enc_output_norm.{{i}}.{{p}}",)),
+        Rule("proposals.{i}.classes.{p}", (f"{prefix}enc_out_class_embed.{{i}}.{{p}}",)),
+        linear_layers("proposals.{i}.boxes", f"{prefix}enc_out_bbox_embed.{{i}}"),
     )
 
 
 _HEADS = (Rule("class_head.{p}", ("class_embed.{p}",)), linear_layers("box_head", "bbox_embed"))
 
 
-def _convolution(ours: str, theirs: str) -> tuple[Rule, ...]:
+def _convolution(leaf: str, key: str) -> tuple[Rule, ...]:
     return (
-        Rule(f"{ours}.weight", (f"{theirs}.weight",)),
-        Rule(f"{ours}.bias", (f"{theirs}.bias",), PER_CHANNEL),
+        Rule(f"{leaf}.weight", (f"{key}.weight",)),
+        Rule(f"{leaf}.bias", (f"{key}.bias",), PER_CHANNEL),
     )
 
 
-def _masks(
+def _mask_rules(
     conv: str, norm: str, linear: str, query_norm: str, layers: tuple[str, str], bias: str
 ) -> tuple[Rule, ...]:
-    """Rules for masks, from what is called otherwise by some."""
+    """Return the rules of the mask head, from the names that differ between files and memory."""
     blocks = "blocks.{i}."
     query = "query_features_block."
     return (
@@ -100,27 +102,27 @@ _STAGE = "backbone.0.projector.stages.0."
 _LAYER = "transformer.decoder.layers.{i}."
 _BACKBONE = huggingface_names.DINOV2_VIT
 
-_M = "model."
+_MODEL_M = "model."
 _LAYER_M = "model.decoder.layers.{i}."
 _PROJECTOR_M = "model.backbone.projector."
 
 _IN_MEMORY = Naming(
     conventions.HUGGINGFACE,
     (
-        *nested(
+        *prefix_rules(
             huggingface_names.dinov2_rules(huggingface_names.IN_MEMORY, (), "down_proj"),
             "backbone.",
             "model.backbone.backbone.",
         ),
         *_projector(f"{_PROJECTOR_M}projector_layer.", ("conv1", "conv2"), "norm", "bottlenecks"),
         Rule("projector.norm.{p}", (f"{_PROJECTOR_M}layer_norm.{{p}}",)),
-        *_proposals(_M),
-        Rule("query_feat", (f"{_M}query_feat.weight",)),
-        Rule("query_boxes", (f"{_M}reference_point_embed.weight",)),
+        *_proposals(_MODEL_M),
+        Rule("query_feat", (f"{_MODEL_M}query_feat.weight",)),
+        Rule("query_boxes", (f"{_MODEL_M}reference_point_embed.weight",)),
         linear_layers("positions", "model.decoder.ref_point_head"),
-        *huggingface_names.projections(tuple(f"{_LAYER_M}self_attn.{part}_proj" for part in "qkv")),
+        *huggingface_names.qkv_rules(tuple(f"{_LAYER_M}self_attn.{part}_proj" for part in "qkv")),
         Rule("blocks.{i}.attn.proj.{p}", (f"{_LAYER_M}self_attn.o_proj.{{p}}",)),
-        *_cross(_LAYER_M),
+        *_cross_attention(_LAYER_M),
         Rule("blocks.{i}.mlp.{layer}.{p}", (f"{_LAYER_M}mlp.{{layer}}.{{p}}",)),
         Rule("blocks.{i}.norm1.{p}", (f"{_LAYER_M}self_attn_layer_norm.{{p}}",)),
         Rule("blocks.{i}.norm2.{p}", (f"{_LAYER_M}cross_attn_layer_norm.{{p}}",)),
@@ -133,9 +135,9 @@ _IN_MEMORY = Naming(
 RF_DETR = Naming(
     conventions.HUGGINGFACE,
     (
-        # Of training, and not in all of the authors' files.
+        # Only training uses the mask token. Some of the authors' files do not contain it.
         Rule("backbone.mask_token", ("backbone.0.encoder.encoder.embeddings.mask_token?",)),
-        *nested(_BACKBONE.rules, "backbone.", "backbone.0.encoder.encoder."),
+        *prefix_rules(_BACKBONE.rules, "backbone.", "backbone.0.encoder.encoder."),
         *_projector(f"{_STAGE}0.", ("cv1", "cv2"), "bn", "m"),
         Rule("projector.norm.{p}", (f"{_STAGE}1.{{p}}",)),
         *_proposals("transformer."),
@@ -144,14 +146,14 @@ RF_DETR = Naming(
         linear_layers("positions", "transformer.decoder.ref_point_head"),
         Rule("blocks.{i}.attn.qkv.{p}", (f"{_LAYER}self_attn.in_proj_{{p}}",)),
         Rule("blocks.{i}.attn.proj.{p}", (f"{_LAYER}self_attn.out_proj.{{p}}",)),
-        *_cross(_LAYER),
+        *_cross_attention(_LAYER),
         Rule("blocks.{i}.mlp.fc1.{p}", (f"{_LAYER}linear1.{{p}}",)),
         Rule("blocks.{i}.mlp.fc2.{p}", (f"{_LAYER}linear2.{{p}}",)),
         Rule("blocks.{i}.norm{n}.{p}", (f"{_LAYER}norm{{n}}.{{p}}",)),
         Rule("norm.{p}", ("transformer.decoder.norm.{p}",)),
         *_HEADS,
-        *nested(
-            _masks("dwconv", "norm", "pwconv1", "norm_in", ("layers.0", "layers.2"), "bias"),
+        *prefix_rules(
+            _mask_rules("dwconv", "norm", "pwconv1", "norm_in", ("layers.0", "layers.2"), "bias"),
             "",
             "segmentation_head.",
         ),
@@ -164,8 +166,8 @@ RF_DETR_MASKS = replace(
     in_memory=Naming(
         conventions.HUGGINGFACE,
         (
-            *nested(_IN_MEMORY.rules, "", "model."),
-            *_masks(
+            *prefix_rules(_IN_MEMORY.rules, "", "model."),
+            *_mask_rules(
                 *("depthwise_conv", "layernorm", "pointwise_conv", "norm"),
                 ("mlp.fc1", "mlp.fc2"),
                 "segmentation_bias",
@@ -175,4 +177,4 @@ RF_DETR_MASKS = replace(
 )
 
 ORIGINAL = Naming(conventions.ORIGINAL, RF_DETR.rules)
-"""The same in a file of the authors'."""
+"""Naming of the authors' files."""

@@ -1,11 +1,12 @@
-"""Checkpoints for Hugging Face transformers (5.23): keys of its files.
+"""Names of tensors in files of Hugging Face transformers (5.23).
 
-The models in memory use other names since transformers 5; it translates when it loads and saves.
+Since transformers 5, models in memory have other names. The library translates them when it loads
+and saves.
 """
 
 from dataclasses import replace
 
-from weights.mapping import Naming, Rule, nested, same
+from weights.mapping import Naming, Rule, prefix_rules, same_names
 from weights.namings import conventions
 from weights.transforms import (
     BIAS_THIRDS,
@@ -21,8 +22,10 @@ from weights.transforms import (
 
 
 def dinov3_rules(layer: str, norm: str) -> tuple[Rule, ...]:
-    """Rules for DINOv3, from what a block and the final norm are called. The keys have no bias in
-    the published files. Neither the rotary periods nor the second final norm of training are there.
+    """Return the rules of DINOv3, from the prefixes of a block and of the final norm.
+
+    In the published files the keys have no bias. The files contain neither the rotary periods nor
+    the second final norm, which only training uses.
     """
     attention = f"{layer}attention."
     return (
@@ -58,16 +61,19 @@ def dinov3_rules(layer: str, norm: str) -> tuple[Rule, ...]:
     )
 
 
-def _dinov3(layer: str, in_memory: Naming | None = None) -> Naming:
+def _dinov3_naming(layer: str, in_memory: Naming | None = None) -> Naming:
     zero = tuple(f"{layer}attention.{part}_proj.bias" for part in "qkv")
     return Naming(conventions.HUGGINGFACE, dinov3_rules(layer, "norm."), zero, in_memory=in_memory)
 
 
-DINOV3_VIT = _dinov3("layer.{i}.", in_memory=_dinov3("model.layer.{i}."))
+DINOV3_VIT = _dinov3_naming("layer.{i}.", in_memory=_dinov3_naming("model.layer.{i}."))
 
 
-def projections(parts: tuple[str, ...], attention: str = "blocks.{i}.attn") -> tuple[Rule, ...]:
-    """Queries, keys and values of attention from three layers."""
+def qkv_rules(parts: tuple[str, ...], attention: str = "blocks.{i}.attn") -> tuple[Rule, ...]:
+    """Return the rules that join separate layers for queries, keys and values.
+
+    **Arguments:** the names of the three layers, and the path of the attention.
+    """
     return tuple(
         Rule(f"{attention}.qkv.{leaf}", tuple(f"{part}.{leaf}" for part in parts), THIRDS)
         for leaf in ("weight", "bias")
@@ -80,12 +86,13 @@ IN_FILES = (
     "attention.output.dense",
 )
 IN_MEMORY = tuple(f"attention.{part}_proj" for part in "qkvo")
-"""What a block of `ViTModel` and its descendants calls its queries, keys, values, and the layer
-behind them, in files and in memory."""
+"""Names, in files and in memory, of the layers for queries, keys and values and of the output layer
+in a block of `ViTModel` and its descendants."""
 
 
-def _embedded(layer: str, attention: tuple[str, ...]) -> tuple[Rule, ...]:
-    """What `ViTModel` and its descendants `Dinov2Model` and `Dinov2WithRegistersModel` share."""
+def _shared_vit_rules(layer: str, attention: tuple[str, ...]) -> tuple[Rule, ...]:
+    """Return the rules that `ViTModel` and its descendants `Dinov2Model` and
+    `Dinov2WithRegistersModel` share."""
     *parts, last = (layer + part for part in attention)
     return (
         Rule("cls_token", ("embeddings.cls_token",), UNBATCH),
@@ -94,7 +101,7 @@ def _embedded(layer: str, attention: tuple[str, ...]) -> tuple[Rule, ...]:
         Rule(
             "patch_embed.proj.bias", ("embeddings.patch_embeddings.projection.bias",), PER_CHANNEL
         ),
-        *projections(tuple(parts)),
+        *qkv_rules(tuple(parts)),
         Rule("blocks.{i}.attn.proj.{p}", (f"{last}.{{p}}",)),
         Rule("norm.{p}", ("layernorm.{p}",)),
         Rule("head.{p}", ("classifier.{p}",)),
@@ -112,9 +119,13 @@ _GATED = (
 
 
 def dinov2_rules(attention: tuple[str, ...], gate: tuple[Rule, ...], last: str) -> tuple[Rule, ...]:
-    """Rules for DINOv2, from what a block's attention and gated layers are called."""
+    """Return the rules of DINOv2, from the names of a block's attention layers and the rules of its
+    gated layers.
+
+    `last` is the name of the last layer of a gated feed-forward network.
+    """
     return (
-        *_embedded(LAYER, attention),
+        *_shared_vit_rules(LAYER, attention),
         Rule("reg_tokens", ("embeddings.register_tokens",), UNBATCH),
         Rule("mask_token", ("embeddings.mask_token",)),
         Rule("blocks.{i}.prenorm.{p}", (LAYER + "norm1.{p}",)),
@@ -140,9 +151,9 @@ DINOV2_VIT = Naming(
 )
 
 
-def _vit(layer: str, attention: tuple[str, ...], first: str, last: str) -> tuple[Rule, ...]:
+def _vit_rules(layer: str, attention: tuple[str, ...], first: str, last: str) -> tuple[Rule, ...]:
     return (
-        *_embedded(layer, attention),
+        *_shared_vit_rules(layer, attention),
         Rule("blocks.{i}.prenorm.{p}", (layer + "layernorm_before.{p}",)),
         Rule("blocks.{i}.norm.{p}", (layer + "layernorm_after.{p}",)),
         Rule("blocks.{i}.mlp.fc1.{p}", (layer + first + ".{p}",)),
@@ -150,18 +161,18 @@ def _vit(layer: str, attention: tuple[str, ...], first: str, last: str) -> tuple
     )
 
 
-VIT_IN_MEMORY = _vit("layers.{i}.", IN_MEMORY, "mlp.fc1", "mlp.fc2")
+VIT_IN_MEMORY = _vit_rules("layers.{i}.", IN_MEMORY, "mlp.fc1", "mlp.fc2")
 
 VIT = Naming(
     conventions.HUGGINGFACE,
-    _vit(LAYER, IN_FILES, "intermediate.dense", "output.dense"),
+    _vit_rules(LAYER, IN_FILES, "intermediate.dense", "output.dense"),
     in_memory=Naming(conventions.HUGGINGFACE, VIT_IN_MEMORY, wrappers=("vit",)),
     wrappers=("vit",),
 )
 
 DISTILLATION = Rule("reg_tokens", ("embeddings.distillation_token",), UNBATCH)
 
-# `DeiTModel`, alone and under one classifier.
+# `DeiTModel`: alone, or in a network with one classifier.
 DISTILLED_VIT = Naming(
     conventions.HUGGINGFACE,
     (DISTILLATION, *VIT.rules),
@@ -185,19 +196,19 @@ TWO_HEADED_VIT = Naming(
 
 SIGLIP_LAYER = "encoder.layers.{i}."
 
-BLOCKS = (
-    *projections(tuple(SIGLIP_LAYER + f"self_attn.{part}_proj" for part in "qkv")),
+BLOCK_RULES = (
+    *qkv_rules(tuple(SIGLIP_LAYER + f"self_attn.{part}_proj" for part in "qkv")),
     Rule("blocks.{i}.attn.proj.{p}", (SIGLIP_LAYER + "self_attn.out_proj.{p}",)),
     Rule("blocks.{i}.prenorm.{p}", (SIGLIP_LAYER + "layer_norm1.{p}",)),
     Rule("blocks.{i}.norm.{p}", (SIGLIP_LAYER + "layer_norm2.{p}",)),
     Rule("blocks.{i}.mlp.{layer}.{p}", (SIGLIP_LAYER + "mlp.{layer}.{p}",)),
 )
 
-# `SiglipVisionModel`, alone, in a `SiglipModel` beside the tower for texts, or under a classifier.
+# `SiglipVisionModel`: alone, in a `SiglipModel` with the text tower, or in a classifier.
 SIGLIP_VIT = Naming(
     conventions.HUGGINGFACE,
     (
-        *BLOCKS,
+        *BLOCK_RULES,
         Rule("patch_embed.proj.weight", ("embeddings.patch_embedding.weight",)),
         Rule("patch_embed.proj.bias", ("embeddings.patch_embedding.bias",), PER_CHANNEL),
         Rule("global_pos_embed.weight", ("embeddings.position_embedding.weight",)),
@@ -213,14 +224,14 @@ SIGLIP_VIT = Naming(
     wrappers=("vision_model",),
 )
 
-WORDS = (
-    *BLOCKS,
+TEXT_RULES = (
+    *BLOCK_RULES,
     Rule("token_embed.weight", ("embeddings.token_embedding.weight",)),
     Rule("norm.{p}", ("final_layer_norm.{p}",)),
 )
-"""What all networks for texts share."""
+"""Rules that all text towers share."""
 
-# `Siglip2VisionModel`, whose kernel is of pixels in a row and no convolution.
+# `Siglip2VisionModel`, whose patch embedding is a linear layer of pixels, not a convolution.
 SIGLIP2_VIT = replace(
     SIGLIP_VIT,
     rules=(
@@ -233,24 +244,24 @@ SIGLIP2_VIT = replace(
 SIGLIP_TEXT = Naming(
     conventions.HUGGINGFACE,
     (
-        *WORDS,
+        *TEXT_RULES,
         Rule("pos_embed", ("embeddings.position_embedding.weight",)),
-        *same("head.{p}"),
+        *same_names("head.{p}"),
     ),
 )
 
 
 def _siglip_dual(vision: Naming) -> Naming:
-    """Return the names of both towers in one checkpoint."""
+    """Return the naming of both towers in one checkpoint."""
     return Naming(
         conventions.HUGGINGFACE,
         (
-            *nested(vision.rules, "vision.", "vision_model."),
-            *nested(SIGLIP_TEXT.rules, "words.", "text_model."),
-            *same("logit_scale", "logit_bias"),
+            *prefix_rules(vision.rules, "vision.", "vision_model."),
+            *prefix_rules(SIGLIP_TEXT.rules, "words.", "text_model."),
+            *same_names("logit_scale", "logit_bias"),
         ),
     )
 
 
-# `SiglipModel` and `Siglip2Model`: both.
+# `SiglipModel` and `Siglip2Model`: both towers.
 SIGLIP_DUAL, SIGLIP2_DUAL = _siglip_dual(SIGLIP_VIT), _siglip_dual(SIGLIP2_VIT)

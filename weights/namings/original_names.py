@@ -1,11 +1,11 @@
-"""Checkpoints of networks whose authors publish them beside their papers."""
+"""Names in files that authors publish with their papers."""
 
 from weights.mapping import Naming, Rule
 from weights.namings import conventions
 from weights.namings.meta_names import PLAIN_VIT_RULES
 from weights.transforms import UNBATCH
 
-# Every block carries the same frequencies, as buffers; the model has them once.
+# In the files, every block has the same frequencies as buffers. The model has them once.
 VIT5 = Naming(
     conventions.ORIGINAL,
     (

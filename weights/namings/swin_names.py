@@ -1,42 +1,50 @@
-"""Checkpoints of Swin V2, by its authors, timm (1.0.31) and transformers (5.24).
+"""Names of Swin V2's tensors by its authors, timm (1.0.31) and transformers (5.24).
 
-The authors' files hold tables beside the weights that the network computes from its sizes. They and
-transformers have the layer that halves a map in the stage before it, timm in the one behind.
+The authors' files also contain tables that the network computes from its sizes. In the authors' and
+transformers' names, the layer that halves a map belongs to the stage before it. In timm's names it
+belongs to the stage after it.
 
 Sources: `models/swin_transformer_v2.py` of microsoft/Swin-Transformer,
 `timm/models/swin_transformer_v2.py`, `modeling_swinv2.py` of transformers.
 """
 
-from weights.mapping import Naming, Rule, nested, same
+from weights.mapping import Naming, Rule, prefix_rules, same_names
 from weights.namings import conventions
 from weights.transforms import PER_CHANNEL, POINTWISE, THIRDS
 
 BLOCK = "blocks.{s}.blocks.{i}."
 DOWN = "blocks.{s}.downsample."
 STAGES = 8
-"""At how many stages timm's numbers are told apart; published networks have four."""
+"""Largest number of stages for which timm's stage numbers are mapped. Published networks have four
+stages."""
 
 _IN_TIMM = "layers.{s}.blocks.{i}."
 
-_ALIKE = ("attn.qkv.weight", "attn.{part}_bias", "attn.proj.{p}", "mlp.{layer}.{p}", "norm{n}.{p}")
+_EQUAL_NAMES = (
+    "attn.qkv.weight",
+    "attn.{part}_bias",
+    "attn.proj.{p}",
+    "mlp.{layer}.{p}",
+    "norm{n}.{p}",
+)
 
-_PLAIN = (
-    *same("patch_embed.proj.weight", "norm.{p}"),
+_SHARED_RULES = (
+    *same_names("patch_embed.proj.weight", "norm.{p}"),
     Rule("patch_embed.proj.bias", ("patch_embed.proj.bias",), PER_CHANNEL),
     Rule("patch_norm.{p}", ("patch_embed.norm.{p}",)),
-    *nested(same(*_ALIKE), BLOCK, _IN_TIMM),
+    *prefix_rules(same_names(*_EQUAL_NAMES), BLOCK, _IN_TIMM),
     Rule(BLOCK + "attn.logit_scale", (_IN_TIMM + "attn.logit_scale",), POINTWISE),
     Rule(BLOCK + "attn.cpb1.{p}", (_IN_TIMM + "attn.cpb_mlp.0.{p}",)),
     Rule(BLOCK + "attn.cpb2.{p}", (_IN_TIMM + "attn.cpb_mlp.2.{p}",)),
 )
-"""What the authors' and timm's files share."""
+"""Rules that the authors' and timm's files share."""
 
 ORIGINAL = Naming(
     conventions.ORIGINAL,
     (
-        *_PLAIN,
+        *_SHARED_RULES,
         Rule(DOWN + "{layer}.{p}", ("layers.{s}.downsample.{layer}.{p}",)),
-        *same("head.{p}"),
+        *same_names("head.{p}"),
     ),
     computed=("**.relative_coords_table", "**.relative_position_index", "**.attn_mask"),
 )
@@ -44,7 +52,7 @@ ORIGINAL = Naming(
 TIMM = Naming(
     conventions.TIMM,
     (
-        *_PLAIN,
+        *_SHARED_RULES,
         *(
             Rule(
                 f"blocks.{stage}.downsample.{{layer}}.{{p}}",

@@ -1,11 +1,12 @@
-"""Checkpoints for timm (1.0.31): keys of its `Eva` with DINOv3's settings, and of its
+"""Names in files of timm (1.0.31): the keys of its `Eva` with DINOv3's settings, and of its
 `VisionTransformer`.
 
-Some DINOv3 variants have a query and a value bias (`…_qkvb`), the others none; keys never have
-one. Periods, mask tokens and the second final norm of training are not there.
+Some DINOv3 variants have a bias of queries and values (`…_qkvb`), others have none. Keys never have
+a bias. The files contain no rotary periods, no mask tokens and no second final norm, which only
+training uses.
 """
 
-from weights.mapping import Naming, Rule, same
+from weights.mapping import Naming, Rule, same_names
 from weights.namings import conventions
 from weights.namings.meta_names import PLAIN_VIT_RULES
 from weights.transforms import BIAS_OUTER_THIRDS, UNBATCH, float32_periods, ones
@@ -31,12 +32,12 @@ DINOV3_VIT = Naming(
     ),
 )
 
-# DeiT's networks with a distillation token, as its authors name them too.
+# DeiT's networks with a distillation token. Its authors use the same names.
 DISTILLED_VIT = Naming(
     conventions.TIMM,
     (
         Rule("reg_tokens", ("dist_token",), UNBATCH),
-        *same("head_dist.{p}"),
+        *same_names("head_dist.{p}"),
         *PLAIN_VIT_RULES,
     ),
 )
@@ -48,13 +49,14 @@ _VIT = (
     Rule("blocks.{i}.mlp.w12.{p}", ("blocks.{i}.mlp.fc1.{p}",)),
     Rule("blocks.{i}.mlp.w3.{p}", ("blocks.{i}.mlp.fc2.{p}",)),
     Rule("attn_pool.latent", ("attn_pool.latent",), UNBATCH),
-    *same("attn_pool.{layer}.{p}", "attn_pool.mlp.{layer}.{p}"),
+    *same_names("attn_pool.{layer}.{p}", "attn_pool.mlp.{layer}.{p}"),
     *PLAIN_VIT_RULES,
 )
 
 VIT = Naming(conventions.TIMM, _VIT)
 
-# Where the mean of the patches is normed; `fc_norm` is no leaf, and tells such networks apart.
+# Networks that normalize the mean of the patches. No leaf is named `fc_norm`: a rule for it
+# distinguishes the naming of such networks from that of others.
 AVERAGED_VIT = Naming(
-    conventions.TIMM, (Rule("norm.{p}", ("fc_norm.{p}",)), *same("fc_norm.{p}"), *_VIT)
+    conventions.TIMM, (Rule("norm.{p}", ("fc_norm.{p}",)), *same_names("fc_norm.{p}"), *_VIT)
 )

@@ -1,7 +1,7 @@
-"""Checkpoints of towers for texts: TIPS, by Google and for transformers (5.24), and dino.txt.
+"""Names of text towers: TIPS, by Google and for transformers (5.24), and dino.txt.
 
-transformers keeps Google's names in its files, each tower's under a prefix; only the feed-forward
-networks for images are called otherwise. Meta publishes dino.txt without its backbone.
+The files of transformers have Google's names, with a prefix for each tower. Only the feed-forward
+layers of the image tower have other names. Meta publishes dino.txt without its backbone.
 
 Sources: `pytorch/text_encoder.py` of google-deepmind/tips; `conversion_mapping.py` of transformers;
 `dinov3/hub/dinotxt.py` and `dinov3/eval/text` of facebookresearch/dinov3.
@@ -9,11 +9,11 @@ Sources: `pytorch/text_encoder.py` of google-deepmind/tips; `conversion_mapping.
 
 from dataclasses import replace
 
-from weights.mapping import Naming, Rule, nested, same
+from weights.mapping import Naming, Rule, prefix_rules, same_names
 from weights.namings import clip_names, conventions, huggingface_names, meta_names
 
 IMAGES, TEXTS = "vision_encoder.", "text_encoder."
-"""What the keys of TIPS's towers begin with where both are in one checkpoint."""
+"""Prefixes of the keys of TIPS's towers in a checkpoint of both."""
 
 TIPS_TEXT = Naming(
     conventions.GOOGLE,
@@ -23,11 +23,11 @@ TIPS_TEXT = Naming(
         Rule("norm.{p}", ("ln_final.{p}",)),
     ),
 )
-# transformers translates both towers' names into those of its other models.
+# In memory, transformers uses the names of its other models for both towers.
 HUB_TIPS_TEXT = replace(
     TIPS_TEXT,
     convention=conventions.HUGGINGFACE,
-    in_memory=replace(huggingface_names.SIGLIP_TEXT, rules=huggingface_names.WORDS),
+    in_memory=replace(huggingface_names.SIGLIP_TEXT, rules=huggingface_names.TEXT_RULES),
 )
 
 TIPS_VIT = replace(meta_names.DINOV2_VIT, convention=conventions.GOOGLE)
@@ -43,30 +43,32 @@ HUB_TIPS_VIT = replace(
 )
 
 
-def _both(vision: Naming, text: Naming, prefixes: tuple[str, str] = (IMAGES, TEXTS)) -> Naming:
-    """Return the names of both towers in one checkpoint, each tower's under its prefix."""
+def _join_towers(
+    vision: Naming, text: Naming, prefixes: tuple[str, str] = (IMAGES, TEXTS)
+) -> Naming:
+    """Return the naming of both towers in one checkpoint, each under its prefix."""
     return Naming(
         vision.convention,
         (
-            *nested(vision.rules, "vision.", prefixes[0]),
-            *nested(text.rules, "words.", prefixes[1]),
-            *same("temperature"),
+            *prefix_rules(vision.rules, "vision.", prefixes[0]),
+            *prefix_rules(text.rules, "words.", prefixes[1]),
+            *same_names("temperature"),
         ),
     )
 
 
-def _hub_dual() -> Naming:
-    """Return the names of `Tipsv2Model`: of its files, and of the module that reads them."""
+def _hub_tips_naming() -> Naming:
+    """Return the naming of `Tipsv2Model`, in its files and in memory."""
     vision, text = HUB_TIPS_VIT.in_memory, HUB_TIPS_TEXT.in_memory
     assert vision is not None and text is not None
-    in_memory = _both(vision, text, ("vision_model.", "text_model."))
-    return replace(_both(HUB_TIPS_VIT, TIPS_TEXT), in_memory=in_memory)
+    in_memory = _join_towers(vision, text, ("vision_model.", "text_model."))
+    return replace(_join_towers(HUB_TIPS_VIT, TIPS_TEXT), in_memory=in_memory)
 
 
-TIPS_DUAL = _both(TIPS_VIT, TIPS_TEXT)
-HUB_TIPS_DUAL = _hub_dual()
+TIPS_DUAL = _join_towers(TIPS_VIT, TIPS_TEXT)
+HUB_TIPS_DUAL = _hub_tips_naming()
 
-_WORDS, _PICTURES = "text_model.", "visual_model."
+_TEXT, _VISION = "text_model.", "visual_model."
 _BLOCK = "backbone.blocks.{i}."
 
 _DINOTXT_TEXT = (
@@ -85,19 +87,19 @@ DINOTXT_TEXT = Naming(conventions.META, _DINOTXT_TEXT)
 DINOTXT_DUAL = Naming(
     conventions.META,
     (
-        *nested(
+        *prefix_rules(
             (
                 Rule("head_blocks.{i}.prenorm.{p}", ("head.blocks.{i}.norm1.{p}",)),
                 Rule("head_blocks.{i}.norm.{p}", ("head.blocks.{i}.norm2.{p}",)),
                 Rule("head_blocks.{i}.{scale}.gamma", ("head.blocks.{i}.{scale}.gamma",)),
                 Rule("head_blocks.{i}.{part}.{layer}.{p}", ("head.blocks.{i}.{part}.{layer}.{p}",)),
                 Rule("head_norm.{p}", ("head.ln_final.{p}",)),
-                *nested(meta_names.DINOV3_VIT.rules, "", "backbone."),
+                *prefix_rules(meta_names.DINOV3_VIT.rules, "", "backbone."),
             ),
             "vision.",
-            _PICTURES,
+            _VISION,
         ),
-        *nested(_DINOTXT_TEXT, "words.", _WORDS),
-        *same("logit_scale"),
+        *prefix_rules(_DINOTXT_TEXT, "words.", _TEXT),
+        *same_names("logit_scale"),
     ),
 )

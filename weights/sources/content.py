@@ -1,38 +1,48 @@
-"""Whether a file is what its name says, asked when it was downloaded and before it is used.
+"""Check that downloaded files have the content that their names announce.
 
-A mirror or a proxy may give a page in place of a file, and a hub gives no digest of small files.
+The check runs after a download and before a cached file is used. A mirror or a proxy may return a
+web page in place of a file, and hubs publish no digests of small files.
 """
 
 import json
 from pathlib import Path
 
-from weights.containers import ENDINGS, OF_OTHERS, open_checkpoint
-from weights.containers.safetensors import INDEX, shards
+from weights.containers import ENDINGS, FOREIGN_ENDINGS, open_checkpoint
+from weights.containers.safetensors import INDEX, shard_names
 from weights.errors import NotACheckpoint, UnsafeCheckpoint, WeightsNotFound, WrongDigest
 from weights.files import sha256
 from weights.opening import as_utf8, read_at_most
 from weights.progress import Progress
 from weights.sources.hub import DIGEST, HubFile
 
-READ = (*(each for each in ENDINGS if each not in OF_OTHERS), ".tar.lz4", ".eqx")
+CHECKPOINT_ENDINGS = (
+    *(ending for ending in ENDINGS if ending not in FOREIGN_ENDINGS),
+    ".tar.lz4",
+    ".eqx",
+)
 """Endings of files that are opened as checkpoints."""
 
 LARGEST_JSON = 64 << 20
-SHOWN = 40
-"""Bytes that a message quotes."""
+QUOTED_BYTES = 40
+"""Number of bytes that a message quotes."""
 
 
 def check_digest(path: Path, file: HubFile, listener: Progress, is_dry: bool = False) -> str:
-    """Return the sha256 of a file, which must be the recorded one, and the one that names the file
-    in the hub's cache. A file with another is removed, so that the next attempt downloads it again;
-    not in a dry run. **Raises** `WrongDigest`."""
+    """Check the sha256 of a downloaded file, and return it.
+
+    It must be the recorded digest, and the digest that names the file in the hub's cache. A file
+    with another digest is deleted, so that the next attempt downloads it again. A dry run does not
+    delete it.
+
+    **Raises** `WrongDigest`.
+    """
     listener.stage(f"checking {file}", path.stat().st_size)
     digest = sha256(path, listener.step)
     blob = path.resolve()
     named = blob.name if DIGEST.fullmatch(blob.name) else None
     for recorded in (file.sha256, named):
         if recorded is not None and recorded != digest:
-            advice = "is to be removed: run the command without a dry run, then again"
+            advice = "has to be removed: run the command without a dry run, then again"
             if not is_dry:
                 path.unlink()
                 blob.unlink(missing_ok=True)
@@ -45,17 +55,22 @@ def check_digest(path: Path, file: HubFile, listener: Progress, is_dry: bool = F
 
 
 def check_content(path: Path, file: HubFile, is_dry: bool = False) -> None:
-    """Refuse a file of a hub that is not what its name says, and remove it, so that the next
-    attempt fetches it again; not in a dry run. **Raises** `WrongDigest`."""
-    names = [(path, file.name)]
+    """Check that a file of a hub has the content that its name announces.
+
+    The shards of an index are checked too. A file that fails is deleted, so that the next attempt
+    downloads it again. A dry run does not delete it.
+
+    **Raises** `WrongDigest`.
+    """
+    files = [(path, file.name)]
     if file.name.endswith(INDEX) and not find_fault(path, INDEX):
-        names += [(path.with_name(name), name) for name in shards(path)]
-    for each, name in names:
-        if each.exists() and (fault := find_fault(each, name)):
-            advice = "is to be removed: run the command without a dry run, then again"
+        files += [(path.with_name(name), name) for name in shard_names(path)]
+    for file_path, name in files:
+        if file_path.exists() and (fault := find_fault(file_path, name)):
+            advice = "has to be removed: run the command without a dry run, then again"
             if not is_dry:
-                for gone in {each, each.resolve(), path, path.resolve()}:
-                    gone.unlink(missing_ok=True)
+                for faulty_path in {file_path, file_path.resolve(), path, path.resolve()}:
+                    faulty_path.unlink(missing_ok=True)
                 advice = "was removed: run the command again, perhaps with another HF_ENDPOINT"
             raise WrongDigest(
                 f"{Path(file.repository, name)}, as the hub or its mirror gave it, {fault}, and "
@@ -64,27 +79,29 @@ def check_content(path: Path, file: HubFile, is_dry: bool = False) -> None:
 
 
 def find_fault(path: Path, name: str | None = None) -> str:
-    """Return what a file is not that its name says, in words that complete a sentence; empty where
-    nothing is wrong."""
+    """Return a phrase that says why a file does not have the content that its name announces.
+
+    It completes a sentence such as "FILE is no JSON". It is empty if the content is right.
+    """
     name = name or path.name
     try:
         if name.endswith(INDEX):
-            shards(path)
+            shard_names(path)
         elif name.endswith(".json"):
             json.loads(as_utf8(read_at_most(path, LARGEST_JSON)))
-        elif path.is_dir() or name.endswith(READ):
+        elif path.is_dir() or name.endswith(CHECKPOINT_ENDINGS):
             open_checkpoint(path).close()
     except NotACheckpoint:
-        return f"holds no checkpoint ({_beginning(path)})"
+        return f"holds no checkpoint ({_quote_beginning(path)})"
     except (ValueError, RecursionError):
-        return f"is no JSON ({_beginning(path)})"
+        return f"is no JSON ({_quote_beginning(path)})"
     except (WeightsNotFound, UnsafeCheckpoint):
-        return ""  # a head whose backbone is elsewhere, or what its reader explains
+        return ""  # a head without its backbone, or an error that the reader reports later
     return ""
 
 
-def _beginning(path: Path) -> str:
+def _quote_beginning(path: Path) -> str:
     if path.is_dir():
         return "its files are damaged"
-    start = ascii(read_at_most(path, SHOWN))[2:-1]
+    start = ascii(read_at_most(path, QUOTED_BYTES))[2:-1]
     return f"{path.stat().st_size} bytes that begin with {start}"

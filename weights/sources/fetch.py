@@ -1,39 +1,46 @@
-"""A checkpoint of a hub, with its shards, downloaded and checked."""
+"""Download a checkpoint of a hub with its shards, and check it."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from weights.containers.safetensors import INDEX, shards
+from weights.containers.safetensors import INDEX, shard_names
 from weights.progress import Progress
 from weights.sources.content import check_content, check_digest
-from weights.sources.hub import HubFile, ask, download
+from weights.sources.hub import HubFile, download, resolve_file
 
 
 def fetch(
     file: HubFile,
     advice: str,
     listener: Progress,
-    before: Callable[[], None] | None = None,
+    before_download: Callable[[], None] | None = None,
     folder: Path | None = None,
 ) -> tuple[Path, str]:
-    """Download a file into the hub's cache, or below `folder`, and return its path and sha256.
+    """Download a file into the hub's cache, or into `folder`. Return its path and sha256.
 
-    The shards of an index come with it. `before` is called before a download that the hub allows.
+    The shards of an index are downloaded with it.
 
-    **Raises** `Unreachable`, whose message ends in `advice`, or `WrongDigest`; the file is removed
-    then.
+    **Arguments:**
+
+    - `file`: the file to download.
+    - `advice`: end of the message if the hub is unreachable.
+    - `listener`: listener of the progress.
+    - `before_download`: function that is called once the hub has granted access.
+    - `folder`: folder to use in place of the cache.
+
+    **Raises** `Unreachable`, or `WrongDigest` if the content is wrong. The file is deleted then.
     """
-    answer = ask(file, advice, listener)
-    if before is not None:
-        before()
-    # By the name of its branch, so that the cache records which commit that is.
-    named = replace(answer, revision=file.revision)
-    path = download(named, advice, listener, folder)
-    digest = check_digest(path, named, listener)
-    check_content(path, named)
-    commit = answer.revision if folder else file.commit_of(path)
-    for name in shards(path) if file.name.endswith(INDEX) else ():
+    resolved = resolve_file(file, advice, listener)
+    if before_download is not None:
+        before_download()
+    # The revision is the name of the branch, so that the cache records the branch's commit.
+    branch_file = replace(resolved, revision=file.revision)
+    path = download(branch_file, advice, listener, folder)
+    digest = check_digest(path, branch_file, listener)
+    check_content(path, branch_file)
+    commit = resolved.revision if folder else file.commit_of(path)
+    for name in shard_names(path) if file.name.endswith(INDEX) else ():
         if not path.with_name(name).exists():
             shard = HubFile(file.repository, str(PurePosixPath(file.name).with_name(name)), commit)
             fetch(shard, advice, listener, folder=folder)

@@ -1,4 +1,4 @@
-"""The digest of a checkpoint, taken while something else is done."""
+"""Compute the digest of a checkpoint in the background."""
 
 from collections.abc import Callable, Generator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
@@ -9,13 +9,16 @@ from weights.files import Checkpoint
 
 
 @contextmanager
-def hashing(checkpoint: Checkpoint) -> Generator[Callable[[], str]]:
-    """Have a thread compute a checkpoint's sha256; what this gives waits for it. A block that ends
-    before that stops it."""
-    left = Event()
+def hash_in_background(checkpoint: Checkpoint) -> Generator[Callable[[], str]]:
+    """Compute the sha256 of a checkpoint in a thread while the block runs.
+
+    The block gets a function that waits for the digest and returns it. If the block ends before,
+    hashing is cancelled.
+    """
+    cancelled = Event()
 
     def step(_: int) -> None:
-        if left.is_set():
+        if cancelled.is_set():
             raise CancelledError
 
     with ThreadPoolExecutor(1) as thread:
@@ -23,4 +26,4 @@ def hashing(checkpoint: Checkpoint) -> Generator[Callable[[], str]]:
         try:
             yield future.result
         finally:
-            left.set()
+            cancelled.set()

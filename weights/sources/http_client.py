@@ -1,4 +1,4 @@
-"""The HTTP client of huggingface-hub: httpx2 from its version 2 on, httpx before."""
+"""The HTTP client of huggingface-hub: httpx2 since its version 2, httpx before."""
 
 from functools import cache
 from types import ModuleType
@@ -6,7 +6,8 @@ from types import ModuleType
 
 @cache
 def http_client() -> ModuleType:
-    """The module of the client; importing it takes longer than most commands."""
+    """Return the module of the HTTP client. It is imported on the first call, because that is
+    slow."""
     from huggingface_hub import __version__
 
     if int(__version__.partition(".")[0]) >= 2:
@@ -18,11 +19,12 @@ def http_client() -> ModuleType:
     return httpx
 
 
-def request_errors(*others: type[Exception]) -> tuple[type[Exception], ...]:
-    """Errors that a request may raise, those of the hub's library included, and others."""
-    return OSError, http_client().HTTPError, *others
+def request_errors(*extra_errors: type[Exception]) -> tuple[type[Exception], ...]:
+    """Return the errors that a request may raise, including those of huggingface-hub, and these
+    further ones."""
+    return OSError, http_client().HTTPError, *extra_errors
 
 
 def is_timeout(error: BaseException) -> bool:
-    """Whether a server did not answer in time."""
+    """Return whether the error says that a server did not answer in time."""
     return isinstance(error, http_client().TimeoutException)

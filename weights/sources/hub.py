@@ -1,7 +1,7 @@
-"""Files of a model hub, asked for and downloaded through huggingface-hub.
+"""Request and download files of a model hub through huggingface-hub.
 
-The library reads `HF_ENDPOINT`, `HF_TOKEN`, `HF_HOME` and `HF_HUB_OFFLINE` itself, keeps files in a
-cache, and tries again where a connection breaks.
+The library reads `HF_ENDPOINT`, `HF_TOKEN`, `HF_HOME` and `HF_HUB_OFFLINE`. It caches files and
+retries after broken connections.
 """
 
 import re
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weights.containers.safetensors import INDEX, shards
+from weights.containers.safetensors import INDEX, shard_names
 from weights.errors import NotACheckpoint, Unreachable, WrongDigest
 from weights.parameters import parameter
 from weights.progress import Progress
@@ -21,29 +21,30 @@ if TYPE_CHECKING:
 
 FORBIDDEN = (401, 403)
 
-REASONS = {
+STATUS_REASONS = {
     **dict.fromkeys(
         FORBIDDEN,
-        "the hub refuses it ({code}) to who has not accepted the licence there and set HF_TOKEN "
-        "to a token of that account",
+        "the hub refuses it ({code}), so accept the licence there, and set HF_TOKEN to a token of "
+        "that account",
     ),
     404: "the hub does not have it (404)",
     429: "the hub was asked too often (429), so wait for some minutes",
 }
-"""What an HTTP status means for who wants a file."""
+"""Reasons for a failed request by HTTP status."""
 
 BUSY = (429, 503)
-LONGEST_PAUSE = 300  # seconds that are waited because a server asks for it
+LONGEST_PAUSE = 300  # longest pause, in seconds, that is made at the request of a server
 COMMIT = re.compile("[0-9a-f]{40}")
 DIGEST = re.compile("[0-9a-f]{64}")
 
-_PARTIAL: set[tuple[Path, str]] = set()
-"""Folders in which a download of this process has a partial file, and a pattern of its name."""
+_PARTIAL_FILES: set[tuple[Path, str]] = set()
+"""Partial files of this process's downloads: the folder, and a pattern of the file name."""
 
 
 @dataclass(frozen=True)
 class HubFile:
-    """A file in a repository, at a revision, with its sha256 and size where they are known."""
+    """File in a repository of a hub at a revision. Its sha256 and size are None if they are not
+    known."""
 
     repository: str
     name: str
@@ -60,28 +61,30 @@ class HubFile:
         return self.repository.partition("/")[0]
 
     def commit_of(self, copy: Path) -> str:
-        """Return the commit of a copy in the hub's cache, which has a folder for each commit."""
+        """Return the commit of a copy in the hub's cache, from the path of the copy."""
         return copy.parents[len(Path(self.name).parts) - 1].name
 
 
-def cached(file: HubFile) -> Path | None:
-    """Return the path of a file in the hub's cache, or None. An index of shards counts only with
-    all of its shards."""
+def find_cached(file: HubFile) -> Path | None:
+    """Return the path of a file in the hub's cache, or None if it is not there.
+
+    An index counts only together with all files that it names.
+    """
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(file.repository, file.name, revision=file.revision)
-    if not isinstance(found, str):
+    cached_path = try_to_load_from_cache(file.repository, file.name, revision=file.revision)
+    if not isinstance(cached_path, str):
         return None
-    path = Path(found)
+    path = Path(cached_path)
     try:
-        names = shards(path) if file.name.endswith(INDEX) else ()
-    except NotACheckpoint:  # refused where its content is checked
+        names = shard_names(path) if file.name.endswith(INDEX) else ()
+    except NotACheckpoint:  # `check_content` reports it
         names = ()
     return path if all(path.with_name(name).exists() for name in names) else None
 
 
 def cache_path(file: HubFile) -> Path:
-    """Return where the hub's cache keeps a file whose revision is a commit."""
+    """Return the path of a file in the hub's cache. Its revision must be a commit."""
     return _cache_folder(file) / "snapshots" / file.revision / file.name
 
 
@@ -91,20 +94,24 @@ def _cache_folder(file: HubFile) -> Path:
     return Path(constants.HF_HUB_CACHE, f"models--{file.repository.replace('/', '--')}")
 
 
-def ask(file: HubFile, advice: str, listener: Progress) -> HubFile:
-    """Return a file at the commit that its revision is at now, with its size and the hub's sha256.
+def resolve_file(file: HubFile, advice: str, listener: Progress) -> HubFile:
+    """Return the file with the current commit of its revision, its size and the hub's sha256.
 
-    The hub gives no sha256 for small files. **Raises** `Unreachable`, whose message ends in
-    `advice`; `WrongDigest` if another sha256 or size was recorded than the hub gives.
+    The hub gives no sha256 of small files.
+
+    **Raises** `Unreachable`, whose message ends with `advice`, and `WrongDigest` if a recorded
+    sha256 or size differs from the hub's.
     """
     try:
-        answer = _ask(file, listener)
+        metadata = _request_metadata(file, listener)
     except request_errors(ValueError) as error:
-        raise unreachable(file, error, advice) from error
-    commit, size = answer.commit_hash or "", answer.size
+        raise unreachable_error(file, error, advice) from error
+    commit, size = metadata.commit_hash or "", metadata.size
     if not COMMIT.fullmatch(commit) or size is None or size < 1:
-        raise Unreachable(f"{file} was not downloaded: the answer is not a hub's. {advice}")
-    digest = answer.etag if DIGEST.fullmatch(answer.etag or "") else None
+        raise Unreachable(
+            f"{file} was not downloaded: the answer is not that of a model hub. {advice}"
+        )
+    digest = metadata.etag if DIGEST.fullmatch(metadata.etag or "") else None
     if digest and file.sha256 and digest != file.sha256:
         raise WrongDigest(
             f"{file} on the hub has sha256 {digest:.12}… where {file.sha256:.12}… was recorded, "
@@ -113,13 +120,16 @@ def ask(file: HubFile, advice: str, listener: Progress) -> HubFile:
     if file.size not in (None, size):
         raise WrongDigest(
             f"{file} on the hub has {size} bytes where {file.size} were recorded: its publisher "
-            f"has to mend that; try another {parameter('revision')}."
+            f"has to repair it; try another {parameter('revision')}."
         )
     return replace(file, revision=commit, sha256=file.sha256 or digest, size=size)
 
 
-def _ask(file: HubFile, listener: Progress) -> "HfFileMetadata":
-    """Ask once, or let the library ask again if a busy server wants no more than a short pause."""
+def _request_metadata(file: HubFile, listener: Progress) -> "HfFileMetadata":
+    """Return the hub's metadata of a file.
+
+    If the hub is busy and asks for a short pause, the library is told to retry after it.
+    """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
     from huggingface_hub.errors import HfHubHTTPError
@@ -139,10 +149,11 @@ def _ask(file: HubFile, listener: Progress) -> "HfFileMetadata":
 
 
 def download(file: HubFile, advice: str, listener: Progress, folder: Path | None = None) -> Path:
-    """Download a file into the hub's cache, or below `folder`, and return its path.
+    """Download a file into the hub's cache, or into `folder`. Return its path.
 
-    In a folder it is a regular file; in the cache it is a link. **Raises** `Unreachable`, whose
-    message ends in `advice`.
+    In a folder it is a regular file. In the cache it is a link.
+
+    **Raises** `Unreachable`, whose message ends with `advice`.
     """
     from huggingface_hub import hf_hub_download
     from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
@@ -152,7 +163,7 @@ def download(file: HubFile, advice: str, listener: Progress, folder: Path | None
 
     class Bar(_Bar):
         step = staticmethod(listener.step)
-        began = staticmethod(lambda: _PARTIAL.add(partial))
+        began = staticmethod(lambda: _PARTIAL_FILES.add(partial))
 
     try:
         path = hf_hub_download(
@@ -161,19 +172,22 @@ def download(file: HubFile, advice: str, listener: Progress, folder: Path | None
             revision=file.revision,
             local_dir=folder,
             etag_timeout=HF_HUB_DOWNLOAD_TIMEOUT,
-            tqdm_class=Bar,  # which has what the library calls
+            tqdm_class=Bar,  # has the methods of tqdm that the library calls
         )
-    # A RuntimeError is one of hf-xet's.
+    # hf-xet raises RuntimeError.
     except request_errors(ValueError, RuntimeError) as error:
-        raise unreachable(file, error, advice) from error
+        raise unreachable_error(file, error, advice) from error
     finally:
-        _PARTIAL.discard(partial)
+        _PARTIAL_FILES.discard(partial)
     return Path(path)
 
 
 class _Bar:
-    """A bar of tqdm's for huggingface-hub, which forwards the bytes. One is made when this process
-    has the lock of a file and has opened it."""
+    """Replacement for tqdm's progress bar that forwards the number of bytes to `step`.
+
+    huggingface-hub creates it after this process has locked and opened the file, which calls
+    `began`.
+    """
 
     step: Callable[[int], None]
     began: Callable[[], None]
@@ -191,7 +205,7 @@ class _Bar:
         self.step(int(size or 0))
 
     def update_transfer(self, size: float) -> None:
-        """Ignore bytes of the network, since those of the file are counted."""
+        """Ignore the bytes that were transferred, because the bytes of the file are counted."""
 
     def set_postfix_str(self, *_: object, **__: object) -> None:
         pass
@@ -200,19 +214,22 @@ class _Bar:
 
 
 def discard_partial_downloads() -> None:
-    """Remove partial files that the library cannot continue: for a process about to end."""
-    for folder, pattern in tuple(_PARTIAL):
+    """Delete partial files that the library cannot resume. Call it before the process is killed."""
+    for folder, pattern in tuple(_PARTIAL_FILES):
         for path in folder.rglob(pattern):
             path.unlink(missing_ok=True)
 
 
-def unreachable(file: HubFile, error: Exception, advice: str) -> Unreachable:
-    """Error to raise where a download failed."""
-    return Unreachable(f"{file} was not downloaded: {reason(error)}. {advice}")
+def unreachable_error(file: HubFile, error: Exception, advice: str) -> Unreachable:
+    """Return the error to raise after a failed download."""
+    return Unreachable(f"{file} was not downloaded: {describe_failure(error)}. {advice}")
 
 
-def reason(error: BaseException) -> str:
-    """Cause of a failure, in a few words. The library hides the answer behind errors of its own."""
+def describe_failure(error: BaseException) -> str:
+    """Return the cause of a failed request in a few words.
+
+    huggingface-hub wraps the error of the HTTP client in errors of its own.
+    """
     from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled, RevisionNotFoundError
 
@@ -221,8 +238,8 @@ def reason(error: BaseException) -> str:
             return "the hub has the repository, but not that revision of it (404)"
         if isinstance(cause, HfHubHTTPError):
             code = cause.response.status_code
-            other = "the hub answered with an error ({code}), so try later"
-            return REASONS.get(code, other).format(code=code)
+            unknown = "the hub answered with an error ({code}), so try later"
+            return STATUS_REASONS.get(code, unknown).format(code=code)
         if isinstance(cause, OfflineModeIsEnabled):
             return "HF_HUB_OFFLINE forbids it"
         if is_timeout(cause):
@@ -235,16 +252,16 @@ def reason(error: BaseException) -> str:
     return f"the hub cannot be reached ({type(error).__name__})"
 
 
-def status_of(error: BaseException) -> int:
-    """Return the HTTP status behind an error, 0 if there is none."""
+def http_status(error: BaseException) -> int:
+    """Return the HTTP status that caused an error, or 0 if there is none."""
     from huggingface_hub.errors import HfHubHTTPError
 
-    answers = (cause.response for cause in _causes(error) if isinstance(cause, HfHubHTTPError))
-    return next((answer.status_code for answer in answers), 0)
+    responses = (cause.response for cause in _causes(error) if isinstance(cause, HfHubHTTPError))
+    return next((response.status_code for response in responses), 0)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, what it was raised from, and so on."""
+    """Yield an error, the error that caused it, and so on."""
     while error is not None:
         yield error
         error = error.__cause__

@@ -1,1 +1,1 @@
-"""Checkpoints for others, written one tensor at a time."""
+"""Write checkpoints in the formats of other libraries, one tensor at a time."""

@@ -1,4 +1,4 @@
-"""Writes an archive in Equimo's 1.x format, which 2.x reads too."""
+"""Write archives in Equimo's format 1.x, which Equimo 2.x also reads."""
 
 import json
 import tarfile
@@ -10,14 +10,14 @@ import lz4.frame
 import numpy as np
 
 from weights.containers.equimo import METADATA, WEIGHTS
-from weights.containers.leaf_order import arrays_of, layouts
+from weights.containers.leaf_order import drop_scalars, possible_layouts
 from weights.containers.npy import array_header
 from weights.progress import Progress
 from weights.tensors import LazyTensor
-from weights.writers.items import Items, byte_size, data
+from weights.writers.items import Items, byte_size, tensor_bytes
 
 SCALARS = {
-    # Dropout probability, and whether dropout is off.
+    # Probability of dropout, and whether dropout is disabled.
     "p": array_header((), "<f8") + np.float64(0).tobytes(),
     "inference": array_header((), "|b1") + np.bool_(True).tobytes(),
 }
@@ -26,9 +26,12 @@ SCALARS = {
 def write_archive(
     path: Path, items: Items, metadata: Mapping[str, Any], listener: Progress
 ) -> None:
-    """A `.tar.lz4` of the metadata and of the tensors, whose keys are paths in Equimo's tree."""
+    """Write a `.tar.lz4` archive of the metadata and the tensors. The keys are paths in Equimo's
+    model."""
     text = json.dumps(metadata).encode()
-    total = sum(len(head) + (byte_size(tensor) if tensor else 0) for head, tensor in records(items))
+    total = sum(
+        len(head) + (byte_size(tensor) if tensor else 0) for head, tensor in archive_records(items)
+    )
     members = ((METADATA, len(text), [text]), (WEIGHTS, total, _content(items, listener)))
     with lz4.frame.open(path, "wb", content_checksum=True) as file:
         for name, length, content in members:
@@ -42,19 +45,21 @@ def write_archive(
 
 
 def _content(items: Items, listener: Progress) -> Iterator[bytes | memoryview]:
-    for head, tensor in records(items):
+    """Yield the bytes of `weights.eqx`."""
+    for head, tensor in archive_records(items):
         yield head
         if tensor:
-            yield data(tensor)
+            yield tensor_bytes(tensor)
             listener.step(byte_size(tensor))
 
 
-def records(items: Items) -> Iterator[tuple[bytes, LazyTensor | None]]:
-    """The beginning of every record, and the tensor whose values follow; None for a scalar."""
+def archive_records(items: Items) -> Iterator[tuple[bytes, LazyTensor | None]]:
+    """Yield the first bytes of each record, and the tensor whose values follow, or None for a
+    scalar."""
     layout = next(
         rows
-        for rows in layouts([tensor.shape for tensor in items.values()])
-        if {name for name, _ in arrays_of(rows)} == items.keys()
+        for rows in possible_layouts([tensor.shape for tensor in items.values()])
+        if {name for name, _ in drop_scalars(rows)} == items.keys()
     )
     for name, shape in layout:
         if not shape:

@@ -1,16 +1,16 @@
-"""Writes a file that `equinox.tree_deserialise_leaves` reads."""
+"""Write files that `equinox.tree_deserialise_leaves` reads."""
 
 from pathlib import Path
 
 from weights.containers.npy import array_header
 from weights.progress import Progress
-from weights.writers.items import Items, byte_size, data
+from weights.writers.items import Items, byte_size, tensor_bytes
 
 
 def write_eqx(path: Path, items: Items, progress: Progress) -> None:
-    """The tensors as records, in the order of the tree's leaves."""
+    """Write the tensors as records, in the order of the model's leaves."""
     with path.open("wb") as file:
         for tensor in items.values():
             file.write(array_header(tensor.shape, "<f4"))
-            file.write(data(tensor))
+            file.write(tensor_bytes(tensor))
             progress.step(byte_size(tensor))

@@ -1,4 +1,4 @@
-"""Writes the safetensors format."""
+"""Write the safetensors format."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from weights.containers.safetensors import DTYPES
 from weights.progress import Progress, Quiet
 from weights.tensors import LazyTensor
-from weights.writers.items import Items, byte_size, data
+from weights.writers.items import Items, byte_size, tensor_bytes
 
 CODES = {dtype: code for code, dtype in DTYPES.items()}
 
@@ -20,7 +20,7 @@ CODES = {dtype: code for code, dtype in DTYPES.items()}
 def write_arrays(
     path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
 ) -> None:
-    """Write arrays of float32 or uint8 as they are."""
+    """Write arrays of float32 or uint8 in their own dtypes."""
     items = {
         key: LazyTensor(array.shape, array.dtype.name, partial(np.asarray, array))
         for key, array in arrays.items()
@@ -28,23 +28,23 @@ def write_arrays(
     write_safetensors(path, items, Quiet(), metadata)
 
 
-NOTE = {"format": "pt"}  # what transformers looks for
+DEFAULT_METADATA = {"format": "pt"}  # transformers requires it
 
 
 def write_safetensors(
-    path: Path, items: Items, listener: Progress, metadata: Mapping[str, str] = NOTE
+    path: Path, items: Items, listener: Progress, metadata: Mapping[str, str] = DEFAULT_METADATA
 ) -> None:
-    """Write one file."""
+    """Write tensors into one file."""
     header: dict[str, object] = {"__metadata__": dict(metadata)}
     end = 0
     for key, tensor in items.items():
         begin, end = end, end + byte_size(tensor)
-        described = {"dtype": CODES[tensor.dtype], "shape": list(tensor.shape)}
-        header[key] = described | {"data_offsets": [begin, end]}
+        entry = {"dtype": CODES[tensor.dtype], "shape": list(tensor.shape)}
+        header[key] = entry | {"data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for tensor in items.values():
-            file.write(data(tensor))
+            file.write(tensor_bytes(tensor))
             listener.step(byte_size(tensor))

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from weights.sources.hub import COMMIT, ask, cached, download
+from weights.sources.hub import COMMIT, resolve_file, find_cached, download
 from zoo.artifacts.pull import PullRequest, hub_namespace, pull_folder
 from zoo.artifacts.read import read_folder_manifest, read_nearby_manifest
 from zoo.artifacts.schema import MANIFEST, Manifest, Variant
@@ -37,14 +37,14 @@ def pull_variant(model: str, variant: str, revision: str | None, offline: bool) 
     model_folder = downloads_folder() / f"{hub_namespace()}/{model}".replace("/", "--")
     request = PullRequest(model, (variant,), model_folder, revision)
     manifest = request.manifest
-    copy = cached(manifest)
+    copy = find_cached(manifest)
     cached_commit = None if copy is None else copy.parent.name
     advice = f"{request.advice} Or load with offline=True."
     if COMMIT.fullmatch(manifest.revision):
         commit = cached_commit = manifest.revision
     elif not offline:
         with bar() as progress:
-            commit = ask(manifest, advice, progress).revision
+            commit = resolve_file(manifest, advice, progress).revision
     elif cached_commit is None:
         raise BadFile(
             f"{manifest.repository} at {manifest.revision} was never loaded into {model_folder}, "

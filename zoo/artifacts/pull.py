@@ -19,7 +19,7 @@ from weights.opening import read_at_most
 from weights.parameters import parameter
 from weights.progress import Progress
 from weights.sources.content import check_digest
-from weights.sources.hub import HubFile, ask, cached, download
+from weights.sources.hub import HubFile, resolve_file, find_cached, download
 from zoo.artifacts.read import MAX_MANIFEST_BYTES, parse_manifest
 from zoo.artifacts.schema import MANIFEST, File, Manifest, Variant
 from zoo.common.errors import BadFile, BadOutput, BadRequest
@@ -200,7 +200,7 @@ def _read_wanted(
 
 def _read_from_hub(request: PullRequest, progress: Progress) -> LocatedManifest:
     """Return the manifest at the revision's current commit."""
-    file = ask(request.manifest, request.advice, progress)
+    file = resolve_file(request.manifest, request.advice, progress)
     where = f"{file.repository} at {file.revision:.12}"
     if (file.size or 0) > MAX_MANIFEST_BYTES:
         raise BadFile(
@@ -216,7 +216,7 @@ def _read_from_hub(request: PullRequest, progress: Progress) -> LocatedManifest:
 def _read_from_disk(request: PullRequest) -> LocatedManifest:
     """Return the manifest in the folder or in the hub's cache."""
     folder_manifest = request.folder / MANIFEST
-    cached_manifest = cached(request.manifest)
+    cached_manifest = find_cached(request.manifest)
     # The folder is used only without a revision, because it does not record its own.
     path = (
         folder_manifest
@@ -271,7 +271,7 @@ def _fetch_file(
     repository = request.manifest.repository
     remote = HubFile(repository, file.name, located.revision, file.sha256, file.bytes)
     part = _part_path(parts, file)
-    cached_file = cached(remote)
+    cached_file = find_cached(remote)
     if cached_file is not None:
         check_digest(cached_file, remote, progress)
         part.parent.mkdir(parents=True, exist_ok=True)
@@ -280,7 +280,7 @@ def _fetch_file(
         raise _offline_error(remote, request)
     else:
         advice = "The files that arrived are kept, so run the command again to go on."
-        download(ask(remote, advice, progress), advice, progress, parts / file.sha256)
+        download(resolve_file(remote, advice, progress), advice, progress, parts / file.sha256)
     check_digest(part, remote, progress)
 
 

@@ -17,7 +17,7 @@ from weights.opening import open_inside, read_at_most
 from weights.parameters import parameter
 from weights.progress import Progress
 from weights.sources.http_client import request_errors
-from weights.sources.hub import FORBIDDEN, reason, status_of
+from weights.sources.hub import FORBIDDEN, describe_failure, http_status
 from zoo.artifacts.folder_check import REBUILD_ADVICE, check_folder
 from zoo.artifacts.pull import DEFAULT_BRANCH
 from zoo.artifacts.read import MAX_MANIFEST_BYTES, parse_manifest
@@ -98,7 +98,7 @@ def _read_repository(target: PushTarget) -> tuple[str, dict[str, RepoSibling] | 
     except RepositoryNotFoundError:
         return f"not there, or hidden from this token; would be created, {kind}", {}
     except request_errors() as error:
-        return f"unknown: {reason(error)}", None
+        return f"unknown: {describe_failure(error)}", None
     return "exists", {file.rfilename: file for file in repository.siblings or ()}
 
 
@@ -183,9 +183,9 @@ def _to_commit_operation(folder: Path, row: PushedFile) -> CommitOperationAdd:
 
 def _describe_error(error: Exception, target: PushTarget) -> str:
     """Return the reason why an upload failed."""
-    code = status_of(error)
+    code = http_status(error)
     if code in FORBIDDEN:
         return f"the hub refuses it ({code}), so {TOKEN_ADVICE.format(target.repository)}"
     if not code and type(error) is ValueError:
         return " ".join(str(error).split()).rstrip(".")
-    return reason(error)
+    return describe_failure(error)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from weights import Checkpoint
 from weights.leftover import is_trained
-from weights.load import fits
+from weights.load import matches_exactly
 from weights.mapping import Naming, leaf_shape
 from weights.views import views_of
 from zoo.architectures.architecture import CheckpointFacts, Config
@@ -78,7 +78,9 @@ class Candidate:
         from zoo.checkpoints.load import model_shapes
 
         config = self.config if self.config.is_sound else with_one_head(self.config)
-        return config.is_sound and fits(self.naming, self.view.tensors, model_shapes(config))
+        return config.is_sound and matches_exactly(
+            self.naming, self.view.tensors, model_shapes(config)
+        )
 
     def has_custom_head(self, settings: Settings | None) -> bool:
         """Return whether the network has a head that its source library does not define."""

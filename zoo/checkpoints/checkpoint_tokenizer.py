@@ -6,7 +6,7 @@ from pathlib import Path
 from weights.errors import WeightsError
 from weights.progress import Progress
 from weights.sources.fetch import fetch
-from weights.sources.hub import HubFile, cached
+from weights.sources.hub import HubFile, find_cached
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import SeededWeights, Source, open_source, read_weights
@@ -66,7 +66,7 @@ def find_tokenizer_files(
 
 def fetch_folder(file: HubFile, progress: Progress) -> Path:
     """Return the folder of a file of a hub. The file is downloaded if it is not in the cache."""
-    return (cached(file) or fetch(file, WITHOUT_TOKENIZER, progress)[0]).parent
+    return (find_cached(file) or fetch(file, WITHOUT_TOKENIZER, progress)[0]).parent
 
 
 def load_tokenizer(name: str, weights: str) -> Tokenizer:

@@ -140,7 +140,7 @@ def describe_checkpoint(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Ch
     # A naming without a head also matches: it reads the features below the head.
     best = max(
         (candidate for candidate in matching if candidate.view.prefix == prefix),
-        key=lambda candidate: sum(map(candidate.naming.knows, candidate.view.tensors)),
+        key=lambda candidate: sum(map(candidate.naming.has_key, candidate.view.tensors)),
     )
     classes = read_class_names(entry, best.config, settings, best.view)
     report_used_tensors(best, settings, request)

@@ -11,7 +11,7 @@ from weights.parameters import parameter
 from weights.progress import Progress
 from weights.sources.content import find_fault
 from weights.sources.fetch import fetch
-from weights.sources.hub import ask, cache_path
+from weights.sources.hub import resolve_file, cache_path
 from weights.sources.locate import downloadable, search_weights, tell_owner, tell_terms
 from zoo.architectures.entry import ModelInfo
 from zoo.common.errors import BadOutput
@@ -53,7 +53,7 @@ def _fetch(
 ) -> DownloadedCheckpoint:
     """Download the file from a hub."""
     file, advice = downloadable(entry.published_files, mirror=mirror)
-    hub_file = ask(file, advice, progress)
+    hub_file = resolve_file(file, advice, progress)
     path = cache_path(hub_file) if out is None else _target_path(entry, file.name, out)
     size = 0 if path.exists() else hub_file.size or 0
     result = DownloadedCheckpoint(entry.name, path, f"the hub ({file})", size)

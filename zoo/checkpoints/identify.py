@@ -97,7 +97,7 @@ def identify_checkpoint(choice: GivenCheckpoint | Checkpoint) -> tuple[ModelInfo
         raise BadRequest(
             f"{request.path} may be of {fitting}, which its tensors do not tell: name the model."
         )
-    is_part = best.view.others and not (request.without_head or request.take)
+    is_part = best.view.other_tensors and not (request.without_head or request.take)
     if is_part and (reason := describe_larger_network(checkpoint, settings, best.view)):
         raise MappingError(reason)
     if not best.has_entry_sizes:

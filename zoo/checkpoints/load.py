@@ -16,9 +16,9 @@ from weights import (
 )
 from weights.containers import npy
 from weights.errors import MappingError, NotACheckpoint
-from weights.files import hold_to_name
+from weights.files import check_digest_in_name
 from weights.initializers import Shape
-from weights.load import fits, map_weights, nearest
+from weights.load import matches_exactly, map_weights, find_nearest_naming
 from weights.mapping import Naming, leaf_shape
 from weights.progress import Progress
 from weights.views import choose_prefix, views_of
@@ -89,7 +89,7 @@ def complete_provenance(
     if isinstance(source, SeededWeights):
         return provenance
     checkpoint, file, digest = with_leaf_names(source.checkpoint), source.file, source.sha256()
-    hold_to_name(checkpoint.path, digest)
+    check_digest_in_name(checkpoint.path, digest)
     provenance = replace(provenance, sha256=digest)
     if file is None:
         is_named = LIBRARY_FILE_NAME.fullmatch(checkpoint.path.name) is None
@@ -207,11 +207,11 @@ def select_view(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[PublishedNami
             f"not like {entry.name}. Export that model, or {advice}."
         )
     complete = naming_all_leaves(entry.readable[:-1])
-    naming, view = nearest([published.naming for published in complete], checkpoint)
+    naming, view = find_nearest_naming([published.naming for published in complete], checkpoint)
     published = next(published for published in complete if published.naming == naming)
     leaves = model_shapes(published.config)
     feature_leaves = {path: shape for path, shape in leaves.items() if not path.startswith("head.")}
-    if entry.config.classes and fits(naming, view.tensors, feature_leaves):
+    if entry.config.classes and matches_exactly(naming, view.tensors, feature_leaves):
         raise MappingError(
             f"{checkpoint.path} has no classifier and {entry.name} is one, of "
             f"{entry.config.classes} classes: give a file that was fine-tuned for that."
@@ -225,7 +225,7 @@ def naming_all_leaves(readable: Iterable[PublishedNaming]) -> list[PublishedNami
     return [
         published
         for published in readable
-        if all(map(published.naming.names, model_shapes(published.config)))
+        if all(map(published.naming.has_leaf, model_shapes(published.config)))
     ]
 
 
@@ -237,7 +237,7 @@ def fitting_views(
     for published in readable:
         for view in views_of(checkpoint)(published.naming):
             shapes = partial(leaf_shape, published.naming, view.tensors)
-            if has_sizes(published.config, shapes) and fits(
+            if has_sizes(published.config, shapes) and matches_exactly(
                 published.naming, view.tensors, model_shapes(published.config)
             ):
                 yield published, view
@@ -258,5 +258,5 @@ def find_naming(checkpoint: Checkpoint, models: Sequence[str]) -> Naming | None:
         return next(fitting_views(checkpoint, MODELS[models[0]].readable))[0].naming
     # A checkpoint with the leaf paths of an unknown model has names of no publisher.
     with suppress(NotACheckpoint):
-        return nearest(published_namings(), checkpoint)[0]
+        return find_nearest_naming(published_namings(), checkpoint)[0]
     return None

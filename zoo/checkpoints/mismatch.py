@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeAlias
 from weights import Checkpoint
 from weights.errors import NotACheckpoint
 from weights.initializers import Shape
-from weights.load import nearest
-from weights.mapping import Naming, leaf_shape, misfits, plan, source_shapes
+from weights.load import find_nearest_naming
+from weights.mapping import Naming, leaf_shape, find_misfits, plan, source_shapes
 from weights.parameters import parameter
 from weights.tensors import FLOATS
 from weights.views import views_of
@@ -108,7 +108,7 @@ def describe_mismatch(checkpoint: Checkpoint, settings: Settings | None) -> str:
             "`zoo list`'s."
         )
     try:
-        naming, view = nearest(published_namings(), checkpoint)
+        naming, view = find_nearest_naming(published_namings(), checkpoint)
     except NotACheckpoint as error:
         return f"{checkpoint.path} holds no network of an architecture of the zoo: {error}"
     if reason := _describe_channels(naming, view):
@@ -258,13 +258,13 @@ def find_nearest_misfits(
         (misfit.entry.family, misfit.naming.name, misfit.view.prefix) for misfit in compared
     }
     remaining = [match for key, match in first.items() if key not in compared_keys]
-    misfits = compared + [Misfit(*match, _compare_names(*match[1:])) for match in remaining]
+    find_misfits = compared + [Misfit(*match, _compare_names(*match[1:])) for match in remaining]
     model_type = settings.model_type if settings else ""
-    if not misfits:
+    if not find_misfits:
         return []
-    misfits.sort(key=lambda misfit: (misfit.total, misfit.entry.family != model_type))
-    best = [misfit for misfit in misfits if misfit.total == misfits[0].total]
-    if misfits[0].entry.family == model_type:
+    find_misfits.sort(key=lambda misfit: (misfit.total, misfit.entry.family != model_type))
+    best = [misfit for misfit in find_misfits if misfit.total == find_misfits[0].total]
+    if find_misfits[0].entry.family == model_type:
         return best[:1]
     distinct: dict[str, Misfit] = {}
     for misfit in best:
@@ -274,7 +274,7 @@ def find_nearest_misfits(
 
 def _knows_half(naming: Naming, view: Checkpoint) -> bool:
     """Return whether a naming knows at least half of the names of a part."""
-    count = sum(naming.knows(key) for key in view.tensors)
+    count = sum(naming.has_key(key) for key in view.tensors)
     return count > 0 and 2 * count >= len(view.tensors)
 
 
@@ -289,9 +289,9 @@ def _compare_at_file_sizes(
     config = config and complete_config(config, facts)
     if config is not None and not config.is_sound:
         config = with_one_head(config)
-    if config is None or not config.is_sound or not all(map(naming.names, model_shapes(config))):
+    if config is None or not config.is_sound or not all(map(naming.has_leaf, model_shapes(config))):
         return None
-    reasons = misfits(naming, plan(naming.rules, model_shapes(config)), view.tensors)
+    reasons = find_misfits(naming, plan(naming.rules, model_shapes(config)), view.tensors)
     return {
         **reasons,
         "missing": [*reasons["missing"], *_missing_weights(reasons["unexpected"], view)],
@@ -308,9 +308,9 @@ def _compare_names(published: PublishedNaming, view: Checkpoint) -> Reasons:
     """Return the tensor names that a published network needs and a file lacks, and the names of the
     file that it does not have. Numbers of blocks are not compared."""
     naming, shapes = published.naming, model_shapes(published.config)
-    named_shapes = {path: shape for path, shape in shapes.items() if naming.names(path)}
+    named_shapes = {path: shape for path, shape in shapes.items() if naming.has_leaf(path)}
     plans = plan(naming.rules, named_shapes)
-    reasons = misfits(naming, plans, view.tensors)
+    reasons = find_misfits(naming, plans, view.tensors)
     present = {_without_numbers(key) for key in view.tensors}
     needed = {_without_numbers(key) for key in source_shapes(plans)}
     missing = {_without_numbers(key): key for key in reversed(reasons["missing"])}

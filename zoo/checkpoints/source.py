@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from weights import Checkpoint, locate, open_checkpoint
 from weights.parameters import parameter
 from weights.progress import Progress
-from weights.sources.hashing import hashing
+from weights.sources.hashing import hash_in_background
 from weights.sources.hub import HubFile
 from zoo.architectures.entry import ModelInfo
 from zoo.common.errors import BadRequest
@@ -185,5 +185,5 @@ def open_source(
             located.sha256,
             located.source,
         )
-    with hashing(checkpoint) if digest is None else nullcontext(lambda: digest) as compute_digest:
+    with hash_in_background(checkpoint) if digest is None else nullcontext(lambda: digest) as compute_digest:
         yield Source(checkpoint, compute_digest, file)

@@ -8,11 +8,11 @@ from pathlib import Path
 from weights import Checkpoint
 from weights.errors import MappingError
 from weights.leftover import POOLER, is_number, may_change_answer
-from weights.mapping import plan, unused
+from weights.mapping import plan, find_unrelated_keys
 from weights.parameters import parameter
-from weights.progress import say_aside
+from weights.progress import print_note
 from weights.tensors import LazyTensor
-from weights.views import copies_beside, grouped, views_of
+from weights.views import find_other_copies, summarize_names, views_of
 from zoo.architectures.kinds import architecture_of
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.candidates import Candidate, find_candidates
@@ -66,10 +66,10 @@ def report_used_tensors(
 
     view, config = candidate.view, candidate.config
     needed = plan(candidate.naming.rules, model_shapes(config))
-    unused_keys = unused(candidate.naming, needed, view.tensors)
+    unused_keys = find_unrelated_keys(candidate.naming, needed, view.tensors)
     unused_tensors = {
         **{view.prefix + key: view.tensors[key] for key in unused_keys},
-        **view.others,
+        **view.other_tensors,
     }
     if not request.without_head:
         _check_unused_tensors(candidate, unused_tensors, request.path)
@@ -84,9 +84,9 @@ def report_used_tensors(
         layer = f"head `{view.head}`" if view.head else "classifier"
         sentences.append(f"its {layer} gives logits from {kind.describe_head_input(config)}")
     if unused_tensors:
-        count = len(view.tensors) + len(view.others)
+        count = len(view.tensors) + len(view.other_tensors)
         sentences.append(
-            f"{len(unused_tensors)} of {count} tensors were not used: {grouped(unused_tensors)}"
+            f"{len(unused_tensors)} of {count} tensors were not used: {summarize_names(unused_tensors)}"
         )
     if view.objects:
         sentences.append(f"objects that were passed over: {_join_objects(view)}")
@@ -122,7 +122,7 @@ def _find_unexplained(candidate: Candidate, unused_tensors: Mapping[str, LazyTen
     view, naming = candidate.view, candidate.naming
     unused_part = Checkpoint(view.path, view.container, view.files, unused_tensors)
     prefixes = [part.prefix for part in views_of(unused_part)(naming) if part.prefix]
-    copies = copies_beside(view, prefixes)
+    copies = find_other_copies(view, prefixes)
     remaining = {
         key: tensor
         for key, tensor in may_change_answer(unused_tensors).items()
@@ -187,4 +187,4 @@ def _join_objects(view: Checkpoint) -> str:
 def _print_once(path: Path, text: str) -> None:
     """Print a sentence about a file the first time only: a command may read a checkpoint several
     times."""
-    say_aside(f"{path}: {text}")
+    print_note(f"{path}: {text}")

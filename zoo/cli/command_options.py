@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args, get_origin
 import typer
 from typer.core import TyperCommand
 
-from weights.parameters import spelled
+from weights.parameters import use_option_names
 from zoo.cli.console import CommandResult, progress_bar
 from zoo.common.options import SEVERAL, Option, argument, flag, option_parameters
 from zoo.registry.lookup import MODELS
@@ -106,7 +106,7 @@ def derive_options(*makers: Function) -> Callable[[Function], Function]:
 
         @wraps(command)
         def run(**values: Any) -> Any:
-            with spelled(spellings):
+            with use_option_names(spellings):
                 *maker_values, own_values = (_read_values(group, values) for group in groups)
                 requests = [
                     _call_maker(maker, arguments)

@@ -5,7 +5,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from weights.sources.locate import hub_files, places
+from weights.sources.locate import hub_files, candidate_paths
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.source import GivenCheckpoint
 from zoo.cli.console import identify_checkpoint
@@ -80,7 +80,7 @@ def find_weights_path(entry: ModelInfo) -> Path | None:
         _hub_cache().glob(f"models--{file.repository.replace('/', '--')}/snapshots/*/{file.name}")
         for file in hub_files(entry.published_files)
     )
-    existing_files = filter(Path.exists, places(entry.published_files))
+    existing_files = filter(Path.exists, candidate_paths(entry.published_files))
     return next(chain(existing_files, chain.from_iterable(cached_files)), None)
 
 

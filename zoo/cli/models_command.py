@@ -5,7 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from weights.sources.locate import searched
+from weights.sources.locate import describe_searched_folders
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.source import GivenCheckpoint
 from zoo.cli.command_options import derive_options, model_names
@@ -141,7 +141,7 @@ def model_blocks(entry: ModelInfo) -> "Iterator[Block]":
         "copies": ", ".join(f"{file.repository}, {COPY_REMARK}" for file in entry.mirrors[:1])
         or "none",
         "checkpoint": entry.file,
-        "looked for in": searched(),
+        "looked for in": describe_searched_folders(),
         "licence": f"{entry.licence.name}, {entry.licence.page}",
         "download": entry.licence.download or "not needed",
         "source": entry.source,

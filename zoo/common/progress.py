@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from weights.printable import printable
-from weights.progress import Progress, Quiet, in_cell
+from weights.progress import Progress, Quiet, is_notebook_cell
 from zoo.common.terminal import complain, say
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def bar(fallback: Progress | None = None) -> Generator[Progress]:
 
     If stderr is not a terminal, yield `fallback`. The default fallback shows nothing.
     """
-    if in_cell():
+    if is_notebook_cell():
         with BelowCell() as below:
             yield below
         return

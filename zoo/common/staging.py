@@ -162,7 +162,7 @@ def locked_output(destination: Path, progress: Progress) -> Generator[None]:
             )
     with ExitStack() as stack:
         with writing(destination):
-            stack.enter_context(lock.locked(destination, progress))
+            stack.enter_context(lock.hold_lock(destination, progress))
         yield
 
 

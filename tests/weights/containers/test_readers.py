@@ -78,7 +78,7 @@ def test_types(tmp_path):
 @pytest.mark.parametrize("content", [torch.zeros(2), [torch.zeros(2)], {3: torch.zeros(2)}, 5])
 def test_no_table_of_named_tensors(content, tmp_path):
     torch.save(content, tmp_path / "w.pth")
-    with pytest.raises(NotACheckpoint, match="no table of named tensors"):
+    with pytest.raises(NotACheckpoint, match="not a table of named tensors"):
         read(tmp_path / "w.pth")
 
 

@@ -19,7 +19,7 @@ from weights import open_checkpoint
 from weights.errors import WeightsError
 from weights.files import PIECE
 from weights.progress import Quiet
-from weights.sources.hashing import hashing
+from weights.sources.hashing import hash_in_background
 from weights.sources.hub import HubFile
 from weights.sources.locate import PublishedFiles, locate
 from weights.writers.safetensors_writer import write_arrays
@@ -143,7 +143,7 @@ def test_terms_are_shown_before_a_download(home):
         assert len(home.told) == 1
         for _ in range(2):  # the second finds it in the cache
             home.locate(hub)
-            assert sum("terms of their own: LICENCE" in text for text in home.told) == 2
+            assert sum("their own licence: LICENCE" in text for text in home.told) == 2
 
 
 @pytest.mark.parametrize(
@@ -238,11 +238,11 @@ def checkpoint(tmp_path):
 
 
 def test_the_digest_of_the_file(checkpoint):
-    with hashing(checkpoint) as digest:
+    with hash_in_background(checkpoint) as digest:
         assert digest() == hashlib.sha256(checkpoint.path.read_bytes()).hexdigest()
     assert digest() == checkpoint.sha256()
     checkpoint.path.unlink()
-    with hashing(checkpoint) as digest, pytest.raises(FileNotFoundError):
+    with hash_in_background(checkpoint) as digest, pytest.raises(FileNotFoundError):
         digest()
 
 
@@ -255,7 +255,7 @@ def test_a_block_that_ends_stops_it(checkpoint, monkeypatch):
             step(1)
 
     monkeypatch.setattr(type(checkpoint), "sha256", slowly)
-    with pytest.raises(WeightsError), hashing(checkpoint):
+    with pytest.raises(WeightsError), hash_in_background(checkpoint):
         while not pieces:
             time.sleep(0.001)
         raise WeightsError("it fits no model")

@@ -28,13 +28,13 @@ from transformers.models.rf_detr.modeling_rf_detr import RfDetrDinov2Embeddings
 import zoo
 from converter.model.verdict import compare
 from notebooks.training.box_training import (
-    as_coco,
-    as_found,
     boxes_in,
     mean_average_precision,
     measure,
+    to_coco_box,
+    to_coco_dataset,
 )
-from notebooks.training.classifier import normalised
+from notebooks.training.classifier import normalize_images
 from tests.references import detection
 from tests.references.deim import deim
 from weights.errors import MappingError
@@ -317,7 +317,7 @@ def canvases():
 
 def test_digits_that_nobody_trained_on(canvases):
     entry = zoo.info("boxes_digits")
-    pixels = normalised(jnp.asarray(canvases.images), entry.preprocessing)
+    pixels = normalize_images(jnp.asarray(canvases.images), entry.preprocessing)
     found = run(zoo.from_pretrained("boxes_digits"), torch.tensor(np.asarray(pixels)))
     right = total = 0
     for row, (boxes, labels) in enumerate(zip(canvases.boxes, canvases.labels, strict=True)):
@@ -378,7 +378,7 @@ def test_eight_bits_move_boxes_by_less_than_half_a_pixel(opset, canvases, tmp_pa
     """Those that the network is sure of. A file has to be verified too, by a photograph."""
     entry, model = zoo.info("boxes_digits"), zoo.from_pretrained("boxes_digits")
     zoo.to_onnx(model, tmp_path / "m.onnx", opset=opset, precision="int8", verify=opset == 23)
-    pixels = np.asarray(normalised(jnp.asarray(canvases.images), entry.preprocessing))
+    pixels = np.asarray(normalize_images(jnp.asarray(canvases.images), entry.preprocessing))
     live, names = session(tmp_path / "m.onnx"), ["logits", "pred_boxes"]
     got = dict(zip(names, live.run(names, {"pixel_values": pixels}), strict=True))
     pairs = zip(
@@ -399,8 +399,8 @@ def test_eight_bits_move_boxes_by_less_than_half_a_pixel(opset, canvases, tmp_pa
 
 def test_average_precision_is_that_of_pycocotools(canvases):
     pytest.importorskip("pycocotools", reason="average precision needs pycocotools")
-    dataset = as_coco(canvases)
-    right = [as_found(thing["image_id"], truth(thing)) for thing in dataset["annotations"]]
+    dataset = to_coco_dataset(canvases)
+    right = [to_coco_box(thing["image_id"], truth(thing)) for thing in dataset["annotations"]]
     assert len(right) == int((canvases.labels >= 0).sum())
     assert mean_average_precision(dataset, right) == pytest.approx(1)
     assert mean_average_precision(dataset, []) == 0

@@ -20,10 +20,17 @@ from transformers import AutoTokenizer
 from converter.verify.sessions import run
 from notebooks.training import __main__ as train_digits
 from notebooks.training import sentences
-from notebooks.training.classifier import Recipe, grey, initial, normalised, save_weights, train
+from notebooks.training.classifier import (
+    Recipe,
+    make_initial_model,
+    normalize_images,
+    save_weights,
+    to_grey,
+    train,
+)
 from notebooks.training.depth_training import RECIPE, measure, predict, train_depth
 from notebooks.training.word_training import RECIPE as WORD_RECIPE
-from notebooks.training.word_training import own_tokenizer, train_words, zero_shot
+from notebooks.training.word_training import package_tokenizer, train_words, zero_shot
 from tests.references import siglip2
 from weights import leaf_values
 from zoo import from_pretrained as load
@@ -93,7 +100,7 @@ def test_split():
     held_out = digits.split_digits()[1]
     np.testing.assert_array_equal(held_out.images, whole.images[apart])
     # Training sees what everybody sees.
-    seen = normalised(grey(held_out), ENTRY.preprocessing)
+    seen = normalize_images(to_grey(held_out), ENTRY.preprocessing)
     np.testing.assert_allclose(seen, held_out_pixels()[0], atol=1e-6)
     seen, unseen = digits.split_digits(0, validate=True)
     assert len(seen.labels) + len(unseen.labels) == len(kept)
@@ -136,11 +143,11 @@ def test_towers_of_digits_are_siglip_s():
     model, texts = load(TOWERS.name), [*NEVER_TRAINED, "a three " * 9]
     asked = {"padding": "max_length", "max_length": 16, "truncation": True, "return_tensors": "pt"}
     ids = AutoTokenizer.from_pretrained(DATA)(texts, **asked)["input_ids"]
-    np.testing.assert_array_equal(own_tokenizer(TOWERS)(texts), ids)
+    np.testing.assert_array_equal(package_tokenizer(TOWERS)(texts), ids)
     theirs = siglip2.both(TOWERS.config, leaf_values(model))
     assert theirs.load_state_dict(load_file(file)).missing_keys == []
     pixels = np.array(
-        normalised(grey(digits.split_digits()[1][np.arange(5)]), TOWERS.preprocessing)
+        normalize_images(to_grey(digits.split_digits()[1][np.arange(5)]), TOWERS.preprocessing)
     )
     with torch.no_grad():
         wanted = theirs(pixel_values=torch.from_numpy(pixels), input_ids=ids).logits_per_image
@@ -164,7 +171,7 @@ def test_training_for_words_is_reproducible_and_lowers_the_loss(tmp_path):
 
 def test_every_word_of_training_is_known():
     """So that no sentence of it says less than it should."""
-    backend = own_tokenizer(TOWERS).backend
+    backend = package_tokenizer(TOWERS).backend
     texts = sentences.all_sentences().texts
     assert all("<unk>" not in found.tokens for found in backend.encode_batch([*texts]))
     assert backend.get_vocab_size() == TOWERS.config.words.vocabulary
@@ -199,16 +206,16 @@ def test_training_is_reproducible_and_lowers_the_loss(tmp_path):
         save_weights(tmp_path / name, model, small)
         assert np.mean(losses[-10:]) < np.mean(losses[:10]) - 0.2
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    before, after = (leaf_values(m) for m in (initial(small, jax.random.key(0)), model))
+    before, after = (leaf_values(m) for m in (make_initial_model(small, jax.random.key(0)), model))
     periods = "local_pos_embed.periods"
     np.testing.assert_array_equal(after[periods], before[periods])
 
 
 def test_training_that_would_be_for_nothing(tmp_path, monkeypatch):
     with pytest.raises(BadRequest, match="--validate"):
-        train_digits._check(tmp_path / "a", validate=True)
+        train_digits._check_options(tmp_path / "a", validate=True)
     with pytest.raises(BadOutput, match="exists already"):
-        train_digits._check(tmp_path, validate=False)
+        train_digits._check_options(tmp_path, validate=False)
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     with pytest.raises(MissingLibrary, match="scikit-learn"):
         digits.load_digits()

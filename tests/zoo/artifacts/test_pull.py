@@ -220,7 +220,7 @@ def test_a_pull_that_was_stopped_keeps_the_files_that_arrived(number, tmp_path):
     [
         ({}, ("--revision", "v9"), "not that revision of it (404)"),
         ({}, ("--variant", "fp8"), "has no variant 'fp8' there: choose among fp32, fused, fp16"),
-        ({"files": {"manifest.json": b""}}, (), "the answer is not a hub's"),
+        ({"files": {"manifest.json": b""}}, (), "the answer is not that of a model hub"),
     ],
     ids=str,
 )

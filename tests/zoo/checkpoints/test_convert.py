@@ -46,7 +46,7 @@ def test_wrong_use(vits16, zoo):
         ((*convert, vits16.path, "a.pth"), "may be of dinov3_vits16 or eupe_vits16"),
         (("golden", "dinov3_vits16", "a.safetensors"), "--weights"),
         (("verify", "nothing.safetensors", "--weights", "w.pth"), "does not exist"),
-        (("verify", "no.safetensors", "--onnx", "w"), "no sound"),
+        (("verify", "no.safetensors", "--onnx", "w"), "not a valid"),
         (("verify", "no.safetensors", "--plot", "a.png"), "leave it out"),
         (("verify", "small.pth", "--onnx", "w"), "golden numbers"),
     ):

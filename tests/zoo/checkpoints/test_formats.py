@@ -32,7 +32,7 @@ from tests.synthetic import make_image, save_pth
 from weights import bind, load_weights, open_checkpoint
 from weights.containers.leaf_order import record_names
 from weights.errors import BadValues, MappingError, NotACheckpoint
-from weights.load import fits, nearest
+from weights.load import find_nearest_naming, matches_exactly
 from weights.mapping import plan, source_shapes
 from weights.namings import equimo_names, huggingface_names, meta_names, original_names
 from weights.progress import Quiet
@@ -119,13 +119,13 @@ def test_what_its_library_writes(name, naming, tmp_path):
     config, want = entry.config_for(who), dict(leaves(name, who))
     path = write(tmp_path, name, naming)
     namings = [each for other, each in FILES if other == name]
-    named_by, view = nearest(namings, open_checkpoint(path))
+    named_by, view = find_nearest_naming(namings, open_checkpoint(path))
     found = view.tensors
     # Without registers timm's keys of DINOv2 are Meta's.
     assert named_by.name == who or name == "dinov2_vits14"
-    assert fits(naming, found, model_shapes(config))
+    assert matches_exactly(naming, found, model_shapes(config))
     for other in others(config):
-        assert not fits(naming, found, model_shapes(other))
+        assert not matches_exactly(naming, found, model_shapes(other))
     loaded = read(path, naming, config)
     assert loaded.provenance.kind == who
     rotary = {path for path in want if path.endswith(PERIODS)}
@@ -410,7 +410,7 @@ def test_files_of_other_families_do_not_fit():
             entry.name
             for entry in entries
             if any(
-                fits(other, state, model_shapes(entry.config_for(other.name)))
+                matches_exactly(other, state, model_shapes(entry.config_for(other.name)))
                 for other in entry.namings
             )
         ]

@@ -327,7 +327,7 @@ WRONG = {
     ),
     "masks that hide patches at random": (
         *("eomt", lambda folder: masked(folder)),
-        r"attn_mask_probs are neither zeros nor ones: .* Train on until that has faded, or set",
+        r"attn_mask_probs contains values other than 0 and 1: .* Continue training until the",
     ),
     "tensors of something else": (
         "vit",

@@ -375,9 +375,9 @@ NOT_READ = {
     "steps of a training": (several, r"name one of checkpoint-10, checkpoint-20"),
     "a library's own": (
         lambda folder: (folder / "tf_model.h5").write_bytes(b"\x89HDF"),
-        r"tf_model\.h5 is of another library; save the network as safetensors",
+        r"tf_model\.h5 is a file of another library; save the network as safetensors",
     ),
-    "before 1.6": (before_zip_archives, "PyTorch before 1.6.*brings into today's form"),
+    "before 1.6": (before_zip_archives, "PyTorch before 1.6.*to the current format"),
     "a module": (
         lambda folder: torch.save(torch.nn.Linear(2, 2), folder / "pytorch_model.bin"),
         r"objects \(torch\.nn\.modules\.linear\.Linear\).*could run code",

@@ -10,7 +10,7 @@ from functools import partial
 from queue import Queue
 from typing import Any
 
-from weights.parameters import parameter, spelled, spellings
+from weights.parameters import parameter, use_option_names, current_option_names
 from weights.progress import Quiet
 from zoo.common.processes import fresh, run_tasks, workers
 from zoo.common.staging import stop
@@ -40,7 +40,7 @@ class PlanProgress(Quiet):
 def build_in_worker(plan: Plan, report: ReportProgress, options: Mapping[str, str]) -> Outcome:
     """Build a folder and return the outcome. A refused request is part of the outcome, with the
     parameters named as in `options`."""
-    with spelled(options):
+    with use_option_names(options):
         return run_catching_errors(
             plan.model.name, partial(build_folder, plan, PlanProgress(plan, report))
         )
@@ -81,7 +81,7 @@ def run_builds(
     )
 
     def submit(executor: Executor, model: str) -> Future[Outcome]:
-        return executor.submit(build_in_worker, plans_by_model[model], pool.report, spellings())
+        return executor.submit(build_in_worker, plans_by_model[model], pool.report, current_option_names())
 
     def has_memory(model: str, running: Collection[str]) -> bool:
         needed = (estimate_build_memory(plans_by_model[name]) for name in (model, *running))
