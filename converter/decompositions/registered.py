@@ -99,6 +99,6 @@ def read_by(function: DecompositionFunction) -> frozenset[str]:
 
 def find_decomposition(op: Op | str, claimed: Collection[str] = ()) -> Expansion | None:
     """Return the expansion of a primitive: a user's, a built-in one, or None."""
-    named = ops.named(op)
+    named = ops.op_by_name(op)
     expansion: Expansion | None = outside.expansions.find(named, claimed)
     return expansion or (None if named.domain == "user" else BUILTIN_EXPANSIONS.get(named.name))

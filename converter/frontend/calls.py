@@ -221,11 +221,11 @@ def _is_registered(eqn: Any) -> bool:
 
     Neither applies to keys and complex numbers, which have another form in the graph.
     """
-    op, operands = ops.of_user(eqn.primitive), [v.aval for v in eqn.invars]
+    op, operands = ops.user_op(eqn.primitive), [v.aval for v in eqn.invars]
     if key_kind((*operands, *(v.aval for v in eqn.outvars))):
         return False
     expansion = decompositions.find_decomposition(op)
     is_expanded = (
         expansion and not expansion.unknown(eqn.params) and expansion.applies(operands, eqn.params)
     )
-    return bool(is_expanded or outside.rules_of.find(op))
+    return bool(is_expanded or outside.registered_rules.find(op))

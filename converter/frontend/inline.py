@@ -168,7 +168,7 @@ class Inliner:
         if closed is not None:
             inner = replace(self, within=(*self.within, primitive))
             return inner.inline(closed, inputs, nodes)
-        op, meaning = ops.of_user(primitive), _meaning(primitive, {})
+        op, meaning = ops.user_op(primitive), _meaning(primitive, {})
         params = {k: _plain_ints(v) for k, v in eqn.params.items()}
         node = make_node(op, inputs, _types(eqn.outvars), params, meaning=meaning)
         node.source, node.refusal = self.sources, refusal
@@ -206,12 +206,12 @@ def _plain_node(eqn: Any, inputs: list[Value]) -> Node:
     all_params = named_params(eqn)
     hints = {k: v for k, v in all_params.items() if k in HINTS}
     params = {k: _plain_ints(v) for k, v in all_params.items() if k not in HINTS}
-    op, meaning = ops.named(eqn.primitive.name), _meaning(eqn.primitive, hints)
+    op, meaning = ops.op_by_name(eqn.primitive.name), _meaning(eqn.primitive, hints)
     if kind := key_kind(v.aval for v in (*eqn.invars, *eqn.outvars)):
         types = tuple(v.aval for v in eqn.invars)
         meaning = HeldFunction(eqn.primitive, kind, types, hints, meaning)
         if key_kind(types) or op.name not in REFUSED:
-            op = ops.of_kind(op.name, kind)
+            op = ops.op_variant(op.name, kind)
     return make_node(op, inputs, _types(eqn.outvars), params, meaning=meaning)
 
 
@@ -227,7 +227,7 @@ def _plain_ints(param: Any) -> Any:
 def _control_node(
     eqn: Any, inputs: Sequence[Value], params: Mapping[str, Any], **bodies: Graph
 ) -> Node:
-    node = make_node(ops.named(eqn.primitive.name), inputs, _types(eqn.outvars), params)
+    node = make_node(ops.op_by_name(eqn.primitive.name), inputs, _types(eqn.outvars), params)
     node.bodies = bodies
     return node
 

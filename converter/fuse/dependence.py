@@ -6,17 +6,17 @@ from collections.abc import Callable
 import numpy as np
 
 from converter.ir import Value, dims
-from converter.ir.evaluation import compute, held_numbers, is_computable
+from converter.ir.evaluation import compute, is_computable, known_numbers
 from converter.ir.nodes import Fact
-from converter.ir.origins import rests_on, source_behind, sources
+from converter.ir.origins import all_ancestors_pass, source_behind, sources
 from converter.ir.rewrite import Editor
-from converter.ir.scalars import SPREAD, scalar
+from converter.ir.scalars import BROADCAST_OPS, scalar
 from converter.weight_folding.weight_programs import copy_program
 
 
 def known(value: Value) -> np.ndarray | None:
     """The array behind a value that is made from constants alone."""
-    if not rests_on(value, is_const, is_computable):
+    if not all_ancestors_pass(value, is_const, is_computable):
         return None
     return np.asarray(compute(value, lambda leaf: leaf.const))
 
@@ -30,17 +30,19 @@ def bound_scalar(value: Value) -> float | int | bool | None:
     number = scalar(value)
     if number is not None:
         return number
-    source = source_behind(value, SPREAD)
+    source = source_behind(value, BROADCAST_OPS)
     single = dims.all_static(source.shape) and math.prod(source.shape) == 1
-    if not single or not rests_on(source, _is_bound_scalar, is_computable):
+    if not single or not all_ancestors_pass(source, _is_bound_scalar, is_computable):
         return None
-    array = np.asarray(compute(source, held_numbers))
+    array = np.asarray(compute(source, known_numbers))
     scalar_value: float | int | bool = array.astype(np.float64).item()
     return scalar_value
 
 
 def _is_bound_scalar(leaf: Value) -> bool:
-    return math.prod(leaf.shape) == 1 and leaf.dtype.kind in "fV" and held_numbers(leaf) is not None
+    return (
+        math.prod(leaf.shape) == 1 and leaf.dtype.kind in "fV" and known_numbers(leaf) is not None
+    )
 
 
 def rely_on_scalar(editor: Editor, value: Value) -> float:
@@ -51,7 +53,7 @@ def rely_on_scalar(editor: Editor, value: Value) -> float:
     def holds(array: np.ndarray) -> bool:
         return bool(array.astype(np.float64).item() == number)
 
-    rely(editor, f"all numbers are {number:g}", source_behind(value, SPREAD), holds)
+    rely(editor, f"all numbers are {number:g}", source_behind(value, BROADCAST_OPS), holds)
     return float(number)
 
 
@@ -68,9 +70,9 @@ def is_const(leaf: Value) -> bool:
 
 def is_sized(value: Value) -> bool:
     """Made from constants and named sizes alone."""
-    return rests_on(value, is_const, lambda node: not node.bodies)
+    return all_ancestors_pass(value, is_const, lambda node: not node.bodies)
 
 
 def is_weight(value: Value) -> bool:
     """Made from parameters and constants alone, all shapes known."""
-    return rests_on(value, lambda leaf: leaf.kind in ("const", "param"), is_computable)
+    return all_ancestors_pass(value, lambda leaf: leaf.kind in ("const", "param"), is_computable)

@@ -16,7 +16,7 @@ from converter.fuse.match import Uses, pair, proved, whole
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.axes import View, along
 from converter.ir.moves import rearrange, write
-from converter.ir.rewrite import Editor, Takes
+from converter.ir.rewrite import Editor, SupportsDtype
 from converter.ir.scalars import scalar
 
 
@@ -94,7 +94,7 @@ def split_axis(value: Value) -> int | None:
     return None
 
 
-def is_bare(node: Node, takes: Takes) -> bool:
+def is_bare(node: Node, takes: SupportsDtype) -> bool:
     """Whether a layer norm has no scale and no bias yet, and may become one of channels."""
     bare = node.op is ops.layer_norm and len(node.inputs) == 2 and scalar(node.inputs[1]) == 1
     return bare and takes("InstanceNormalization", node.out.dtype)

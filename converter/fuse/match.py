@@ -23,7 +23,7 @@ from converter.ir.axes import View, along
 from converter.ir.dims import Shape
 from converter.ir.moves import above, descended, write
 from converter.ir.op import Op
-from converter.ir.rewrite import Editor, Rule, Takes
+from converter.ir.rewrite import Editor, Rule, SupportsDtype
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def build_applied(op: Op, node: Node, applied: MatchedOperation, editor: Editor)
 class Uses(Protocol):
     """Questions that a proof may ask about a graph besides reading it, and about its runtime."""
 
-    takes: Takes
+    takes: SupportsDtype
 
     memo: dict[Any, Any]
     """What proofs found before, such as the numbers of values, by id."""
@@ -120,7 +120,7 @@ def proved(
 
 
 def note_look_alikes(
-    graph: Graph, recognisers: Iterable[Recogniser], notes: list[NearMiss], takes: Takes
+    graph: Graph, recognisers: Iterable[Recogniser], notes: list[NearMiss], takes: SupportsDtype
 ) -> None:
     """Give a reason to whatever looks like a structure and neither got its name nor has one yet.
 

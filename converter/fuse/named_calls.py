@@ -19,7 +19,7 @@ from converter.frontend.trace import trace
 from converter.fuse.match import whole
 from converter.ir import Node, Value, dims, ops
 from converter.ir.dims import Shape
-from converter.ir.equality import same_program
+from converter.ir.equality import is_same_program
 from converter.ir.rewrite import Editor
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ def _is_equal(call: Node, traced: Node) -> bool:
         other.inputs
     ):
         return False
-    return same_program(
+    return is_same_program(
         own.outputs[0], other.outputs[0], zip(own.inputs, other.inputs, strict=True)
     )
 

@@ -136,7 +136,7 @@ def _fit(node: Node, axis: int, opset: int) -> Kinds | str:
     if method == "cubic-pytorch" and antialias:
         method = "cubic"
     both_static = dims.all_static((size, count))
-    up = count >= size if both_static else dims.divides(size, count) is not None
+    up = count >= size if both_static else dims.exact_quotient(size, count) is not None
     rows = [
         row
         for row in ROWS
@@ -184,7 +184,7 @@ def _is_exact(size: Dim, count: Dim) -> bool:
     powers of two. All others are at least 1 / (2 q) away from a half, to be compared with the
     rounding of a position of the image's size.
     """
-    up, down = dims.divides(size, count), dims.divides(count, size)
+    up, down = dims.exact_quotient(size, count), dims.exact_quotient(count, size)
     if dims.all_static((size, count)):
         common = math.gcd(size, count)
         p, q = size // common, count // common

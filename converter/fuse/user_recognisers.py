@@ -70,7 +70,7 @@ def recogniser(
 
     def register(function: Function) -> Function:
         if roots or calls:
-            operations = (*map(ops.named, roots), *([ops.named_call] if calls else []))
+            operations = (*map(ops.op_by_name, roots), *([ops.named_call] if calls else []))
             asked = _of_calls(function, calls) if calls else function
             found = proved(name, operations, asked, lambda _, made, __: made)
             entry = RegisteredRecogniser(name, since, found, frozenset(calls))

@@ -247,7 +247,7 @@ class _Digits:
             if dims.all_static((index, size)):
                 index, self.low[i] = divmod(index, size)
             elif not dims.same(index, 0):
-                index = dims.divides(size, index)
+                index = dims.exact_quotient(size, index)
                 if index is None:
                     return False
         self.low[0] = index
@@ -264,14 +264,14 @@ class _Digits:
         stride, inner_steps = dims.as_dim(stride * sign), list[Factor]()
         for i in range(len(self.group) - 1, 0, -1):
             room = self.group[i].size
-            beyond = dims.divides(room, stride)
+            beyond = dims.exact_quotient(room, stride)
             if beyond is not None:
                 stride = beyond
                 continue
             if dims.is_at_least(room - 1 - stride * (size - 1), 0):
                 return [self._step(i, sign * stride, size), *inner_steps]
-            here = dims.divides(stride, room)
-            left = None if here is None else dims.divides(here, size)
+            here = dims.exact_quotient(stride, room)
+            left = None if here is None else dims.exact_quotient(here, size)
             if here is None or left is None:
                 return None
             inner_steps.insert(0, self._step(i, sign * stride, here))

@@ -37,35 +37,35 @@ def packed(array: Any) -> Any:
     if not is_complex(array.dtype):
         return array
     if isinstance(array, jax.core.Tracer):
-        return joined(parts(array))
+        return join_parts(complex_parts(array))
     array = np.asarray(array)
     return np.ascontiguousarray(array).view(real_dtype(array.dtype)).reshape(*array.shape, 2)
 
 
-def unpacked(array: Any, rank: int) -> Any:
+def unpack_complex(array: Any, rank: int) -> Any:
     """The complex array of so many axes that a real one with one more stands for."""
     if is_complex(array.dtype) or array.ndim != rank + 1:
         return array
     return lax.complex(*(lax.index_in_dim(array, i, -1, keepdims=False) for i in (0, 1)))
 
 
-def joined(x: Any) -> Any:
+def join_parts(x: Any) -> Any:
     """The array in the graph for both parts."""
     if not isinstance(x, Pair):
         return x
     return lax.concatenate([lax.expand_dims(part, [part.ndim]) for part in x], x.re.ndim)
 
 
-def split(x: jax.Array) -> Pair:
+def split_parts(x: jax.Array) -> Pair:
     """Both parts of an array in the graph."""
     return Pair(*(lax.index_in_dim(x, i, -1, keepdims=False) for i in (0, 1)))
 
 
-def whole_number(x: Pair) -> jax.Array:
+def combine_parts(x: Pair) -> jax.Array:
     """The complex array, for functions that are easiest said of those."""
     return lax.complex(x.re, x.im)
 
 
-def parts(x: jax.Array) -> Pair:
+def complex_parts(x: jax.Array) -> Pair:
     """Both parts of a complex array."""
     return Pair(lax.real(x), lax.imag(x))

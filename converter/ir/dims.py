@@ -72,7 +72,7 @@ def is_at_least(dim: Dim, least: int) -> bool:
         return False
 
 
-def at_least_zero(dim: Dim) -> Dim:
+def clip_at_zero(dim: Dim) -> Dim:
     """The dimension, or zero where it would be negative."""
     if is_static(dim):
         return max(dim, 0)
@@ -81,12 +81,12 @@ def at_least_zero(dim: Dim) -> Dim:
     return export.symbolic_shape(f"max({dim}, 0)", scope=dim.scope)[0]
 
 
-def spread(size: Dim, inner: int) -> Dim:
+def dilated_size(size: Dim, inner: int) -> Dim:
     """A size with so many entries put between each two: nothing stays nothing."""
-    return at_least_zero(as_dim(size + (size - 1) * inner)) if inner else size
+    return clip_at_zero(as_dim(size + (size - 1) * inner)) if inner else size
 
 
-def divides(part: Dim, whole: Dim) -> Dim | None:
+def exact_quotient(part: Dim, whole: Dim) -> Dim | None:
     """``whole / part`` where that is exact, else ``None``."""
     if is_static(whole) and is_static(part):
         return whole // part if part and whole % part == 0 else None
@@ -113,7 +113,7 @@ def broadcast(shapes: Sequence[Shape]) -> Shape | None:
     return tuple(out)
 
 
-def among_ones(shape: Shape, axes: Sequence[int], rank: int) -> Shape:
+def expand_with_ones(shape: Shape, axes: Sequence[int], rank: int) -> Shape:
     """A shape of ones but along these axes, which have the sizes of ``shape``."""
     table = dict(zip(axes, shape, strict=True))
     return tuple(table.get(axis, 1) for axis in range(rank))
@@ -184,10 +184,10 @@ def evaluate_dim(dim: Dim, sizes: Mapping[str, int]) -> int:
     )
 
 
-def concrete(params: Any, sizes: Mapping[str, int]) -> Any:
+def substitute_sizes(params: Any, sizes: Mapping[str, int]) -> Any:
     """Node parameters with every symbolic dimension replaced by its value."""
     if isinstance(params, dict):
-        return {k: concrete(v, sizes) for k, v in params.items()}
+        return {k: substitute_sizes(v, sizes) for k, v in params.items()}
     if type(params) in (tuple, list):
-        return type(params)(concrete(v, sizes) for v in params)
+        return type(params)(substitute_sizes(v, sizes) for v in params)
     return evaluate_dim(params, sizes) if is_symbolic(params) else params

@@ -31,7 +31,7 @@ def lowest(dtype: Any) -> float | int | bool:
     return int(jnp.iinfo(dtype).min) if is_integer(dtype) else False
 
 
-def converted(array: np.ndarray, dtype: Any) -> np.ndarray:
+def convert_as_xla(array: np.ndarray, dtype: Any) -> np.ndarray:
     """``array`` as another dtype as XLA has it: a float is cut off to the nearest integer that
     there is, and NaN becomes zero; numpy would wrap.
     """

@@ -34,7 +34,7 @@ def _merge(
         if node.bodies:
             kept.append(node)
             continue
-        key = (tuple(map(id, node.inputs)), frozen_form(node))
+        key = (tuple(map(id, node.inputs)), node_key(node))
         twin = seen.setdefault(key, node)
         if twin is node:
             kept.append(node)
@@ -44,7 +44,7 @@ def _merge(
     graph.outputs = [resolve(v) for v in graph.outputs]
 
 
-def frozen_form(node: Node) -> tuple[Any, ...]:
+def node_key(node: Node) -> tuple[Any, ...]:
     """Key of what a node does to its operands."""
     types = [(v.shape, v.dtype) for v in node.outputs]
     params = [(k, _hashable(v)) for k, v in sorted(node.params.items())] if node.params else ()
@@ -81,7 +81,7 @@ def _has_hash(param: Any) -> bool:
     return True
 
 
-def same_program(a: Value, b: Value, inputs: Iterable[tuple[Value, Value]] = ()) -> bool:
+def is_same_program(a: Value, b: Value, inputs: Iterable[tuple[Value, Value]] = ()) -> bool:
     """The same operations on the same constants, step by step; neither reads anything else but the
     ``inputs``, which are pairs of equal values."""
     pairs = {(id(x), id(y)) for x, y in inputs}
@@ -97,7 +97,7 @@ def same_program(a: Value, b: Value, inputs: Iterable[tuple[Value, Value]] = ())
                 return False
             continue
         alike = x.index == y.index and len(x.node.inputs) == len(y.node.inputs)
-        if not alike or x.node.bodies or frozen_form(x.node) != frozen_form(y.node):
+        if not alike or x.node.bodies or node_key(x.node) != node_key(y.node):
             return False
         stack.extend(zip(x.node.inputs, y.node.inputs, strict=True))
     return True

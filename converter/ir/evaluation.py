@@ -15,7 +15,7 @@ from converter.errors import CheckError
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir import named_sizes as named
 from converter.ir.op import Op
-from converter.ir.origins import ancestors, made, rests_on
+from converter.ir.origins import all_ancestors_pass, ancestors, evaluate_value
 from converter.jax_versions import enable_x64
 
 Sizes = Mapping[str, int]
@@ -35,9 +35,9 @@ def run_node(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
     """One node without bodies, on arrays."""
     # Operations on numpy's are compiled twice. Together they cannot be batched and derived.
     args = [jax.device_put(array) for array in args]
-    params = dims.concrete(node.params, sizes)
+    params = dims.substitute_sizes(node.params, sizes)
     if node.op.broadcasts and node.op.formula is not None:
-        shape = dims.concrete(node.out.shape, sizes)
+        shape = dims.substitute_sizes(node.out.shape, sizes)
         return [node.op.formula(*(jnp.broadcast_to(a, shape) for a in args))]
     if node.op is ops.dim_as_value:
         return [jnp.asarray(params["dim"], node.out.dtype)]
@@ -52,9 +52,9 @@ def run_uncompiled(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
     """Run a node, in numpy if that has the operation: nothing is compiled for it."""
     twin, kinds = node.op.numpy, set("f" if node.op.divides else "biuf")
     if twin is None or not {v.dtype.kind for v in (*node.inputs, *node.outputs)} <= kinds:
-        with precision([node]):
+        with use_precision_of([node]):
             return [np.asarray(r) for r in run_node(node, args, sizes)]
-    params = dims.concrete(node.params, sizes)
+    params = dims.substitute_sizes(node.params, sizes)
     with np.errstate(all="ignore"):
         result = np.asarray(twin(*map(np.asarray, args), **params))
     return [result.astype(node.out.dtype, copy=False)]
@@ -91,9 +91,9 @@ def evaluate_bounded(
     """
     if len(args) != len(graph.inputs):
         raise CheckError(f"the graph takes {len(graph.inputs)} inputs, received {len(args)}")
-    sizes = named.read([v.shape for v in graph.inputs], [np.shape(a) for a in args])
+    sizes = named.read_sizes([v.shape for v in graph.inputs], [np.shape(a) for a in args])
     env: dict[int, Any] = {}
-    with precision(all_nodes(graph)):
+    with use_precision_of(all_nodes(graph)):
         for value in graph.params:
             env[id(value)] = _parameter(value.program or value, params or {}, env, apply)
         arrays = [_array(v, a) for v, a in zip(graph.inputs, args, strict=True)]
@@ -107,7 +107,7 @@ def _array(value: Value, array: Any) -> Any:
     return jnp.asarray(array, jax.dtypes.canonicalize_dtype(value.dtype))
 
 
-def precision(nodes: Iterable[Node]) -> AbstractContextManager[None]:
+def use_precision_of(nodes: Iterable[Node]) -> AbstractContextManager[None]:
     """JAX with 64 bits where values have them: the arrangement's may, whatever JAX is set to."""
     dtypes = (v.dtype for node in nodes for v in (*node.inputs, *node.outputs))
     is_wide = any(dtype.itemsize >= (16 if dtype.kind == "c" else 8) for dtype in dtypes)
@@ -129,7 +129,7 @@ def _parameter(value: Value, params: Mapping[str, Any], env: dict[int, Any], app
         is_param = value.kind == "param"
         return _array(value, params.get(value.name, value.bound) if is_param else value.const)
 
-    return made(value, read, lambda node, args: apply(node, args, {}), env)
+    return evaluate_value(value, read, lambda node, args: apply(node, args, {}), env)
 
 
 ENDLESS = np.iinfo(np.int32).max
@@ -182,7 +182,7 @@ def _read_last(graph: Graph) -> list[list[Value]]:
     return last_reads[::-1]
 
 
-def memory(graph: Graph, sizes: Sizes) -> int:
+def peak_memory(graph: Graph, sizes: Sizes) -> int:
     """Bytes that an evaluation takes at most, for sizes of named dimensions, without parameters.
 
     There are the values that are still to be read, and so many copies (``COPIES``) of what a step
@@ -190,12 +190,12 @@ def memory(graph: Graph, sizes: Sizes) -> int:
     """
 
     def held(values: Iterable[Value]) -> int:
-        shapes = ((dims.concrete(v.shape, sizes), v) for v in values if v.kind != "param")
+        shapes = ((dims.substitute_sizes(v.shape, sizes), v) for v in values if v.kind != "param")
         return sum(math.prod(shape) * v.dtype.itemsize for shape, v in shapes)
 
     live = peak = held(graph.inputs)
     for node, done in zip(graph.nodes, _read_last(graph), strict=True):
-        bodies = max((memory(body, sizes) for body in node.bodies.values()), default=0)
+        bodies = max((peak_memory(body, sizes) for body in node.bodies.values()), default=0)
         peak = max(peak, live + COPIES * held((*node.inputs, *node.outputs)) + bodies)
         live += held(node.outputs) - held(done)
     return peak
@@ -280,19 +280,21 @@ Read = Callable[[Value], Any]
 
 def compute(value: Value, read: Read, memo: dict[int, Any] | None = None) -> Any:
     """The array behind ``value``; ``read`` gives parameters and constants."""
-    return made(value, read, partial(run_uncompiled, sizes={}), {} if memo is None else memo)
+    return evaluate_value(
+        value, read, partial(run_uncompiled, sizes={}), {} if memo is None else memo
+    )
 
 
 def bound(value: Value, memo: dict[Any, Any] | None = None) -> np.ndarray | None:
     """The array behind a value that is made from constants, and parameters that have values now:
     what is concluded from it holds of those alone.
     """
-    if not rests_on(value, lambda leaf: held_numbers(leaf) is not None, is_computable):
+    if not all_ancestors_pass(value, lambda leaf: known_numbers(leaf) is not None, is_computable):
         return None
-    return np.asarray(compute(value, held_numbers, memo))
+    return np.asarray(compute(value, known_numbers, memo))
 
 
-def held_numbers(leaf: Value) -> Any:
+def known_numbers(leaf: Value) -> Any:
     """Numbers of a constant, or of a parameter that has a value now."""
     return leaf.bound if leaf.const is None else leaf.const
 

@@ -98,9 +98,9 @@ def _reshape_split(source: Shape, target: Shape, first: int) -> tuple[Group, ...
             if not queue:
                 return None
             axis, _, size = queue.pop(0)
-            remaining = 1 if dims.same(size, left) else dims.divides(size, left)
+            remaining = 1 if dims.same(size, left) else dims.exact_quotient(size, left)
             if remaining is None:
-                remaining, inner = 1, dims.divides(left, size)
+                remaining, inner = 1, dims.exact_quotient(left, size)
                 if inner is None:
                     return None
                 queue.insert(0, Factor(axis, 1, inner))
@@ -129,7 +129,7 @@ _MOVES: dict[Op, Callable[[Node], View | None]] = {
 # ----------------------------------------------------------------------------------------- slices
 
 
-def cut_axes(node: Node) -> list[int]:
+def shortened_axes(node: Node) -> list[int]:
     """The axes that a slice shortens."""
     pairs = enumerate(zip(node.inputs[0].shape, node.out.shape, strict=True))
     return [i for i, (whole, part) in pairs if not dims.same(whole, part)]
@@ -141,22 +141,22 @@ def has_strides(node: Node) -> bool:
     return strides is not None and any(s != 1 for s in strides)
 
 
-def known_cut(node: Node) -> int | None:
+def shortened_axis(node: Node) -> int | None:
     """The one axis that a slice without strides shortens, where sizes are known."""
     if node.op is not ops.slice or has_strides(node):
         return None
-    cut = cut_axes(node)
+    cut = shortened_axes(node)
     is_known = len(cut) == 1 and dims.all_static(
         (node.inputs[0].shape[cut[0]], node.out.shape[cut[0]])
     )
     return cut[0] if is_known else None
 
 
-def cut_alike(graph: Graph) -> dict[tuple[int, int], list[Node]]:
+def slices_by_source(graph: Graph) -> dict[tuple[int, int], list[Node]]:
     """(id(source), axis) -> its slices along that axis, those of bodies left out."""
     table: dict[tuple[int, int], list[Node]] = defaultdict(list)
     for node in graph.nodes:
-        if (axis := known_cut(node)) is not None:
+        if (axis := shortened_axis(node)) is not None:
             table[id(node.inputs[0]), axis].append(node)
     return table
 
@@ -169,7 +169,7 @@ Step = tuple[Op, Any]
 
 def write(editor: Editor, seen: View, shape: Shape, dtype: Any = None) -> Value:
     """A view as a value of that shape: the view's, but one where it says so."""
-    steps = plan(seen, shape)
+    steps = plan_steps(seen, shape)
     assert steps is not None, seen
     value, dtype = seen.base, dtype or seen.base.dtype
     for op, argument in steps:
@@ -178,7 +178,7 @@ def write(editor: Editor, seen: View, shape: Shape, dtype: Any = None) -> Value:
     return editor.convert(value, dtype)
 
 
-def plan(seen: View, shape: Shape) -> list[Step] | None:
+def plan_steps(seen: View, shape: Shape) -> list[Step] | None:
     """The fewest operations that make a view of its base, if it has no gaps in what is one axis.
 
     Nor is there one where a slice would take every n-th element for a named n.

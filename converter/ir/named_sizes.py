@@ -30,7 +30,7 @@ class Origin:
     rest: Dim = 0
 
 
-def origins(shapes: Sequence[Shape]) -> dict[str, Origin]:
+def find_origins(shapes: Sequence[Shape]) -> dict[str, Origin]:
     """Where each name is read off, in an order in which it can be.
 
     An axis that is the name, else the least multiple of it, else one that is linear in it and
@@ -78,10 +78,10 @@ def _linear(dim: Dim, name: str) -> tuple[int, Dim]:
     return (0, dim) if name in size_names(summand) else (factor, summand)
 
 
-def read(shapes: Sequence[Shape], array_shapes: Sequence[Sequence[int]]) -> dict[str, int]:
+def read_sizes(shapes: Sequence[Shape], array_shapes: Sequence[Sequence[int]]) -> dict[str, int]:
     """The sizes of the names in ``shapes`` where arrays have ``array_shapes``."""
     sizes: dict[str, int] = {}
-    for name, origin in origins(shapes).items():
+    for name, origin in find_origins(shapes).items():
         whole = array_shapes[origin.index][origin.axis]
         sizes[name] = (whole - dims.evaluate_dim(origin.rest, sizes)) // origin.factor
     return sizes
@@ -115,7 +115,7 @@ class Constraint:
     holds: Callable[[Sizes], bool]
 
 
-def constraint(text: str) -> Constraint:
+def parse_constraint(text: str) -> Constraint:
     """Read a constraint that JAX has read already."""
     left, comparison, right = (part.strip() for part in re.split("(==|>=|<=)", text, maxsplit=1))
     compare = _COMPARISONS[comparison]
@@ -126,14 +126,14 @@ def constraint(text: str) -> Constraint:
     return Constraint(text, frozenset(size_names(left) | size_names(right)), holds)
 
 
-def broken(constraints: Iterable[str], sizes: Sizes) -> str | None:
+def find_broken_constraint(constraints: Iterable[str], sizes: Sizes) -> str | None:
     """The first constraint that sizes do not obey.
 
     A name that is in no shape, as JAX has put another in its place, is what a constraint equates
     it with.
     """
     sizes_by_name = dict(sizes)
-    for each in map(constraint, constraints):
+    for each in map(parse_constraint, constraints):
         left, _, right = each.text.partition("==")
         if (
             right
@@ -150,18 +150,18 @@ FURTHEST = 64
 """So far a size may be from what is wanted, or from a number in a constraint, to obey it."""
 
 
-def nearest_size(asked: Sizes, constraints: Iterable[str]) -> dict[str, int] | None:
+def nearest_sizes(asked: Sizes, constraints: Iterable[str]) -> dict[str, int] | None:
     """The sizes that constraints allow near to those that are wanted; none if there are none."""
-    read = [constraint(text) for text in constraints]
-    extra = set[str]().union(*(c.names for c in read)) - asked.keys()
-    numbers = {int(number) for c in read for number in re.findall(r"\b\d+\b", c.text)}
+    read_sizes = [parse_constraint(text) for text in constraints]
+    extra = set[str]().union(*(c.names for c in read_sizes)) - asked.keys()
+    numbers = {int(number) for c in read_sizes for number in re.findall(r"\b\d+\b", c.text)}
     targets = {**asked, **dict.fromkeys(sorted(extra), 1)}
 
     def search(sizes: dict[str, int], open_: Sequence[str]) -> dict[str, int] | None:
         if not open_:
             return sizes
         first, *others = open_
-        due = [c for c in read if first in c.names and c.names <= {*sizes, first}]
+        due = [c for c in read_sizes if first in c.names and c.names <= {*sizes, first}]
         for size in _around(targets[first], numbers):
             tried = {**sizes, first: size}
             if all(c.holds(tried) for c in due) and (allowed := search(tried, others)):

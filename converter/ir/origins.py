@@ -19,7 +19,7 @@ def ancestors(value: Value) -> Iterator[Value]:
             stack.extend(reversed(current.node.inputs if current.node is not None else ()))
 
 
-def given_to_bodies(graph: Graph) -> dict[int, Value]:
+def operands_of_body_inputs(graph: Graph) -> dict[int, Value]:
     """Operands of nodes by the ids of what their bodies call them; bodies inside of others too."""
     return {
         id(inner): value
@@ -29,7 +29,9 @@ def given_to_bodies(graph: Graph) -> dict[int, Value]:
     }
 
 
-def rests_on(value: Value, leaf: Callable[[Value], bool], inner: Callable[[Node], bool]) -> bool:
+def all_ancestors_pass(
+    value: Value, leaf: Callable[[Value], bool], inner: Callable[[Node], bool]
+) -> bool:
     """True where everything that a value is computed from passes the tests."""
     return all(leaf(v) if v.node is None else inner(v.node) for v in ancestors(value))
 
@@ -46,7 +48,7 @@ def sources(value: Value) -> dict[int, Value]:
     return {id(v): v for v in ancestors(value) if v.kind in ("param", "const")}
 
 
-def steps(value: Value, done: Container[int]) -> Iterator[Node]:
+def nodes_to_compute(value: Value, done: Container[int]) -> Iterator[Node]:
     """The nodes that make ``value``, each after those that it reads.
 
     What is ``done`` is left out; whoever asks adds a node's outputs to it before the next.
@@ -64,14 +66,14 @@ def steps(value: Value, done: Container[int]) -> Iterator[Node]:
             yield node
 
 
-def made(
+def evaluate_value(
     value: Value,
     read: Callable[[Value], Any],
     apply: Callable[[Node, list[Any]], list[Any]],
     memo: dict[int, Any],
 ) -> Any:
     """The array behind ``value``; ``read`` gives what no node makes, ``apply`` what one does."""
-    for node in steps(value, memo):
+    for node in nodes_to_compute(value, memo):
         args = [memo[id(v)] if v.node is not None else read(v) for v in node.inputs]
         memo.update((id(v), r) for v, r in zip(node.outputs, apply(node, args), strict=True))
     return read(value) if value.node is None else memo[id(value)]

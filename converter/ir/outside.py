@@ -40,7 +40,7 @@ class Registry(Generic[T]):
             self._held = held
 
 
-rules_of: Registry[Mapping[int, Any]] = Registry()
+registered_rules: Registry[Mapping[int, Any]] = Registry()
 """By the opset that each begins at."""
 
 expansions: Registry[Any] = Registry()

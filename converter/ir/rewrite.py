@@ -15,11 +15,11 @@ from converter.ir.op import Formula, Op
 logger = logging.getLogger(__name__)
 
 # A rule returns the values that take the place of a node's outputs, or None to leave it.
-Takes: TypeAlias = Callable[[str, np.dtype], bool]
+SupportsDtype: TypeAlias = Callable[[str, np.dtype], bool]
 Rule: TypeAlias = Callable[[Node, "Editor"], "Sequence[Value] | Value | None"]
 
 
-def takes_all(operator: str, dtype: np.dtype) -> bool:
+def supports_all(operator: str, dtype: np.dtype) -> bool:
     """A runtime that has everything."""
     return True
 
@@ -31,7 +31,7 @@ class Editor:
     whether what runs the graph has an operator in a dtype.
     """
 
-    def __init__(self, graph: Graph, takes: Takes = takes_all) -> None:
+    def __init__(self, graph: Graph, takes: SupportsDtype = supports_all) -> None:
         self.takes = takes
         self._table: dict[int, Value] = {}
         self._keep: list[Value] = []  # replaced values stay alive, so that their ids stay theirs
@@ -69,7 +69,7 @@ class Editor:
         formula: Formula | None = None,
     ) -> Value:
         """Append a node with one output; an operation from outside is its name and its formula."""
-        own = ops.from_outside(op, formula) if isinstance(op, str) and formula else op
+        own = ops.external_op(op, formula) if isinstance(op, str) and formula else op
         (out,) = self.add_many(own, inputs, [(shape, dtype)], params)
         return out
 
@@ -80,7 +80,7 @@ class Editor:
         types: Sequence[tuple[Shape, Any]],
         params: Mapping[str, Any] | None = None,
     ) -> list[Value]:
-        node = make_node(ops.named(op), inputs, types, params, source=self.source)
+        node = make_node(ops.op_by_name(op), inputs, types, params, source=self.source)
         self.nodes.append(node)
         for value in inputs:
             self.uses[id(value)] += 1
@@ -161,7 +161,7 @@ class Editor:
         """``broadcast_in_dim``: axis i of ``x`` becomes axis ``axes[i]`` of the result."""
         if tuple(axes) == tuple(range(len(shape))) and dims.same_shape(x.shape, shape):
             return x
-        if dims.same_shape(dims.among_ones(x.shape, axes, len(shape)), shape):
+        if dims.same_shape(dims.expand_with_ones(x.shape, axes, len(shape)), shape):
             return self.reshape(x, shape)
         params = {"shape": shape, "broadcast_dimensions": tuple(axes)}
         return self.add(ops.broadcast_in_dim, [x], shape, x.dtype, params)
@@ -207,7 +207,7 @@ def count_uses(graph: Graph) -> Counter[int]:
     return Counter(map(id, chain(graph.outputs, read, body_outputs)))
 
 
-def sweep(graph: Graph, rules: Mapping[Op, Rule], takes: Takes = takes_all) -> bool:
+def sweep(graph: Graph, rules: Mapping[Op, Rule], takes: SupportsDtype = supports_all) -> bool:
     """Apply the rule for each node's operation once, in topological order, in place.
 
     Returns whether any node was replaced. What is dead then is left where it is.

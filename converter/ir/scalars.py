@@ -5,12 +5,12 @@ from converter.ir.dims import Dim
 from converter.ir.nodes import Value
 from converter.ir.origins import source_behind
 
-SPREAD = (ops.broadcast_in_dim, ops.reshape)
+BROADCAST_OPS = (ops.broadcast_in_dim, ops.reshape)
 
 
 def scalar(value: Value) -> float | int | bool | None:
     """The number behind a constant scalar, seen through broadcasts; ``None`` if it is not one."""
-    value = source_behind(value, SPREAD)
+    value = source_behind(value, BROADCAST_OPS)
     if value.kind != "const" or value.const is None or value.const.size != 1:
         return None
     return value.const.item() if value.dtype.kind in "biufV" else None
@@ -18,5 +18,7 @@ def scalar(value: Value) -> float | int | bool | None:
 
 def named_size(value: Value) -> Dim | None:
     """The named dimension that a number is, seen through broadcasts and conversions."""
-    size = source_behind(value, (*SPREAD, ops.convert_element_type)).made_by(ops.dim_as_value)
+    size = source_behind(value, (*BROADCAST_OPS, ops.convert_element_type)).made_by(
+        ops.dim_as_value
+    )
     return None if size is None else size.params["dim"]

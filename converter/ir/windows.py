@@ -14,7 +14,7 @@ class IndexedAxes(NamedTuple):
     limits: list[Dim]
 
 
-def pointed(node: Node) -> IndexedAxes:
+def indexed_axes(node: Node) -> IndexedAxes:
     """Axes that the indices of a gather or a scatter point into, and how far."""
     x, numbers = node.inputs[0], node.params["dimension_numbers"]
     if node.op is ops.gather:

@@ -65,7 +65,7 @@ class Builder:
     def __init__(self, shared: ModelState, tape: ir.tape.Tape) -> None:
         self.shared = shared
         self.tape = tape
-        self.node: Node = Node(ops.named(""), [], {})
+        self.node: Node = Node(ops.op_by_name(""), [], {})
 
     @property
     def opset(self) -> int:

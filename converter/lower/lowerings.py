@@ -37,7 +37,7 @@ def add_builtin(op: Op, since: int, rule: Owner) -> None:
 
 def add_user_rule(op: Op | str, since: int, rule: Owner) -> None:
     """Register a user's rule, which precedes the built-in rules at every opset that allows it."""
-    outside.rules_of.add(op, {**outside.rules_of.get(op, {}), since: rule})
+    outside.registered_rules.add(op, {**outside.registered_rules.get(op, {}), since: rule})
 
 
 def lowers(
@@ -78,7 +78,7 @@ def find_lowering(op: Op, opset: int, claimed: Collection[str] = ()) -> Owner | 
     A composite without any rule is lowered to the operator of its name, with its parameters as
     attributes.
     """
-    for rules in (outside.rules_of.find(op, claimed) or {}, BUILTIN_RULES.get(op, {})):
+    for rules in (outside.registered_rules.find(op, claimed) or {}, BUILTIN_RULES.get(op, {})):
         if allowed := [since for since in rules if since <= opset]:
             owner: Owner = rules[max(allowed)]
             return owner
@@ -119,7 +119,7 @@ def unsupported(node: Node, opset: int, reason: str = "") -> Unsupported:
     """Return the error for a node that cannot be lowered, with operand types, advice and source
     line."""
     types = ", ".join(v.type_text() for v in node.inputs)
-    opsets = {*BUILTIN_RULES.get(node.op, {}), *(outside.rules_of.find(node.op) or {})}
+    opsets = {*BUILTIN_RULES.get(node.op, {}), *(outside.registered_rules.find(node.op) or {})}
     needed = [since for since in opsets if since > opset]
     no_rule = "there is no rule for it (converter.rule and converter.expansion register others)"
     missing = _describe_named_dimension(node) or no_rule

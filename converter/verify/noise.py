@@ -35,9 +35,9 @@ from converter.ir.evaluation import (
     Sizes,
     all_nodes,
     evaluate_bounded,
-    precision,
     run_node,
     run_uncompiled,
+    use_precision_of,
 )
 from converter.ir.op import Linear, Rounding, Vectors
 from converter.ir.rewrite import drop_dead, sweep
@@ -197,7 +197,7 @@ class Noise:
     ) -> tuple[list[np.ndarray], int]:
         units = MAX_UNITS if seed else 0
         pool = np.random.default_rng(seed).uniform(-units, units, POOL_SIZE).astype(np.float32)
-        with precision(all_nodes(self._graph)), np.errstate(all="ignore"):
+        with use_precision_of(all_nodes(self._graph)), np.errstate(all="ignore"):
             outputs, iterations = self._run(list(args), self.params, pool, np.int32(max_iterations))
             return [np.asarray(y) for y in outputs], int(iterations)
 

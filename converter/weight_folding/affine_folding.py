@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.dtypes import is_float
 from converter.ir.evaluation import CEILING, size_in_bytes
-from converter.ir.moves import known_cut
+from converter.ir.moves import shortened_axis
 from converter.ir.op import Op
 from converter.ir.origins import sources
 from converter.ir.rewrite import Editor, Rule
@@ -236,7 +236,7 @@ def _broadcast_to_rank(value: Value, out: Value, editor: Editor) -> Value:
     source = value if inner is None else inner.inputs[0]
     shape = range(value.rank) if inner is None else inner.params["broadcast_dimensions"]
     axes = [axis + out.rank - value.rank for axis in shape]
-    return editor.reshape(source, dims.among_ones(source.shape, axes, out.rank))
+    return editor.reshape(source, dims.expand_with_ones(source.shape, axes, out.rank))
 
 
 def _covers(bias: Value, term: Value) -> bool:
@@ -250,11 +250,11 @@ def _reads_disjoint_slices(node: Node, readers: Sequence[Node | None]) -> bool:
     """Return True if a slice does not overlap with the slices of the other readers of its
     source."""
     other_readers = [reader for reader in readers if reader is not None and reader is not node]
-    axis = known_cut(node)
+    axis = shortened_axis(node)
     if (
         axis is None
         or len(other_readers) < len(readers) - 1
-        or any(known_cut(r) != axis for r in other_readers)
+        or any(shortened_axis(r) != axis for r in other_readers)
     ):
         return False
     (start, end), *ends = (

@@ -137,7 +137,7 @@ def test_no_parameter_vanishes(name):
     params, graph = traced(name)
     node = next(n for n in graph.walk() if n.op.name == name)
     assert node.params.keys() == params.keys() - HINTS
-    entry = lowerings.find_lowering(ops.named(name), 26)
+    entry = lowerings.find_lowering(ops.op_by_name(name), 26)
     known = READ.get(name, set()) if entry is None or name in READ else entry.reads | entry.ignores
     assert node.params.keys() <= known, node.params.keys() - known
 

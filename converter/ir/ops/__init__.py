@@ -4,9 +4,9 @@
 modules, and a rule that writes it.
 """
 
-from converter.ir.ops.catalogue import from_outside, named, of_kind, of_user, stated
+from converter.ir.ops.catalogue import external_op, op_by_name, op_variant, stated, user_op
 from converter.ir.ops.composites import *
 from converter.ir.ops.pointwise import *
 from converter.ir.ops.primitives import *
 
-__all__ = ["from_outside", "named", "of_kind", "of_user", "stated"]
+__all__ = ["external_op", "op_by_name", "op_variant", "stated", "user_op"]

@@ -11,7 +11,7 @@ _others: dict[str, Op] = {}
 _users: WeakKeyDictionary[Any, Op] = WeakKeyDictionary()
 
 
-def state(
+def define_op(
     name: str, formula: Formula | None = None, numpy: Formula | None = None, **traits: Any
 ) -> Op:
     """One of JAX's or of ours, stated in this package."""
@@ -19,16 +19,16 @@ def state(
     return _known.setdefault(name, Op(name, formula=formula, numpy=numpy, **traits))
 
 
-def named(op: Op | str) -> Op:
+def op_by_name(op: Op | str) -> Op:
     """The operation of a name: one that is stated here, or another, of which nothing is known."""
     if isinstance(op, Op):
         return op
     return _known.get(op) or _others.setdefault(op, Op(op))
 
 
-def of_kind(name: str, kind: str) -> Op:
+def op_variant(name: str, kind: str) -> Op:
     """An operation on numbers of another kind: what only moves numbers does so here too."""
-    base, full = named(name), f"{name} of {kind}"
+    base, full = op_by_name(name), f"{name} of {kind}"
     # The size of one is computed; what compares two or chooses gives only what it was given.
     computes = base.elementwise and not base.broadcasts and base.linear is Linear.NOT
     stays = base.rounding in (Rounding.NONE, Rounding.NORMWISE) and not computes
@@ -38,12 +38,12 @@ def of_kind(name: str, kind: str) -> Op:
 
 
 @cache
-def from_outside(name: str, formula: Formula) -> Op:
+def external_op(name: str, formula: Formula) -> Op:
     """Operation of a recogniser from outside, by its own name, which may be one of ours."""
     return Op(name, "user", formula)
 
 
-def of_user(primitive: Any) -> Op:
+def user_op(primitive: Any) -> Op:
     """A primitive of a user's own, whatever it is called."""
     return _users.setdefault(primitive, Op(primitive.name, "user", calls=True))
 

@@ -9,9 +9,9 @@ from jax import lax
 
 from converter.ir import formulas, recurrent_formulas
 from converter.ir.op import Formula, Op, Rounding
-from converter.ir.ops.catalogue import state
+from converter.ir.ops.catalogue import define_op
 
-_ours = partial(state, domain="ours")
+_ours = partial(define_op, domain="ours")
 
 
 def _fused(name: str, formula: Formula, operator: str = "", **traits: Any) -> Op:

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-from converter.ir.dtypes import converted
+from converter.ir.dtypes import convert_as_xla
 from converter.ir.op import Linear, Rounding
-from converter.ir.ops.catalogue import state
+from converter.ir.ops.catalogue import define_op
 
 _NONE, _ONCE, _ADDS = Rounding.NONE, Rounding.ONCE, Rounding.ADDS
 _FUNCTION, _CANCELS = Rounding.FUNCTION, Rounding.CANCELS
 _SUM = Linear.TOGETHER
-_each = partial(state, elementwise=True)
-_both = partial(state, elementwise=True, broadcasts=True)
+_each = partial(define_op, elementwise=True)
+_both = partial(define_op, elementwise=True, broadcasts=True)
 
 
 def _integer_pow(x: Any, *, y: int) -> Any:
@@ -74,11 +74,11 @@ select_n = _choice("select_n", lax.select_n, _chosen_in_numpy, linear=_SUM)
 clamp = _choice("clamp", lax.clamp, _clamped_in_numpy)
 
 # JAX's alone: equal shapes only.
-add_any = state("add_any", rounding=_ADDS, linear=_SUM)
-eq_to = state("eq_to", rounding=_NONE)
-le_to = state("le_to", rounding=_NONE)
-lt_to = state("lt_to", rounding=_NONE)
-polynomial = state("polynomial")
+add_any = define_op("add_any", rounding=_ADDS, linear=_SUM)
+eq_to = define_op("eq_to", rounding=_NONE)
+le_to = define_op("le_to", rounding=_NONE)
+lt_to = define_op("lt_to", rounding=_NONE)
+polynomial = define_op("polynomial")
 
 # ------------------------------------------------------------------------------------ one operand
 
@@ -94,11 +94,11 @@ neg = _each("neg", lax.neg, operator.neg, rounding=_NONE, linear=_SUM)
 not_ = _each("not", lax.bitwise_not, operator.invert)
 is_finite = _each("is_finite")
 population_count = _each("population_count")
-clz = state("clz")
+clz = define_op("clz")
 convert_element_type = _each(
     "convert_element_type",
     lax.convert_element_type,
-    lambda x, *, new_dtype: converted(x, new_dtype),
+    lambda x, *, new_dtype: convert_as_xla(x, new_dtype),
     rounding=_ONCE,
 )
 reduce_precision = _each("reduce_precision")

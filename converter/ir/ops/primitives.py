@@ -10,15 +10,15 @@ from jax import lax
 
 from converter import jax_versions
 from converter.ir.op import Linear, Rounding
-from converter.ir.ops.catalogue import state
+from converter.ir.ops.catalogue import define_op
 
 _NONE, _SUMS, _TOGETHER = Rounding.NONE, Rounding.SUMS, Linear.TOGETHER
-_moving = partial(state, moves=True, rounding=_NONE, linear=_TOGETHER)
-_forwarding = partial(state, forwards=True)
-_parting = partial(state, rounding=_NONE, linear=_TOGETHER)
-_choosing = partial(state, rounding=_NONE)
-_extreme = partial(state, rounding=_NONE, any_zero=True)
-_adding = partial(state, rounding=_SUMS, linear=_TOGETHER)
+_moving = partial(define_op, moves=True, rounding=_NONE, linear=_TOGETHER)
+_forwarding = partial(define_op, forwards=True)
+_parting = partial(define_op, rounding=_NONE, linear=_TOGETHER)
+_choosing = partial(define_op, rounding=_NONE)
+_extreme = partial(define_op, rounding=_NONE, any_zero=True)
+_adding = partial(define_op, rounding=_SUMS, linear=_TOGETHER)
 
 
 def _reshape(
@@ -85,7 +85,7 @@ split = _parting(
 )
 iota = _choosing("iota", lax.broadcasted_iota, _iota)
 bitcast_convert_type = _choosing("bitcast_convert_type")
-dim_as_value = state("dim_as_value")
+dim_as_value = define_op("dim_as_value")
 
 # The results are the operands.
 copy = _forwarding("copy", elementwise=True, moves=True, rounding=_NONE, linear=_TOGETHER)
@@ -103,54 +103,54 @@ dynamic_update_slice = _parting("dynamic_update_slice")
 scatter = _parting("scatter", lax.scatter)
 scatter_add = _adding("scatter-add", lax.scatter_add)
 scatter_sub = _adding("scatter-sub", lax.scatter_sub)
-scatter_mul = state("scatter-mul", lax.scatter_mul)
+scatter_mul = define_op("scatter-mul", lax.scatter_mul)
 scatter_min = _choosing("scatter-min", lax.scatter_min)
 scatter_max = _choosing("scatter-max", lax.scatter_max)
 SCATTERS = (scatter, scatter_add, scatter_mul, scatter_min, scatter_max)
 
 sort = _choosing("sort")
 top_k = _choosing("top_k", lambda x, *, k, axis, total=False: jax_versions.top_k(x, k, axis))
-approx_top_k = state("approx_top_k")
+approx_top_k = define_op("approx_top_k")
 argmax = _choosing("argmax", lambda x, *, axes, index_dtype: lax.argmax(x, axes[0], index_dtype))
 argmin = _choosing("argmin")
 
 # ------------------------------------------------------------------ reductions, windows, products
 
 # What they apply is the caller's.
-reduce = state("reduce", rounding=Rounding.GIVEN)
-reduce_window = state("reduce_window", rounding=Rounding.GIVEN)
+reduce = define_op("reduce", rounding=Rounding.GIVEN)
+reduce_window = define_op("reduce_window", rounding=Rounding.GIVEN)
 
 reduce_sum = _adding("reduce_sum", lax.reduce_sum, reduces=True)
-reduce_prod = state("reduce_prod", reduces=True)
+reduce_prod = define_op("reduce_prod", reduces=True)
 reduce_max = _extreme("reduce_max", lax.reduce_max, reduces=True)
 reduce_min = _extreme("reduce_min", lax.reduce_min, reduces=True)
-reduce_and = state("reduce_and", lax.reduce_and, reduces=True)
-reduce_or = state("reduce_or", lax.reduce_or, reduces=True)
-reduce_xor = state("reduce_xor", reduces=True)
-reduce_window_sum = state("reduce_window_sum", rounding=_SUMS, any_zero=True, linear=_TOGETHER)
+reduce_and = define_op("reduce_and", lax.reduce_and, reduces=True)
+reduce_or = define_op("reduce_or", lax.reduce_or, reduces=True)
+reduce_xor = define_op("reduce_xor", reduces=True)
+reduce_window_sum = define_op("reduce_window_sum", rounding=_SUMS, any_zero=True, linear=_TOGETHER)
 reduce_window_max = _choosing("reduce_window_max")
 reduce_window_min = _choosing("reduce_window_min")
 select_and_gather_add = _choosing("select_and_gather_add")
-select_and_scatter_add = state("select_and_scatter_add")
-cumsum = state("cumsum", rounding=_SUMS, any_zero=True, linear=_TOGETHER)
-cumprod = state("cumprod", any_zero=True)
+select_and_scatter_add = define_op("select_and_scatter_add")
+cumsum = define_op("cumsum", rounding=_SUMS, any_zero=True, linear=_TOGETHER)
+cumprod = define_op("cumprod", any_zero=True)
 cummax = _extreme("cummax")
 cummin = _extreme("cummin")
-cumlogsumexp = state("cumlogsumexp")
-dot_general = state("dot_general", rounding=_SUMS, linear=Linear.EACH)
-conv_general_dilated = state("conv_general_dilated", rounding=_SUMS, linear=Linear.EACH)
+cumlogsumexp = define_op("cumlogsumexp")
+dot_general = define_op("dot_general", rounding=_SUMS, linear=Linear.EACH)
+conv_general_dilated = define_op("conv_general_dilated", rounding=_SUMS, linear=Linear.EACH)
 
 # ---------------------------------------------------------------------------------------- control
 
-cond = state("cond")
-scan = state("scan")
-while_ = state("while")
-named_call = state("named_call", domain="ours")
+cond = define_op("cond")
+scan = define_op("scan")
+while_ = define_op("while")
+named_call = define_op("named_call", domain="ours")
 
 # ------------------------------------------------------------------------------- somebody's code
 
 for _name in ("call_exported", "ffi_call", "io_callback", "pure_callback"):
-    state(_name, calls=True)
+    define_op(_name, calls=True)
 
 # -------------------------------------------------------------------------------------- matrices
 
@@ -160,7 +160,7 @@ def _sides(is_right: bool, left: bool) -> Any:
     return ("columns" if left else "rows") if is_right else ""
 
 
-_normwise = partial(state, rounding=Rounding.NORMWISE)
+_normwise = partial(define_op, rounding=Rounding.NORMWISE)
 _by_columns = partial(_normwise, vectors=lambda place, _: "" if place else "columns")
 _reflecting = partial(_normwise, triangle=lambda _: (True, True))
 
