@@ -213,7 +213,7 @@ class _Run:
     def _while(self, node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
         iterations, state = 0, inputs
         while bool(run(node.bodies["cond"], state)[0][0]):
-            if iterations == rules.most:
+            if iterations == rules.max_turns:
                 self.is_valid = False
                 break
             state, iterations = run(node.bodies["body"], state)[0], iterations + 1
