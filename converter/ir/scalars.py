@@ -1,4 +1,4 @@
-"""Numbers that are known while converting."""
+"""Numbers and named sizes that are known during conversion."""
 
 from converter.ir import ops
 from converter.ir.dims import Dim
@@ -9,7 +9,8 @@ BROADCAST_OPS = (ops.broadcast_in_dim, ops.reshape)
 
 
 def scalar(value: Value) -> float | int | bool | None:
-    """The number behind a constant scalar, seen through broadcasts; ``None`` if it is not one."""
+    """Return the number of a constant with one element, through broadcasts; None for other
+    values."""
     value = source_behind(value, BROADCAST_OPS)
     if value.kind != "const" or value.const is None or value.const.size != 1:
         return None
@@ -17,7 +18,8 @@ def scalar(value: Value) -> float | int | bool | None:
 
 
 def named_size(value: Value) -> Dim | None:
-    """The named dimension that a number is, seen through broadcasts and conversions."""
+    """Return the named dimension whose size a value is, through broadcasts and conversions, or
+    None."""
     size = source_behind(value, (*BROADCAST_OPS, ops.convert_element_type)).made_by(
         ops.dim_as_value
     )

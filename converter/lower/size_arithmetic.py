@@ -86,8 +86,8 @@ class Arithmetic:
                 )
             value, origin = self.origins[name]
             size = self.emit("Shape", value, start=origin.axis, end=origin.axis + 1)
-            if not dims.same(origin.rest, 0):
-                size = self.emit("Sub", size, self.dim(origin.rest))
+            if not dims.same(origin.summand, 0):
+                size = self.emit("Sub", size, self.dim(origin.summand))
             if origin.factor != 1:
                 size = self.emit("Div", size, self.ints([origin.factor]))
             self.emitted[name] = size

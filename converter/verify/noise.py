@@ -107,7 +107,7 @@ class Noise:
     def _graph(self) -> Graph:
         graph = self._retrace()
         drop_dead(graph)
-        decompose(graph, lambda op: op.rounding is Rounding.GIVEN)
+        decompose(graph, lambda op: op.rounding is Rounding.CALLER)
         return graph
 
     @cached_property
@@ -227,7 +227,7 @@ class _Perturber:
         if node.op.divides and isinstance(node.meaning, HeldFunction):
             # The sign of a zero decides which infinity a division gives.
             args = [self._randomize_zero_signs(x) for x in args]
-        if node.op.linear is Linear.EACH and is_float(node.out.dtype):
+        if node.op.linear is Linear.SEPARATELY and is_float(node.out.dtype):
             # A product of integers with a float result rounds the integers first.
             args = [x if is_float(x.dtype) else x.astype(node.out.dtype) for x in args]
         floats = [x for x in args if is_float(x.dtype)]

@@ -62,7 +62,7 @@ def rule_on_real_parts(
     if op.linear is Linear.TOGETHER:
         stays = op not in CHANGES_SIGNS and any(real) and list(real) == complexes
         return _on_pairs(apply_to_parts, complexes, real if stays else None)
-    if op.linear is Linear.EACH:
+    if op.linear is Linear.SEPARATELY:
         return _on_pairs(partial(_multiply_pairs, primitive, all_params), complexes, real)
     if name == "div" and real[1]:
         return _on_pairs(apply_to_parts, complexes, (False, True))

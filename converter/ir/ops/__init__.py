@@ -1,7 +1,7 @@
-"""The operations of graphs: each is stated here once, with all that is known of it.
+"""The operations of graphs. Each is defined once, here, with all its traits.
 
-``ops.add`` is the sum of two, in whatever dtype. A new operation is one line in one of these
-modules, and a rule that writes it.
+``ops.add`` is the sum of two values of any dtype. To add an operation, add one line to one of these
+modules, and a rule that lowers it.
 """
 
 from converter.ir.ops.catalogue import external_op, op_by_name, op_variant, stated, user_op
