@@ -74,7 +74,11 @@ def extensions() -> Iterator[None]:
         converter.rule("my_primitive")(lambda b, x: b.op("Softsign", x))
         export = converter.to_onnx(fn, specs)
     """
-    with outside.registered_rules.restored(), outside.expansions.restored(), recognisers.restored():
+    with (
+        outside.registered_rules.restored(),
+        outside.expansions.restored(),
+        recognisers.restoring_registrations(),
+    ):
         yield
 
 

@@ -1,4 +1,4 @@
-"""What a value rests on: constants alone, parameters, named sizes."""
+"""Values that depend only on constants, parameters or named sizes, and their numbers."""
 
 import math
 from collections.abc import Callable
@@ -15,24 +15,24 @@ from converter.weight_folding.weight_programs import copy_program
 
 
 def known(value: Value) -> np.ndarray | None:
-    """The array behind a value that is made from constants alone."""
+    """Return the array of a value that depends only on constants, else None."""
     if not all_ancestors_pass(value, is_const, is_computable):
         return None
     return np.asarray(compute(value, lambda leaf: leaf.const))
 
 
 def bound_scalar(value: Value) -> float | int | bool | None:
-    """The number behind a scalar, of a constant or of a parameter that has a value now.
+    """Return the number of a constant scalar or of a parameter that is bound now, else None.
 
-    Modules keep an epsilon, or what masked scores are, as a leaf. What is concluded from it has to
-    be relied on by ``rely_on_scalar``.
+    Some modules keep an epsilon or the fill value of a mask as a leaf. A rewrite that uses the
+    number has to record that with ``rely_on_scalar``.
     """
     number = scalar(value)
     if number is not None:
         return number
     source = source_behind(value, BROADCAST_OPS)
-    single = dims.all_static(source.shape) and math.prod(source.shape) == 1
-    if not single or not all_ancestors_pass(source, _is_bound_scalar, is_computable):
+    is_single = dims.all_static(source.shape) and math.prod(source.shape) == 1
+    if not is_single or not all_ancestors_pass(source, _is_bound_scalar, is_computable):
         return None
     array = np.asarray(compute(source, known_numbers))
     scalar_value: float | int | bool = array.astype(np.float64).item()
@@ -46,7 +46,7 @@ def _is_bound_scalar(leaf: Value) -> bool:
 
 
 def rely_on_scalar(editor: Editor, value: Value) -> float:
-    """Scalar that ``bound_scalar`` gives, recorded as what something rests on."""
+    """Return the number of ``bound_scalar`` and record that the rewrite relies on it."""
     number = bound_scalar(value)
     assert number is not None, value
 
@@ -58,7 +58,10 @@ def rely_on_scalar(editor: Editor, value: Value) -> float:
 
 
 def rely(editor: Editor, sentence: str, value: Value, holds: Callable[[np.ndarray], bool]) -> None:
-    """Record what was concluded from a value's numbers; those of constants stay what they are."""
+    """Record that a rewrite relies on a property of a value, if the value depends on parameters.
+
+    ``sentence`` states the property; ``holds`` checks it for an array.
+    """
     if any(leaf.kind == "param" for leaf in sources(value).values()):
         fact = Fact(copy_program(value, {}), holds)
         editor.facts.setdefault((value, sentence), fact)
@@ -68,11 +71,11 @@ def is_const(leaf: Value) -> bool:
     return leaf.kind == "const"
 
 
-def is_sized(value: Value) -> bool:
-    """Made from constants and named sizes alone."""
+def depends_on_sizes_only(value: Value) -> bool:
+    """Return True if a value depends only on constants and named sizes."""
     return all_ancestors_pass(value, is_const, lambda node: not node.bodies)
 
 
 def is_weight(value: Value) -> bool:
-    """Made from parameters and constants alone, all shapes known."""
+    """Return True if a value depends only on parameters and constants, and all shapes are known."""
     return all_ancestors_pass(value, lambda leaf: leaf.kind in ("const", "param"), is_computable)

@@ -18,8 +18,8 @@ import numpy as np
 from jax.scipy.ndimage import map_coordinates
 
 from converter.frontend.trace import trace
-from converter.fuse.match import NearMiss, Recogniser, settled_view, whole
-from converter.fuse.named_calls import call_order, call_results, mapped
+from converter.fuse.match import NearMiss, Recogniser, peel_moves, whole
+from converter.fuse.named_calls import call_order, call_results, vmap_axes
 from converter.ir import Node, Value, const, dims, formulas, ops
 from converter.ir.axes import Factor, View, along
 from converter.ir.dims import Dim, Shape
@@ -63,11 +63,11 @@ def _name_call(node: Node, editor: Editor, notes: list[NearMiss]) -> list[Value]
     # Places in fewer digits than these are off by pixels.
     if any(value.dtype != np.float32 for value in node.inputs) or len(node.outputs) != 1:
         return None
-    call = sample_call(node)
+    call = match_sample_call(node)
     return None if call is None else call_results(node, _sampled(node, call, editor), editor)
 
 
-def sample_call(node: Node) -> SampleCall | None:
+def match_sample_call(node: Node) -> SampleCall | None:
     """Return what a call of ``_map_coordinates`` does, by tracing it with each batch and mode."""
     x, rows, columns = node.inputs
     pixels = _pixel_axes(node)
@@ -77,7 +77,7 @@ def sample_call(node: Node) -> SampleCall | None:
     for levels, axes in islice(_levels(x.shape, rows.shape, batched, shared), MOST_TRIES):
         for padding, mode in PADDINGS.items():
             vmaps = [(image, place, place) for image, place in levels]
-            order = call_order(node, mapped(partial(_coordinates, mode=mode), vmaps))
+            order = call_order(node, vmap_axes(partial(_coordinates, mode=mode), vmaps))
             if order is not None:
                 batch = tuple(image for image, place in axes if place is not None)
                 places = tuple(place for _, place in axes if place is not None)
@@ -205,7 +205,7 @@ def _grid_sample(node: Node, editor: Editor) -> Value:
     kept = [i for i, d in enumerate(rows.shape) if i or not dims.same(d, 1)]
     sizes = tuple(rows.shape[i] for i in kept)
     where = [
-        _scaled(settled_view(along(places)).take(kept), size)
+        _scaled(peel_moves(along(places)).take(kept), size)
         for places, size in ((columns, width), (rows, height))
     ]
     pair = _beside([each.view for each in where]) if where[0].scale and where[1].scale else None
@@ -258,13 +258,13 @@ def _scaled(place: View, size: Dim) -> AffineCoordinate:
     factor: float | Dim = 1.0
     if view.op() in (ops.add, ops.sub):
         sign = 1.0 if view.op() is ops.add else -1.0
-        first, second = (settled_view(view.operand(index)) for index in (0, 1))
+        first, second = (peel_moves(view.operand(index)) for index in (0, 1))
         if (number := scalar(second.base)) is not None:
             view, shift = first, sign * float(number)
         elif view.op() is ops.add and (number := scalar(first.base)) is not None:
             view, shift = second, float(number)
     if view.op() is ops.mul:
-        pair = [settled_view(view.operand(index)) for index in (0, 1)]
+        pair = [peel_moves(view.operand(index)) for index in (0, 1)]
         for one, other in (pair, pair[::-1]):
             number = scalar(other.base)
             named = named_size(other.base) if number is None else number

@@ -20,10 +20,10 @@ import numpy as np
 
 from converter.frontend.trace import source_line, trace
 from converter.fuse.dependence import is_weight
-from converter.fuse.match import NearMiss, Recogniser, Uses, permutation
+from converter.fuse.match import NearMiss, Recogniser, Uses, base_permutation
 from converter.fuse.named_calls import Candidate, call_results, find_call
 from converter.fuse.patterns import pattern_graph
-from converter.fuse.resampling import RESAMPLED_DTYPES, contracted, resampled
+from converter.fuse.resampling import RESAMPLED_DTYPES, emit_resampling, match_resampling_matrix
 from converter.ir import Graph, Node, Value, dims, formulas, ops
 from converter.ir.axes import along
 from converter.ir.dims import Dim, Shape
@@ -49,7 +49,7 @@ def _name_call(node: Node, editor: Editor, notes: list[NearMiss]) -> list[Value]
     call = find_call(node, _candidates) if is_tried else None
     if call is None:
         return None
-    x, (method, antialias) = node.inputs[0], call.found
+    x, (method, antialias) = node.inputs[0], call.candidate
     axes = tuple(i for i in range(x.rank) if not dims.same(x.shape[i], call.shape[i]))
     sizes = tuple(call.shape[axis] for axis in axes)
     params = {"axes": axes, "sizes": sizes, "method": method, "antialias": antialias}
@@ -83,7 +83,7 @@ RESIZE_CALL = Recogniser((ops.named_call,), _name_call)
 
 
 @dataclass(frozen=True)
-class Row:
+class ResizeSupport:
     """Forms of ``Resize`` from an opset on; some of them are only worth it for enlarging."""
 
     kind: ResizeKind
@@ -94,12 +94,12 @@ class Row:
 # The first that fits is taken. Cubic always antialiases, which changes nothing when enlarging:
 # without, it was measured to take 10 to 100 times as long, longer than products. With antialiasing
 # JAX's ``cubic-pytorch`` is its ``cubic``.
-ROWS = (
-    Row(("linear", False), 17),
-    Row(("linear", True), 18),
-    Row(ALIGNED, 17),
-    Row(("cubic", True), 18),
-    Row(("cubic-pytorch", False), 18, up_only=True),
+RESIZE_SUPPORT = (
+    ResizeSupport(("linear", False), 17),
+    ResizeSupport(("linear", True), 18),
+    ResizeSupport(ALIGNED, 17),
+    ResizeSupport(("cubic", True), 18),
+    ResizeSupport(("cubic-pytorch", False), 18, up_only=True),
 )
 NEAREST: ResizeKind = ("nearest", False)
 MOST_AXES = {"linear": 3, ALIGNED[0]: 3, "cubic": 2, "cubic-pytorch": 2, "nearest": 3}
@@ -139,14 +139,14 @@ def _fit(node: Node, axis: int, opset: int) -> Kinds | str:
     up = count >= size if both_static else dims.exact_quotient(size, count) is not None
     rows = [
         row
-        for row in ROWS
+        for row in RESIZE_SUPPORT
         if row.kind[0] == method and (up or (row.kind[1] == antialias and not row.up_only))
     ]
     allowed = tuple(row.kind for row in rows if row.since <= opset)
     return allowed or _reason(f"{size} to {count}", rows, method)
 
 
-def _reason(sizes: str, rows: list[Row], method: str) -> str:
+def _reason(sizes: str, rows: list[ResizeSupport], method: str) -> str:
     if rows:
         return f"{sizes}: antialias needs opset {min(row.since for row in rows)}"
     if method.startswith("cubic"):
@@ -206,7 +206,7 @@ def _write(node: Node, fits: dict[int, Kinds | str | None], editor: Editor) -> V
     sizes = {order[axis]: node.out.shape[axis] for axis in node.params["axes"]}
     kinds = {order[axis]: fit for axis, fit in fits.items() if isinstance(fit, tuple)}
     for axes, shared in _groups(kinds):
-        x = resized_axes(x, {axis: sizes[axis] for axis in axes}, shared, editor)
+        x = emit_resize(x, {axis: sizes[axis] for axis in axes}, shared, editor)
     for axis in sorted(sizes.keys() - kinds.keys()):
         if node.params["method"] == NEAREST[0]:
             x = _as_jax(node, x, editor, {axis: sizes[axis]})
@@ -229,7 +229,7 @@ def _groups(kinds: dict[int, Kinds]) -> Iterator[tuple[list[int], Kinds]]:
         yield axes, shared
 
 
-def resized_axes(x: Value, sizes: dict[int, Dim], kinds: Kinds, editor: Editor) -> Value:
+def emit_resize(x: Value, sizes: dict[int, Dim], kinds: Kinds, editor: Editor) -> Value:
     """``Resize`` of some axes of a value."""
     axes = tuple(sorted(sizes))
     shape = tuple(sizes.get(i, d) for i, d in enumerate(x.shape))
@@ -254,11 +254,11 @@ def _product(node: Node, x: Value, axis: int, count: Dim, editor: Editor) -> Val
     graph = pattern_graph(function, [jax.ShapeDtypeStruct((x.shape[axis],), x.dtype)])
     (product,) = (n for n in graph.nodes if n.op is ops.einsum)
     side = int(product.inputs[0] is graph.inputs[0])
-    table, _ = contracted(product, side) or (None, None)
+    table, _ = match_resampling_matrix(product, side) or (None, None)
     assert table is not None, product
     nodes = [n for n in graph.nodes if n is not product]
     (weights,) = editor.inline(Graph([], [table.value], nodes), [])
-    return resampled(x, axis, replace(table, value=weights).computed(), editor)
+    return emit_resampling(x, axis, replace(table, value=weights).computed(), editor)
 
 
 def _beneath(x: Value, uses: Uses) -> tuple[Value, list[int]]:
@@ -269,7 +269,7 @@ def _beneath(x: Value, uses: Uses) -> tuple[Value, list[int]]:
     order = list(range(x.rank))
     while x.node is not None and x.node.op in (ops.transpose, ops.reshape) and uses.single_use(x):
         seen = above(along(x))
-        turn = permutation(seen, x.shape) if seen is not None and seen.is_whole else None
+        turn = base_permutation(seen, x.shape) if seen is not None and seen.is_whole else None
         if seen is None or turn is None:
             break
         order, x = [turn[i] for i in order], seen.base

@@ -29,7 +29,7 @@ from converter.ir.rewrite import Editor, Rule, sweep
 from converter.ir.scalars import scalar
 from converter.opsets import OLDEST
 
-Bound: TypeAlias = dict[str, View]
+Arguments: TypeAlias = dict[str, View]
 """What the arguments of a spelling are in the user's graph, by name."""
 
 DTYPES = ("float32", "float16")
@@ -38,7 +38,7 @@ DTYPES = ("float32", "float16")
 
 def _moderate(**numbers: float | None) -> bool:
     """Zero times an infinite number is NaN in a formula and not in an operator that chooses."""
-    return all(n is None or is_moderate(np.asarray(n), nothing=True) for n in numbers.values())
+    return all(n is None or is_moderate(np.asarray(n), allow_zero=True) for n in numbers.values())
 
 
 @dataclass(frozen=True)
@@ -59,19 +59,19 @@ class Spelling:
     negative: bool = False
 
 
-def recognise(graph: Graph, table: Sequence[Spelling], opset: int) -> bool:
+def recognise_spellings(graph: Graph, table: Sequence[Spelling], opset: int) -> bool:
     """Give what is spelled in the graph its name, in place; whether there was anything."""
-    chosen = present(graph, [s for s in table if s.since <= opset])
+    chosen = spellings_in(graph, [s for s in table if s.since <= opset])
     return bool(chosen) and sweep(graph, _rules(chosen))
 
 
-def present(graph: Graph, table: Sequence[Spelling]) -> tuple[Spelling, ...]:
+def spellings_in(graph: Graph, table: Sequence[Spelling]) -> tuple[Spelling, ...]:
     """Values whose sign is in the graph."""
     there = {node.op for node in graph.walk()}
     return tuple(spelling for spelling in table if spelling.sign is None or spelling.sign in there)
 
 
-def primitives(spelling: Spelling) -> frozenset[Op]:
+def operations_of(spelling: Spelling) -> frozenset[Op]:
     """The operations that a formula is made of."""
     return frozenset(v.node.op for v in ancestors(_pattern((spelling,)).base) if v.node is not None)
 
@@ -97,24 +97,24 @@ def _recogniser(table: tuple[Spelling, ...]) -> Recogniser:
     """Of the last of the spellings."""
     spelling, pattern = table[-1], _pattern(table)
 
-    def prove(node: Node, uses: Uses) -> Bound | None:
+    def prove(node: Node, uses: Uses) -> Arguments | None:
         if node.out.dtype.name not in DTYPES:
             return None
         bound = _same(pattern, along(node.out), {})
         if bound is None or not bound["x"].fills(node.out.shape):
             return None
         arrays = (held(a.base, uses.memo) for a in _arrays(bound).values())
-        moderate = all(a is not None and is_moderate(a, nothing=True) for a in arrays)
+        moderate = all(a is not None and is_moderate(a, allow_zero=True) for a in arrays)
         return bound if moderate and spelling.accepts(**_spelling_numbers(bound)) else None
 
-    def build(node: Node, bound: Bound, editor: Editor) -> Value:
+    def build(node: Node, bound: Arguments, editor: Editor) -> Value:
         shape, dtype = node.out.shape, node.out.dtype
         inputs, params = [write(editor, bound["x"], shape, dtype)], {}
         for name, number in _spelling_numbers(bound).items():
             if number is not None:
                 params[name] = -float(number) if spelling.negative else float(number)
                 continue
-            rely_on_size(editor, bound[name].base, nothing=True)
+            rely_on_size(editor, bound[name].base, allow_zero=True)
             array = write(editor, bound[name], bound[name].bare(shape))
             less = spelling.negative
             inputs.append(editor.add(ops.neg, [array], array.shape, array.dtype) if less else array)
@@ -123,17 +123,17 @@ def _recogniser(table: tuple[Spelling, ...]) -> Recogniser:
     return proved(spelling.op.name, (pattern.node().op,), prove, build)
 
 
-def _arrays(bound: Bound) -> dict[str, View]:
+def _arrays(bound: Arguments) -> dict[str, View]:
     """The arguments but ``x`` that are no numbers."""
     return {name: bound[name] for name, n in _spelling_numbers(bound).items() if n is None}
 
 
-def _spelling_numbers(bound: Bound) -> dict[str, float | None]:
+def _spelling_numbers(bound: Arguments) -> dict[str, float | None]:
     """What the arguments but ``x`` are; those without a number are arrays."""
     return {name: scalar(view.base) for name, view in bound.items() if name != "x"}
 
 
-def _same(pattern: View, view: View, bound: Bound) -> Bound | None:
+def _same(pattern: View, view: View, bound: Arguments) -> Arguments | None:
     """What the arguments have to be for the two to be the same, if they can be."""
     value = pattern.base
     if value.kind == "input":
@@ -151,7 +151,7 @@ def _same(pattern: View, view: View, bound: Bound) -> Bound | None:
     return next((b for order in orders if (b := _all_same(terms, order, bound)) is not None), None)
 
 
-def _spelling_bound(name: str, view: View, bound: Bound) -> Bound | None:
+def _spelling_bound(name: str, view: View, bound: Arguments) -> Arguments | None:
     """With an argument that is this; all but ``x`` and slopes are numbers, and ``x`` is none."""
     if name != "slope" and (name == "x") == (scalar(view.base) is not None):
         return None
@@ -159,8 +159,8 @@ def _spelling_bound(name: str, view: View, bound: Bound) -> Bound | None:
     return {**bound, name: view} if _equal(earlier, view) else None
 
 
-def _all_same(terms: Sequence[View], parts: Sequence[View], bound: Bound) -> Bound | None:
-    extended: Bound | None = bound
+def _all_same(terms: Sequence[View], parts: Sequence[View], bound: Arguments) -> Arguments | None:
+    extended: Arguments | None = bound
     for term, part in zip(terms, parts, strict=True):
         extended = None if extended is None else _same(term, part, extended)
     return extended

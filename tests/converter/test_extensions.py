@@ -12,7 +12,7 @@ import pytest
 from jax.extend.core import Primitive
 
 import converter
-from converter.fuse.user_recognisers import names
+from converter.fuse.user_recognisers import structure_names
 from tests.programs.channels import conv
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "extending.md").read_text()
@@ -46,7 +46,7 @@ def test_the_page():
     for fn in (known["network"], known["layer"], known["embed"]):
         converter.to_onnx(fn, [("B", 3, 4)], verify=[X])
         assert converter.bisect(fn, [X]) is None
-    assert {"quick_gelu", "l2_normalise"} <= set(names())
+    assert {"quick_gelu", "l2_normalise"} <= set(structure_names())
     plain = converter.to_onnx(known["embed"], [X], fuse=["quick_gelu"]).report.histogram
     assert "LpNormalization" not in plain
     several = converter.to_onnx(lambda x: x / jnp.sqrt((x * x).sum((1, 2), keepdims=True)), [X])
