@@ -102,7 +102,7 @@ def emit_resampling(x: Value, axis: int, matrix: Matrix, editor: Editor) -> Valu
     return editor.reshape(product, shape)
 
 
-def _match_resampling(node: Node, editor: Editor, notes: list[NearMiss]) -> Value | None:
+def _match_resampling(node: Node, editor: Editor, near_misses: list[NearMiss]) -> Value | None:
     """Match a contraction of one axis with constant weights, or with weights computed from named
     sizes."""
     for side in (0, 1):

@@ -390,7 +390,9 @@ CASES: dict[str, Case] = {
         prepare=[until("group")],
         units=64,
     ),
-    "fuse.group_norm.SPLIT_CHANNELS": Case(grouped(True), prepare=[until("scale groups")], units=64),
+    "fuse.group_norm.SPLIT_CHANNELS": Case(
+        grouped(True), prepare=[until("scale groups")], units=64
+    ),
     "fuse.layer_norm.LAYER_NORM": Case(NORM, prepare=[canonicalize], units=64),
     "fuse.layer_norm.LAYER_NORM scaled": Case(
         scaled_norm, prepare=[canonicalize], units=64, enough=MANY
