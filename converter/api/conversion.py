@@ -96,7 +96,7 @@ def to_onnx(request: FileRequest) -> Export:
 
     Raises:
         SpecError: an argument cannot be used.
-        Unsupported: a primitive has no rule at this opset.
+        UnsupportedError: a primitive has no rule at this opset.
         CheckError: ``verify`` found that the file does not compute what JAX computes, or a step
             changed a number while ``CONVERTER_CHECK`` was set.
     """

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from converter import decompositions
 from converter.decompositions.complex.complex_rules import is_known_real, rule_on_real_parts
 from converter.decompositions.registered import BUILTIN_EXPANSIONS, DecompositionFunction, Expansion
-from converter.errors import Unsupported
+from converter.errors import UnsupportedError
 from converter.frontend.array_forms import (
     COMPLEX,
     DRAWING_PRIMITIVES,
@@ -89,7 +89,7 @@ def _expanded_jaxpr(node: Node, claimed: Collection[str]) -> Any:
             return _apply_expansion(
                 decompositions.find_decomposition(node.op, claimed), node, node.inputs
             )
-        except Unsupported as error:  # reported by the lowering, together with all others
+        except UnsupportedError as error:  # reported by the lowering, together with all others
             node.refusal = error.reason
             return None
 

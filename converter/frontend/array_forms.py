@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from converter.errors import Unsupported
+from converter.errors import UnsupportedError
 from converter.ir import Graph, Node, Value, const
 from converter.ir.complex_pairs import is_complex, packed, real_type, unpack_complex
 from converter.ir.dims import Shape, as_shape
@@ -60,7 +60,7 @@ def graph_type(aval: Any) -> tuple[Shape, Any]:
 def _key_shape(dtype: Any) -> tuple[int, ...]:
     """Return the shape of the numbers of one key."""
     if dtype.name not in KEY_IMPLEMENTATIONS:
-        raise Unsupported(
+        raise UnsupportedError(
             f"keys of dtype {dtype.name} are not among those that JAX has itself; "
             "make them with jax.random.key(seed, impl='threefry2x32')"
         )

@@ -13,7 +13,7 @@ from jax import lax
 from jax.extend import core as jex
 
 from converter import decompositions
-from converter.errors import Unsupported
+from converter.errors import UnsupportedError
 from converter.frontend.array_forms import (
     IDENTITY_PRIMITIVES,
     Constants,
@@ -191,11 +191,11 @@ class Inliner:
         return Graph(inner, outputs, nodes)
 
 
-def _effect_error(name: str, sources: tuple[Any, ...]) -> Unsupported:
+def _effect_error(name: str, sources: tuple[Any, ...]) -> UnsupportedError:
     """Return the error for a primitive with an effect but no result, which would be dropped
     silently."""
     reason = REFUSED.get(name, "it has an effect and no result, and a file has results only")
-    return Unsupported(f"primitive '{name}' cannot be written: {reason}", line_of(sources))
+    return UnsupportedError(f"primitive '{name}' cannot be written: {reason}", line_of(sources))
 
 
 def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:

@@ -5,7 +5,7 @@ from itertools import accumulate
 
 import onnx_ir as ir
 
-from converter.errors import SpecError, Unsupported
+from converter.errors import SpecError, UnsupportedError
 from converter.ir import Graph, Node, ops
 from converter.ir.named_sizes import find_origins
 from converter.lower import (
@@ -28,7 +28,7 @@ def lower(
     opset: int,
     target: Target,
     *,
-    refused: list[Unsupported] | None = None,
+    refused: list[UnsupportedError] | None = None,
     lines: bool = False,
 ) -> ir.Model:
     """Return the ONNX model of a legalized graph. Its parameters are initializers without values.

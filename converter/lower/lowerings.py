@@ -16,7 +16,7 @@ from typing import Any
 import onnx_ir as ir
 
 from converter.decompositions.registered import Owner, read_by
-from converter.errors import ConverterError, Unsupported
+from converter.errors import ConverterError, UnsupportedError
 from converter.frontend.array_forms import COMPLEX
 from converter.frontend.refused import REFUSED
 from converter.frontend.trace import source_line
@@ -97,11 +97,11 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
     """Return the outputs that the rule of a node emits.
 
     Raises:
-        Unsupported: the node has no rule at this opset, a parameter that the rule does not know, or
-            a dtype that the target does not support.
+        UnsupportedError: the node has no rule at this opset, a parameter that the rule does not
+            know, or a dtype that the target does not support.
     """
     if node.refusal:
-        raise Unsupported(node.refusal, source_line(node))
+        raise UnsupportedError(node.refusal, source_line(node))
     entry = find_lowering(node.op, b.opset, b.shared.claimed)
     if entry is None:
         raise unsupported(node, b.opset)
@@ -115,7 +115,7 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
     return entry.function(b, *operands, **entry.read(node.params))
 
 
-def unsupported(node: Node, opset: int, reason: str = "") -> Unsupported:
+def unsupported(node: Node, opset: int, reason: str = "") -> UnsupportedError:
     """Return the error for a node that cannot be lowered, with operand types, advice and source
     line."""
     types = ", ".join(v.type_text() for v in node.inputs)
@@ -125,7 +125,7 @@ def unsupported(node: Node, opset: int, reason: str = "") -> Unsupported:
     missing = _describe_named_dimension(node) or no_rule
     newer = f"it needs opset {min(needed)} or newer" if needed else missing
     hint = REFUSED.get(node.op.name.removesuffix(f" of {COMPLEX}")) or reason or newer
-    return Unsupported(
+    return UnsupportedError(
         f"primitive '{node.op}' ({types}) cannot be written at opset {opset}: {hint}",
         source_line(node),
     )
@@ -157,7 +157,7 @@ DTYPE_OPSETS = {
 
 
 def check_dtype(value: Any, node: Node, opset: int) -> None:
-    """Raise `Unsupported` if the opset has no values of the dtype."""
+    """Raise `UnsupportedError` if the opset has no values of the dtype."""
     name = value.dtype.name
     if DTYPE_OPSETS.get(name, opset + 1) <= opset:
         return

@@ -59,10 +59,12 @@ def test_a_rule_and_its_end():
     with converter.extensions():
         converter.rule("tripled")(lambda b, x, *, factor: b.op("Mul", x, b.like(factor)))
         assert converter.to_onnx(fn, [X], verify=[X]).report.histogram == {"Mul": 1}
-        with pytest.raises(converter.Unsupported, match="does not know other"):
+        with pytest.raises(converter.UnsupportedError, match="does not know other"):
             converter.to_onnx(lambda x: primitive.bind(x, factor=3.0, other=1), [X])
     primitive.def_impl(lambda x, **_: np.asarray(x))
-    with pytest.raises(converter.Unsupported, match=r"converter\.rule and converter\.expansion"):
+    with pytest.raises(
+        converter.UnsupportedError, match=r"converter\.rule and converter\.expansion"
+    ):
         converter.to_onnx(fn, [X])
 
 

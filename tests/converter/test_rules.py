@@ -13,7 +13,7 @@ import pytest
 from jax import lax
 
 import converter
-from converter.errors import ConverterError, Unsupported
+from converter.errors import ConverterError, UnsupportedError
 from converter.frontend.inline import HINTS
 from converter.frontend.trace import trace
 from converter.ir import Graph, make_node, ops
@@ -150,7 +150,7 @@ def test_every_primitive_with_a_rule_has_an_example():
 def test_unknown_parameters_are_refused():
     value = trace(lambda x: x, [X]).inputs[0]
     node = make_node(ops.abs, [value], [(X, np.dtype(np.float32))], {"bias": 3})
-    with pytest.raises(Unsupported, match="does not know bias"):
+    with pytest.raises(UnsupportedError, match="does not know bias"):
         lower(Graph([value], node.outputs, [node], [], ["y"]), 23, find_target(DEFAULT_TARGET))
 
 

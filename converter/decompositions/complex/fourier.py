@@ -17,7 +17,7 @@ import numpy as np
 
 from converter.decompositions.complex.algebra import multiply
 from converter.decompositions.complex.complex_rules import REAL, meaning
-from converter.errors import Unsupported
+from converter.errors import UnsupportedError
 from converter.ir.complex_pairs import Pair, join_parts, split_parts
 
 DIRECT = 128
@@ -58,7 +58,7 @@ def fft_of_real(x: jax.Array, *, fft_type: Any, fft_lengths: tuple[int, ...]) ->
 
 def _known_lengths(lengths: tuple[Any, ...]) -> tuple[int, ...]:
     if not all(isinstance(n, int) for n in lengths):
-        raise Unsupported(
+        raise UnsupportedError(
             f"primitive 'fft' of lengths {lengths} cannot be written: they have to be known; "
             "give the transformed axes fixed sizes"
         )
