@@ -34,7 +34,7 @@ DIGAMMA_OF_ZERO = -math.inf if jax.__version_info__ >= (0, 11, 2) else math.nan
 """The result of ``lax.digamma`` for zeros of either sign."""
 
 IGAMMA_OF_INFINITY = jax.__version_info__ >= (0, 11)
-"""Whether the incomplete gamma functions return their limit for an infinite first operand."""
+"""True if the incomplete gamma functions return their limit for an infinite first operand."""
 
 TOP_K_HAS_AXIS = jax.__version_info__ >= (0, 8)
 

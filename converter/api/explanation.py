@@ -34,7 +34,7 @@ class Explanation:
 
     @property
     def is_convertible(self) -> bool:
-        """Whether the function can be converted."""
+        """True if the function can be converted."""
         return not self.obstacles
 
     def __str__(self) -> str:

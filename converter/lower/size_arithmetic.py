@@ -23,12 +23,12 @@ class BoundedSize:
 
     @property
     def is_positive(self) -> bool:
-        """Whether it is known to be at least zero."""
+        """True if the size is known to be at least zero."""
         return not self.negated and self.low >= 0
 
     @property
     def is_above_zero(self) -> bool:
-        """Whether it is known to be above zero; ``low`` bounds the value before negation."""
+        """True if the size is known to be above zero. ``low`` bounds the value before negation."""
         return not self.negated and self.low > 0
 
 

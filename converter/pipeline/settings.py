@@ -90,7 +90,7 @@ class PassSettings:
 
     @property
     def calls(self) -> frozenset[str]:
-        """Names of functions whose calls a recogniser is asked about."""
+        """Names of functions whose calls stay nodes until the recognisers have compared them."""
         named = ((name, structure) for name, structure in CALLS.items())
         return frozenset(
             name for name, structure in (*named, *registered_calls()) if self.fuses(structure)
