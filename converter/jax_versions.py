@@ -43,6 +43,9 @@ def named_params(eqn: Any) -> Mapping[str, Any]:
     """Return the parameters of an equation as the newest JAX has them."""
     if eqn.primitive.name == "top_k":  # before jax 0.8 it has no axis: the last is meant
         return {"axis": len(eqn.invars[0].aval.shape) - 1, **eqn.params}
+    if eqn.params.get("precision") is lax.DotAlgorithmPreset.F16_F16_F32:
+        # XLA's compiler for CPUs refuses the name, and does what it means without it.
+        return {**eqn.params, "precision": None}
     return eqn.params
 
 

@@ -25,6 +25,7 @@ from zoo.architectures.detection.detection_config import (
     PyramidConfig,
 )
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig
+from zoo.architectures.dual.naflex_config import NaFlexConfig
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
 from zoo.architectures.swin.swin_config import SwinConfig
@@ -105,6 +106,8 @@ def nano(config: Config) -> Config:
         return replace(config, backbone=backbone, pyramid=pyramid, finder=finder, **sizes)
     if isinstance(config, SegmenterConfig):
         return replace(config, backbone=replace(nano(config.backbone), depth=5), classes=7)
+    if isinstance(config, NaFlexConfig):
+        return replace(config, dim=32, depth=2, heads=2, hidden=128, grid=4)
     positions = config.positions and replace(config.positions, grid=4)
     hidden = 88 if config.ffn == "swiglu_fused" else 128
     sizes = {"dim": 32, "depth": 2, "heads": 2, "hidden": hidden}

@@ -51,6 +51,16 @@ class Walk:
         """Steps to files that were visited before."""
         return len(self.steps) - len(self.files) + 1
 
+    @property
+    def packages(self) -> "Walk":
+        """The same walk from package to package: a step within a folder is left out."""
+        walk = Walk(first=str(Path(self.first).parent))
+        for caller, file in self.steps:
+            pair = (str(Path(caller).parent), str(Path(file).parent))
+            if pair[0] != pair[1]:
+                walk.steps[pair] = None
+        return walk
+
     def thread(self) -> Callable[[FrameType, str, Any], None]:
         """Return a function that follows the calls of one thread, for `sys.setprofile`."""
         callers: list[str | None] = []  # by frame; None below a hidden function
@@ -147,11 +157,11 @@ def main() -> None:
     if options.list:
         for caller, file in walk.steps:
             sys.stdout.write(f"{caller} -> {file}\n")
-    folders = {Path(file).parent for file in walk.files}
-    sys.stdout.write(
-        f"{len(walk.steps)} steps between {len(walk.files)} files of {len(folders)} packages, "
-        f"{walk.returns} returns\n"
-    )
+    for nouns, walked in (("files", walk), ("packages", walk.packages)):
+        sys.stdout.write(
+            f"{len(walked.steps)} steps between {len(walked.files)} {nouns}, "
+            f"{walked.returns} returns\n"
+        )
 
 
 if __name__ == "__main__":

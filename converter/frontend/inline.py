@@ -135,7 +135,8 @@ class Inliner:
             )
         with translate_errors(name, inputs, inner.sources):
             replaced = replacement_jaxpr(eqn, HINTS)
-        if replaced is not None and name == "jit" and eqn.params["name"] in self.calls:
+        is_kept = name == "jit" and eqn.params["name"] in self.calls and bool(eqn.outvars)
+        if replaced is not None and is_kept:
             node = inner.call(eqn, replaced, inputs)
             return inner.append(node, nodes)
         if replaced is not None:

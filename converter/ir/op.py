@@ -47,7 +47,8 @@ class Op:
     lower one, and whether the diagonal is excluded. ``vectors(operand_index, params)`` returns
     which vectors of a matrix operand are independent: "columns" or "rows", whose errors do not
     spread to others, or "both" if the error of an element depends on the diagonal elements of its
-    row and column.
+    row and column. ``float64_units`` is the largest error of XLA's function in float64, in units in
+    the last place, if it is above two.
 
     Reports count ``operator``, the ONNX operator of a composite, or ``otherwise``, another one.
     ``structure`` is the name that ``fuse=`` selects it by; ``needs`` are the structures that it is
@@ -69,6 +70,7 @@ class Op:
     linear: Linear = Linear.NOT
     rounding: Rounding = Rounding.INSIDE
     any_zero: bool = False
+    float64_units: int = 0
     triangle: Callable[[Mapping[str, Any]], tuple[bool, bool]] | None = None
     vectors: Callable[[int, Mapping[str, Any]], Vectors] | None = None
     calls: bool = False

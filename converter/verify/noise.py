@@ -243,7 +243,15 @@ class _Perturber:
         results = [self._to_array(y) for y in self._run_node(node, args, sizes)]
         results = [self._perturb_sum_order(node, args, *results)] if len(results) == 1 else results
         min_magnitude = args[0].dtype.type(1) if node.op is ops.logistic else None
-        return [self._perturb_elements(y, exact, min_magnitude) for y in results]
+        perturbed = [self._perturb_elements(y, exact, min_magnitude) for y in results]
+        if node.op.float64_units and node.out.dtype == np.float64:
+            return [self._perturb_float64_function(y, node.op.float64_units) for y in perturbed]
+        return perturbed
+
+    def _perturb_float64_function(self, value: Any, units: int) -> Any:
+        """Return the value with each element changed by up to the error of XLA's function."""
+        step = self._random_units(value.shape).astype(value.dtype) / MAX_UNITS
+        return value * (1 + step * (units * float(np.finfo(value.dtype).eps)))
 
     def _perturb_sum_order(self, node: Node, args: Sequence[Any], total: Any) -> Any:
         """Return a sum with up to half of the difference to a sequential sum, or to one in float64.

@@ -167,12 +167,13 @@ class WeightAffine:
         return self._fold and self._is_known(value)
 
     def _may_merge(self, bias: Value, term: Value) -> bool:
-        """Whether two terms may be one: not numbers, as x + 2**23 - 2**23 is there to round x."""
+        """Return True if two terms may be added: neither is a number, because x + 2**23 - 2**23
+        rounds x."""
         numbers = scalar(bias) is not None or scalar(term) is not None
         return self._is_fixed(bias) and not numbers
 
     def _may_change(self, part: LinearPart) -> bool:
-        """Whether the file would not have something large twice."""
+        """Return True if the change leaves no second large copy of the part in the file."""
         readers = self._readers.get(id(part.value), [])
         if sum(reader is None or not self._is_known(reader.out) for reader in readers) <= 1:
             return True

@@ -19,7 +19,8 @@ from safetensors.numpy import load_file
 from tests.clients.environments import HERE
 from tests.clients.tensors import encode
 from zoo import info
-from zoo.checkpoints.settings.library_configs import portable_config, transformers_processor
+from zoo.checkpoints.settings.library_configs import portable_config
+from zoo.checkpoints.settings.processors import transformers_processor
 from zoo.images.photograph import photograph
 from zoo.images.preprocessing import Preprocessing
 

@@ -61,6 +61,7 @@ AREAS = {
     **{**SIZES, "patch_size": 8, "image_size": 32, "num_hidden_layers": 3, "num_blocks": 1},
     **{"num_queries": 5, "num_upscale_blocks": 1, "num_register_tokens": 2, "num_labels": 3},
 }
+PATCHES = {**SIZES, "num_patches": 16, "patch_size": 8}
 THINGS = {"backbone_config": detection.BACKBONE | {"num_windows": 2}, **detection.SETTINGS}
 
 BASES: Mapping[str, Settings] = {
@@ -70,6 +71,7 @@ BASES: Mapping[str, Settings] = {
     "Dinov2ForImageClassification": DINOV2,
     "Dinov2WithRegistersForImageClassification": DINOV2 | {"num_register_tokens": 2},
     "SiglipVisionModel": PICTURES,
+    "Siglip2VisionModel": PATCHES,
     "SiglipForImageClassification": {"vision_config": PICTURES},
     "Tipsv2VisionModel": TIPS["vision_config"],
     "CLIPVisionModelWithProjection": PICTURES | {"projection_dim": 24},
@@ -92,6 +94,7 @@ BASES: Mapping[str, Settings] = {
     "CLIPTextModelWithProjection": WORDS | {"projection_dim": 24},
     "CLIPTextModel": WORDS,
     "SiglipModel": {"vision_config": PICTURES, "text_config": WORDS},
+    "Siglip2Model": {"vision_config": PATCHES, "text_config": WORDS},
     "Tipsv2Model": TIPS,
     "CLIPModel": {"vision_config": PICTURES, "text_config": WORDS, "projection_dim": 24},
     "DepthAnythingForDepthEstimation": DEPTHS,
@@ -280,10 +283,23 @@ def inputs_of(kind: TransformersClass, settings: Settings) -> dict[str, torch.Te
         if kind.model_type.startswith("tips"):
             row[-2:] = 0
             given["attention_mask"] = (row != 0).long()[None]
-    if "vocab_size" not in settings:
+    if kind.model_type.startswith("siglip2"):
+        given |= patches(settings.get("vision_config", settings))
+    elif "vocab_size" not in settings:
         rng = torch.Generator().manual_seed(9)
         given["pixel_values"] = torch.randn((1, 3, *sides(settings)), generator=rng)
     return given
+
+
+def patches(settings: Settings) -> dict[str, torch.Tensor]:
+    """Return a picture of 2 x 5 patches with two patches of padding, as SigLIP 2 takes it."""
+    rng = torch.Generator().manual_seed(9)
+    pixels = 3 * settings["patch_size"] ** 2
+    return {
+        "pixel_values": torch.randn((1, 12, pixels), generator=rng),
+        "pixel_attention_mask": (torch.arange(12) < 10).int()[None],
+        "spatial_shapes": torch.tensor([[2, 5]]),
+    }
 
 
 def sides(settings: Settings) -> tuple[int, int]:

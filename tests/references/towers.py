@@ -8,7 +8,7 @@ from typing import Any
 from tests.references import clip, siglip2
 from tests.seeded import nano, values_of
 from zoo import info
-from zoo.checkpoints.settings.library_configs import transformers_processor
+from zoo.checkpoints.settings.processors import transformers_processor
 
 LABELS = ("a cat", "a dog", "a red car", "the sky at night")
 SENTENCES = ("This is a photo of a cat.", "a dog in a red car", "the sky at night, remote")

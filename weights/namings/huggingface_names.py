@@ -3,6 +3,8 @@
 The models in memory use other names since transformers 5; it translates when it loads and saves.
 """
 
+from dataclasses import replace
+
 from weights.mapping import Naming, Rule, nested, same
 from weights.namings import conventions
 from weights.transforms import (
@@ -218,6 +220,15 @@ WORDS = (
 )
 """What all networks for texts share."""
 
+# `Siglip2VisionModel`, whose kernel is of pixels in a row and no convolution.
+SIGLIP2_VIT = replace(
+    SIGLIP_VIT,
+    rules=(
+        Rule("patch_embed.proj.bias", ("embeddings.patch_embedding.bias",)),
+        *(rule for rule in SIGLIP_VIT.rules if rule.target != "patch_embed.proj.bias"),
+    ),
+)
+
 # `SiglipTextModel`, alone or in a `SiglipModel`.
 SIGLIP_TEXT = Naming(
     conventions.HUGGINGFACE,
@@ -228,12 +239,18 @@ SIGLIP_TEXT = Naming(
     ),
 )
 
-# `SiglipModel`: both.
-SIGLIP_DUAL = Naming(
-    conventions.HUGGINGFACE,
-    (
-        *nested(SIGLIP_VIT.rules, "vision.", "vision_model."),
-        *nested(SIGLIP_TEXT.rules, "words.", "text_model."),
-        *same("logit_scale", "logit_bias"),
-    ),
-)
+
+def _siglip_dual(vision: Naming) -> Naming:
+    """Return the names of both towers in one checkpoint."""
+    return Naming(
+        conventions.HUGGINGFACE,
+        (
+            *nested(vision.rules, "vision.", "vision_model."),
+            *nested(SIGLIP_TEXT.rules, "words.", "text_model."),
+            *same("logit_scale", "logit_bias"),
+        ),
+    )
+
+
+# `SiglipModel` and `Siglip2Model`: both.
+SIGLIP_DUAL, SIGLIP2_DUAL = _siglip_dual(SIGLIP_VIT), _siglip_dual(SIGLIP2_VIT)

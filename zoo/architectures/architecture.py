@@ -18,6 +18,7 @@ from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.depth.depth_config import DepthConfig
 from zoo.architectures.detection.detection_config import DeimConfig, DetectionConfig
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig
+from zoo.architectures.dual.naflex_config import NaFlexConfig, NaFlexDualConfig
 from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
 from zoo.architectures.swin.swin_config import SwinConfig
 from zoo.architectures.vit.vit_config import ViTConfig
@@ -38,6 +39,8 @@ Config = (
     | SegmenterConfig
     | TextConfig
     | DualConfig
+    | NaFlexConfig
+    | NaFlexDualConfig
 )
 
 C = TypeVar("C", bound=Config)

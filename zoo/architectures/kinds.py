@@ -18,13 +18,14 @@ from zoo.architectures.depth.depth_architecture import DEPTH
 from zoo.architectures.detection.deim_architecture import DEIM
 from zoo.architectures.detection.detection_architecture import DETECTION
 from zoo.architectures.dual.dual_architecture import DUAL, TEXT
+from zoo.architectures.dual.naflex_architecture import NAFLEX, NAFLEX_DUAL
 from zoo.architectures.parts.layer_options import LearnedPositions
 from zoo.architectures.segmentation.segmentation_architecture import MASKS, SEGMENTER
 from zoo.architectures.swin.swin_architecture import SWIN
 from zoo.architectures.vit.vit_architecture import VIT
 
 ARCHITECTURES: tuple[Architecture[Any], ...] = (
-    *(VIT, CONVNEXT, SWIN, TEXT, DUAL),
+    *(VIT, CONVNEXT, SWIN, TEXT, DUAL, NAFLEX, NAFLEX_DUAL),
     *(DEPTH, MASKS, DETECTION, DEIM, SEGMENTER),
 )
 

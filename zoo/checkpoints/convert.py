@@ -23,11 +23,8 @@ from zoo.architectures.architecture import Config
 from zoo.architectures.entry import ModelInfo, Published
 from zoo.checkpoints.load import LoadedWeights, load_checkpoint, model_shapes, naming_all_leaves
 from zoo.checkpoints.pretrained import find_entry
-from zoo.checkpoints.settings.library_configs import (
-    equimo_metadata,
-    transformers_config,
-    transformers_processor,
-)
+from zoo.checkpoints.settings.library_configs import equimo_metadata, transformers_config
+from zoo.checkpoints.settings.processors import transformers_processor
 from zoo.checkpoints.settings.settings_files import CONFIG, PROCESSOR
 from zoo.checkpoints.source import GivenCheckpoint
 from zoo.common.errors import BadOutput, BadRequest

@@ -14,7 +14,7 @@ from zoo.cli.model_argument import here, publisher
 from zoo.common.errors import BadFile
 from zoo.common.options import argument
 from zoo.registry.lookup import MODELS, fitting, info
-from zoo.registry.model_words import position_words, preprocessing_words
+from zoo.registry.model_words import position_words
 
 if TYPE_CHECKING:
     from zoo.cli.tables import Block
@@ -131,7 +131,7 @@ def model_blocks(entry: ModelInfo) -> "Iterator[Block]":
         "family": entry.family,
         "parameters": f"{entry.parameters:,}",
         "architecture": entry.config.text,
-        "preprocessing": preprocessing_words(entry.preprocessing),
+        "preprocessing": entry.preprocessing.words,
         "positions": position_words(entry.config),
         **({"pooler_output": entry.pooler} if entry.pooler else {}),
         "weights": sources[kind] if path is None else f"on this machine, {path}",

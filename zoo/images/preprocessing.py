@@ -25,7 +25,9 @@ class Preprocessing:
     Every filter antialiases. With `multiple` a picture keeps its aspect ratio where the sides are
     free: one side becomes that of `size`, the one that changes it less, and both are rounded to
     that multiple. With `padded` it keeps it everywhere: it becomes as large as fits into `size`,
-    and what is left at the right and bottom edge is black.
+    and what is left at the right and bottom edge is black. With `padded` and `multiple` its sides
+    become multiples, with at most as many squares of that side as `size` has, whatever the aspect
+    ratio; squares that are left are padding.
     `crop_rounding` says where a crop begins whose margin is odd: half of it is rounded down, as
     transformers does, or to the even number (`half_even`), as torchvision and so timm do.
     """
@@ -41,12 +43,30 @@ class Preprocessing:
     padded: bool = False
     crop_rounding: CropRounding = "floor"
 
+    @property
+    def words(self) -> str:
+        """The way from a photograph to `pixel_values`, in words."""
+        height, width = self.size
+        to = f"{height} x {width}"
+        if isinstance(self.resize, tuple):
+            to = f"{self.resize[0]} x {self.resize[1]}, {to} cropped from the centre"
+        elif self.resize is not None:
+            to = f"a shorter edge of {self.resize}, {to} cropped from the centre"
+        elif self.padded and self.multiple is not None:
+            squares = height * width // self.multiple**2
+            to = f"{squares} squares of {self.multiple} pixels at most, of the same aspect ratio"
+        elif self.padded:
+            to = f"what fits into {to}, with black at the right and bottom edge"
+        depth = "" if self.rescale_first else ", in 8 bits"
+        resized = f"resized to {to} ({self.resample}, antialiased{depth})"
+        return f"RGB / 255, {resized}, mean {self.mean}, std {self.std}"
+
     def fitted(self, height: int, width: int) -> tuple[int, int]:
         """(height, width) that an image of these sides is resized to where the sides are free.
 
         Source: `DPTImageProcessor` of transformers.
         """
-        if self.multiple is None:
+        if self.multiple is None or self.padded:
             return self.size
         tall, wide = self.size[0] / height, self.size[1] / width
         scale, step = (wide if abs(1 - wide) < abs(1 - tall) else tall), self.multiple

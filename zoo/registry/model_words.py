@@ -2,7 +2,6 @@
 
 from zoo.architectures.architecture import Config
 from zoo.architectures.entry import ModelInfo
-from zoo.images.preprocessing import Preprocessing
 
 
 def purpose(entry: ModelInfo) -> str:
@@ -17,21 +16,6 @@ def purpose(entry: ModelInfo) -> str:
         whole=" and one for the whole" if entry.pooler else "",
         such=f", such as {names[0]}, {names[1]} or {names[2]}" if names[2:] and named else "",
     )
-
-
-def preprocessing_words(how: Preprocessing) -> str:
-    """Words about the way from a photograph to `pixel_values`, in words."""
-    height, width = how.size
-    to = f"{height} x {width}"
-    if isinstance(how.resize, tuple):
-        to = f"{how.resize[0]} x {how.resize[1]}, {to} cropped from the centre"
-    elif how.resize is not None:
-        to = f"a shorter edge of {how.resize}, {to} cropped from the centre"
-    elif how.padded:
-        to = f"what fits into {to}, with black at the right and bottom edge"
-    depth = "" if how.rescale_first else ", in 8 bits"
-    resized = f"resized to {to} ({how.resample}, antialiased{depth})"
-    return f"RGB / 255, {resized}, mean {how.mean}, std {how.std}"
 
 
 def position_words(config: Config) -> str:

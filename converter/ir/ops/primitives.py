@@ -122,7 +122,7 @@ argmin = _selecting("argmin")
 reduce = define_op("reduce", rounding=Rounding.CALLER)
 reduce_window = define_op("reduce_window", rounding=Rounding.CALLER)
 
-reduce_sum = _adding("reduce_sum", lax.reduce_sum, reduces=True)
+reduce_sum = _adding("reduce_sum", lax.reduce_sum, reduces=True, any_zero=True)
 reduce_prod = define_op("reduce_prod", reduces=True)
 reduce_max = _extreme("reduce_max", lax.reduce_max, reduces=True)
 reduce_min = _extreme("reduce_min", lax.reduce_min, reduces=True)

@@ -136,3 +136,15 @@ def test_other_samplings_are_gathers(how):
     assert "GridSample" not in export.report.histogram
     (got,) = converter.run(export, [x, *places]).values()
     np.testing.assert_allclose(got, fn(x, *places), rtol=0, atol=2e-6)
+
+
+def test_a_call_without_results_is_left_out():
+    """The gradient of a resize to the same size has a call whose results nothing uses."""
+
+    def fn(x):
+        return jax.grad(lambda t: jnp.sum(jnp.sin(jax.image.resize(t, (4, 3), "nearest"))))(x)
+
+    names = [eqn.params.get("name") for eqn in jax.make_jaxpr(fn)(np.ones((4, 3))).eqns]
+    assert "_resize" in names
+    export = converter.to_onnx(fn, [((4, 3), "float32")])
+    assert converter.check(export, fn).passed

@@ -448,6 +448,8 @@ def test_what_jax_cannot_evaluate_is_said_in_a_sentence():
 
 
 ZEROS = {
+    "sum": lambda x: 1 / jnp.sum(x),
+    "sign of a sum": lambda x: jnp.signbit(jnp.einsum("b,bc->b", x - 1, jnp.ceil(x)[:, None])),
     "cumsum": lambda x: 1 / jnp.cumsum(x),
     "reduce_window": lambda x: 1 / lax.reduce_window(x, 0.0, lax.add, (2,), (1,), "SAME"),
     "max": lambda x: 1 / jnp.maximum(x, 0.0),
@@ -464,6 +466,29 @@ def test_a_zero_may_have_either_sign(name):
     export = converter.to_onnx(fn, [(3,)])
     for x in ([-0.0, -0.0, -0.0], [-0.3, -0.2, -0.0]):
         assert converter.check(export, fn, [np.array(x, np.float32)]).passed
+
+
+@pytest.mark.parametrize(("fn", "value"), [(jnp.log1p, -0.41403), (jnp.arctanh, 0.414025)])
+def test_functions_that_xla_rounds_coarsely_in_float64(fn, value):
+    """XLA's results there are up to 120 units in the last place from the exact ones."""
+    value = np.linspace(value - 1e-4, value + 1e-4, 200)
+    with jax.enable_x64(True):
+        export = converter.to_onnx(fn, [value])
+        assert converter.check(export, fn, [value]).passed
+        assert not converter.check(export, lambda x: fn(x) * (1 + 1e-12), [value]).passed
+
+
+@pytest.mark.parametrize("has_branches", [False, True])
+def test_attention_in_float16_is_judged(has_branches):
+    """JAX traces it with an algorithm of products that its compiler for CPUs refuses by name."""
+
+    def fn(x):
+        y = jax.nn.dot_product_attention(x, x, x)
+        return lax.cond(y[0, 0, 0] < 0, lambda y: y * 3, lambda y: y, y) if has_branches else y
+
+    export = converter.to_onnx(fn, [((5, 2, 4), "float16")], opset=23)
+    assert converter.check(export, fn).passed
+    assert not converter.check(export, lambda x: fn(x) * np.float16(1.2)).passed
 
 
 def test_numbers_of_python_are_inputs():

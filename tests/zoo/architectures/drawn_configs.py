@@ -22,6 +22,7 @@ from zoo.architectures.detection.detection_config import (
     PyramidConfig,
 )
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig
+from zoo.architectures.dual.naflex_config import NaFlexConfig, NaFlexDualConfig
 from zoo.architectures.parts.layer_options import LearnedPositions, RopeGrid, RopePeriods
 from zoo.architectures.segmentation.segmentation_config import MaskConfig, SegmenterConfig
 from zoo.architectures.swin.swin_config import SwinConfig
@@ -190,6 +191,30 @@ def dual(draw: Draw, row: DualConfig) -> DualConfig:
     return replace(row, vision=vision, words=replace(texts, dim=vision.dim, heads=vision.heads))
 
 
+def naflex(draw: Draw, row: NaFlexConfig) -> NaFlexConfig:
+    """Draw a vision transformer for patches of any aspect ratio."""
+    heads = number(draw, 1, 3)
+    return replace(
+        row,
+        dim=heads * pick(draw, 4, 8),
+        depth=number(draw, 1, 3),
+        heads=heads,
+        hidden=number(draw, 4, 20),
+        patch=number(draw, 2, 5),
+        grid=number(draw, 2, 4),
+        pooled=pick(draw, True, False),
+        activation=pick(draw, *ACTIVATIONS),
+        norm_eps=pick(draw, *EPSILONS),
+    )
+
+
+def naflex_dual(draw: Draw, row: NaFlexDualConfig) -> NaFlexDualConfig:
+    """Draw both towers, whose vectors have as many channels."""
+    vision = replace(naflex(draw, row.vision), pooled=True)
+    texts = words(draw, row.words)
+    return replace(row, vision=vision, words=replace(texts, projection=vision.width))
+
+
 def depth(draw: Draw, row: DepthConfig) -> DepthConfig:
     """Draw a network for depth."""
     return replace(
@@ -301,6 +326,8 @@ DRAWN = {
     SwinConfig: swin,
     TextConfig: words,
     DualConfig: dual,
+    NaFlexConfig: naflex,
+    NaFlexDualConfig: naflex_dual,
     DepthConfig: depth,
     MaskConfig: masks,
     SegmenterConfig: segmenter,

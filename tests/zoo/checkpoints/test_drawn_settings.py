@@ -14,9 +14,11 @@ from transformers import pipeline
 from tests.references.classifiers import CLASSES, SIZED, seeded
 from weights.errors import MappingError
 from weights.files import Checkpoint
+from zoo.architectures.dual.naflex_config import PatchesInput
 from zoo.checkpoints.settings.processors import PROCESSOR_KINDS
 from zoo.checkpoints.settings.settings_files import read_settings
 from zoo.images.photograph import photograph
+from zoo.images.pictures import reduced_picture
 from zoo.images.pixel_values import pixel_values
 
 PILLOW = "ImageProcessorPil"
@@ -53,6 +55,8 @@ OPTIONS = {
     "size_divisor": st.sampled_from([16, 30]),
     "keep_aspect_ratio": st.booleans(),
     "ensure_multiple_of": MULTIPLE,
+    "patch_size": st.sampled_from([8, 14, 16]),
+    "max_num_patches": st.integers(3, 70),
     "do_split_image": st.booleans(),
     "do_convert_rgb": st.booleans(),
 }
@@ -74,7 +78,9 @@ def follow(case):
     picture = photograph().resize((75, 60))
     try:
         made = PROCESSORS[kind](**told)
-        want = made(picture, return_tensors="np")["pixel_values"]
+        want = {
+            name: np.asarray(array) for name, array in made(picture, return_tensors="np").items()
+        }
     except (ValueError, TypeError, AttributeError):  # settings that go without each other
         return False
     with TemporaryDirectory() as folder:
@@ -88,12 +94,21 @@ def follow(case):
         except MappingError as error:
             assert "preprocessor_config.json" in str(error)
             return False
-    got = pixel_values([picture], how, how.fitted(picture.height, picture.width))
+    got = arrays_of(picture, how)
     # Without a scale, a level of 8 bits is as much as rounding to one may be off, over the least
     # of deviations.
     limit = 1e-4 if told.get("do_rescale", True) else 1 / 0.2
-    np.testing.assert_allclose(got, want, rtol=0, atol=limit)
+    for name, array in got.items():
+        np.testing.assert_allclose(array, want[name], rtol=0, atol=limit, err_msg=name)
     return True
+
+
+def arrays_of(picture, how):
+    """Return the zoo's arrays for a picture: pixels, or SigLIP 2's patches, mask and grid."""
+    if how.padded and how.multiple is not None:
+        return PatchesInput(how.multiple).make([reduced_picture(picture)], how, how.size)
+    size = how.fitted(picture.height, picture.width)
+    return {"pixel_values": pixel_values([picture], how, size)}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from zoo.architectures.entry import DATA, ModelInfo
 from zoo.artifacts.schema import StatedLicence
 from zoo.cli.models_command import model_record
 from zoo.registry.lookup import MODELS
-from zoo.registry.model_words import position_words, preprocessing_words, purpose
+from zoo.registry.model_words import position_words, purpose
 
 TABLE = Path(__file__).with_name("published_rows.json")
 
@@ -27,7 +27,7 @@ def described(entry: ModelInfo) -> dict[str, Any]:
     places = replace(entry.places, embedded=embedded and embedded.relative_to(DATA))
     return {
         "info": {name: repr(value) for name, value in sorted(record.items()) if name in SAID},
-        "words": (purpose(entry), preprocessing_words(entry.preprocessing)),
+        "words": (purpose(entry), entry.preprocessing.words),
         "positions": position_words(entry.config),
         "html": entry._repr_html_(),
         "licence": StatedLicence(**asdict(entry.licence)).model_dump(),

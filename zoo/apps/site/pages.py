@@ -19,7 +19,7 @@ from zoo.artifacts.words import NOT_TRAINED, base_model, limit, origin
 from zoo.common.versions import __version__
 from zoo.export.assemble.extras import PHOTOGRAPH, card
 from zoo.images.preprocessing import Preprocessing
-from zoo.registry.model_words import preprocessing_words, purpose
+from zoo.registry.model_words import purpose
 
 ASSETS, MODELS, RUNTIME, THUMBS = "assets", "models", "runtime", "thumbnails"
 """Folders of a site."""
@@ -137,7 +137,7 @@ def facts(built: BuiltFolder, table: Catalogue) -> Mapping[str, Any]:
         "config": entry.config,
         "rows": [row for row in table.rows if row.model == built.entry.name],
         "found": table,
-        "steps": preprocessing_words(manifest.preprocessing.settings),
+        "steps": manifest.preprocessing.settings.words,
         "origin": origin(manifest.weights),
         "not_trained": NOT_TRAINED.format(seed=manifest.weights.seed),
         "limit": limit,

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from weights.containers.safetensors import INDEX, TENSORS
 from weights.namings import equimo_names, huggingface_names, timm_names
 from zoo.architectures.dual.dual_config import DualConfig, TextConfig
+from zoo.architectures.dual.naflex_config import NaFlexConfig, NaFlexDualConfig
 from zoo.architectures.entry import IMAGENET, ModelInfo, Published, Publisher, same_network
 from zoo.architectures.families import shared
 from zoo.architectures.parts.layer_options import LearnedPositions
@@ -147,6 +148,43 @@ def _dual(vision: ModelInfo, text: ModelInfo) -> ModelInfo:
     )
 
 
+# size, parameters of the vision transformer
+NAFLEX_VARIANTS = (("b", 92_930_304), ("so400m", 427_888_064))
+
+
+def _naflex(size: str, parameters: int) -> tuple[ModelInfo, ...]:
+    """The towers for pictures of any aspect ratio and for texts, and both."""
+    called = f"siglip2-{SIZES[size].google}-patch16-naflex"
+    config = NaFlexConfig(*SIZES[size].vision)
+    vision = ModelInfo(
+        name=f"siglip2_vit{size}16_naflex",
+        family="siglip2_naflex",
+        aliases=(called,),
+        config=config,
+        published=(Published(huggingface_names.SIGLIP2_VIT, config),),
+        preprocessing=shared.centred(size=(256, 256), multiple=16, padded=True),
+        publisher=GOOGLE,
+        **GOOGLE.on_hub(called),
+        parameters=parameters,
+        pooler="attention with a learned query",
+    )
+    text = _text(size, vision)
+    assert isinstance(text.config, TextConfig)
+    dual = NaFlexDualConfig(config, text.config)
+    both = replace(
+        vision,
+        name=f"{vision.name}_dual",
+        family="siglip2_naflex_dual",
+        config=dual,
+        published=same_network(dual, huggingface_names.SIGLIP2_DUAL),
+        parameters=vision.parameters + text.parameters + 2,
+        pooler="",
+        **NOWHERE_ELSE,
+    )
+    return vision, text, both
+
+
 _VISION = tuple(_vision(*row) for row in VARIANTS)
 _TEXT = tuple(_text(size, vision) for (size, *_), vision in zip(VARIANTS, _VISION, strict=True))
-MODELS = (*_VISION, *_TEXT, *map(_dual, _VISION, _TEXT))
+_NAFLEX = tuple(model for row in NAFLEX_VARIANTS for model in _naflex(*row))
+MODELS = (*_VISION, *_TEXT, *map(_dual, _VISION, _TEXT), *_NAFLEX)

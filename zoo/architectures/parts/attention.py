@@ -239,9 +239,11 @@ class Attention(eqx.Module):
         return q, k, v
 
 
-def attend(q: Queries, k: Keys, v: Keys) -> Float[Array, "queries dim"]:
-    """**Returns** `softmax(Q Kᵀ / √head_dim) V` of every head, the heads side by side."""
-    return mixed(attention_weights(q, k), v)
+def attend(q: Queries, k: Keys, v: Keys, mask: Mask | None = None) -> Float[Array, "queries dim"]:
+    """**Returns** `softmax(Q Kᵀ / √head_dim) V` of every head, the heads side by side.
+
+    A mask says over which keys the softmax is taken."""
+    return mixed(attention_weights(q, k, mask), v)
 
 
 def attention_weights(

@@ -209,11 +209,14 @@ class AttentionPool(eqx.Module):
         self.mlp = ffn(dim, hidden, key=mlp_key)
         self.heads = heads
 
-    def __call__(self, x: Float[Array, "tokens dim"]) -> Float[Array, " dim"]:
+    def __call__(
+        self, x: Float[Array, "tokens dim"], mask: Mask | None = None
+    ) -> Float[Array, " dim"]:
+        """**Arguments:** the tokens; and which of them the query may attend to, if not to all."""
         tokens, dim = x.shape
         width = dim // self.heads
         q = pointwise(self.q, self.latent).reshape(1, self.heads, width).transpose(1, 0, 2)
         kv = pointwise(self.kv, x).reshape(tokens, 2, self.heads, width)
         k, v = kv.transpose(1, 2, 0, 3)
-        y = pointwise(self.proj, attend(q, k, v))
+        y = pointwise(self.proj, attend(q, k, v, mask))
         return (y + self.mlp(pointwise(self.norm, y)))[0]

@@ -1,25 +1,30 @@
-"""transformers' image processors (5.23): what each does where its file does not say.
+"""transformers' image processors (5.23): read, with what each does where its file does not say, and
+written.
 
 Files may come from a stranger: every value that is used is checked here.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, Strict, model_validator
 
-from zoo.checkpoints.settings.library_configs import RESAMPLE
 from zoo.common.fields import Line, Model, Side, Three
 from zoo.images.preprocessing import (
     CENTRED_PIXELS,
     IMAGENET_PIXELS,
     OPENAI_PIXELS,
     CropRounding,
+    Filter,
     Preprocessing,
 )
+
+RESAMPLE: Mapping[Filter, int] = {"bilinear": 2, "bicubic": 3}
+"""What Pillow calls the filters."""
 
 FILTER_NAMES = {number: name for name, number in RESAMPLE.items()}
 
@@ -62,8 +67,9 @@ class ProcessorKind:
 
     `crops_share` is whether `crop_pct` is followed, `rounds` whether `ensure_multiple_of` is,
     `pads_to_square` whether `do_pad` means the square of `size`, and `rescale_first` whether
-    floating-point values are resized. `ignored` settings change nothing. `differs` says what the
-    zoo does otherwise, in words.
+    floating-point values are resized. With `counts_patches` pictures keep their aspect ratio and
+    become as many patches as there may be. `ignored` settings change nothing. `differs` says what
+    the zoo does otherwise, in words.
     """
 
     name: str
@@ -72,6 +78,7 @@ class ProcessorKind:
     rounds: bool = False
     pads_to_square: bool = False
     rescale_first: bool = False
+    counts_patches: bool = False
     ignored: tuple[str, ...] = ()
     differs: str = ""
 
@@ -103,6 +110,12 @@ PROCESSOR_KINDS = (
     ProcessorKind("Bit", _normed(OPENAI_PIXELS, BICUBIC) | _edges(shortest_edge=224) | CROPPED),
     ProcessorKind("DeiT", _normed(CENTRED_PIXELS, BICUBIC) | _square(256) | CROPPED),
     ProcessorKind("Siglip", _normed(CENTRED_PIXELS, BICUBIC) | _edges(height=224, width=224)),
+    ProcessorKind(
+        "Siglip2",
+        _normed(CENTRED_PIXELS, BILINEAR) | {"patch_size": 16, "max_num_patches": 256},
+        counts_patches=True,
+        ignored=("size", "default_to_square", "do_center_crop", "crop_size", "do_pad", "pad_size"),
+    ),
     ProcessorKind(
         "ConvNext",
         _normed(CENTRED_PIXELS, BICUBIC) | _edges(shortest_edge=384) | {"crop_pct": 224 / 256},
@@ -178,6 +191,8 @@ class Processor(Model, extra="allow"):
     image_std: Statistic = None
     keep_aspect_ratio: bool | None = False
     ensure_multiple_of: Side | None = 1
+    patch_size: Annotated[int, Field(ge=1, le=64)] | None = None
+    max_num_patches: Annotated[int, Field(ge=1, le=4096)] | None = None
     crop_rounding: CropRounding = "floor"  # the zoo's own, which transformers passes over
 
     @model_validator(mode="before")
@@ -212,7 +227,10 @@ class Processor(Model, extra="allow"):
     @property
     def unheard_of(self) -> tuple[str, ...]:
         """The settings that the zoo does not know."""
-        return tuple(name for name in self.model_extra or {} if name not in NO_EFFECT_ON_PIXELS)
+        patches = {"patch_size", "max_num_patches"} & self.model_fields_set
+        extra = {} if self.kind.counts_patches else dict.fromkeys(sorted(patches))
+        names = {**(self.model_extra or {}), **extra}
+        return tuple(name for name in names if name not in NO_EFFECT_ON_PIXELS)
 
     @property
     def preprocessing(self) -> Preprocessing:
@@ -226,10 +244,28 @@ class Processor(Model, extra="allow"):
             rescale=(self.do_rescale and self.rescale_factor) or 1.0,
             rescale_first=self.kind.rescale_first and bool(self.do_rescale),
             resample=FILTER_NAMES[self.resample],
-            multiple=(self.ensure_multiple_of or 1) if self._is_free else None,
-            padded=bool(self.do_pad) and self.kind.pads_to_square,
+            multiple=self._multiple,
+            padded=self.kind.counts_patches or (bool(self.do_pad) and self.kind.pads_to_square),
             crop_rounding=self.crop_rounding,
         )
+
+    @property
+    def _multiple(self) -> int | None:
+        """The number of pixels of which sides are multiples, where the aspect ratio is kept."""
+        if self.kind.counts_patches:
+            return self.patch_size
+        return (self.ensure_multiple_of or 1) if self._is_free else None
+
+    def _patches(self) -> Size:
+        """The size of as many patches, of those that are nearest to a square.
+
+        **Raises** `ValueError` where either number is null.
+        """
+        if self.patch_size is None or self.max_num_patches is None:
+            raise ValueError("patch_size or max_num_patches is null: give both")
+        count, side = self.max_num_patches, self.patch_size
+        rows = next(n for n in range(math.isqrt(count), 0, -1) if count % n == 0)
+        return rows * side, count // rows * side
 
     @property
     def _is_free(self) -> bool:
@@ -238,6 +274,8 @@ class Processor(Model, extra="allow"):
 
     def _scaled(self) -> ScaledAndCropped:
         """**Raises** `ValueError` where pictures are resized and cropped as the zoo does not."""
+        if self.kind.counts_patches:
+            return ScaledAndCropped(self._patches(), None)
         size = _sides(self.size, bool(self.default_to_square))
         if self.do_pad and self.kind.rounds:
             raise ValueError("do_pad enlarges pictures to multiples, which the zoo does not")
@@ -327,3 +365,42 @@ def _three(value: Statistic, usual: float) -> Three:
         return value
     each = usual if value is None else value
     return each, each, each
+
+
+def transformers_processor(how: Preprocessing) -> dict[str, Any]:
+    """`preprocessor_config.json` of the image processor that works as `how` says."""
+    size: dict[str, Any] = {"height": how.size[0], "width": how.size[1]}
+    settings: dict[str, Any] = {
+        "do_resize": True,
+        "size": size,
+        "resample": RESAMPLE[how.resample],
+        "do_rescale": True,
+        "rescale_factor": how.rescale,
+        "do_normalize": True,
+        "image_mean": list(how.mean),
+        "image_std": list(how.std),
+    }
+    if how.rescale_first:
+        return {"image_processor_type": "DINOv3ViTImageProcessorFast"} | settings
+    if how.padded and how.multiple is not None:
+        most = how.size[0] * how.size[1] // how.multiple**2
+        del settings["size"]
+        patches = {"patch_size": how.multiple, "max_num_patches": most}
+        return {"image_processor_type": "Siglip2ImageProcessor"} | settings | patches
+    if how.padded:
+        edge = max(how.size)
+        square = {"size": {"shortest_edge": edge, "longest_edge": edge}, "do_pad": True}
+        return {"image_processor_type": "EomtImageProcessor"} | settings | square
+    if how.multiple is not None:
+        free = {"keep_aspect_ratio": True, "ensure_multiple_of": how.multiple}
+        return {"image_processor_type": "DPTImageProcessor"} | settings | free
+    if how.resize is None:
+        return {"image_processor_type": "SiglipImageProcessor"} | settings
+    cropped: dict[str, Any] = {"do_center_crop": True, "crop_size": size}
+    if how.crop_rounding != "floor":
+        cropped["crop_rounding"] = how.crop_rounding
+    if isinstance(how.resize, tuple):
+        stretched = {"size": {"height": how.resize[0], "width": how.resize[1]}}
+        return {"image_processor_type": "DeiTImageProcessor"} | settings | cropped | stretched
+    shorter = {"size": {"shortest_edge": how.resize}}
+    return {"image_processor_type": "BitImageProcessor"} | settings | cropped | shorter

@@ -19,7 +19,8 @@ from zoo.artifacts.read import stated_entry
 from zoo.artifacts.schema import Manifest
 from zoo.artifacts.words import NOT_TRAINED, base_model, build_rows, doubt, markdown
 from zoo.checkpoints.convert import write_json
-from zoo.checkpoints.settings.library_configs import portable_config, transformers_processor
+from zoo.checkpoints.settings.library_configs import portable_config
+from zoo.checkpoints.settings.processors import transformers_processor
 from zoo.checkpoints.settings.settings_files import CONFIG, PROCESSOR
 from zoo.common.golden_file import Golden, write_golden
 from zoo.export.assemble.plan import PLANNED_FILES
@@ -30,7 +31,7 @@ from zoo.export.subject import Subject
 from zoo.export.verify import Sample, reference
 from zoo.images.photograph import STORED
 from zoo.images.preprocessing import Preprocessing
-from zoo.registry.model_words import preprocessing_words, purpose
+from zoo.registry.model_words import purpose
 
 PHOTOGRAPH = "photograph.png"
 GOLDEN = "golden.safetensors"
@@ -153,5 +154,5 @@ def card(manifest: Manifest) -> str:
         oldest={name: target.oldest for name, target in converter.TARGETS.items()},
         by_tensor=[each.file for each in variants.values() if each.scales == "tensor"],
         how=how,
-        steps=preprocessing_words(how),
+        steps=how.words,
     )

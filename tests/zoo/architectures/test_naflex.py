@@ -1,0 +1,209 @@
+"""SigLIP 2 NaFlex against transformers: three aspect ratios, padding, processor, files, answers."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import zoo as package
+from tests.references import siglip2_naflex as naflex
+from tests.references.towers import LABELS
+from tests.seeded import model_of
+from zoo.architectures.builder import batched
+from zoo.architectures.dual.naflex_config import PatchesInput
+from zoo.artifacts.read import read_manifest
+from zoo.checkpoints.settings.processors import Processor, transformers_processor
+from zoo.common.errors import BadRequest
+from zoo.images.pictures import reduced_picture
+
+ATOL = 1e-5
+"""Measured: 2e-6."""
+
+NAMES = ("pixel_values", "pixel_attention_mask", "spatial_shapes")
+TEXTS = np.random.default_rng(1).integers(1, naflex.BOTH.words.vocabulary, (3, 64))
+
+
+def prepared(*pictures, tokens=naflex.TOKENS):
+    """What transformers' processor makes of pictures, as arrays."""
+    given = naflex.processor(tokens)([*pictures], return_tensors="np")
+    return {name: np.asarray(given[name]) for name in NAMES}
+
+
+def narrow(feeds):
+    """The same in the types of JAX."""
+    return [v.astype(np.int32) if v.dtype == np.int64 else v for v in feeds.values()]
+
+
+def assert_near(got, wanted, mask=None):
+    for name in got:
+        one, other = np.asarray(got[name]), np.asarray(wanted[name])
+        if mask is not None and name == "last_hidden_state":
+            one, other = one[mask != 0], other[mask != 0]
+        np.testing.assert_allclose(one, other, rtol=0, atol=ATOL, err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def vision():
+    return naflex.vision()
+
+
+@pytest.fixture(scope="module")
+def both():
+    return naflex.both()
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory, vision):
+    return naflex.save(tmp_path_factory.mktemp("vision") / "own", vision)
+
+
+@pytest.fixture(scope="module")
+def own_dual(tmp_path_factory, both):
+    return naflex.save(tmp_path_factory.mktemp("both") / "own", both)
+
+
+def test_pictures_of_three_aspect_ratios_agree_with_transformers(vision):
+    """In one batch; tokens of padding, too, which have the position of the first patch."""
+    feeds = prepared(*naflex.PICTURES)
+    mask, shapes = feeds["pixel_attention_mask"], feeds["spatial_shapes"]
+    assert len({*map(tuple, shapes.tolist())}) == 3 and not mask.all(axis=1).all()
+    got = jax.jit(batched)(model_of(naflex.VISION), *narrow(feeds))
+    assert_near(got, naflex.run(vision, feeds))
+
+
+def test_padding_changes_nothing():
+    """More padding, of whatever values, leaves tokens and vectors as they are."""
+    feeds, model = prepared(naflex.PICTURES[0]), model_of(naflex.VISION)
+    longer = prepared(naflex.PICTURES[0]) | {}
+    for name in NAMES[:2]:
+        widths = ((0, 0), (0, 9), *(((0, 0),) * (feeds[name].ndim - 2)))
+        longer[name] = np.pad(feeds[name], widths)
+    longer["pixel_values"][longer["pixel_attention_mask"] == 0] = 7.0
+    mask = feeds["pixel_attention_mask"]
+    got, wanted = (jax.jit(batched)(model, *narrow(each)) for each in (longer, feeds))
+    got["last_hidden_state"] = got["last_hidden_state"][:, : mask.shape[1]]
+    assert_near(got, wanted, mask)
+
+
+def test_both_towers_agree_with_transformers(both):
+    feeds = prepared(*naflex.PICTURES) | {"input_ids": TEXTS}
+    got = jax.jit(batched)(model_of(naflex.BOTH), *narrow(feeds))
+    assert_near(got, naflex.run(both, feeds))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "sides"),
+    [
+        (256, (480, 640)),
+        (256, (1000, 90)),
+        *(
+            pytest.param(tokens, sides, marks=pytest.mark.full)
+            for tokens in (1, 60, 256, 576)
+            for sides in ((7, 5), (333, 500), (64, 3000), (2500, 1800))
+        ),
+    ],
+)
+def test_patches_are_those_of_the_image_processor(tokens, sides):
+    """Within the rounding of resized pixels to 8 bits: both resize with Pillow here."""
+    image = naflex.photograph().resize(sides[::-1])
+    wanted = prepared(image, tokens=tokens)
+    how = Processor.model_validate(naflex.processor(tokens).to_dict()).preprocessing
+    got = PatchesInput(16).make([reduced_picture(image)], how, how.size)
+    for name in NAMES[1:]:
+        assert got[name].dtype == wanted[name].dtype.newbyteorder("=") or name == NAMES[2]
+        np.testing.assert_array_equal(got[name], wanted[name])
+    np.testing.assert_allclose(got["pixel_values"], wanted["pixel_values"], atol=1.01 / 127.5)
+
+
+def test_settings_of_the_processor_are_written_and_read():
+    settings = {"max_num_patches": 60, "patch_size": 16, "image_std": [0.5, 0.25, 0.5]}
+    how = Processor.model_validate(naflex.processor().to_dict() | settings).preprocessing
+    assert how.size == (6 * 16, 10 * 16) and how.fitted(30, 900) == how.size
+    written = transformers_processor(how)
+    assert written["image_processor_type"] == "Siglip2ImageProcessor"
+    assert {name: written[name] for name in settings} == settings
+    assert Processor.model_validate(written).preprocessing == how
+
+
+@pytest.mark.parametrize("opset", [18, pytest.param(23, marks=pytest.mark.full)])
+def test_a_file_of_a_folder_of_transformers_takes_three_arrays(opset, own, vision, zoo):
+    """The network is recognised; another number of patches than the processor's is taken, too."""
+    zoo("export", "--weights", own, "--opset", opset, "--size", "dynamic", "--out", "naflex.onnx")
+    manifest = read_manifest(zoo.here / "naflex.manifest.json")
+    assert manifest.family == "siglip2_naflex" and manifest.network == naflex.VISION
+    assert manifest.only.passed and manifest.only.opset == opset
+    assert [(each.name, each.dtype, each.shape) for each in manifest.only.inputs] == [
+        ("pixel_values", "float32", ("batch_size", "sequence_length", 768)),
+        ("pixel_attention_mask", "int32", ("batch_size", "sequence_length")),
+        ("spatial_shapes", "int64", ("batch_size", 2)),
+    ]
+    live = package.load(zoo.here / "naflex.onnx")
+    names = [each.name for each in live.session.get_outputs()]
+    for tokens in (naflex.TOKENS, 31):
+        feeds = prepared(*naflex.PICTURES, tokens=tokens)
+        wanted = naflex.run(vision, feeds)
+        assert_near(dict(zip(names, live.session.run(None, feeds), strict=True)), wanted)
+    assert_near(live([*naflex.PICTURES]), naflex.run(vision, prepared(*naflex.PICTURES)))
+
+
+@pytest.mark.full
+def test_a_file_of_so_many_patches(own, zoo):
+    """As many as the processor of the checkpoint says, by default."""
+    zoo("export", "--weights", own, "--out", "naflex.onnx")
+    manifest = read_manifest(zoo.here / "naflex.manifest.json")
+    assert manifest.only.inputs[0].shape == ("batch_size", naflex.TOKENS, 768)
+    assert "24 patches" in manifest.sizes
+    naflex.PICTURES[0].save(zoo.here / "wide.png")
+    zoo("run", "naflex.onnx", "wide.png")
+    with pytest.raises(BadRequest, match="takes pixel_values and pixel_attention_mask"):
+        package.to_onnx(package.from_pretrained(own), zoo.here / "a.onnx", input="uint8")
+
+
+def wanted_answers(both, built, sentences):
+    """Return each picture with transformers' outputs for it and some sentences."""
+    ids = built.tokenizer.encoded(sentences)["input_ids"]
+    return [(p, naflex.run(both, prepared(p) | {"input_ids": ids})) for p in naflex.PICTURES]
+
+
+def assert_scores(built, both):
+    """Scores of labels are those of transformers, for a picture of each aspect ratio."""
+    sentences = [f"This is a photo of {label}." for label in LABELS]
+    for picture, wanted in wanted_answers(both, built, sentences):
+        scores = 1 / (1 + np.exp(-wanted["logits_per_image"][0]))
+        answers = {answer.label: answer.score for answer in built.classify(picture, LABELS)}
+        np.testing.assert_allclose([answers[label] for label in LABELS], scores, atol=ATOL)
+
+
+def assert_vectors(built, both):
+    """Vectors of pictures and of texts are those of transformers."""
+    sentences = [*LABELS]
+    for picture, wanted in wanted_answers(both, built, sentences):
+        np.testing.assert_allclose(built.image(picture), wanted["image_embeds"], atol=ATOL)
+        np.testing.assert_allclose(built.text(sentences), wanted["text_embeds"], atol=ATOL)
+
+
+def test_zero_shot_questions(own_dual, both, tmp_path):
+    file = tmp_path / "onnx" / "naflex.onnx"
+    file.parent.mkdir()
+    package.to_onnx(package.from_pretrained(own_dual), file, opset=23)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / name).write_bytes((own_dual / name).read_bytes())
+    assert_scores(package.load(file), both)
+
+
+@pytest.mark.full
+def test_a_folder_answers_and_embeds_pictures(own_dual, both, zoo):
+    zoo("build", "--weights", own_dual, "--out", "made", "--variant", "fp32")
+    settings = json.loads((zoo.here / "made/own/preprocessor_config.json").read_text())
+    assert settings["max_num_patches"] == naflex.TOKENS
+    built = package.load(str(zoo.here / "made/own"))
+    assert_scores(built, both)
+    assert_vectors(built, both)
+    zoo("verify", "made/own")
+    (zoo.here / "pictures").mkdir()
+    for number, picture in enumerate(naflex.PICTURES):
+        picture.save(zoo.here / "pictures" / f"{number}.png")
+    zoo("embed", "pictures", "--model", "made/own", "--out", "vectors.lance")
+    found = zoo.json("search", "vectors.lance", "pictures/1.png")
+    assert found[0]["key"].endswith("1.png")

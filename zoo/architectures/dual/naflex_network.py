@@ -1,0 +1,171 @@
+"""SigLIP 2 NaFlex: a vision transformer for patches of any aspect ratio, alone and in a dual
+encoder."""
+
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
+
+from zoo.architectures.base import UNKNOWN, FeatureRequest, Identity, Network
+from zoo.architectures.dual.dual_network import TextTransformer, unit_vector
+from zoo.architectures.dual.naflex_config import NaFlexConfig, NaFlexDualConfig
+from zoo.architectures.parts.block import AttentionPool, Block, Mlp
+from zoo.architectures.parts.layers import ACTIVATIONS, Norm, Size, pointwise
+from zoo.architectures.parts.output import Output, Similarities
+
+
+class PatchProjection(eqx.Module):
+    """Projects each patch, which is a vector of its pixels, to a token."""
+
+    proj: eqx.nn.Linear
+
+
+class FlexiblePositionEmbedding(eqx.Module):
+    """A table with a row for each patch of a square grid, interpolated to a grid that is data.
+
+    Each token takes the mean of the table by the weights of its row and of its column, which are
+    those of torch's `interpolate(mode="bilinear", antialias=True)`: no shape depends on the grid.
+
+    Source: `Siglip2VisionEmbeddings.resize_positional_embeddings` of transformers.
+    """
+
+    weight: Float[Array, "patches dim"]
+    grid: int = eqx.field(static=True)
+
+    def __init__(self, dim: int, grid: int, *, key: PRNGKeyArray):
+        """**Arguments:** channels of a token, and patches along a side of the grid."""
+        self.weight, self.grid = 0.02 * jr.normal(key, (grid**2, dim)), grid
+
+    def __call__(
+        self, spatial_shapes: Int[Array, " 2"], tokens: Size
+    ) -> Float[Array, "tokens dim"]:
+        """Return the positions of so many tokens of a grid (rows, columns); tokens behind the last
+        patch have that of the first."""
+        rows, columns = jnp.maximum(spatial_shapes, 1)
+        index = jnp.arange(tokens)
+        index = jnp.where(index < rows * columns, index, 0)
+        down = self.shares(index // columns, rows, self.grid)
+        across = self.shares(index % columns, columns, self.grid)
+        shares = (down[:, :, None] * across[:, None, :]).reshape(tokens, len(self.weight))
+        return (shares @ self.weight.astype(jnp.float32)).astype(self.weight.dtype)
+
+    @staticmethod
+    def shares(
+        index: Int[Array, " tokens"], count: Int[Array, ""], own: int
+    ) -> Float[Array, "tokens own"]:
+        """Return the weight of each of `own` samples at positions `index` of `count`."""
+        scale = own / count.astype(jnp.float32)
+        centre = (index.astype(jnp.float32) + 0.5) * scale - 0.5
+        distance = jnp.abs(jnp.arange(own, dtype=jnp.float32) - centre[:, None])
+        weights = jnp.maximum(1 - distance / jnp.maximum(scale, 1.0), 0)
+        return weights / weights.sum(axis=1, keepdims=True)
+
+
+class NaFlexTransformer(Network):
+    """Patches of a picture of any aspect ratio become tokens, and attention mixes all that are no
+    padding.
+
+        x = patch_embed(pixel_values) + positions(spatial_shapes)
+        x = block(x, mask)                          for every block
+        last_hidden_state = norm(x)
+        pooler_output = attn_pool(last_hidden_state, mask)
+
+    Names of leaves are those of `VisionTransformer`.
+
+    Source: `Siglip2VisionModel` of transformers (Tschannen et al., 2025, arXiv:2502.14786).
+    """
+
+    patch_embed: PatchProjection
+    global_pos_embed: FlexiblePositionEmbedding
+    blocks: tuple[Block, ...]
+    norm: Norm
+    attn_pool: AttentionPool | None
+    patch_size: int = eqx.field(static=True)
+
+    def __init__(self, config: NaFlexConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+        """**Arguments:** the sizes, and what the network knows of itself."""
+        patch_key, position_key, pool_key, *block_keys = jr.split(key, 3 + config.depth)
+        dim, norm = config.dim, partial(eqx.nn.LayerNorm, eps=config.norm_eps)
+        sizes = dim, config.heads, config.hidden
+        feed = partial(Mlp, activation=ACTIVATIONS[config.activation])
+        block = partial(Block, *sizes, ffn=feed, norm=norm)
+        block = partial(block, qkv_bias=True, qk_norm=None, layer_scale=None)
+        pixels = 3 * config.patch**2
+        self.patch_embed = PatchProjection(eqx.nn.Linear(pixels, dim, key=patch_key))
+        self.global_pos_embed = FlexiblePositionEmbedding(dim, config.grid, key=position_key)
+        self.blocks = tuple(block(key=each) for each in block_keys)
+        self.norm = norm(dim)
+        pool = partial(AttentionPool, *sizes, ffn=feed, norm=norm, key=pool_key)
+        self.attn_pool = pool() if config.pooled else None
+        self.patch_size, self.about = config.patch, about
+
+    @property
+    def stride(self) -> int:
+        """Pixels along a side of a patch."""
+        return self.patch_size
+
+    def __call__(
+        self,
+        pixel_values: Float[Array, "tokens pixels"],
+        pixel_attention_mask: Int[Array, " tokens"],
+        spatial_shapes: Int[Array, " 2"],
+    ) -> Output:
+        """Features of one picture; `jax.vmap` gives a batch.
+
+        **Arguments:** patches by rows, each by rows, columns and channels of preprocessed RGB; 1
+        for patches and 0 for padding behind them; the number of rows and columns of patches.
+        """
+        mask = (pixel_attention_mask != 0)[None]
+        x = pointwise(self.patch_embed.proj, pixel_values)
+        x = x + self.global_pos_embed(spatial_shapes, x.shape[0])
+        for block in self.blocks:
+            x = block(x, mask=mask)
+        x = pointwise(self.norm, x)
+        return Output(x, None if self.attn_pool is None else self.attn_pool(x, mask))
+
+
+class NaFlexDualEncoder(Network):
+    """Pictures of any aspect ratio and texts become vectors of one space, as in `DualEncoder`."""
+
+    vision: NaFlexTransformer
+    words: TextTransformer
+    logit_scale: Float[Array, " 1"]
+    logit_bias: Float[Array, " 1"]
+
+    def __init__(self, config: NaFlexDualConfig, *, about: Identity = UNKNOWN, key: PRNGKeyArray):
+        """**Arguments:** the sizes, and what the network knows of itself."""
+        key1, key2 = jr.split(key)
+        self.vision = NaFlexTransformer(config.vision, key=key1)
+        self.words = TextTransformer(config.words, key=key2)
+        # What training began with, of the paper.
+        self.logit_scale, self.logit_bias = jnp.log(jnp.array([10.0])), jnp.array([-10.0])
+        self.about = about
+
+    @property
+    def stride(self) -> int:
+        """Pixels along a side of a patch."""
+        return self.vision.stride
+
+    def __call__(
+        self,
+        pixel_values: Float[Array, "images tokens pixels"],
+        pixel_attention_mask: Int[Array, "images tokens"],
+        spatial_shapes: Int[Array, "images 2"],
+        input_ids: Int[Array, "texts words"],
+    ) -> Similarities:
+        """Every picture beside every text.
+
+        **Arguments:** those of `NaFlexTransformer` for a batch, and numbers of words.
+        """
+        pictures = jax.vmap(self.vision)(pixel_values, pixel_attention_mask, spatial_shapes)
+        image = jax.vmap(unit_vector)(pictures.pooler_output)
+        text = jax.vmap(lambda each: unit_vector(self.words(each).pooler_output))(input_ids)
+        logits = text @ image.T * jnp.exp(self.logit_scale) + self.logit_bias
+        return Similarities(logits.T, logits, text, image)
+
+    def batched(self, asked: FeatureRequest, *inputs: Shaped[Array, "..."]) -> Similarities:
+        """Every picture of a batch meets every text of one."""
+        return self(*inputs)
