@@ -110,8 +110,8 @@ class Export:
             progress: called as ``progress(name, bytes)`` when each tensor is written.
             external_data: true to write the weights to ``<name>_data``; by default this happens
                 above 2 GB only.
-            on_write: called as ``on_write(name, bytes)`` with the bytes of each file in order, from a
-                separate thread.
+            on_write: called as ``on_write(name, bytes)`` with the bytes of each file in order, from
+                a separate thread.
         """
         saving.bind(self.model, self.graph, values, progress)
         saving.save(self.model, path, external_data, on_write)

@@ -79,8 +79,8 @@ def save(
 ) -> None:
     """Write the model to ``path``, completely or not at all; see ``Export.save``.
 
-    Tensors of at most 1 KiB stay in the model. ``on_write`` lets the caller compute a digest without
-    reading the file again.
+    Tensors of at most 1 KiB stay in the model. ``on_write`` lets the caller compute a digest
+    without reading the file again.
 
     Raises:
         SpecError: ``external_data`` is false and the weights are too large for one file.
