@@ -75,8 +75,8 @@ def extensions() -> Iterator[None]:
         export = converter.to_onnx(fn, specs)
     """
     with (
-        outside.registered_rules.restored(),
-        outside.expansions.restored(),
+        outside.registered_rules.restoring(),
+        outside.expansions.restoring(),
         recognisers.restoring_registrations(),
     ):
         yield

@@ -24,7 +24,7 @@ def _canonicalize_slice(node: Node, editor: Editor) -> Value | None:
         if view is not None and (
             merged := above(view) if _slices_same_axes(inner, node) else part(view)
         ):
-            return editor.cut(merged.base, merged.starts, node.out.shape)
+            return editor.slice_region(merged.base, merged.starts, node.out.shape)
     if params["strides"] is None:
         full_params = {**params, "strides": (1,) * source.rank}
         return editor.add(ops.slice, [source], node.out.shape, node.out.dtype, full_params)

@@ -50,7 +50,7 @@ DIMENSION_NUMBERS = (
 HINTS = frozenset(
     {
         *("accuracy", "sharding", "out_sharding", "weak_type", "unroll"),
-        "out_dtype",  # operations with one were replaced
+        "out_dtype",  # operations that have it are replaced earlier
         *("indices_are_sorted", "unique_indices", "update_jaxpr", "update_consts"),
         *("recall_target", "reduction_input_size_override"),
         "is_stable",  # all sorting operators are stable

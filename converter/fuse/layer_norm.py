@@ -164,12 +164,12 @@ def match_rms_norm(node: Node, uses: Uses) -> Norm | str | None:
     """Match an RMS norm without scale. Return it, the reason for a near miss, or None."""
     reason = None
     for deviation in match_deviations(node, uses):
-        for x in deviation.rest.factors:
+        for x in deviation.numerator.factors:
             axes = mean_square_axes(deviation.spread, x, uses)
             if axes and x.complete():
                 norm = Norm(x, axes, deviation.without(x))
                 return norm if _has_elements(x, axes) else "the normalised axis may be empty"
-            if len(deviation.rest.factors) == 1 and is_variance(deviation.spread, x, uses):
+            if len(deviation.numerator.factors) == 1 and is_variance(deviation.spread, x, uses):
                 reason = "the mean is taken off what is squared only"
     return reason
 

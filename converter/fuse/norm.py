@@ -37,15 +37,17 @@ NormTerm: TypeAlias = tuple[Op, View]
 
 @dataclass(frozen=True)
 class NormDeviation:
-    """A division of ``rest`` by ``sqrt(spread + epsilon)``."""
+    """A division of ``numerator`` by ``sqrt(spread + epsilon)``."""
 
     spread: View
     epsilon: Value
-    rest: Product
+    numerator: Product
 
     def without(self, factor: View) -> NormDeviation:
-        """Return the deviation without one factor of the rest."""
-        return replace(self, rest=Product(self.rest.coefficient, self.rest.without(factor)))
+        """Return the deviation without one factor of the numerator."""
+        return replace(
+            self, numerator=Product(self.numerator.coefficient, self.numerator.without(factor))
+        )
 
     def as_attribute(self, editor: Editor) -> float:
         """Return the epsilon as a number, and record that the rewrite relies on it."""
@@ -54,7 +56,7 @@ class NormDeviation:
 
 @dataclass(frozen=True)
 class CentredValue:
-    """``x - weight * average`` over a deviation, times the deviation's rest, plus or minus the
+    """``x - weight * average`` over a deviation, times the deviation's numerator, plus or minus the
     ``terms``.
 
     ``moved`` are the values that multiply both ``x`` and ``average``.
@@ -79,7 +81,7 @@ class CentredValue:
 
 @dataclass(frozen=True)
 class Norm:
-    """``x`` over its deviation along ``axes``, times the deviation's rest, plus or minus the
+    """``x`` over its deviation along ``axes``, times the deviation's numerator, plus or minus the
     ``terms``.
 
     ``shape`` is the shape of ``x`` along its logical axes if one axis of the node was split for it.
@@ -158,7 +160,7 @@ def match_centred(node: Node, uses: Uses) -> Iterator[CentredValue]:
 def _match_centred_product(node: Node, uses: Uses) -> Iterator[CentredValue]:
     """Yield matches of ``(x - mean) * s``."""
     for deviation in match_deviations(node, uses):
-        for factor in deviation.rest.factors:
+        for factor in deviation.numerator.factors:
             if factor.op() is ops.sub:
                 x, average = operands(factor)
                 yield CentredValue(x, average, 1.0, deviation.without(factor))
@@ -216,7 +218,7 @@ def _match_difference(
         common.divisors += inner.divisors
     weight = -second.coefficient / first.coefficient
     for deviation in match_division_by_deviation(common, node.out.dtype):
-        moved = tuple(factor.base for factor in deviation.rest.factors)
+        moved = tuple(factor.base for factor in deviation.numerator.factors)
         yield CentredValue(own_factors[0][0], own_factors[1][0], weight, deviation, terms, moved)
 
 
@@ -254,7 +256,7 @@ def _emit_unscaled_norm(op: Op, norm: Norm, shape: Shape, dtype: np.dtype, edito
 
 def emit_factors_and_terms(normed: Value, norm: Norm | CentredValue, editor: Editor) -> Value:
     """Multiply a normalised value by the other factors of the product, and add the terms."""
-    result, factors = normed, norm.deviation.rest
+    result, factors = normed, norm.deviation.numerator
     for value in norm.moved:
         magnitudes.rely_on_size(editor, value, allow_zero=True)
     for factor in factors.factors:

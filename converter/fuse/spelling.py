@@ -90,13 +90,13 @@ def _rules(table: tuple[Spelling, ...]) -> dict[Op, Rule]:
 @cache
 def _pattern(table: tuple[Spelling, ...]) -> View:
     """Return the result of the last spelling's formula, in which earlier spellings are replaced."""
-    *earlier, spelling = table
+    *previous_spellings, spelling = table
     names = list(inspect.signature(spelling.formula).parameters)
     specs = [((2, 3) if name == "x" else (), "float32") for name in names]
     graph = pattern_graph(spelling.formula, specs)
     for value, name in zip(graph.inputs, names, strict=True):
         value.name = name
-    sweep(graph, _rules(tuple(earlier)))
+    sweep(graph, _rules(tuple(previous_spellings)))
     return whole(graph.outputs[0])
 
 

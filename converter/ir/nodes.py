@@ -159,7 +159,7 @@ class Graph:
                 for body in node.bodies.values():
                     yield from body.walk()
 
-    def claimed(self) -> frozenset[str]:
+    def user_op_names(self) -> frozenset[str]:
         """Return the names of users' primitives and of the operations of users' recognisers in the
         graph."""
         return frozenset(node.op.name for node in self.walk() if node.op.domain == "user")

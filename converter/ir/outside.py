@@ -27,17 +27,17 @@ class Registry(Generic[T]):
         """Return the entry of exactly this key, or ``default``."""
         return self._entries.get(key, default)
 
-    def find(self, op: Op, claimed: Collection[str] = ()) -> T | None:
+    def find(self, op: Op, user_op_names: Collection[str] = ()) -> T | None:
         """Return the registered entry of an operation, or None.
 
-        ``claimed`` has the names of the users' primitives in a program. In it, these names mean no
+        ``user_op_names`` has the names of the users' primitives in a program. In it, these names mean no
         other operation.
         """
-        is_meant = op.domain == "user" or op.name not in claimed
+        is_meant = op.domain == "user" or op.name not in user_op_names
         return self._entries.get(op) or (self._entries.get(op.name) if is_meant else None)
 
     @contextmanager
-    def restored(self) -> Iterator[None]:
+    def restoring(self) -> Iterator[None]:
         """Return a context after which the entries are again those from before it."""
         entries = dict(self._entries)
         try:

@@ -158,7 +158,7 @@ class Editor:
         shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
         return self.add(ops.slice, [x], shape, x.dtype, params)
 
-    def cut(self, x: Value, starts: Shape, shape: Shape) -> Value:
+    def slice_region(self, x: Value, starts: Shape, shape: Shape) -> Value:
         """Slice a region of this shape, which begins at ``starts``."""
         if dims.same_shape(x.shape, shape):
             return x

@@ -221,7 +221,7 @@ def _dynamic_slice(node: Node, editor: Editor) -> Value | None:
         int(np.clip(np.asarray(v.const), 0, axis_size - size))
         for v, axis_size, size in zip(starts, x.shape, sizes, strict=True)
     )
-    return editor.cut(x, first, sizes)
+    return editor.slice_region(x, first, sizes)
 
 
 def _take_entry(node: Node, editor: Editor) -> Value | None:

@@ -51,7 +51,7 @@ def lower(
         main,
         refused=refused,
         lines=lines,
-        claimed=graph.claimed(),
+        user_op_names=graph.user_op_names(),
         # of ``a_b_c``: ``a``, ``a_b``, ``a_b_c``
         reserved=frozenset(
             p for name in names for p in accumulate(name.split("_"), "{}_{}".format)

@@ -35,7 +35,7 @@ class ModelState:
     refused: list[UnsupportedError] | None = None  # where these are collected, none is raised
     lines: bool = False  # whether nodes say where they come from
     domains: dict[str, int] = field(default_factory=dict)  # of operators that are not ONNX's own
-    claimed: frozenset[str] = frozenset()  # names of users' own primitives
+    user_op_names: frozenset[str] = frozenset()  # names of users' own primitives
     reserved: frozenset[str] = (
         frozenset()
     )  # names of inputs, parameters and outputs, cut at any "_"

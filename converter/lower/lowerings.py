@@ -50,7 +50,7 @@ def lowers(
 
     def register(lowering: Lowering) -> Lowering:
         parameters = inspect.signature(lowering).parameters.values()
-        if any(p.kind is p.VAR_KEYWORD for p in parameters):  # would drop parameters silently
+        if any(p.kind is p.VAR_KEYWORD for p in parameters):  # it would ignore unknown parameters
             raise ConverterError(f"a rule has to name its parameters: {lowering}")
         for op in operations:
             add(op, since, Owner(lowering, read_by(lowering), frozenset(ignores)))
@@ -72,13 +72,16 @@ def _rename_operator(name: str, attributes: dict[str, float]) -> Lowering:
     return lambda b, *xs, **params: b.op(name, *xs, **{**attributes, **params})
 
 
-def find_lowering(op: Op, opset: int, claimed: Collection[str] = ()) -> Owner | None:
+def find_lowering(op: Op, opset: int, user_op_names: Collection[str] = ()) -> Owner | None:
     """Return the newest rule for an operation at this opset: a user's, a built-in one, or none.
 
     A composite without any rule is lowered to the operator of its name, with its parameters as
     attributes.
     """
-    for rules in (outside.registered_rules.find(op, claimed) or {}, BUILTIN_RULES.get(op, {})):
+    for rules in (
+        outside.registered_rules.find(op, user_op_names) or {},
+        BUILTIN_RULES.get(op, {}),
+    ):
         if allowed := [since for since in rules if since <= opset]:
             owner: Owner = rules[max(allowed)]
             return owner
@@ -102,7 +105,7 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
     """
     if node.refusal:
         raise UnsupportedError(node.refusal, source_line(node))
-    entry = find_lowering(node.op, b.opset, b.shared.claimed)
+    entry = find_lowering(node.op, b.opset, b.shared.user_op_names)
     if entry is None:
         raise unsupported(node, b.opset)
     if unknown := entry.unknown(node.params):
