@@ -33,7 +33,9 @@ class Groups:
     groups: int
 
 
-def emit_group_norm(groups: Groups, scale: Value | None, epsilon: float, editor: Editor) -> Value:
+def emit_norm_of_groups(
+    groups: Groups, scale: Value | None, epsilon: float, editor: Editor
+) -> Value:
     """Emit the group norm of ``x``, in the layout of ``x``. Without a scale, it is one."""
     shape = tuple(groups.x.shape[i] for i in groups.order)
     count = dims.size_product(shape[: groups.batch])
@@ -75,7 +77,7 @@ def match_channel_groups(node: Node, uses: Uses) -> Groups | None:
 def emit_channel_groups(node: Node, groups: Groups, editor: Editor) -> Value:
     """Emit the group norm before the split, then the split and the permutation."""
     order, source = _split_transpose(node.inputs[0])
-    normed = emit_group_norm(groups, None, node.params["epsilon"], editor)
+    normed = emit_norm_of_groups(groups, None, node.params["epsilon"], editor)
     return editor.transpose(editor.reshape(normed, source.shape), order)
 
 
@@ -155,7 +157,7 @@ def emit_channel_norm(node: Node, match: ChannelNorm, editor: Editor) -> Value:
     """Emit the group norm with one group per channel, with its scale."""
     scale = write(editor, match.scale, (match.groups.groups,), node.out.dtype)
     epsilon = match.normed.node().params["epsilon"]
-    normed = emit_group_norm(match.groups, scale, epsilon, editor)
+    normed = emit_norm_of_groups(match.groups, scale, epsilon, editor)
     return write(editor, along(normed, match.normed.axes), node.out.shape)
 
 

@@ -30,8 +30,8 @@ class Registry(Generic[T]):
     def find(self, op: Op, user_op_names: Collection[str] = ()) -> T | None:
         """Return the registered entry of an operation, or None.
 
-        ``user_op_names`` has the names of the users' primitives in a program. In it, these names mean no
-        other operation.
+        ``user_op_names`` has the names of the users' primitives in a program. In it, these names
+        mean no other operation.
         """
         is_meant = op.domain == "user" or op.name not in user_op_names
         return self._entries.get(op) or (self._entries.get(op.name) if is_meant else None)
