@@ -44,7 +44,8 @@ def attention_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
 
 
 def _explain_weights(value: Value, exponentials: Sequence[Node]) -> str:
-    """Return the reason why the weights between softmax and second product are not known."""
+    """Return the reason why attention was not matched: an unknown softmax, or an operation after
+    it."""
     op = peel(whole(value), rounding=True).op()
     if all(n.op is not ops.softmax for n in exponentials):
         return "its softmax is written in a way that is not known"
@@ -137,8 +138,11 @@ def _readers(graph: Graph) -> dict[int, list[Node]]:
 
 
 def _find_partner(root: Node, source: Value, readers: dict[int, list[Node]]) -> Value | None:
-    """Return the operand that is ``source`` in a product with a root, or with a value computed from
-    it."""
+    """Return the other operand of a product with a root if it is ``source``, possibly centred.
+
+    The root may pass through elementwise operations and carriers before the product. Return None if
+    there is no such product.
+    """
     visited, queue = {id(root)}, [root]
     for node in islice(iter(queue), DEEPEST_SEARCH):
         for reader in readers.get(id(node.out), ()):

@@ -23,14 +23,16 @@ UNBOUNDED = "numbers that may be infinite, huge or zero"
 
 
 def is_moderate(numbers: np.ndarray, *, allow_zero: bool) -> bool:
-    """Return True if all absolute values are near one. ``allow_zero`` allows zero and tiny
-    numbers."""
+    """Return True if all absolute values are from 2**-20 to 2**20 (``LARGEST_SCALE``).
+
+    ``allow_zero`` drops the lower limit.
+    """
     sizes = np.abs(numbers.astype(np.float64))
     return bool(np.all((sizes <= LARGEST_SCALE) & (allow_zero | (sizes >= 1 / LARGEST_SCALE))))
 
 
 def may_move(value: Value, uses: Uses, *, allow_zero: bool = False) -> bool:
-    """Return True if a factor is known to be moderate."""
+    """Return True if a factor is known to be moderate, by its numbers or its range."""
     numbers = bound(value, uses.memo)
     if numbers is not None:
         return is_moderate(numbers, allow_zero=allow_zero)

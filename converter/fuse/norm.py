@@ -37,7 +37,7 @@ NormTerm: TypeAlias = tuple[Op, View]
 
 @dataclass(frozen=True)
 class NormDeviation:
-    """A division of ``numerator`` by ``sqrt(spread + epsilon)``."""
+    """The division of ``numerator`` by a standard deviation, ``sqrt(spread + epsilon)``."""
 
     spread: View
     epsilon: Value
@@ -99,7 +99,8 @@ class Norm:
 
 
 def match_deviations(node: Node, uses: Uses) -> Iterator[NormDeviation]:
-    """Yield every match of a node as a product divided by a deviation."""
+    """Yield every match of a node as a product divided by a deviation, such as ``x * rsqrt(var +
+    eps)``."""
     parts = product_of(node, uses)
     return match_division_by_deviation(parts, node.out.dtype)
 
@@ -269,4 +270,5 @@ def emit_factors_and_terms(normed: Value, norm: Norm | CentredValue, editor: Edi
 
 
 def _emit_broadcastable(editor: Editor, view: View, result: Value) -> Value:
+    """Emit a view in the shape that broadcasts to ``result``, with the dtype of ``result``."""
     return write(editor, view, view.bare(result.shape), result.dtype)

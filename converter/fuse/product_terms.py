@@ -80,6 +80,8 @@ class _Collector:
     rounding: bool
 
     def take(self, view: View, *, divide: bool = False, root: bool = False) -> None:
+        """Add a value to the product, or to its divisors if ``divide``. ``root`` is True for the
+        first value."""
         number, op = scalar(view.base), view.op()
         if number is not None and not isinstance(number, bool) and _is_joinable(number, divide):
             self.target.multiply(1 / number if divide else number, view.base.dtype)
@@ -140,8 +142,8 @@ class ReducedValue:
         return ReducedValue(operand(self.view, index), self.sizes)
 
     def axes_of(self, unreduced: View) -> tuple[int, ...] | None:
-        """Return the logical axes along which all of ``unreduced`` is reduced, or None if that is
-        not what is reduced."""
+        """Return the logical axes along which ``unreduced`` is reduced, or None if the operand is
+        another value."""
         rank = len(unreduced.axes)
         remaining, reduced_axes = self.view.axes[:rank], self.view.axes[rank:]
         pairs = zip(reduced_axes, self.sizes, strict=True)
@@ -184,7 +186,7 @@ class Mean:
 
 
 def match_mean(view: View, uses: Uses) -> Mean | None:
-    """Return the sum and the factor of a product of the two, or None."""
+    """Match a sum times a factor without other values. Return the two, or None."""
     parts = product(view, uses, rounding=True)
     has_named_divisors = all(named_size(divisor.base) is not None for divisor in parts.divisors)
     if len(parts.factors) != 1 or not has_named_divisors:

@@ -84,6 +84,7 @@ def operations_of(spelling: Spelling) -> frozenset[Op]:
 
 
 def _rules(table: tuple[Spelling, ...]) -> dict[Op, Rule]:
+    """Return the rules of all spellings; the recogniser of each knows the spellings before it."""
     return recogniser_rules([_recogniser(table[: i + 1]) for i in range(len(table))], [])
 
 
@@ -177,6 +178,7 @@ def _bind_argument(name: str, view: View, arguments: Arguments) -> Arguments | N
 def _unify_all(
     terms: Sequence[View], parts: Sequence[View], arguments: Arguments
 ) -> Arguments | None:
+    """Return the arguments with which all terms equal their parts, or None."""
     extended: Arguments | None = arguments
     for term, part in zip(terms, parts, strict=True):
         extended = None if extended is None else _unify(term, part, extended)
@@ -198,6 +200,7 @@ def _has_same_params(node: Node, view: View) -> bool:
 
 
 def _is_near(number: float, expected: float | None, view: View) -> bool:
+    """Return True if two numbers are equal up to rounding in the dtype of the view."""
     if not jnp.issubdtype(view.base.dtype, jnp.floating):
         return number == expected
     slack = EQUAL + float(jnp.finfo(view.base.dtype).eps)
