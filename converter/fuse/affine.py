@@ -43,6 +43,8 @@ def _affine_axes(norm: Node) -> range:
 
 
 def _can_absorb(node: Node, normed: View, other: View, uses: Uses) -> bool:
+    """Return True if a norm can take ``other`` as its scale (of a product) or bias (of a sum)
+    exactly."""
     inner = normed.node()
     affine_axes = [i for i, a in enumerate(normed.axes) if a in _affine_axes(inner)]
     has_unit_scale = scalar(inner.inputs[1]) == 1

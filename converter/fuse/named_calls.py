@@ -144,18 +144,20 @@ def _unbatched_shapes(
 def _remove_batch_axes(
     shape: Shape, result: Shape, count: int
 ) -> Iterator[tuple[tuple[int, ...], Shape, Shape]]:
+    """Yield ``count`` batch axes of the operand, and the shapes of operand and result without
+    them."""
     if not count:
         yield (), shape, result
         return
     for axis, size in enumerate(shape):
         for result_axis, result_size in enumerate(result):
             if dims.same(size, result_size):
-                smaller = _without(shape, axis), _without(result, result_axis)
+                smaller = _drop_axis(shape, axis), _drop_axis(result, result_axis)
                 for axes, inner, inner_result in _remove_batch_axes(*smaller, count - 1):
                     yield (axis, *axes), inner, inner_result
 
 
-def _without(shape: Shape, axis: int) -> Shape:
+def _drop_axis(shape: Shape, axis: int) -> Shape:
     return (*shape[:axis], *shape[axis + 1 :])
 
 
@@ -164,5 +166,5 @@ def _insert_batch_axes(inner: Shape, shape: Shape, axes: Sequence[int]) -> Shape
     if not axes:
         return inner
     axis, *inner_axes = axes
-    result = _insert_batch_axes(inner, _without(shape, axis), inner_axes)
+    result = _insert_batch_axes(inner, _drop_axis(shape, axis), inner_axes)
     return (*result[:axis], shape[axis], *result[axis:])

@@ -225,6 +225,8 @@ class _Reader:
         self.seen: dict[View, NormalForm | None] = {}
 
     def of(self, view: View, depth: int) -> NormalForm | None:
+        """Return the normal form of a view, through operations up to ``depth``, or None if it has
+        too many terms."""
         while id(view.base) not in self.leaves:
             inner = through(view, rounding=True)
             if inner is None or not inner.is_whole:
@@ -319,6 +321,7 @@ def _scale_form(form: NormalForm | None, number: float) -> NormalForm | None:
 
 
 def _add_forms(left: NormalForm | None, right: NormalForm | None, sign: float) -> NormalForm | None:
+    """Return ``left + sign * right``, or None if there are too many terms."""
     if left is None or right is None or len(left.terms) + len(right.terms) > MAX_TERMS:
         return None
     terms, cancelled = _add_terms(left.terms, right.terms, sign)
@@ -329,6 +332,7 @@ def _add_forms(left: NormalForm | None, right: NormalForm | None, sign: float) -
 
 
 def _multiply_forms(first: NormalForm | None, second: NormalForm | None) -> NormalForm | None:
+    """Return the product of two normal forms, or None if there are too many terms."""
     if first is None or second is None or len(first.terms) * len(second.terms) > MAX_TERMS:
         return None
     moved = first.moved | second.moved
@@ -412,6 +416,7 @@ def _merge_sums(total: Sum, rank: int) -> Sum:
 
 
 def _varies(atom: Atom, axis: int) -> bool:
+    """Return True if an atom varies along a logical axis."""
     if isinstance(atom, View):
         return bool(atom.groups[axis])
     if isinstance(atom, Sum):

@@ -22,6 +22,8 @@ def _merge(
     constants: dict[Any, Value],
     replacements: dict[int, Value],
 ) -> None:
+    """Merge the nodes of a graph and its bodies; fill ``replacements`` with equal values by id."""
+
     def resolve(value: Value) -> Value:
         if value.kind != "const":
             return replacements.get(id(value), value)
