@@ -4,7 +4,7 @@ from .api.bisection import bisect
 from .api.conversion import to_onnx
 from .api.explanation import Explanation, Obstacle, explain
 from .api.extensions import expansion, extensions, rule
-from .errors import CheckError, ConverterError, SaveError, SpecError, Unsupported
+from .errors import CheckError, ConverterError, SaveError, SpecError, UnsupportedError
 from .fuse.match import NearMiss
 from .fuse.user_recognisers import recogniser
 from .lower.builder import Builder
@@ -38,7 +38,7 @@ __all__ = [
     "Report",
     "SaveError",
     "SpecError",
-    "Unsupported",
+    "UnsupportedError",
     "Verdict",
     "bisect",
     "check",

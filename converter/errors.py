@@ -10,7 +10,7 @@ class SpecError(ConverterError, ValueError):
     """Error for an argument of ``to_onnx`` that cannot be used."""
 
 
-class Unsupported(ConverterError, NotImplementedError):
+class UnsupportedError(ConverterError, NotImplementedError):
     """Error for a primitive, or a form of it, that has no rule at the requested opset.
 
     ``reason`` is the message without the source line, ``line`` is that line.

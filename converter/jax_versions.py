@@ -34,7 +34,7 @@ DIGAMMA_OF_ZERO = -math.inf if jax.__version_info__ >= (0, 11, 2) else math.nan
 """The result of ``lax.digamma`` for zeros of either sign."""
 
 IGAMMA_OF_INFINITY = jax.__version_info__ >= (0, 11)
-"""Whether the incomplete gamma functions return their limit for an infinite first operand."""
+"""True if the incomplete gamma functions return their limit for an infinite first operand."""
 
 TOP_K_HAS_AXIS = jax.__version_info__ >= (0, 8)
 
@@ -53,10 +53,10 @@ def top_k(x: Any, k: int, axis: int) -> tuple[Any, Any]:
     """Return the largest entries along an axis and their positions; before jax 0.8 `lax.top_k` has
     no axis."""
     if TOP_K_HAS_AXIS:
-        values, places = lax.top_k(x, k, axis=axis)
-        return values, places
-    values, places = lax.top_k(jnp.moveaxis(x, axis, -1), k)
-    return jnp.moveaxis(values, -1, axis), jnp.moveaxis(places, -1, axis)
+        values, positions = lax.top_k(x, k, axis=axis)
+        return values, positions
+    values, positions = lax.top_k(jnp.moveaxis(x, axis, -1), k)
+    return jnp.moveaxis(values, -1, axis), jnp.moveaxis(positions, -1, axis)
 
 
 def bind_params(primitive: Any, params: Mapping[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
@@ -70,6 +70,6 @@ def bind_params(primitive: Any, params: Mapping[str, Any]) -> tuple[Sequence[Any
 
 def bind_primitive(primitive: Any, operands: Sequence[Any], params: Mapping[str, Any]) -> list[Any]:
     """Return the results of a primitive for operands, with the parameters of an equation."""
-    functions, others = bind_params(primitive, params)
-    results = primitive.bind(*functions, *operands, **others)
+    functions, bind_options = bind_params(primitive, params)
+    results = primitive.bind(*functions, *operands, **bind_options)
     return list(results) if primitive.multiple_results else [results]

@@ -100,7 +100,7 @@ def _counts(convert: Convert, opset: int) -> Counts:
     try:
         with warnings.catch_warnings(action="ignore"):
             report = convert(opset).report
-    except (converter.Unsupported, converter.SpecError) as error:
+    except (converter.UnsupportedError, converter.SpecError) as error:
         return {"error": type(error).__name__}
     missed = {f"{miss.pattern}: {miss.reason}": miss.count for miss in report.near_misses}
     counts = {"operators": report.histogram, "missed": dict(sorted(missed.items()))}

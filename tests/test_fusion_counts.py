@@ -59,6 +59,6 @@ def test_a_lost_fusion_is_a_difference():
         "x at 18: Gelu: 1 -> 0",
         "x at 18: Gelu: reason: 2 -> 0",
     ]
-    assert differences("x", {}, {"any": {"error": "Unsupported"}}) == [
-        f"x at {opset}: None -> Unsupported" for opset in (18, 23)
+    assert differences("x", {}, {"any": {"error": "UnsupportedError"}}) == [
+        f"x at {opset}: None -> UnsupportedError" for opset in (18, 23)
     ]

@@ -17,7 +17,7 @@ from onnx_ir.passes import Sequential, common
 from converter.api.request import FileRequest, accepts_arguments_of
 from converter.errors import CheckError, SpecError
 from converter.frontend.trace import source_line
-from converter.fuse.match import grouped_near_misses
+from converter.fuse.match import group_near_misses
 from converter.ir import Graph
 from converter.legalize.deviations import deviations
 from converter.lower import lower
@@ -96,7 +96,7 @@ def to_onnx(request: FileRequest) -> Export:
 
     Raises:
         SpecError: an argument cannot be used.
-        Unsupported: a primitive has no rule at this opset.
+        UnsupportedError: a primitive has no rule at this opset.
         CheckError: ``verify`` found that the file does not compute what JAX computes, or a step
             changed a number while ``CONVERTER_CHECK`` was set.
     """
@@ -179,7 +179,7 @@ def finish(
     newer = sorted(settings.newer.items())
     report_of_model = replace(
         report(model),
-        near_misses=grouped_near_misses(settings.notes),
+        near_misses=group_near_misses(settings.notes),
         deviations=[
             f"{sentence} ({len(nodes)} {nodes[0].op}, first from {source_line(nodes[0])})"
             for sentence, nodes in settings.deviations.items()

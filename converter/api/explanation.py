@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from converter.api.request import GraphRequest, accepts_arguments_of
-from converter.errors import Unsupported
+from converter.errors import UnsupportedError
 from converter.lower import lower
 from converter.pipeline import passes
 
@@ -34,7 +34,7 @@ class Explanation:
 
     @property
     def is_convertible(self) -> bool:
-        """Whether the function can be converted."""
+        """True if the function can be converted."""
         return not self.obstacles
 
     def __str__(self) -> str:
@@ -47,17 +47,17 @@ class Explanation:
 @accepts_arguments_of(GraphRequest)
 def explain(request: GraphRequest) -> Explanation:
     """Return the obstacles that ``to_onnx`` would meet. All arguments are those of ``to_onnx``."""
-    refused: list[Unsupported] = []
+    refused: list[UnsupportedError] = []
     try:
         graph = request.trace(request.calls)
         passes.run_passes(graph, request)
-    except Unsupported as error:
+    except UnsupportedError as error:
         return Explanation(_group_by_reason([error]), is_complete=False)
     lower(graph, request.version, request.runtime, refused=refused)
     return Explanation(_group_by_reason(refused))
 
 
-def _group_by_reason(refused: Sequence[Unsupported]) -> list[Obstacle]:
+def _group_by_reason(refused: Sequence[UnsupportedError]) -> list[Obstacle]:
     lines: dict[str, dict[str, None]] = {}
     for error in refused:
         lines.setdefault(error.reason, {})[error.line] = None

@@ -74,11 +74,15 @@ def extensions() -> Iterator[None]:
         converter.rule("my_primitive")(lambda b, x: b.op("Softsign", x))
         export = converter.to_onnx(fn, specs)
     """
-    with outside.rules_of.restored(), outside.expansions.restored(), recognisers.restored():
+    with (
+        outside.registered_rules.restoring(),
+        outside.expansions.restoring(),
+        recognisers.restoring_registrations(),
+    ):
         yield
 
 
 def _find_operation(op: OperationName) -> Op | str:
     if isinstance(op, str):
         return op
-    return ops.of_user(op) if is_users(op) else ops.named(op.name)
+    return ops.user_op(op) if is_users(op) else ops.op_by_name(op.name)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from converter.ir import Graph, Node, Value, const, dims, make_node, ops
-from converter.ir.evaluation import precision, run_node
+from converter.ir.evaluation import run_node, use_precision_of
 from converter.ir.rewrite import Editor, Rule
 
 
@@ -39,7 +39,7 @@ def reduce_empty(node: Node, editor: Editor) -> Value | None:
     """Replace a reduction over no elements by a constant."""
     if is_empty(node.out) or not any(map(is_empty, node.inputs)):
         return None
-    with precision([node]):
+    with use_precision_of([node]):
         (result,) = run_node(node, [_empty_array(v) for v in node.inputs], {})
     return editor.broadcast(const(np.ravel(result)[0]), node.out.shape, ())
 

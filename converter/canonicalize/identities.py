@@ -14,7 +14,7 @@ from converter.ir.op import Op
 from converter.ir.origins import source_behind
 from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor, Rule
-from converter.ir.scalars import SPREAD, scalar
+from converter.ir.scalars import BROADCAST_OPS, scalar
 
 NEUTRAL_NUMBERS: dict[Op, float] = {
     ops.max: -math.inf,
@@ -145,7 +145,7 @@ def _drop_total_order(node: Node, editor: Editor) -> Value | None:
 
 def _fold_select(node: Node, _: Editor) -> Value | None:
     """Fold a selection with a known index, or with cases that are all the same."""
-    selector, cases = source_behind(node.inputs[0], SPREAD), node.inputs[1:]
+    selector, cases = source_behind(node.inputs[0], BROADCAST_OPS), node.inputs[1:]
     numbers = known_range(selector) if selector.kind == "const" else None
     if numbers is not None and numbers.low == numbers.high:
         case_value = cases[min(max(int(numbers.low), 0), len(cases) - 1)]

@@ -73,7 +73,7 @@ def _canonicalize_broadcast(node: Node, editor: Editor) -> Value | None:
     if inner := source.made_by(ops.broadcast_in_dim):
         outer = [axes[a] for a in inner.params["broadcast_dimensions"]]
         return editor.broadcast(inner.inputs[0], shape, outer)
-    if dims.same_shape(dims.among_ones(source.shape, axes, len(shape)), shape):
+    if dims.same_shape(dims.expand_with_ones(source.shape, axes, len(shape)), shape):
         return editor.broadcast(source, shape, axes)
     if inner := source.made_by(ops.reshape):
         squeezed = [a for a in range(source.rank) if not dims.same(source.shape[a], 1)]

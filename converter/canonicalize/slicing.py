@@ -8,7 +8,7 @@ from jax import lax
 
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.axes import along
-from converter.ir.moves import above, cut_axes, has_strides, part
+from converter.ir.moves import above, has_strides, part, shortened_axes
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule
 from converter.ir.scalars import scalar
@@ -24,7 +24,7 @@ def _canonicalize_slice(node: Node, editor: Editor) -> Value | None:
         if view is not None and (
             merged := above(view) if _slices_same_axes(inner, node) else part(view)
         ):
-            return editor.cut(merged.base, merged.starts, node.out.shape)
+            return editor.slice_region(merged.base, merged.starts, node.out.shape)
     if params["strides"] is None:
         full_params = {**params, "strides": (1,) * source.rank}
         return editor.add(ops.slice, [source], node.out.shape, node.out.dtype, full_params)
@@ -35,7 +35,7 @@ def _slices_same_axes(inner: Node | None, outer: Node) -> bool:
     """Return True if both slice the same axes, so that one slice replaces both; others keep their
     roles."""
     is_unstrided = inner is not None and not has_strides(inner)
-    return inner is not None and is_unstrided and cut_axes(inner) == cut_axes(outer)
+    return inner is not None and is_unstrided and shortened_axes(inner) == shortened_axes(outer)
 
 
 def _split(node: Node, editor: Editor) -> list[Value] | None:

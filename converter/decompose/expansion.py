@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from converter import decompositions
 from converter.decompositions.complex.complex_rules import is_known_real, rule_on_real_parts
 from converter.decompositions.registered import BUILTIN_EXPANSIONS, DecompositionFunction, Expansion
-from converter.errors import Unsupported
+from converter.errors import UnsupportedError
 from converter.frontend.array_forms import (
     COMPLEX,
     DRAWING_PRIMITIVES,
@@ -42,16 +42,16 @@ def decompose(graph: Graph, only: Callable[[Op], bool] = lambda op: True) -> boo
     ``only`` selects the operations to expand.
     """
     drop_dead(graph)
-    constants, claimed = Constants([], Names()), graph.claimed()
+    constants, user_op_names = Constants([], Names()), graph.user_op_names()
 
     def expand(node: Node, editor: Editor) -> Sequence[Value] | None:
-        closed = _expanded_jaxpr(node, claimed)
+        closed = _expanded_jaxpr(node, user_op_names)
         if closed is None:
             return None
-        decomposer = Decomposer(constants, node.source, claimed=claimed)
+        decomposer = Decomposer(constants, node.source, user_op_names=user_op_names)
         return decomposer.inline(closed, node.inputs, editor.nodes)
 
-    expandable = {node.op for node in graph.walk() if _is_expandable(node, claimed)}
+    expandable = {node.op for node in graph.walk() if _is_expandable(node, user_op_names)}
     expandable = set(filter(only, expandable))
     return bool(expandable) and sweep(graph, dict.fromkeys(expandable, expand))
 
@@ -60,36 +60,36 @@ def decompose(graph: Graph, only: Callable[[Op], bool] = lambda op: True) -> boo
 class Decomposer(Inliner):
     """Inliner of jaxprs that replace a node; all new nodes have the source line of that node."""
 
-    claimed: frozenset[str] = frozenset()
+    user_op_names: frozenset[str] = frozenset()
 
     def at_source(self, source: Any) -> Decomposer:
         return self
 
     def append(self, node: Node, nodes: list[Node]) -> list[Value]:
-        closed = _expanded_jaxpr(node, self.claimed)
+        closed = _expanded_jaxpr(node, self.user_op_names)
         if closed is None:
             return super().append(node, nodes)
         return self.inline(closed, node.inputs, nodes)
 
 
-def _is_expandable(node: Node, claimed: Collection[str]) -> bool:
+def _is_expandable(node: Node, user_op_names: Collection[str]) -> bool:
     if isinstance(node.meaning, HeldFunction):
         return node.meaning.kind == COMPLEX
-    return decompositions.find_decomposition(node.op, claimed) is not None
+    return decompositions.find_decomposition(node.op, user_op_names) is not None
 
 
-def _expanded_jaxpr(node: Node, claimed: Collection[str]) -> Any:
+def _expanded_jaxpr(node: Node, user_op_names: Collection[str]) -> Any:
     """Return the jaxpr that replaces a node, or None if the node stays, possibly with a refusal."""
-    if not _is_expandable(node, claimed) or all(0 in v.shape for v in node.outputs):
+    if not _is_expandable(node, user_op_names) or all(0 in v.shape for v in node.outputs):
         return None
     with translate_errors(node.op.name, node.inputs, node.source):
         try:
             if isinstance(node.meaning, HeldFunction):
                 return _complex_jaxpr(node, node.meaning)
             return _apply_expansion(
-                decompositions.find_decomposition(node.op, claimed), node, node.inputs
+                decompositions.find_decomposition(node.op, user_op_names), node, node.inputs
             )
-        except Unsupported as error:  # reported by the lowering, together with all others
+        except UnsupportedError as error:  # reported by the lowering, together with all others
             node.refusal = error.reason
             return None
 

@@ -17,7 +17,7 @@ from converter.decompositions.matrices import (
 )
 from converter.decompositions.registered import decomposition
 from converter.decompositions.triangles import unit_solve
-from converter.errors import Unsupported
+from converter.errors import UnsupportedError
 
 EliminationStep = tuple[jax.Array, jax.Array]
 """The remaining matrix after a step, and the row that the step computed."""
@@ -234,7 +234,7 @@ def tridiagonal_solve(
     """
     if perturb_singular:
         reason = "tridiagonal_solve: perturb_singular=True cannot be written; leave it out"
-        raise Unsupported(reason)
+        raise UnsupportedError(reason)
     low, mid, up = (jnp.moveaxis(d, -1, 0)[..., None] for d in (below, middle, above))
     right = jnp.moveaxis(b, -2, 0)
     up = jnp.concatenate([up[:-1], jnp.zeros_like(up[:1])])

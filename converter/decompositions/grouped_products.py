@@ -11,7 +11,7 @@ from jax import lax
 
 from converter.decompositions.registered import decomposition
 from converter.decompositions.window_reductions import pads, window_elements
-from converter.errors import Unsupported
+from converter.errors import UnsupportedError
 
 
 def grouped_convolution(
@@ -74,7 +74,7 @@ def ragged_dot_general(
     zero.
     """
     if group_offset is not None:
-        raise Unsupported(
+        raise UnsupportedError(
             "primitive 'ragged_dot_general' cannot be written with a group_offset; leave out the "
             "groups before it"
         )

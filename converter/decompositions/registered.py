@@ -97,8 +97,8 @@ def read_by(function: DecompositionFunction) -> frozenset[str]:
     return frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
 
-def find_decomposition(op: Op | str, claimed: Collection[str] = ()) -> Expansion | None:
+def find_decomposition(op: Op | str, user_op_names: Collection[str] = ()) -> Expansion | None:
     """Return the expansion of a primitive: a user's, a built-in one, or None."""
-    named = ops.named(op)
-    expansion: Expansion | None = outside.expansions.find(named, claimed)
+    named = ops.op_by_name(op)
+    expansion: Expansion | None = outside.expansions.find(named, user_op_names)
     return expansion or (None if named.domain == "user" else BUILTIN_EXPANSIONS.get(named.name))

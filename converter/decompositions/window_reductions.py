@@ -16,7 +16,7 @@ from converter.decompositions.computation import (
     vectorized_combination,
 )
 from converter.decompositions.registered import decomposition
-from converter.errors import Unsupported
+from converter.errors import UnsupportedError
 from converter.ir import dims
 from converter.ir.dtypes import highest, is_float, lowest
 
@@ -129,7 +129,7 @@ def reduce_windows(
         last = (size[axis] - 1) * dilation[axis]
         reach = xs[0].shape[axis] - last
         if not dims.is_at_least(reach, 0):
-            raise Unsupported(
+            raise UnsupportedError(
                 f"primitive 'reduce_window' with a computation of its own over an axis of size "
                 f"{xs[0].shape[axis]} cannot be written: it has to be known that a window of "
                 f"{last + 1} fits; use a sum, maximum or minimum, or a size that is known"

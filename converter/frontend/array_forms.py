@@ -13,9 +13,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from converter.errors import Unsupported
+from converter.errors import UnsupportedError
 from converter.ir import Graph, Node, Value, const
-from converter.ir.complex_pairs import is_complex, packed, real_type, unpacked
+from converter.ir.complex_pairs import is_complex, packed, real_type, unpack_complex
 from converter.ir.dims import Shape, as_shape
 from converter.ir.names import Names
 from converter.ir.nodes import Meaning
@@ -60,7 +60,7 @@ def graph_type(aval: Any) -> tuple[Shape, Any]:
 def _key_shape(dtype: Any) -> tuple[int, ...]:
     """Return the shape of the numbers of one key."""
     if dtype.name not in KEY_IMPLEMENTATIONS:
-        raise Unsupported(
+        raise UnsupportedError(
             f"keys of dtype {dtype.name} are not among those that JAX has itself; "
             "make them with jax.random.key(seed, impl='threefry2x32')"
         )
@@ -80,7 +80,7 @@ def graph_numbers(array: Any) -> Any:
 def to_jax_array(array: Any, struct: Any) -> Any:
     """Return an array of a JAX type, which may be given in the form of the graph."""
     if is_complex(struct.dtype):
-        return unpacked(array, len(struct.shape))
+        return unpack_complex(array, len(struct.shape))
     if not is_key(struct) or is_key(array):
         return array
     return jax.random.wrap_key_data(array, impl=KEY_IMPLEMENTATIONS[struct.dtype.name])

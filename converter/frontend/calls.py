@@ -12,7 +12,7 @@ from jax.extend.core import Primitive
 from converter import decompositions
 from converter.decompositions.computation import scatter_apply
 from converter.decompositions.grouped_products import grouped_convolution
-from converter.errors import Unsupported
+from converter.errors import UnsupportedError
 from converter.frontend.array_forms import key_kind
 from converter.frontend.diagnostics import RAISED, first_line
 from converter.ir import ops, outside
@@ -80,14 +80,14 @@ def _trace_scatter_apply(eqn: Any) -> Any:
     """Return the jaxpr of ``x.at[i].apply(f)``, with ``f`` from the jaxpr of its scatter.
 
     Raises:
-        Unsupported: ``f`` returns another dtype. JAX traces this, but does not compile it.
+        UnsupportedError: ``f`` returns another dtype. JAX traces this, but does not compile it.
     """
     p = eqn.params
     if p["update_jaxpr"] is None:
         return None
     before, after = eqn.invars[0].aval.dtype, p["update_jaxpr"].outvars[0].aval.dtype
     if before != after:
-        raise Unsupported(
+        raise UnsupportedError(
             f"the function of x.at[…].apply returns {after} for {before}, which JAX itself does "
             f"not compile; convert x before it, or the result of the function to {before}"
         )
@@ -221,11 +221,11 @@ def _is_registered(eqn: Any) -> bool:
 
     Neither applies to keys and complex numbers, which have another form in the graph.
     """
-    op, operands = ops.of_user(eqn.primitive), [v.aval for v in eqn.invars]
+    op, operands = ops.user_op(eqn.primitive), [v.aval for v in eqn.invars]
     if key_kind((*operands, *(v.aval for v in eqn.outvars))):
         return False
     expansion = decompositions.find_decomposition(op)
     is_expanded = (
         expansion and not expansion.unknown(eqn.params) and expansion.applies(operands, eqn.params)
     )
-    return bool(is_expanded or outside.rules_of.find(op))
+    return bool(is_expanded or outside.registered_rules.find(op))

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 import jax
 from jax import errors, export
 
-from converter.errors import Unsupported
+from converter.errors import UnsupportedError
 from converter.frontend.source_lines import line_of
 from converter.ir import Value
 from converter.ir.dims import Shape, is_symbolic, size_product
@@ -55,7 +55,7 @@ _REMAINDER = re.compile(r"mod\((\w+), -? ?(\d+)\)")
 
 def explain_error(
     error: Exception, structs: Structs, run: Callable[[Structs], object], line: str
-) -> Unsupported | None:
+) -> UnsupportedError | None:
     """Return the explanation of an error while tracing, or None if the function itself raised it.
 
     The named dimensions are the cause if the function can be traced with numbers for them.
@@ -95,14 +95,14 @@ def explain_error(
 def translate_errors(
     name: str, operands: Sequence[Value], sources: Sequence[Any]
 ) -> Iterator[None]:
-    """Raise `Unsupported` if the replacement of a primitive cannot be traced with named dimensions.
+    """Raise `UnsupportedError` if a primitive's replacement cannot be traced with named dimensions.
 
-    An `Unsupported` that is raised inside gets the source line of the primitive.
+    An `UnsupportedError` that is raised inside gets the source line of the primitive.
     """
     try:
         yield
-    except Unsupported as error:
-        raise Unsupported(error.reason, line_of(sources)) from error
+    except UnsupportedError as error:
+        raise UnsupportedError(error.reason, line_of(sources)) from error
     except RAISED as error:
         dimension_names = all_names(operands)
         if not dimension_names:
@@ -113,7 +113,7 @@ def translate_errors(
 
 
 def check_reshape_sizes(shapes: Sequence[Shape], sources: Sequence[Any]) -> None:
-    """Raise `Unsupported` for a reshape that equates a name and a number, which JAX accepts."""
+    """Raise `UnsupportedError` for a reshape that equates a name and a number; JAX accepts it."""
     before, after = map(size_product, shapes)
     if unmatched := sorted(size_names(before) ^ size_names(after)):
         text, subject = f"{before} elements become {after}", "primitive 'reshape' cannot be written"
@@ -180,17 +180,17 @@ def _suggest_number(
     return None
 
 
-def _explain_concretization(error: Exception, text: str, line: str) -> Unsupported | None:
+def _explain_concretization(error: Exception, text: str, line: str) -> UnsupportedError | None:
     """Return the explanation if Python needs a number that only an input has, or None."""
     if not isinstance(error, CONCRETIZATION_ERRORS):
         return None
     if isinstance(error, errors.TracerArrayConversionError):
-        return Unsupported(
+        return UnsupportedError(
             f"the function passes a traced array to numpy: {text}; use jax.numpy in place of numpy "
             "for values that depend on an input",
             line,
         )
-    return Unsupported(
+    return UnsupportedError(
         f"the function needs numbers that are known only when it runs: {text}; use jnp.where or "
         "jax.lax.cond for a choice, jax.lax.while_loop for a loop, and pass `size=` to functions "
         "whose result has a variable number of elements",
@@ -200,7 +200,7 @@ def _explain_concretization(error: Exception, text: str, line: str) -> Unsupport
 
 def _suggest_vmap(
     structs: Structs, run: Callable[[Structs], object], text: str, line: str
-) -> Unsupported | None:
+) -> UnsupportedError | None:
     """Return the advice to use vmap if the function can be traced without the first dimension, or
     None."""
     sizes = {str(struct.shape[0]) if struct.shape else "" for struct in structs}
@@ -210,7 +210,7 @@ def _suggest_vmap(
         run([jax.ShapeDtypeStruct(struct.shape[1:], struct.dtype) for struct in structs])
     except RAISED:
         return None
-    return Unsupported(
+    return UnsupportedError(
         f"the function cannot be traced: {text}; it can be without the first dimension, "
         f"{sizes.pop()}: where that is a batch, convert jax.vmap(function)",
         line,
@@ -237,9 +237,9 @@ def _dimension_error(
     text: str,
     line: str,
     subject: str = "the function cannot be traced",
-) -> Unsupported:
+) -> UnsupportedError:
     dimension_text = f"dimension{'s' if len(names) > 1 else ''} {' and '.join(map(repr, names))}"
-    return Unsupported(
+    return UnsupportedError(
         f"{subject} with the {dimension_text}: {text}; {advice or _advice(text, names)}", line
     )
 

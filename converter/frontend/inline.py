@@ -13,7 +13,7 @@ from jax import lax
 from jax.extend import core as jex
 
 from converter import decompositions
-from converter.errors import Unsupported
+from converter.errors import UnsupportedError
 from converter.frontend.array_forms import (
     IDENTITY_PRIMITIVES,
     Constants,
@@ -50,7 +50,7 @@ DIMENSION_NUMBERS = (
 HINTS = frozenset(
     {
         *("accuracy", "sharding", "out_sharding", "weak_type", "unroll"),
-        "out_dtype",  # operations with one were replaced
+        "out_dtype",  # operations that have it are replaced earlier
         *("indices_are_sorted", "unique_indices", "update_jaxpr", "update_consts"),
         *("recall_target", "reduction_input_size_override"),
         "is_stable",  # all sorting operators are stable
@@ -169,7 +169,7 @@ class Inliner:
         if closed is not None:
             inner = replace(self, within=(*self.within, primitive))
             return inner.inline(closed, inputs, nodes)
-        op, meaning = ops.of_user(primitive), _meaning(primitive, {})
+        op, meaning = ops.user_op(primitive), _meaning(primitive, {})
         params = {k: _plain_ints(v) for k, v in eqn.params.items()}
         node = make_node(op, inputs, _types(eqn.outvars), params, meaning=meaning)
         node.source, node.refusal = self.sources, refusal
@@ -192,11 +192,11 @@ class Inliner:
         return Graph(inner, outputs, nodes)
 
 
-def _effect_error(name: str, sources: tuple[Any, ...]) -> Unsupported:
+def _effect_error(name: str, sources: tuple[Any, ...]) -> UnsupportedError:
     """Return the error for a primitive with an effect but no result, which would be dropped
     silently."""
     reason = REFUSED.get(name, "it has an effect and no result, and a file has results only")
-    return Unsupported(f"primitive '{name}' cannot be written: {reason}", line_of(sources))
+    return UnsupportedError(f"primitive '{name}' cannot be written: {reason}", line_of(sources))
 
 
 def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
@@ -207,12 +207,12 @@ def _plain_node(eqn: Any, inputs: list[Value]) -> Node:
     all_params = named_params(eqn)
     hints = {k: v for k, v in all_params.items() if k in HINTS}
     params = {k: _plain_ints(v) for k, v in all_params.items() if k not in HINTS}
-    op, meaning = ops.named(eqn.primitive.name), _meaning(eqn.primitive, hints)
+    op, meaning = ops.op_by_name(eqn.primitive.name), _meaning(eqn.primitive, hints)
     if kind := key_kind(v.aval for v in (*eqn.invars, *eqn.outvars)):
         types = tuple(v.aval for v in eqn.invars)
         meaning = HeldFunction(eqn.primitive, kind, types, hints, meaning)
         if key_kind(types) or op.name not in REFUSED:
-            op = ops.of_kind(op.name, kind)
+            op = ops.op_variant(op.name, kind)
     return make_node(op, inputs, _types(eqn.outvars), params, meaning=meaning)
 
 
@@ -228,7 +228,7 @@ def _plain_ints(param: Any) -> Any:
 def _control_node(
     eqn: Any, inputs: Sequence[Value], params: Mapping[str, Any], **bodies: Graph
 ) -> Node:
-    node = make_node(ops.named(eqn.primitive.name), inputs, _types(eqn.outvars), params)
+    node = make_node(ops.op_by_name(eqn.primitive.name), inputs, _types(eqn.outvars), params)
     node.bodies = bodies
     return node
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from converter.errors import SpecError, Unsupported
+from converter.errors import SpecError, UnsupportedError
 from converter.frontend import diagnostics
 from converter.frontend.array_forms import (
     Constants,
@@ -71,7 +71,8 @@ def trace(
 
     Raises:
         SpecError: an argument cannot be used, or the function returns no array.
-        Unsupported: the function cannot be traced, or uses a primitive that is never converted.
+        UnsupportedError: the function cannot be traced, or uses a primitive that is never
+            converted.
     """
     call: Callable[..., Any] = fn
     has_params = params is not None
@@ -193,7 +194,7 @@ def _to_struct(array: Any) -> jax.ShapeDtypeStruct:
 def _refuse_empty_types(outputs: Sequence[Any]) -> None:
     for index, aval in enumerate(outputs):
         if aval.dtype == jax.dtypes.float0:
-            raise Unsupported(
+            raise UnsupportedError(
                 f"output {index} is a derivative of integers or booleans (its dtype is float0), "
                 "which has no numbers to write; leave it out of what the function returns"
             )

@@ -1,4 +1,5 @@
-"""Recognisers: each finds one macro structure in a simplified graph and names it.
+"""Recognisers: each matches one macro structure in a canonicalized graph and replaces it by a
+composite.
 
-A structure that looks right but cannot be proved is left alone, with a note.
+A structure that looks similar but cannot be proved equal is left as it is, with a near miss.
 """

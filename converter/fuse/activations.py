@@ -1,4 +1,4 @@
-"""Activations that ONNX has an operator for, in the spellings of JAX, of Keras and by hand."""
+"""Activations for which ONNX has an operator, as JAX, Keras and users write them."""
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +15,8 @@ from converter.targets.schemas import SINCE
 
 Array = jax.Array
 
+# Klambauer et al., 2017, arXiv:1706.02515; the defaults of ONNX's Selu.
 SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
-"""Of Klambauer et al., 2017, arXiv:1706.02515; what ONNX's Selu has by default."""
 
 
 def _relu6(x: Array) -> Array:
@@ -31,7 +31,7 @@ def _clip_by_choice(x: Array, low: Array, high: Array) -> Array:
     return jnp.where(x > high, high, jnp.where(x < low, low, x))
 
 
-def _unit(x: Array) -> Array:
+def _clip_to_unit(x: Array) -> Array:
     return jnp.clip(x, 0, 1)
 
 
@@ -43,40 +43,41 @@ def _elu(x: Array, alpha: Array | float) -> Array:
     return jnp.where(x > 0, x, alpha * jnp.expm1(jnp.where(x > 0, 0.0, x)))
 
 
-def _parted_elu(x: Array, alpha: Array | float) -> Array:
+def _elu_of_parts(x: Array, alpha: Array | float) -> Array:
     return jnp.maximum(x, 0) + alpha * jnp.expm1(jnp.minimum(x, 0))
 
 
-def _ordered(low: float, high: float) -> bool:
+def _are_ordered(low: float, high: float) -> bool:
     return low <= high
 
 
-def _relus(x: Array, slope: Array) -> Array:
-    """Keras' ``PReLU``."""
+def _prelu(x: Array, slope: Array) -> Array:
+    """Compute Keras' ``PReLU``."""
     return jnp.maximum(x, 0) + slope * jnp.maximum(-x, 0)
 
 
-def _curves(alpha: float) -> bool:
-    """``exp(x / alpha) - 1`` has no digits of x where alpha is large."""
-    return 1 / MOST_ALPHA <= abs(alpha) <= MOST_ALPHA
+def _is_curved(alpha: float) -> bool:
+    """Return True if alpha is neither huge nor tiny; ``exp(x / alpha) - 1`` has no digits of x for
+    huge ones."""
+    return 1 / MAX_ALPHA <= abs(alpha) <= MAX_ALPHA
 
 
-MOST_ALPHA = 16.0
+MAX_ALPHA = 16.0
 
 
-def _falls(slope: float | None) -> bool:
-    """``max(x, slope * x)`` has the slope below zero only if it is less than one."""
+def _is_between_0_and_1(slope: float | None) -> bool:
+    """Return True if ``max(x, slope * x)`` is a leaky ReLU, which needs a slope between 0 and 1."""
     return slope is not None and 0 < slope < 1
 
 
 SPELLINGS_OF_ACTIVATIONS = (
-    Spelling(ops.hard_sigmoid, ops.min, lambda x: _unit(x / 6 + 0.5)),
-    Spelling(ops.hard_sigmoid, ops.min, lambda x: _unit((x + 3) / 6)),
-    Spelling(ops.hard_sigmoid, ops.min, lambda x: _unit(x * (1 / 6) + 0.5)),
-    Spelling(ops.hard_sigmoid, ops.min, lambda x, alpha, beta: _unit(x * alpha + beta)),
-    Spelling(ops.clip, ops.min, lambda x, low, high: lax.min(lax.max(x, low), high), _ordered),
-    Spelling(ops.clip, ops.min, lambda x, low, high: lax.max(lax.min(x, high), low), _ordered),
-    Spelling(ops.clip, ops.select_n, _clip_by_choice, _ordered),
+    Spelling(ops.hard_sigmoid, ops.min, lambda x: _clip_to_unit(x / 6 + 0.5)),
+    Spelling(ops.hard_sigmoid, ops.min, lambda x: _clip_to_unit((x + 3) / 6)),
+    Spelling(ops.hard_sigmoid, ops.min, lambda x: _clip_to_unit(x * (1 / 6) + 0.5)),
+    Spelling(ops.hard_sigmoid, ops.min, lambda x, alpha, beta: _clip_to_unit(x * alpha + beta)),
+    Spelling(ops.clip, ops.min, lambda x, low, high: lax.min(lax.max(x, low), high), _are_ordered),
+    Spelling(ops.clip, ops.min, lambda x, low, high: lax.max(lax.min(x, high), low), _are_ordered),
+    Spelling(ops.clip, ops.select_n, _clip_by_choice, _are_ordered),
     Spelling(ops.hard_sigmoid, ops.min, _hard_sigmoid),
     Spelling(ops.hard_sigmoid, ops.min, lambda x: _relu6(x + 3) * (1 / 6)),
     Spelling(ops.hard_swish, ops.min, lambda x: x * _hard_sigmoid(x)),
@@ -91,7 +92,7 @@ SPELLINGS_OF_ACTIVATIONS = (
     Spelling(
         ops.mish,
         ops.log1p,
-        lambda x: x * jnp.tanh(jnp.log1p(jnp.exp(x))),  # what overflows becomes one
+        lambda x: x * jnp.tanh(jnp.log1p(jnp.exp(x))),  # tanh of an overflow is one
         since=SINCE["Mish"],
     ),
     Spelling(ops.swish, ops.logistic, lambda x: x * lax.logistic(x), since=SINCE["Swish"]),
@@ -101,50 +102,53 @@ SPELLINGS_OF_ACTIVATIONS = (
     Spelling(ops.soft_sign, ops.abs, lambda x: x / (jnp.abs(x) + 1)),
     Spelling(ops.leaky_relu, ops.select_n, lambda x, slope: jnp.where(x >= 0, x, slope * x)),
     Spelling(ops.leaky_relu, ops.select_n, lambda x, slope: jnp.where(x > 0, x, slope * x)),
-    Spelling(ops.leaky_relu, ops.max, lambda x, slope: jnp.maximum(x, slope * x), _falls),
+    Spelling(
+        ops.leaky_relu, ops.max, lambda x, slope: jnp.maximum(x, slope * x), _is_between_0_and_1
+    ),
     Spelling(ops.leaky_relu, ops.select_n, lambda x, slope: jnp.where(x < 0, slope * x, x)),
     Spelling(
         ops.leaky_relu, ops.min, lambda x, slope: jnp.maximum(x, 0) + slope * jnp.minimum(x, 0)
     ),
-    Spelling(ops.leaky_relu, ops.neg, _relus, negative=True),
+    Spelling(ops.leaky_relu, ops.neg, _prelu, negative=True),
     Spelling(
         ops.leaky_relu, ops.neg, lambda x, slope: jnp.maximum(x, 0) - slope * jnp.maximum(-x, 0)
     ),
     Spelling(ops.elu, ops.expm1, _elu),
     Spelling(ops.elu, ops.expm1, lambda x, alpha: jnp.where(x > 0, x, alpha * jnp.expm1(x))),
-    Spelling(ops.elu, ops.expm1, _parted_elu),
+    Spelling(ops.elu, ops.expm1, _elu_of_parts),
     Spelling(ops.selu, ops.expm1, lambda x: SELU_GAMMA * _elu(x, SELU_ALPHA)),
     Spelling(ops.elu, ops.expm1, lambda x: _elu(x, 1.0)),
     Spelling(ops.elu, ops.expm1, lambda x: jnp.where(x > 0, x, jnp.expm1(x))),
-    Spelling(ops.elu, ops.expm1, lambda x: _parted_elu(x, 1.0)),
+    Spelling(ops.elu, ops.expm1, lambda x: _elu_of_parts(x, 1.0)),
     Spelling(ops.elu, ops.exp, lambda x: jnp.where(x > 0, x, jnp.exp(x) - 1)),
     Spelling(ops.elu, ops.exp, lambda x, alpha: jnp.where(x > 0, x, alpha * (jnp.exp(x) - 1))),
     Spelling(
         ops.celu,
         ops.expm1,
         lambda x, alpha: jnp.maximum(x, 0) + alpha * jnp.expm1(jnp.minimum(x, 0) / alpha),
-        _curves,
+        _is_curved,
     ),
 )
-"""What has others in it comes after them."""
+"""A spelling that contains another one comes after it."""
 
 INEXACT = frozenset({ops.swish, ops.elu, ops.selu, ops.celu, ops.hard_sigmoid, ops.hard_swish})
-"""Where the operator is less precise than what JAX does."""
+"""Operations whose ONNX operator is less precise than JAX."""
 
 
 def _softplus_of_negative(node: Node, editor: Editor) -> Value | None:
-    """``log1p(exp(x))`` for x of at most zero, where nothing overflows: a part of ``logaddexp``."""
-    made, dtype = node.inputs[0].made_by(ops.exp), node.out.dtype
-    if made is None or dtype != np.float32 or known_range(made.inputs[0]).high > 0:
+    """Match ``log1p(exp(x))`` with x of at most zero, where nothing overflows: a part of
+    ``logaddexp``."""
+    exp_node, dtype = node.inputs[0].made_by(ops.exp), node.out.dtype
+    if exp_node is None or dtype != np.float32 or known_range(exp_node.inputs[0]).high > 0:
         return None
-    return editor.add(ops.softplus, made.inputs, node.out.shape, dtype)
+    return editor.add(ops.softplus, exp_node.inputs, node.out.shape, dtype)
 
 
 SOFTPLUS_RULES: dict[Op, Rule] = {ops.log1p: _softplus_of_negative}
 
 
 def _relu(node: Node, editor: Editor) -> Value | None:
-    """``max(x, 0)``; both pass a NaN on."""
+    """Match ``max(x, 0)``. Both it and ReLU propagate NaN."""
     for zero, x in (node.inputs, node.inputs[::-1]):
         floating = node.out.dtype.kind == "f" and dims.same_shape(x.shape, node.out.shape)
         if floating and scalar(zero) == 0:

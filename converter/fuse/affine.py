@@ -1,73 +1,85 @@
-"""The scale and the bias of a norm, taken in one at a time.
+"""Absorb the scale and the bias of a norm, one at a time.
 
     layer_norm(x, 1) * w = layer_norm(x, w)        rms_norm(x, 1) * w = rms_norm(x, w)
     layer_norm(x, w) + b = layer_norm(x, w, b)
 
-where ``w`` and ``b`` vary along the normalised axes only; those of a group norm and of a batch norm
-vary along the channels.
+``w`` and ``b`` vary only along the normalised axes; those of a group norm or batch norm vary along
+the channels.
 """
 
 from converter.fuse.magnitudes import may_move, rely_on_size
-from converter.fuse.match import Uses, pair, proved
+from converter.fuse.match import Uses, operand_orders, proved
 from converter.ir import Node, Value, ops
 from converter.ir.axes import View, along
 from converter.ir.moves import write
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import scalar
 
-_BARE = {ops.layer_norm: 2, ops.rms_norm: 2, ops.group_norm: 2, ops.batch_norm: 4}
-"""Operands without a bias: the value, its scale, and statistics if they are known."""
-_TAKES = {ops.mul: tuple(_BARE), ops.add: (ops.layer_norm, ops.group_norm, ops.batch_norm)}
+_OPERANDS_WITHOUT_BIAS = {ops.layer_norm: 2, ops.rms_norm: 2, ops.group_norm: 2, ops.batch_norm: 4}
+"""Number of operands without a bias: the value, its scale and, for a batch norm, the statistics."""
+_ABSORBING_NORMS = {
+    ops.mul: tuple(_OPERANDS_WITHOUT_BIAS),
+    ops.add: (ops.layer_norm, ops.group_norm, ops.batch_norm),
+}
 
 
-def prove_affine(node: Node, uses: Uses) -> tuple[View, View] | None:
-    """Value that is normed, and the scale or bias that it takes in, along the norm's own axes."""
-    for normed, other in pair(along(node.out)):
-        if normed.op() in _TAKES[node.op] and _may_take(node, normed, other, uses):
-            own = _own_axes(normed.node())
-            logical = [normed.axes.index(a) if a in normed.axes else None for a in own]
+def match_affine(node: Node, uses: Uses) -> tuple[View, View] | None:
+    """Match a norm that is multiplied by a scale or added to a bias.
+
+    Return the norm and the scale or bias, viewed along the norm's affine axes.
+    """
+    for normed, other in operand_orders(along(node.out)):
+        if normed.op() in _ABSORBING_NORMS[node.op] and _can_absorb(node, normed, other, uses):
+            affine_axes = _affine_axes(normed.node())
+            logical = [normed.axes.index(a) if a in normed.axes else None for a in affine_axes]
             return normed, other.take(logical)
     return None
 
 
-def _own_axes(norm: Node) -> range:
-    """The axes that its scale and its bias have."""
+def _affine_axes(norm: Node) -> range:
+    """Return the axes of a norm's scale and bias."""
     first: int = norm.params.get("axis", 1)
     return range(first, norm.out.rank if "axis" in norm.params else 2)
 
 
-def _may_take(node: Node, normed: View, other: View, uses: Uses) -> bool:
+def _can_absorb(node: Node, normed: View, other: View, uses: Uses) -> bool:
+    """Return True if a norm can take ``other`` as its scale (of a product) or bias (of a sum)
+    exactly."""
     inner = normed.node()
-    within = [i for i, a in enumerate(normed.axes) if a in _own_axes(inner)]
-    bare = scalar(inner.inputs[1]) == 1
-    takes_more = len(inner.inputs) == _BARE[inner.op] and inner.out.dtype == node.out.dtype
-    in_place = normed.complete() and normed.fills(node.out.shape) and other.covers(within)
-    # several scales of one norm get a norm each: that is less work than to scale and shift it
-    alone = uses.single_use(normed.base) or (node.op is ops.mul and bare)
-    # two scales are multiplied first, which in float16 may overflow where one after the other does
-    # not
-    exact = bare or node.op is ops.add or node.out.dtype.name != "float16"
-    if not (takes_more and in_place and alone and exact):
+    affine_axes = [i for i, a in enumerate(normed.axes) if a in _affine_axes(inner)]
+    has_unit_scale = scalar(inner.inputs[1]) == 1
+    is_unbiased = (
+        len(inner.inputs) == _OPERANDS_WITHOUT_BIAS[inner.op] and inner.out.dtype == node.out.dtype
+    )
+    is_aligned = normed.complete() and normed.fills(node.out.shape) and other.covers(affine_axes)
+    # If a norm has several scales, each gets its own norm: that is less work than to scale and
+    # shift one.
+    is_sole_use = uses.single_use(normed.base) or (node.op is ops.mul and has_unit_scale)
+    # Two scales are multiplied with each other first. In float16 that may overflow where one after
+    # the other does not.
+    keeps_range = has_unit_scale or node.op is ops.add or node.out.dtype.name != "float16"
+    if not (is_unbiased and is_aligned and is_sole_use and keeps_range):
         return False
-    moved = () if bare or node.op is ops.add else (inner.inputs[1], other.base)
-    return all(may_move(value, uses, nothing=True) for value in moved)
+    moved = () if has_unit_scale or node.op is ops.add else (inner.inputs[1], other.base)
+    return all(may_move(value, uses, allow_zero=True) for value in moved)
 
 
-def build_affine(node: Node, affine: tuple[View, View], editor: Editor) -> Value:
-    normed, seen = affine
+def emit_affine(node: Node, affine: tuple[View, View], editor: Editor) -> Value:
+    """Emit the norm with the scale or bias."""
+    normed, operand_view = affine
     inner = normed.node()
     x, scale, *biases = inner.inputs
-    shape = tuple(inner.out.shape[a] for a in _own_axes(inner))
-    other = write(editor, seen, shape, inner.out.dtype)
+    shape = tuple(inner.out.shape[a] for a in _affine_axes(inner))
+    operand = write(editor, operand_view, shape, inner.out.dtype)
     if node.op is ops.add:
-        inputs = [x, scale, *biases, other]
+        inputs = [x, scale, *biases, operand]
     else:
-        one = scalar(scale) == 1
-        for moved in () if one else (scale, seen.base):
-            rely_on_size(editor, moved, nothing=True)
-        inputs = [x, other if one else editor.binary(ops.mul, scale, other), *biases]
+        has_unit_scale = scalar(scale) == 1
+        for moved in () if has_unit_scale else (scale, operand_view.base):
+            rely_on_size(editor, moved, allow_zero=True)
+        inputs = [x, operand if has_unit_scale else editor.binary(ops.mul, scale, operand), *biases]
     out = editor.add(inner.op, inputs, inner.out.shape, inner.out.dtype, inner.params)
     return write(editor, along(out, normed.axes), node.out.shape)
 
 
-AFFINE = proved("LayerNormalization", (ops.mul, ops.add), prove_affine, build_affine)
+AFFINE = proved("LayerNormalization", (ops.mul, ops.add), match_affine, emit_affine)

@@ -1,40 +1,45 @@
-"""Batch norms with statistics that are known [Ioffe & Szegedy, arXiv:1502.03167].
+"""Batch norms with known statistics [Ioffe & Szegedy, arXiv:1502.03167].
 
     x * s - mean * s + bias  =  batch_norm(x, 1, mean, variance, bias, epsilon=epsilon)
 
-where ``s`` is ``rsqrt(variance + epsilon)``, perhaps times a scale, and ``mean`` and ``variance``
-have a number for each channel of ``x`` [N, C, ...]. Runtimes compute the left side. The form
-``(x - mean) * s`` keeps digits that this loses where the mean is many deviations, so that it stays.
+``s`` is ``rsqrt(variance + epsilon)``, possibly times a scale. ``mean`` and ``variance`` have one
+number for each channel of ``x`` [N, C, ...]. Runtimes compute the left side. The form ``(x - mean)
+* s`` is not replaced: it keeps digits that the left side loses if the mean is many deviations.
 """
 
 from dataclasses import replace
 
 from converter.fuse.match import Uses, peel, proved
-from converter.fuse.norm import CentredValue, centred, dressed
+from converter.fuse.norm import CentredValue, emit_factors_and_terms, match_centred
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.dtypes import is_float
 from converter.ir.moves import write
 from converter.ir.rewrite import Editor
 
 
-def prove_batch_norm(node: Node, uses: Uses) -> CentredValue | str | None:
+def match_batch_norm(node: Node, uses: Uses) -> CentredValue | str | None:
+    """Match a value that is centred and scaled by statistics of its channels (axis 1).
+
+    Return it with its deviation, the reason for a near miss, or None.
+    """
     out, reason = node.out, None
     if not (is_float(out.dtype) and uses.takes("BatchNormalization", out.dtype)):
         return None
     if out.rank < 2 or not dims.is_static(out.shape[1]):
         return None
-    for centre in centred(node, uses):
+    for centre in match_centred(node, uses):
         x, spread = centre.x, peel(centre.deviation.spread, rounding=True)
-        same = x.axes == tuple(range(out.rank)) or (x.complete() and x.fills(out.shape))
+        is_aligned = x.axes == tuple(range(out.rank)) or (x.complete() and x.fills(out.shape))
         by_channel = centre.average.covers((1,)) and spread.covers((1,)) and not x.covers((1,))
-        if same and by_channel and centre.weight == 1:
+        if is_aligned and by_channel and centre.weight == 1:
             if centre.may_move(uses):
                 return replace(centre, deviation=replace(centre.deviation, spread=spread))
             reason = centre.reason
     return reason
 
 
-def build_batch_norm(node: Node, centre: CentredValue, editor: Editor) -> Value:
+def emit_batch_norm(node: Node, centre: CentredValue, editor: Editor) -> Value:
+    """Emit a batch norm with scale 1, then the remaining factors and terms."""
     out = node.out
     channels = (out.shape[1],)
     x = write(editor, centre.x, out.shape, out.dtype)
@@ -45,7 +50,7 @@ def build_batch_norm(node: Node, centre: CentredValue, editor: Editor) -> Value:
     ones = editor.broadcast(const(1, out.dtype), channels, ())
     params = {"epsilon": centre.deviation.as_attribute(editor)}
     normed = editor.add(ops.batch_norm, [x, ones, *statistics], out.shape, out.dtype, params)
-    return dressed(normed, centre, editor)
+    return emit_factors_and_terms(normed, centre, editor)
 
 
-BATCH_NORM = proved("BatchNormalization", (ops.add, ops.sub), prove_batch_norm, build_batch_norm)
+BATCH_NORM = proved("BatchNormalization", (ops.add, ops.sub), match_batch_norm, emit_batch_norm)

@@ -1,4 +1,4 @@
-"""What a value rests on: constants alone, parameters, named sizes."""
+"""Values that depend only on constants, parameters or named sizes, and their numbers."""
 
 import math
 from collections.abc import Callable
@@ -6,57 +6,62 @@ from collections.abc import Callable
 import numpy as np
 
 from converter.ir import Value, dims
-from converter.ir.evaluation import compute, held_numbers, is_computable
+from converter.ir.evaluation import compute, is_computable, known_numbers
 from converter.ir.nodes import Fact
-from converter.ir.origins import rests_on, source_behind, sources
+from converter.ir.origins import all_ancestors_pass, source_behind, sources
 from converter.ir.rewrite import Editor
-from converter.ir.scalars import SPREAD, scalar
+from converter.ir.scalars import BROADCAST_OPS, scalar
 from converter.weight_folding.weight_programs import copy_program
 
 
 def known(value: Value) -> np.ndarray | None:
-    """The array behind a value that is made from constants alone."""
-    if not rests_on(value, is_const, is_computable):
+    """Return the array of a value that depends only on constants, else None."""
+    if not all_ancestors_pass(value, is_const, is_computable):
         return None
     return np.asarray(compute(value, lambda leaf: leaf.const))
 
 
 def bound_scalar(value: Value) -> float | int | bool | None:
-    """The number behind a scalar, of a constant or of a parameter that has a value now.
+    """Return the number of a constant scalar or of a parameter that is bound now, else None.
 
-    Modules keep an epsilon, or what masked scores are, as a leaf. What is concluded from it has to
-    be relied on by ``rely_on_scalar``.
+    Some modules keep an epsilon or the fill value of a mask as a leaf. A rewrite that uses the
+    number has to record that with ``rely_on_scalar``.
     """
     number = scalar(value)
     if number is not None:
         return number
-    source = source_behind(value, SPREAD)
-    single = dims.all_static(source.shape) and math.prod(source.shape) == 1
-    if not single or not rests_on(source, _is_bound_scalar, is_computable):
+    source = source_behind(value, BROADCAST_OPS)
+    is_single = dims.all_static(source.shape) and math.prod(source.shape) == 1
+    if not is_single or not all_ancestors_pass(source, _is_bound_scalar, is_computable):
         return None
-    array = np.asarray(compute(source, held_numbers))
+    array = np.asarray(compute(source, known_numbers))
     scalar_value: float | int | bool = array.astype(np.float64).item()
     return scalar_value
 
 
 def _is_bound_scalar(leaf: Value) -> bool:
-    return math.prod(leaf.shape) == 1 and leaf.dtype.kind in "fV" and held_numbers(leaf) is not None
+    return (
+        math.prod(leaf.shape) == 1 and leaf.dtype.kind in "fV" and known_numbers(leaf) is not None
+    )
 
 
 def rely_on_scalar(editor: Editor, value: Value) -> float:
-    """Scalar that ``bound_scalar`` gives, recorded as what something rests on."""
+    """Return the number of ``bound_scalar`` and record that the rewrite relies on it."""
     number = bound_scalar(value)
     assert number is not None, value
 
     def holds(array: np.ndarray) -> bool:
         return bool(array.astype(np.float64).item() == number)
 
-    rely(editor, f"all numbers are {number:g}", source_behind(value, SPREAD), holds)
+    rely(editor, f"all numbers are {number:g}", source_behind(value, BROADCAST_OPS), holds)
     return float(number)
 
 
 def rely(editor: Editor, sentence: str, value: Value, holds: Callable[[np.ndarray], bool]) -> None:
-    """Record what was concluded from a value's numbers; those of constants stay what they are."""
+    """Record that a rewrite relies on a property of a value, if the value depends on parameters.
+
+    ``sentence`` states the property; ``holds`` checks it for an array.
+    """
     if any(leaf.kind == "param" for leaf in sources(value).values()):
         fact = Fact(copy_program(value, {}), holds)
         editor.facts.setdefault((value, sentence), fact)
@@ -66,11 +71,11 @@ def is_const(leaf: Value) -> bool:
     return leaf.kind == "const"
 
 
-def is_sized(value: Value) -> bool:
-    """Made from constants and named sizes alone."""
-    return rests_on(value, is_const, lambda node: not node.bodies)
+def depends_on_sizes_only(value: Value) -> bool:
+    """Return True if a value depends only on constants and named sizes."""
+    return all_ancestors_pass(value, is_const, lambda node: not node.bodies)
 
 
 def is_weight(value: Value) -> bool:
-    """Made from parameters and constants alone, all shapes known."""
-    return rests_on(value, lambda leaf: leaf.kind in ("const", "param"), is_computable)
+    """Return True if a value depends only on parameters and constants, and all shapes are known."""
+    return all_ancestors_pass(value, lambda leaf: leaf.kind in ("const", "param"), is_computable)

@@ -1,15 +1,22 @@
-"""GELU, exact and tanh-approximated [Hendrycks & Gimpel, arXiv:1606.08415].
+"""GELU, exact and with tanh [Hendrycks & Gimpel, arXiv:1606.08415].
 
     x/2 * (1 + erf(x / sqrt(2)))  =  x/2 * erfc(-x / sqrt(2))        = gelu(x, approximate=False)
     x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3)))              = gelu(x, approximate=True)
 
-with the constants multiplied into either factor, and x taken out of the cubic.
+The constants may be multiplied into either factor, and x may be factored out of the cubic.
 """
 
 import math
 from functools import partial
 
-from converter.fuse.match import MatchedOperation, Uses, build_applied, operand, pair, proved
+from converter.fuse.match import (
+    MatchedOperation,
+    Uses,
+    build_applied,
+    operand,
+    operand_orders,
+    proved,
+)
 from converter.fuse.product_terms import Product, product, product_of
 from converter.ir import Node, ops
 from converter.ir.axes import View
@@ -21,32 +28,38 @@ SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 CUBIC = 0.044715
 
 
-def prove_gelu(node: Node, uses: Uses) -> MatchedOperation | None:
+def match_gelu(node: Node, uses: Uses) -> MatchedOperation | None:
+    """Match a product of a value and its GELU gate. Return the value and ``approximate``, or
+    None."""
     if not (is_float(node.out.dtype) and uses.takes("Gelu", node.out.dtype)):
         return None
     parts = product_of(node, uses)
     if len(parts.factors) != 2 or parts.divisors:
         return None
     for x, gate in (parts.factors, parts.factors[::-1]):
-        approximate = _gate(gate, x, parts, uses)
+        approximate = _match_gate(gate, x, parts, uses)
         if approximate is not None:
             return MatchedOperation(x, {"approximate": approximate})
     return None
 
 
-def _gate(gate: View, x: View, outer: Product, uses: Uses) -> bool | None:
-    """Whether the gate, times the outer coefficient, is Phi(x) approximated, or Phi(x) at all."""
+def _match_gate(gate: View, x: View, outer: Product, uses: Uses) -> bool | None:
+    """Return True for the tanh approximation of Phi(x), False for exact Phi(x), and None for other
+    gates.
+
+    The gate counts together with the coefficient of ``outer``.
+    """
     if gate.op() is ops.erfc:
-        proper = outer.is_near(0.5) and _is_scaled(operand(gate, 0), x, -SQRT_HALF, uses)
-        return False if proper else None
-    for one, other in pair(gate) if gate.op() is ops.add else ():
-        number = scalar(one.base)
-        inner = product(other, uses)
+        is_normal_cdf = outer.is_near(0.5) and _is_scaled(operand(gate, 0), x, -SQRT_HALF, uses)
+        return False if is_normal_cdf else None
+    for addend, summand in operand_orders(gate) if gate.op() is ops.add else ():
+        number = scalar(addend.base)
+        inner = product(summand, uses)
         if number is None or len(inner.factors) != 1 or inner.divisors:
             continue
-        whole = Product(outer.coefficient * float(number), slack=outer.slack)
+        factor = Product(outer.coefficient * float(number), slack=outer.slack)
         op = inner.factors[0].op()
-        if not inner.is_near(float(number)) or not whole.is_near(0.5):
+        if not inner.is_near(float(number)) or not factor.is_near(0.5):
             continue
         if op is ops.erf and _is_scaled(operand(inner.factors[0], 0), x, SQRT_HALF, uses):
             return False
@@ -61,19 +74,21 @@ def _is_scaled(view: View, x: View, factor: float, uses: Uses) -> bool:
 
 
 def _is_tanh_argument(view: View, x: View, uses: Uses) -> bool:
-    """``sqrt(2/pi) * (x + 0.044715 * x^3)``, or the same with x taken out."""
+    """Return True for ``sqrt(2/pi) * (x + 0.044715 * x^3)``, also with x factored out."""
     outer = product(view, uses, powers=True)
     sums = [f for f in outer.factors if f.op() is ops.add and f != x]
     if outer.divisors or not outer.is_near(SQRT_2_OVER_PI) or len(sums) != 1:
         return False
-    outside = outer.without(sums[0])
-    if outside not in ([], [x]):
+    outer_factors = outer.without(sums[0])
+    if outer_factors not in ([], [x]):
         return False
-    terms = [product(t, uses, powers=True) for t in pair(sums[0])[0]]
-    first, third = sorted(terms, key=lambda p: len(p.factors))
-    same = all(f == x for p in terms for f in p.factors) and not any(p.divisors for p in terms)
-    degrees = [len(p.factors) + len(outside) for p in (first, third)]
-    return same and degrees == [1, 3] and first.is_near(1) and third.is_near(CUBIC)
+    terms = [product(t, uses, powers=True) for t in operand_orders(sums[0])[0]]
+    linear, cubic = sorted(terms, key=lambda p: len(p.factors))
+    has_only_x = all(f == x for p in terms for f in p.factors) and not any(
+        p.divisors for p in terms
+    )
+    degrees = [len(p.factors) + len(outer_factors) for p in (linear, cubic)]
+    return has_only_x and degrees == [1, 3] and linear.is_near(1) and cubic.is_near(CUBIC)
 
 
-GELU = proved("Gelu", (ops.mul,), prove_gelu, partial(build_applied, ops.gelu))
+GELU = proved("Gelu", (ops.mul,), match_gelu, partial(build_applied, ops.gelu))

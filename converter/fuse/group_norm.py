@@ -1,28 +1,31 @@
-"""Layer norms over groups of channels, and over all of one, become group norms of [N, C, ...].
+"""Group norms of [N, C, ...], from layer norms over groups of channels or over single channels.
 
     layer_norm(split(x), 1)        =  split(group_norm(x, 1, groups=G))
     layer_norm(x, 1) * w           =  group_norm(x, w, groups=C)
     split(x) * w                   =  split(x * merge(w))
 
-``split`` writes the C channels as [G, C/G], and the norm is over the second of the two and all of
-space. ``w`` has a number for each channel. The third lets scales and biases in that are written
-before the channels are merged again.
+``split`` reshapes the C channels to [G, C/G]; the norm is over the second of the two and all
+spatial axes. ``w`` has one number for each channel. The third rule moves scales and biases before
+the split, where the norm can absorb them.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from converter.fuse.match import Uses, pair, proved, whole
+from converter.fuse.match import Uses, operand_orders, proved, whole
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.axes import View, along
 from converter.ir.moves import rearrange, write
-from converter.ir.rewrite import Editor, Takes
+from converter.ir.rewrite import Editor, SupportsDtype
 from converter.ir.scalars import scalar
 
 
 @dataclass(frozen=True)
 class Groups:
-    """``x`` of which the axes ``order`` are [batch..., channels, space...]."""
+    """A value ``x`` whose axes in ``order`` are [batch..., channels, space...].
+
+    ``batch`` is the number of batch axes, ``groups`` the number of groups of channels.
+    """
 
     x: Value
     order: tuple[int, ...]
@@ -30,8 +33,10 @@ class Groups:
     groups: int
 
 
-def written(groups: Groups, scale: Value | None, epsilon: float, editor: Editor) -> Value:
-    """The group norm of ``x``, in the layout of ``x``."""
+def emit_norm_of_groups(
+    groups: Groups, scale: Value | None, epsilon: float, editor: Editor
+) -> Value:
+    """Emit the group norm of ``x``, in the layout of ``x``. Without a scale, it is one."""
     shape = tuple(groups.x.shape[i] for i in groups.order)
     count = dims.size_product(shape[: groups.batch])
     flat = rearrange(
@@ -41,18 +46,19 @@ def written(groups: Groups, scale: Value | None, epsilon: float, editor: Editor)
         scale = editor.broadcast(const(1, flat.dtype), (flat.shape[1],), ())
     params = {"groups": groups.groups, "epsilon": epsilon}
     normed = editor.add(ops.group_norm, [flat, scale], flat.shape, flat.dtype, params)
-    back = [groups.order.index(i) for i in range(len(groups.order))]
-    return rearrange(editor, normed, shape, back, groups.x.shape)
+    inverse = [groups.order.index(i) for i in range(len(groups.order))]
+    return rearrange(editor, normed, shape, inverse, groups.x.shape)
 
 
 # ------------------------------------------------------------------------------- groups of channels
 
 
-def prove_groups(node: Node, uses: Uses) -> Groups | None:
-    """A norm over the second half of a split axis, and others."""
-    order, source = _group_norm_turned(node.inputs[0])
+def match_channel_groups(node: Node, uses: Uses) -> Groups | None:
+    """Match a layer norm over the second half of split channels and over at least one other
+    axis."""
+    order, source = _split_transpose(node.inputs[0])
     axis = split_axis(source)
-    if not is_bare(node, uses.takes) or axis is None:
+    if not has_no_affine(node, uses.takes) or axis is None:
         return None
     first = node.params["axis"]
     batch, normed = order[:first], order[first:]
@@ -61,21 +67,23 @@ def prove_groups(node: Node, uses: Uses) -> Groups | None:
         return None
     assert source.node is not None
     x = source.node.inputs[0]
-    lead = [a for a in batch if a != axis]
-    places = tuple(a if a <= axis else a - 1 for a in (*lead, axis, *space))
+    leading_axes = [a for a in batch if a != axis]
+    source_order = tuple(a if a <= axis else a - 1 for a in (*leading_axes, axis, *space))
     groups = source.shape[axis]
     fixed = dims.is_static(x.shape[axis]) and dims.is_static(groups)
-    return Groups(x, places, len(lead), groups) if fixed else None
+    return Groups(x, source_order, len(leading_axes), groups) if fixed else None
 
 
-def build_groups(node: Node, groups: Groups, editor: Editor) -> Value:
-    order, source = _group_norm_turned(node.inputs[0])
-    normed = written(groups, None, node.params["epsilon"], editor)
+def emit_channel_groups(node: Node, groups: Groups, editor: Editor) -> Value:
+    """Emit the group norm before the split, then the split and the permutation."""
+    order, source = _split_transpose(node.inputs[0])
+    normed = emit_norm_of_groups(groups, None, node.params["epsilon"], editor)
     return editor.transpose(editor.reshape(normed, source.shape), order)
 
 
-def _group_norm_turned(value: Value) -> tuple[Sequence[int], Value]:
-    """A value as the transposition of another."""
+def _split_transpose(value: Value) -> tuple[Sequence[int], Value]:
+    """Return the permutation and the operand of a transposed value; the identity and the value
+    otherwise."""
     node = value.node
     if node is not None and node.op is ops.transpose:
         return node.params["permutation"], node.inputs[0]
@@ -83,77 +91,94 @@ def _group_norm_turned(value: Value) -> tuple[Sequence[int], Value]:
 
 
 def split_axis(value: Value) -> int | None:
-    """The axis that a reshape has split into itself and the next."""
+    """Return the axis that a reshape has split into this axis and the next one, or None."""
     if value.node is None or value.node.op is not ops.reshape:
         return None
-    before, after = value.node.inputs[0].shape, value.shape
-    for axis in range(len(before)):
-        pair = dims.size_product(after[axis : axis + 2])
-        if dims.same_shape(before, (*after[:axis], pair, *after[axis + 2 :])):
+    sizes, split_sizes = value.node.inputs[0].shape, value.shape
+    for axis in range(len(sizes)):
+        size_pair = dims.size_product(split_sizes[axis : axis + 2])
+        if dims.same_shape(sizes, (*split_sizes[:axis], size_pair, *split_sizes[axis + 2 :])):
             return axis
     return None
 
 
-def is_bare(node: Node, takes: Takes) -> bool:
-    """Whether a layer norm has no scale and no bias yet, and may become one of channels."""
-    bare = node.op is ops.layer_norm and len(node.inputs) == 2 and scalar(node.inputs[1]) == 1
-    return bare and takes("InstanceNormalization", node.out.dtype)
+def has_no_affine(node: Node, takes: SupportsDtype) -> bool:
+    """Return True for a layer norm without scale and bias whose dtype supports
+    InstanceNormalization."""
+    is_plain = node.op is ops.layer_norm and len(node.inputs) == 2 and scalar(node.inputs[1]) == 1
+    return is_plain and takes("InstanceNormalization", node.out.dtype)
 
 
-GROUPS = proved("GroupNormalization", (ops.layer_norm,), prove_groups, build_groups)
+GROUPED_CHANNELS = proved(
+    "GroupNormalization", (ops.layer_norm,), match_channel_groups, emit_channel_groups
+)
 
 
 # ------------------------------------------------------------------------------------- each channel
 
 
 @dataclass(frozen=True)
-class Channel:
-    """A norm of each channel, and the scale of each."""
+class ChannelNorm:
+    """A layer norm of single channels, and the scale of the channels."""
 
     normed: View
     groups: Groups
     scale: View
 
 
-def prove_channel(node: Node, uses: Uses) -> Channel | None:
-    for normed, other in pair(along(node.out)):
-        inner, varies = normed.base.node, [i for i, a in enumerate(other.axes) if a is not None]
-        if inner is None or not is_bare(inner, uses.takes) or len(varies) != 1:
+def match_channel_norm(node: Node, uses: Uses) -> ChannelNorm | None:
+    """Match a layer norm that is multiplied by one number per channel, where the channels are a
+    batch axis."""
+    for normed, other in operand_orders(along(node.out)):
+        inner, varying_axes = (
+            normed.base.node,
+            [i for i, a in enumerate(other.axes) if a is not None],
+        )
+        if inner is None or not has_no_affine(inner, uses.takes) or len(varying_axes) != 1:
             continue
-        channel, first, rank = normed.axes[varies[0]], inner.params["axis"], normed.base.rank
-        lead = [a for a in range(first) if a != channel]
-        in_place = normed.complete() and normed.fills(node.out.shape)
-        in_place = in_place and inner.out.dtype == node.out.dtype
-        if in_place and channel is not None and channel < first and lead:
+        channel, first, rank = normed.axes[varying_axes[0]], inner.params["axis"], normed.base.rank
+        leading_axes = [a for a in range(first) if a != channel]
+        is_aligned = normed.complete() and normed.fills(node.out.shape)
+        is_aligned = is_aligned and inner.out.dtype == node.out.dtype
+        if is_aligned and channel is not None and channel < first and leading_axes:
             size = normed.base.shape[channel]
-            groups = Groups(inner.inputs[0], (*lead, channel, *range(first, rank)), len(lead), size)
+            groups = Groups(
+                inner.inputs[0],
+                (*leading_axes, channel, *range(first, rank)),
+                len(leading_axes),
+                size,
+            )
             if dims.is_static(size) and uses.single_use(normed.base):
-                return Channel(normed, groups, other.take(varies))
+                return ChannelNorm(normed, groups, other.take(varying_axes))
     return None
 
 
-def build_channel(node: Node, channel: Channel, editor: Editor) -> Value:
-    scale = write(editor, channel.scale, (channel.groups.groups,), node.out.dtype)
-    epsilon = channel.normed.node().params["epsilon"]
-    normed = written(channel.groups, scale, epsilon, editor)
-    return write(editor, along(normed, channel.normed.axes), node.out.shape)
+def emit_channel_norm(node: Node, match: ChannelNorm, editor: Editor) -> Value:
+    """Emit the group norm with one group per channel, with its scale."""
+    scale = write(editor, match.scale, (match.groups.groups,), node.out.dtype)
+    epsilon = match.normed.node().params["epsilon"]
+    normed = emit_norm_of_groups(match.groups, scale, epsilon, editor)
+    return write(editor, along(normed, match.normed.axes), node.out.shape)
 
 
-CHANNEL = proved("InstanceNormalization", (ops.mul,), prove_channel, build_channel)
+SINGLE_CHANNELS = proved("InstanceNormalization", (ops.mul,), match_channel_norm, emit_channel_norm)
 
 
 # --------------------------------------------------------------------- scales of the split channels
 
 
-def prove_inside(node: Node, uses: Uses) -> tuple[Value, View] | None:
-    """Value of which an operand splits the channels, and the other along its axes."""
+def match_operand_on_split_channels(node: Node, uses: Uses) -> tuple[Value, View] | None:
+    """Match a scale or bias of a group norm whose channels are split into groups.
+
+    Return the value before the split and the other operand, viewed on that value's axes.
+    """
     view = along(node.out)
     for index in (0, 1):
         value = node.inputs[index]
         axis = split_axis(value)
         if value.node is None or axis is None or not dims.same_shape(value.shape, node.out.shape):
             continue
-        other = pair(view)[index][1]
+        other = operand_orders(view)[index][1]
         if _is_normed(value) and other.covers((axis, axis + 1)) and uses.single_use(value):
             parts = [(i, i + 1) if i == axis else (i + (i > axis),) for i in range(value.rank - 1)]
             return value.node.inputs[0], other.merge(parts, dict(enumerate(value.shape)))
@@ -161,17 +186,25 @@ def prove_inside(node: Node, uses: Uses) -> tuple[Value, View] | None:
 
 
 def _is_normed(split: Value) -> bool:
-    """Whether what is split is a group norm, perhaps scaled already."""
+    """Return True if the value before the split is a group norm, or a product with one."""
     assert split.node is not None
     view = whole(split.node.inputs[0])
-    inner = [whole(v) for v in view.node().inputs] if view.op() is ops.mul else []
-    return any(v.op() is ops.group_norm for v in (view, *inner))
+    factors = [whole(v) for v in view.node().inputs] if view.op() is ops.mul else []
+    return any(v.op() is ops.group_norm for v in (view, *factors))
 
 
-def build_inside(node: Node, operands: tuple[Value, View], editor: Editor) -> Value:
-    x, seen = operands
-    other = write(editor, seen, seen.bare(x.shape), node.out.dtype)
-    return editor.reshape(editor.binary(node.op, x, other), node.out.shape)
+def emit_operand_on_merged_channels(
+    node: Node, operands: tuple[Value, View], editor: Editor
+) -> Value:
+    """Emit the operation on the value before the split, then the split."""
+    x, operand_view = operands
+    operand = write(editor, operand_view, operand_view.bare(x.shape), node.out.dtype)
+    return editor.reshape(editor.binary(node.op, x, operand), node.out.shape)
 
 
-INSIDE = proved("GroupNormalization", (ops.mul, ops.add), prove_inside, build_inside)
+SPLIT_CHANNELS = proved(
+    "GroupNormalization",
+    (ops.mul, ops.add),
+    match_operand_on_split_channels,
+    emit_operand_on_merged_channels,
+)

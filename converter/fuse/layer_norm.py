@@ -1,33 +1,42 @@
-"""Norms over their own statistics, without scale and bias.
+"""Norms that are divided by their own statistics, without scale and bias.
 
     (x - mean(x)) * rsqrt(var(x) + epsilon) = layer_norm(x, 1, epsilon=epsilon)
     x * rsqrt(mean(x^2) + epsilon)          = rms_norm(x, 1, epsilon=epsilon)
 
-where ``var(x)`` is ``mean((x - mean(x))^2)`` or ``mean(x^2) - mean(x)^2``, the means are over the
-same one or more axes, and the product may have further factors. LayerNorm [Ba et al.,
-arXiv:1607.06450] may be the difference of two products (``fuse/norm.py``), and its axes may be
-groups of others; RMSNorm is of Zhang & Sennrich, arXiv:1910.07467.
+``var(x)`` is ``mean((x - mean(x))^2)`` or ``mean(x^2) - mean(x)^2``. All means are over the same
+one or more axes. The product may have further factors. LayerNorm [Ba et al., arXiv:1607.06450] may
+also be a difference of two products (``fuse/norm.py``), and its axes may be groups of other axes.
+RMSNorm: Zhang & Sennrich, arXiv:1910.07467.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from converter.fuse.look_alikes import layer_norm_like, rms_norm_like
-from converter.fuse.match import Uses, operand, operands, pair, peel, proved, unrepeated, whole
+from converter.fuse.look_alikes import find_layer_norm_look_alikes, find_rms_norm_look_alikes
+from converter.fuse.match import (
+    Uses,
+    operand,
+    operand_orders,
+    operands,
+    peel,
+    proved,
+    unrepeated,
+    whole,
+)
 from converter.fuse.norm import (
     CentredValue,
     Norm,
-    build_norm,
-    centred,
-    norm_deviations,
+    emit_norm,
+    match_centred,
+    match_deviations,
 )
 from converter.fuse.product_terms import product_of
 from converter.fuse.statistics import (
     is_variance,
+    match_summed_value,
     mean_form,
     mean_square_axes,
-    summed_value,
     variance_divisor,
 )
 from converter.ir import Node, Value, dims, ops
@@ -37,10 +46,11 @@ from converter.ir.moves import above
 from converter.ir.scalars import scalar
 
 
-def prove_layer_norm(node: Node, uses: Uses) -> Norm | str | None:
-    reason = _outside_the_root(node, uses)
-    for written in centred(node, uses):
-        centre, shape = opened(written, node.out.shape, uses) or (written, None)
+def match_layer_norm(node: Node, uses: Uses) -> Norm | str | None:
+    """Match a layer norm without scale. Return it, the reason for a near miss, or None."""
+    reason = _explain_epsilon_outside_root(node, uses)
+    for candidate in match_centred(node, uses):
+        centre, shape = split_repeated_groups(candidate, node.out.shape, uses) or (candidate, None)
         x = centre.x
         mean = mean_form(centre.average, x, uses, centre.weight)
         if mean is None or not x.complete():
@@ -55,12 +65,13 @@ def prove_layer_norm(node: Node, uses: Uses) -> Norm | str | None:
     return reason
 
 
-def _outside_the_root(node: Node, uses: Uses) -> str | None:
-    """Why ``(x - mean(x)) / (sqrt(var(x)) + epsilon)`` is none."""
+def _explain_epsilon_outside_root(node: Node, uses: Uses) -> str | None:
+    """Return the reason for a near miss of ``(x - mean(x)) / (sqrt(var(x)) + epsilon)``, or
+    None."""
     parts = product_of(node, uses) if node.op is ops.div else None
     if parts is None or len(parts.divisors) != 1 or parts.divisors[0].op() is not ops.add:
         return None
-    for number, root in pair(parts.divisors[0]):
+    for number, root in operand_orders(parts.divisors[0]):
         if scalar(number.base) is None or root.op() is not ops.sqrt:
             continue
         for factor in parts.factors:
@@ -74,9 +85,10 @@ def _outside_the_root(node: Node, uses: Uses) -> str | None:
 
 
 def _unclipped(view: View) -> View:
-    """A variance is often clipped at zero; it cannot be negative here."""
+    """Return the operand of ``max(variance, 0)``. The clip has no effect, because a variance is not
+    negative."""
     view = peel(view, rounding=True)
-    for number, other in pair(view) if view.op() is ops.max else ():
+    for number, other in operand_orders(view) if view.op() is ops.max else ():
         if scalar(number.base) == 0:
             return other
     return view
@@ -85,82 +97,93 @@ def _unclipped(view: View) -> View:
 LAYER_NORM = proved(
     "LayerNormalization",
     (ops.mul, ops.div, ops.add, ops.sub),
-    prove_layer_norm,
-    partial(build_norm, ops.layer_norm),
-    layer_norm_like,
+    match_layer_norm,
+    partial(emit_norm, ops.layer_norm),
+    find_layer_norm_look_alikes,
 )
 
 
 # ------------------------------------------------------------------------ repeated for each channel
 
 
-def opened(centre: CentredValue, shape: Shape, uses: Uses) -> tuple[CentredValue, Shape] | None:
-    """Value that is centred, along logical axes of which the groups are one; and its shape.
+def split_repeated_groups(
+    centre: CentredValue, shape: Shape, uses: Uses
+) -> tuple[CentredValue, Shape] | None:
+    """Return a centred value along axes that are split into groups of channels, and its shape.
 
     Statistics of groups of channels are repeated for each channel, as in Flax' GroupNorm:
 
         x - merge(repeat(mean(split(x))))  =  merge(split(x) - mean(split(x)))
 
-    ``split`` writes an axis as [groups, size of one], ``merge`` undoes it.
+    ``split`` reshapes an axis to [groups, size of a group], and ``merge`` is its inverse. Return
+    None if the statistics are not repeated in this way.
     """
-    first, second = unrepeated(centre.average), unrepeated(centre.deviation.spread)
-    if first is None or second is None or first[1] != second[1]:
+    mean_repeat, spread_repeat = unrepeated(centre.average), unrepeated(centre.deviation.spread)
+    if mean_repeat is None or spread_repeat is None or mean_repeat[1] != spread_repeat[1]:
         return None
-    (average, axis), (spread, _) = first, second
-    total = summed_value(average, uses)
-    x = None if total is None else _split(centre.x, total, axis)
+    (average, axis), (spread, _) = mean_repeat, spread_repeat
+    summed = match_summed_value(average, uses)
+    x = None if summed is None else _split(centre.x, summed, axis)
     if x is None:
         return None
     deviation = replace(centre.deviation, spread=spread)
     sizes = tuple(1 if a is None else x.base.shape[a] for a in x.axes)
-    inside = (*shape[:axis], *sizes[axis : axis + 2], *shape[axis + 1 :])
-    return replace(centre, x=x, average=average, deviation=deviation), inside
+    split_shape = (*shape[:axis], *sizes[axis : axis + 2], *shape[axis + 1 :])
+    return replace(centre, x=x, average=average, deviation=deviation), split_shape
 
 
 def _split(x: View, source: Value, axis: int) -> View | None:
-    """``x`` as it is in ``source``, if that is ``x`` with this axis split."""
+    """Return ``x`` as a view of ``source`` if ``source`` is ``x`` with this axis split, else
+    None."""
     if source.node is None or source.node.op is not ops.reshape:
         return None
-    split, seen = above(along(source)), x.of(whole(x.base))
-    parts = None if split is None else split.of(whole(source.node.inputs[0]))
-    if seen is None or parts is None or seen.base is not parts.base:
+    split, base_view = above(along(source)), x.of(whole(x.base))
+    split_parts = None if split is None else split.of(whole(source.node.inputs[0]))
+    if base_view is None or split_parts is None or base_view.base is not split_parts.base:
         return None
-    pairs = zip(parts.groups, parts.groups[1:], strict=False)
-    joined = [as_group((*one, *other)) if one and other else () for one, other in pairs]
-    merged, others = seen.groups[axis], [g for i, g in enumerate(seen.groups) if i != axis and g]
-    if not merged or merged not in joined or not set(others) <= set(parts.groups):
+    pairs = zip(split_parts.groups, split_parts.groups[1:], strict=False)
+    joined = [
+        as_group((*first_group, *second_group)) if first_group and second_group else ()
+        for first_group, second_group in pairs
+    ]
+    merged, other_groups = (
+        base_view.groups[axis],
+        [g for i, g in enumerate(base_view.groups) if i != axis and g],
+    )
+    if not merged or merged not in joined or not set(other_groups) <= set(split_parts.groups):
         return None
-    places = [parts.groups.index(g) if g in others else None for g in seen.groups]
-    first = joined.index(merged)
-    return along(source, (*places[:axis], first, first + 1, *places[axis + 1 :]))
+    axes = [split_parts.groups.index(g) if g in other_groups else None for g in base_view.groups]
+    split_axis = joined.index(merged)
+    return along(source, (*axes[:axis], split_axis, split_axis + 1, *axes[axis + 1 :]))
 
 
 # -------------------------------------------------------------------------------------- not centred
 
 
-def prove_rms_norm(node: Node, uses: Uses) -> Norm | str | None:
+def match_rms_norm(node: Node, uses: Uses) -> Norm | str | None:
+    """Match an RMS norm without scale. Return it, the reason for a near miss, or None."""
     reason = None
-    for deviation in norm_deviations(node, uses):
-        for x in deviation.rest.factors:
+    for deviation in match_deviations(node, uses):
+        for x in deviation.numerator.factors:
             axes = mean_square_axes(deviation.spread, x, uses)
             if axes and x.complete():
                 norm = Norm(x, axes, deviation.without(x))
                 return norm if _has_elements(x, axes) else "the normalised axis may be empty"
-            if len(deviation.rest.factors) == 1 and is_variance(deviation.spread, x, uses):
+            if len(deviation.numerator.factors) == 1 and is_variance(deviation.spread, x, uses):
                 reason = "the mean is taken off what is squared only"
     return reason
 
 
 def _has_elements(x: View, axes: Sequence[int]) -> bool:
-    """Whether there are some along all axes, whatever the named sizes are: runtimes refuse none."""
-    own = [a for i in axes if (a := x.axes[i]) is not None]
-    return all(dims.is_at_least(x.base.shape[a], 1) for a in own)
+    """Return True if the axes are not empty for any named sizes; runtimes reject empty axes."""
+    base_axes = [a for i in axes if (a := x.axes[i]) is not None]
+    return all(dims.is_at_least(x.base.shape[a], 1) for a in base_axes)
 
 
 RMS_NORM = proved(
     "RMSNormalization",
     (ops.mul, ops.div),
-    prove_rms_norm,
-    partial(build_norm, ops.rms_norm),
-    rms_norm_like,
+    match_rms_norm,
+    partial(emit_norm, ops.rms_norm),
+    find_rms_norm_look_alikes,
 )

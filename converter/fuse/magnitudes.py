@@ -1,11 +1,11 @@
-"""Which factors may be multiplied at another place than they were.
+"""Factors that may be multiplied in another order.
 
     (q k) * f = (q f) k        x * s - m * s = (x - m) * s        (x * a) * b = x * (a b)
 
-hold of real numbers. Of floats an infinite factor makes NaN of a zero, and a huge one of a zero
-that a sum or a difference comes to, on one side alone; a zero, or what is tiny, takes an overflow
-away. So factors have to be known to be *moderate*: by their numbers, which are relied on, or by a
-bound that they are computed with, in which case NaN is NaN on both sides.
+These hold for real numbers. With floats, only one of the sides may be NaN: an infinite factor times
+a zero, or a huge factor times a difference that is zero. A zero or tiny factor removes an overflow
+on one side. So the factors have to be *moderate*: by their numbers, which the rewrite then relies
+on, or by a bound from their computation, with which NaN is NaN on both sides.
 """
 
 import numpy as np
@@ -19,31 +19,34 @@ from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor
 
 UNBOUNDED = "numbers that may be infinite, huge or zero"
-"""What is said of factors that are not."""
+"""Text of a report for factors that are not moderate."""
 
 
-def is_moderate(numbers: np.ndarray, *, nothing: bool) -> bool:
-    """Whether no factor is far from one; ``nothing`` allows for zeros and what is near them."""
+def is_moderate(numbers: np.ndarray, *, allow_zero: bool) -> bool:
+    """Return True if all absolute values are from 2**-20 to 2**20 (``LARGEST_SCALE``).
+
+    ``allow_zero`` drops the lower limit.
+    """
     sizes = np.abs(numbers.astype(np.float64))
-    return bool(np.all((sizes <= LARGEST_SCALE) & (nothing | (sizes >= 1 / LARGEST_SCALE))))
+    return bool(np.all((sizes <= LARGEST_SCALE) & (allow_zero | (sizes >= 1 / LARGEST_SCALE))))
 
 
-def may_move(value: Value, uses: Uses, *, nothing: bool = False) -> bool:
-    """Whether a factor is known to be moderate."""
+def may_move(value: Value, uses: Uses, *, allow_zero: bool = False) -> bool:
+    """Return True if a factor is known to be moderate, by its numbers or its range."""
     numbers = bound(value, uses.memo)
     if numbers is not None:
-        return is_moderate(numbers, nothing=nothing)
+        return is_moderate(numbers, allow_zero=allow_zero)
     ends = known_range(value)
-    return is_moderate(np.asarray([ends.low, ends.high]), nothing=nothing) and (
-        nothing or ends.misses(0)
+    return is_moderate(np.asarray([ends.low, ends.high]), allow_zero=allow_zero) and (
+        allow_zero or ends.misses(0)
     )
 
 
-def rely_on_size(editor: Editor, value: Value, *, nothing: bool = False) -> None:
-    """Record that a factor was moved, where its numbers are a parameter's."""
-    sentence = "all numbers are " + ("moderate" if nothing else "moderate and not zero")
+def rely_on_size(editor: Editor, value: Value, *, allow_zero: bool = False) -> None:
+    """Record that a rewrite relies on a factor being moderate, if it depends on parameters."""
+    sentence = "all numbers are " + ("moderate" if allow_zero else "moderate and not zero")
 
     def holds(numbers: np.ndarray) -> bool:
-        return is_moderate(numbers, nothing=nothing)
+        return is_moderate(numbers, allow_zero=allow_zero)
 
     rely(editor, sentence, value, holds)

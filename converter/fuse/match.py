@@ -1,12 +1,12 @@
-"""What the recognisers share: how one is made, logical axes.
+"""What recognisers share: how one is defined, near misses, and values along logical axes.
 
-A recogniser *proves, then builds*: ``prove`` reads the graph and returns evidence, a frozen record
-of all that the fused node takes, or the reason why there is none; ``build`` writes what the
-evidence says. Nothing is written before everything is proved.
+A recogniser matches, then emits. Its matching function reads the graph and returns evidence, a
+frozen record of everything that the composite needs, or the reason for a near miss. Its emitting
+function adds the nodes for that evidence. No node is added before the whole structure is proved.
 
-A matcher numbers the axes of its root node; those are the *logical axes*. A ``View`` is a value
-seen along them, whatever transposes, broadcasts and size-one reshapes lie between, so that
-``vmap``, einsum's operand order and memory layouts all look alike.
+The axes of the root node are the *logical axes* of a match. A ``View`` is a value seen along them,
+through transposes, broadcasts and reshapes by size-one axes, so that ``vmap``, einsum's operand
+order and memory layouts make no difference.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from converter.ir.axes import View, along
 from converter.ir.dims import Shape
 from converter.ir.moves import above, descended, write
 from converter.ir.op import Op
-from converter.ir.rewrite import Editor, Rule, Takes
+from converter.ir.rewrite import Editor, Rule, SupportsDtype
 
 
 @dataclass(frozen=True)
 class NearMiss:
-    """A structure that was left decomposed, and why; how many there are, and where the first.
+    """A structure that was left as it is, with the reason; ``count`` of them, the first at
+    ``line``.
 
-    ``node`` is the one that was looked at, while there are passes.
+    ``node`` is the node at which the match failed. It is dropped after the passes.
     """
 
     pattern: str
@@ -40,36 +41,41 @@ class NearMiss:
     node: Node | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
-        more = f" ({self.count} times, first in {self.line})" if self.count > 1 else ""
-        return f"{self.pattern}: {self.reason}{more}"
+        repetition = f" ({self.count} times, first in {self.line})" if self.count > 1 else ""
+        return f"{self.pattern}: {self.reason}{repetition}"
 
 
-def grouped_near_misses(notes: Sequence[NearMiss]) -> list[NearMiss]:
-    """Each reason once."""
+def group_near_misses(near_misses: Sequence[NearMiss]) -> list[NearMiss]:
+    """Merge near misses of the same pattern and reason into one with their count."""
     grouped: dict[tuple[str, str], NearMiss] = {}
-    for note in notes:
-        first = grouped.setdefault((note.pattern, note.reason), replace(note, count=0, node=None))
-        grouped[note.pattern, note.reason] = replace(first, count=first.count + note.count)
+    for near_miss in near_misses:
+        first = grouped.setdefault(
+            (near_miss.pattern, near_miss.reason), replace(near_miss, count=0, node=None)
+        )
+        grouped[near_miss.pattern, near_miss.reason] = replace(
+            first, count=first.count + near_miss.count
+        )
     return list(grouped.values())
 
 
-Found: TypeAlias = "Sequence[Value] | Value"
-Match: TypeAlias = Callable[[Node, Editor, list[NearMiss]], "Found | None"]
-LookAlikes: TypeAlias = Callable[[Graph, "Uses"], Iterable[tuple[Node, str]]]
-"""What looks like a structure and has no name: the node that shows it, and what to say of it."""
+Replacement: TypeAlias = "Sequence[Value] | Value"
+Match: TypeAlias = Callable[[Node, Editor, list[NearMiss]], "Replacement | None"]
+FindLookAlikes: TypeAlias = Callable[[Graph, "Uses"], Iterable[tuple[Node, str]]]
+"""Function that yields nodes of structures that look like a named one, each with a reason for the
+report."""
 
 
 @dataclass(frozen=True)
 class Recogniser:
-    """``match`` is tried on every node whose operation is one of ``roots``.
+    """A recogniser: ``match`` is called on every node whose operation is one of ``roots``.
 
-    What is still among its ``look_alikes`` then has a near miss of this ``pattern``, always.
+    Every remaining node of ``look_alikes`` is reported as a near miss of ``pattern``.
     """
 
     roots: tuple[Op, ...]
     match: Match
     pattern: str = ""
-    look_alikes: LookAlikes | None = None
+    look_alikes: FindLookAlikes | None = None
 
 
 E = TypeVar("E")
@@ -77,85 +83,105 @@ E = TypeVar("E")
 
 @dataclass(frozen=True)
 class MatchedOperation:
-    """Operand of an operation, along the logical axes, and its parameters."""
+    """The operand of a matched operation, along the logical axes, and its parameters."""
 
     x: View
     params: dict[str, Any]
 
 
 def build_applied(op: Op, node: Node, applied: MatchedOperation, editor: Editor) -> Value:
+    """Emit an operation with one operand, as it was matched."""
     x = write(editor, applied.x, node.out.shape, node.out.dtype)
     return editor.add(op, [x], node.out.shape, node.out.dtype, applied.params)
 
 
 class Uses(Protocol):
-    """Questions that a proof may ask about a graph besides reading it, and about its runtime."""
+    """Facts about the graph and the runtime that a match may need besides the nodes."""
 
-    takes: Takes
+    takes: SupportsDtype
 
     memo: dict[Any, Any]
-    """What proofs found before, such as the numbers of values, by id."""
+    """Results of earlier matches, such as arrays of values, by key or id."""
 
     def single_use(self, value: Value) -> bool:
-        """Whether nobody but one operand of one node reads the value."""
+        """Return True if exactly one operand of one node reads the value."""
 
 
 def proved(
     pattern: str,
     roots: tuple[Op, ...],
     prove: Callable[[Node, Uses], E | str | None],
-    build: Callable[[Node, E, Editor], Found],
-    look_alikes: LookAlikes | None = None,
+    build: Callable[[Node, E, Editor], Replacement],
+    look_alikes: FindLookAlikes | None = None,
 ) -> Recogniser:
-    """A recogniser: ``prove`` gives evidence, why there is nearly some, or ``None``."""
+    """Return a recogniser of a matching and an emitting function.
 
-    def match(node: Node, editor: Editor, notes: list[NearMiss]) -> Found | None:
+    ``prove`` returns evidence, the reason for a near miss, or None. ``build`` emits the values for
+    the evidence.
+    """
+
+    def match(node: Node, editor: Editor, near_misses: list[NearMiss]) -> Replacement | None:
         evidence = prove(node, editor)
         if isinstance(evidence, str):
-            notes.append(NearMiss(pattern, evidence, source_line(node), node=node))
+            near_misses.append(NearMiss(pattern, evidence, source_line(node), node=node))
             return None
         return None if evidence is None else build(node, evidence, editor)
 
     return Recogniser(roots, match, pattern, look_alikes)
 
 
-def note_look_alikes(
-    graph: Graph, recognisers: Iterable[Recogniser], notes: list[NearMiss], takes: Takes
+def report_look_alikes(
+    graph: Graph,
+    recognisers: Iterable[Recogniser],
+    near_misses: list[NearMiss],
+    takes: SupportsDtype,
 ) -> None:
-    """Give a reason to whatever looks like a structure and neither got its name nor has one yet.
+    """Add a near miss for each structure that looks like a named one and has no near miss yet.
 
-    A reason stands at the node that was looked at, which is below what shows the structure.
+    The node of an earlier near miss is below the node that shows the structure.
     """
     uses = Editor(graph, takes)
     for recogniser in recognisers:
         pairs = [] if recogniser.look_alikes is None else [*recogniser.look_alikes(graph, uses)]
-        noted = [n.node for n in notes if n.pattern == recogniser.pattern and n.node is not None]
-        said = {id(inner) for node in noted for inner in carried_from(node)} if pairs else set()
-        notes += [
+        missed_nodes = [
+            n.node for n in near_misses if n.pattern == recogniser.pattern and n.node is not None
+        ]
+        explained = (
+            {id(inner) for node in missed_nodes for inner in carried_from(node)} if pairs else set()
+        )
+        near_misses += [
             NearMiss(recogniser.pattern, reason, source_line(node), node=node)
             for node, reason in pairs
-            if id(node) not in said
+            if id(node) not in explained
         ]
 
 
 def carried_from(node: Node, through: Iterable[Op] = ()) -> Iterator[Node]:
-    """The node, and those above it up to where something else is done than to carry each element on
-    by itself: the nearest first, and no more than ``DEEPEST_SEARCH``."""
-    seen, waiting = {id(node)}, [node]
-    for inner in waiting:
+    """Yield a node and the nodes above it through elementwise operations and carriers, the nearest
+    first.
+
+    The first other operation on each path is yielded too. ``through`` adds operations that are
+    passed. At most ``DEEPEST_SEARCH`` nodes are yielded.
+    """
+    visited, queue = {id(node)}, [node]
+    for inner in queue:
         yield inner
         if inner is not node and not (inner.op.elementwise or inner.op in (*CARRIERS, *through)):
             continue
         for value in inner.inputs:
-            if value.node is not None and id(value.node) not in seen and len(seen) < DEEPEST_SEARCH:
-                seen.add(id(value.node))
-                waiting.append(value.node)
+            if (
+                value.node is not None
+                and id(value.node) not in visited
+                and len(visited) < DEEPEST_SEARCH
+            ):
+                visited.add(id(value.node))
+                queue.append(value.node)
 
 
 UNKNOWN = "this spelling of it is not known"
 
 DEEPEST_SEARCH = 64
-"""Nodes above one that are looked at."""
+"""Number of nodes above one that are searched."""
 
 CARRIERS = frozenset(
     {
@@ -163,70 +189,77 @@ CARRIERS = frozenset(
         *(ops.slice, ops.concatenate, ops.select_n, ops.pad, ops.rev),
     }
 )
-"""What gives elements on, besides elementwise operations."""
+"""Operations that pass on elements, besides elementwise ones."""
 
 
-def recogniser_rules(recognisers: Sequence[Recogniser], notes: list[NearMiss]) -> dict[Op, Rule]:
-    """The recognisers as rules of one sweep; of several with one root the first to match wins."""
-    table: dict[Op, list[Match]] = {}
+def recogniser_rules(
+    recognisers: Sequence[Recogniser], near_misses: list[NearMiss]
+) -> dict[Op, Rule]:
+    """Return the recognisers as rules of one sweep. Of several with the same root the first match
+    wins."""
+    matches_by_root: dict[Op, list[Match]] = {}
     for recogniser in recognisers:
         for op in recogniser.roots:
-            table.setdefault(op, []).append(recogniser.match)
-    return {op: _first(matches, notes) for op, matches in table.items()}
+            matches_by_root.setdefault(op, []).append(recogniser.match)
+    return {op: _first_match(matches, near_misses) for op, matches in matches_by_root.items()}
 
 
-def _first(matches: list[Match], notes: list[NearMiss]) -> Rule:
-    def rule(node: Node, editor: Editor) -> Found | None:
-        results = (match(node, editor, notes) for match in matches)
+def _first_match(matches: list[Match], near_misses: list[NearMiss]) -> Rule:
+    def rule(node: Node, editor: Editor) -> Replacement | None:
+        results = (match(node, editor, near_misses) for match in matches)
         return next((value for value in results if value is not None), None)
 
     return rule
 
 
 def whole(value: Value) -> View:
-    """A value along its own axes, layout operations peeled off."""
+    """Return a view of a value along its own axes, behind layout operations."""
     return peel(along(value))
 
 
-def operand(seen: View, index: int, *, rounding: bool = False) -> View:
-    """Operand ``index`` of the elementwise node that makes the base, along the same axes."""
-    return peel(seen.operand(index), rounding=rounding)
+def operand(view: View, index: int, *, rounding: bool = False) -> View:
+    """Return operand ``index`` of the base's elementwise node as a peeled view along the same
+    axes."""
+    return peel(view.operand(index), rounding=rounding)
 
 
-def operands(seen: View) -> list[View]:
-    return [operand(seen, i) for i in range(len(seen.node().inputs))]
+def operands(view: View) -> list[View]:
+    """Return all operands of the base's elementwise node as peeled views."""
+    return [operand(view, i) for i in range(len(view.node().inputs))]
 
 
-def pair(seen: View) -> tuple[tuple[View, View], tuple[View, View]]:
-    """The two operands of an elementwise node, in both orders."""
-    left, right = operands(seen)
+def operand_orders(view: View) -> tuple[tuple[View, View], tuple[View, View]]:
+    """Return the two operands of the base's elementwise node in both orders."""
+    left, right = operands(view)
     return (left, right), (right, left)
 
 
-def peel(seen: View, *, rounding: bool = False) -> View:
+def peel(view: View, *, rounding: bool = False) -> View:
     """Look through transposes, broadcasts, reshapes by ones and conversions to a wider float.
 
-    With ``rounding`` through conversions to a narrower float too: for intermediate results, whose
-    precision the fused operator chooses anyway.
+    With ``rounding``, look through conversions to a narrower float too. This is for intermediate
+    results, whose precision the fused operator decides.
     """
-    while (inner := through(seen, rounding=rounding)) is not None and inner.is_whole:
-        seen = inner
-    return seen
+    while (inner := through(view, rounding=rounding)) is not None and inner.is_whole:
+        view = inner
+    return view
 
 
-def through(seen: View, *, rounding: bool = False) -> View | None:
-    """The same elements behind one layout operation or conversion."""
-    node = seen.base.node
+def through(view: View, *, rounding: bool = False) -> View | None:
+    """Return the same elements behind one layout operation or conversion, or None if the base is
+    another."""
+    node = view.base.node
     if node is None or node.op not in PEELED:
         return None
     if node.op is not ops.convert_element_type:
-        return above(seen)
-    wide = converts_float(node) and (rounding or _widens(node))
-    return seen._replace(base=node.inputs[0]) if wide else None
+        return above(view)
+    is_passed = converts_float(node) and (rounding or _widens(node))
+    return view._replace(base=node.inputs[0]) if is_passed else None
 
 
-def settled_view(view: View) -> View:
-    """The same elements where they were computed, behind moves and conversions to wider floats."""
+def peel_moves(view: View) -> View:
+    """Return the same elements where they are computed, before moves and conversions to wider
+    floats."""
     while True:
         view = descended(view)
         wider = through(view) if view.op() is ops.convert_element_type else None
@@ -239,9 +272,9 @@ PEELED = frozenset({ops.convert_element_type, ops.transpose, ops.broadcast_in_di
 
 
 def only_reader(value: Value, base: Value, uses: Uses) -> bool:
-    """Whether nobody else reads ``value``, nor what it is made of down to ``base``.
+    """Return True if nothing else reads ``value``, nor any value between it and ``base``.
 
-    Between the two are operations of one operand, as ``peel`` looks through.
+    The nodes between the two have one operand, as those that ``peel`` looks through.
     """
     while uses.single_use(value) and value is not base and value.node is not None:
         value = value.node.inputs[0]
@@ -249,8 +282,10 @@ def only_reader(value: Value, base: Value, uses: Uses) -> bool:
 
 
 def converts_float(node: Node) -> bool:
-    """Whether a node converts one float to another, of which a result may be rounded: fewer bits
-    are a quantisation, whose steps are meant."""
+    """Return True if a node converts a float to a float whose rounding may be ignored.
+
+    A conversion to fewer than 16 bits is a quantisation, whose rounding is intended.
+    """
     source, target = node.inputs[0].dtype, node.out.dtype
     floats = all(jnp.issubdtype(d, jnp.floating) for d in (source, target))
     return floats and (target.itemsize > 1 or _widens(node))
@@ -261,7 +296,10 @@ def _widens(node: Node) -> bool:
 
 
 def unrepeated(view: View) -> tuple[View, int] | None:
-    """Value repeated along the second of two axes that are merged, and the first of them."""
+    """Return a value before it is repeated along the second of two merged axes, and the first axis.
+
+    Return None if the view is not such a repetition.
+    """
     inner = above(view) if view.op() is ops.reshape else None
     merged = [i for i, group in enumerate(inner.groups) if len(group) == 2] if inner else []
     if inner is None or len(merged) != 1:
@@ -270,15 +308,18 @@ def unrepeated(view: View) -> tuple[View, int] | None:
     first, second = inner.groups[axis]
     groups = (*inner.groups[:axis], (first,), (second,), *inner.groups[axis + 1 :])
     peeled = peel(inner._replace(groups=groups))
-    lone = peeled.is_whole and peeled.axes[axis + 1] is None
-    return (peeled, axis) if lone else None
+    is_repeat = peeled.is_whole and peeled.axes[axis + 1] is None
+    return (peeled, axis) if is_repeat else None
 
 
-def permutation(seen: View, shape: Shape) -> list[int] | None:
-    """The order of its axes in which the base itself has that shape, if there is one."""
-    ones = [a for a in range(seen.base.rank) if a not in seen.axes]
-    order = [ones.pop(0) if a is None and ones else a for a in seen.axes]
-    if ones or seen.base.rank != len(shape) or None in order:
+def base_permutation(view: View, shape: Shape) -> list[int] | None:
+    """Return the permutation of the base's axes that has this shape and the view's elements, or
+    None."""
+    ones = [a for a in range(view.base.rank) if a not in view.axes]
+    order = [ones.pop(0) if a is None and ones else a for a in view.axes]
+    if ones or view.base.rank != len(shape) or None in order:
         return None
-    moved = [a for a in order if a is not None]
-    return moved if dims.same_shape([seen.base.shape[a] for a in moved], shape) else None
+    permutation = [a for a in order if a is not None]
+    return (
+        permutation if dims.same_shape([view.base.shape[a] for a in permutation], shape) else None
+    )

@@ -1,10 +1,10 @@
-"""Calls of functions that JAX hands over by name.
+"""Calls of JAX's functions that stay nodes with a name.
 
-``jax.image.resize`` is a call of a compiled function with the name ``_resize`` in what JAX traces,
-under ``vmap`` and with symbolic sizes too. Such a call stays a node while its jaxpr is inlined. A
-recogniser traces the function again with arguments that the call may have had, and compares the
-body of the call with what JAX gives, step by step. Equality is the proof. If another version of JAX
-changes the function or its name, that costs a fusion and never a number: the call is inlined.
+``jax.image.resize`` is traced as a call of a compiled function with the name ``_resize``, also
+under ``vmap`` and with symbolic sizes. Such a call stays a node while the other calls are inlined.
+A recogniser traces the function again with arguments that the call may have had, and compares the
+two bodies step by step. Equality is the proof. If another version of JAX changes the function or
+its name, the call is inlined: that costs a fusion, but no number changes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,19 +19,19 @@ from converter.frontend.trace import trace
 from converter.fuse.match import whole
 from converter.ir import Node, Value, dims, ops
 from converter.ir.dims import Shape
-from converter.ir.equality import same_program
+from converter.ir.equality import is_same_program
 from converter.ir.rewrite import Editor
 
 T = TypeVar("T")
 
 CALLS = {"_resize": "resize", "_map_coordinates": "grid_sample"}
-"""Structures by the name of the function of JAX that they are calls of."""
+"""Structures, by the name of JAX's function whose calls they replace."""
 
 
 def call_order(node: Node, function: Callable[..., Any]) -> tuple[int, ...] | None:
-    """Return how a call is ordered that computes ``function`` of its operands, None if it does not.
+    """Return the order of axes if a call computes ``function`` of its operands, else None.
 
-    Axis i of what ``function`` gives is axis ``order[i]`` of the first result of the call.
+    Axis i of the result of ``function`` is axis ``order[i]`` of the first result of the call.
     ``function`` has to call the named function once, with its own operands.
     """
     specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in node.inputs]
@@ -42,39 +42,43 @@ def call_order(node: Node, function: Callable[..., Any]) -> tuple[int, ...] | No
     calls = [n for n in graph.nodes if n.op is ops.named_call]
     if len(calls) != 1 or not _is_equal(node, calls[0]):
         return None
-    if any(own is not given for own, given in zip(calls[0].inputs, graph.inputs, strict=True)):
+    if any(
+        operand is not graph_input
+        for operand, graph_input in zip(calls[0].inputs, graph.inputs, strict=True)
+    ):
         return None
-    seen = whole(graph.outputs[0])
-    ones = iter(i for i in range(seen.base.rank) if i not in seen.axes)
-    order = tuple(next(ones, None) if axis is None else axis for axis in seen.axes)
-    is_ordered = seen.base is calls[0].out and seen.is_whole and None not in order
+    view = whole(graph.outputs[0])
+    ones = iter(i for i in range(view.base.rank) if i not in view.axes)
+    order = tuple(next(ones, None) if axis is None else axis for axis in view.axes)
+    is_ordered = view.base is calls[0].out and view.is_whole and None not in order
     return tuple(axis for axis in order if axis is not None) if is_ordered else None
 
 
 def _is_equal(call: Node, traced: Node) -> bool:
-    """Whether the first results of two calls are computed alike from their operands."""
-    own, other = call.bodies["call"], traced.bodies["call"]
-    if not dims.same_shape(call.out.shape, traced.out.shape) or len(own.inputs) != len(
-        other.inputs
+    """Return True if the first results of two calls are computed by the same program from their
+    operands."""
+    body, traced_body = call.bodies["call"], traced.bodies["call"]
+    if not dims.same_shape(call.out.shape, traced.out.shape) or len(body.inputs) != len(
+        traced_body.inputs
     ):
         return False
-    return same_program(
-        own.outputs[0], other.outputs[0], zip(own.inputs, other.inputs, strict=True)
+    return is_same_program(
+        body.outputs[0], traced_body.outputs[0], zip(body.inputs, traced_body.inputs, strict=True)
     )
 
 
 def call_results(node: Node, first: Value, editor: Editor) -> list[Value]:
-    """Return the results of a call of which the first is known; others are those of its body."""
-    others = editor.inline(node.bodies["call"], node.inputs)[1:] if node.outputs[1:] else []
-    return [first, *others]
+    """Return the results of a call: the given first one, and the others from its inlined body."""
+    other_results = editor.inline(node.bodies["call"], node.inputs)[1:] if node.outputs[1:] else []
+    return [first, *other_results]
 
 
-def inlined(node: Node, editor: Editor) -> Sequence[Value]:
+def inline_call(node: Node, editor: Editor) -> Sequence[Value]:
     """Replace a call by its body."""
     return editor.inline(node.bodies["call"], node.inputs)
 
 
-def mapped(function: Callable[..., Any], axes: Sequence[Any]) -> Callable[..., Any]:
+def vmap_axes(function: Callable[..., Any], axes: Sequence[Any]) -> Callable[..., Any]:
     """Return ``function`` under one ``vmap`` for each of ``axes``, the outermost first."""
     for axis in reversed(axes):
         function = jax.vmap(function, in_axes=axis, out_axes=axis if isinstance(axis, int) else 0)
@@ -82,79 +86,85 @@ def mapped(function: Callable[..., Any], axes: Sequence[Any]) -> Callable[..., A
 
 
 Candidate: TypeAlias = tuple[T, Callable[..., Any]]
-"""What a call may be, and the function that it then computes of its operand."""
+"""A possible meaning of a call, and the function that it computes of its operand then."""
 
 
 @dataclass(frozen=True)
-class FoundCall(Generic[T]):
-    """A call of one operand that was found to be a candidate.
+class MatchedCall(Generic[T]):
+    """A call with one operand and its matched candidate.
 
-    ``shape`` is that of the result with its batched axes where the operand has them, and ``order``
-    are these axes in the order of the call's own result.
+    ``shape`` is the shape of the result with the batched axes where the operand has them. ``order``
+    has these axes in the order of the call's own result.
     """
 
-    found: T
+    candidate: T
     shape: Shape
     order: tuple[int, ...]
 
 
 def find_call(
     node: Node, candidates: Callable[[Shape, Shape], Iterable[Candidate[T]]]
-) -> FoundCall[T] | None:
-    """Return which of the candidates a call is, under any ``vmap``, None if it is none.
+) -> MatchedCall[T] | None:
+    """Return the candidate that a call computes, under any ``vmap``, or None.
 
-    ``candidates`` are asked for the shape of the operand and of the result without their batches.
+    ``candidates`` returns the candidates for the shapes of the operand and of the result without
+    their batch axes.
     """
-    (x, *others), result = node.inputs, node.out.shape
-    if others:
+    (x, *other_inputs), result = node.inputs, node.out.shape
+    if other_inputs:
         return None
-    for axes, shape, inner in islice(_unbatched_shapes(x.shape, result), MOST_TRIES):
-        for found, function in candidates(shape, inner):
-            order = call_order(node, mapped(function, axes))
+    for axes, shape, inner in islice(_unbatched_shapes(x.shape, result), MAX_TRIES):
+        for candidate, function in candidates(shape, inner):
+            order = call_order(node, vmap_axes(function, axes))
             if order is not None:
                 inverse = tuple(order.index(axis) for axis in range(len(order)))
-                return FoundCall(found, _batched(inner, x.shape, axes), inverse)
+                return MatchedCall(candidate, _insert_batch_axes(inner, x.shape, axes), inverse)
     return None
 
 
-MOST_TRIES = 24
-"""Ways in which a call may have been batched that are compared with it."""
+MAX_TRIES = 24
+"""Number of possible batchings of a call that are compared."""
 
-MOST_BATCHES = 3
-"""Calls of ``vmap`` around a function that are looked for."""
+MAX_BATCHES = 3
+"""Number of nested ``vmap`` around a function that are tried."""
 
 
 def _unbatched_shapes(
     shape: Shape, result: Shape
 ) -> Iterator[tuple[tuple[int, ...], Shape, Shape]]:
-    """Yield the axes of an operand that ``vmap`` may have batched, the outermost first, each among
-    those that are left, and the shapes of operand and result without them; fewer axes first."""
-    for count in range(MOST_BATCHES + 1):
-        yield from dict.fromkeys(_unbatched(shape, result, count))
+    """Yield possible batch axes of the operand, and the shapes of operand and result without them.
+
+    The axes are in the order of nested ``vmap``, the outermost first; each is numbered among the
+    axes that are left. Fewer axes come first.
+    """
+    for count in range(MAX_BATCHES + 1):
+        yield from dict.fromkeys(_remove_batch_axes(shape, result, count))
 
 
-def _unbatched(
+def _remove_batch_axes(
     shape: Shape, result: Shape, count: int
 ) -> Iterator[tuple[tuple[int, ...], Shape, Shape]]:
+    """Yield ``count`` batch axes of the operand, and the shapes of operand and result without
+    them."""
     if not count:
         yield (), shape, result
         return
     for axis, size in enumerate(shape):
-        for place, made in enumerate(result):
-            if dims.same(size, made):
-                rest = _without(shape, axis), _without(result, place)
-                for axes, inner, left in _unbatched(*rest, count - 1):
-                    yield (axis, *axes), inner, left
+        for result_axis, result_size in enumerate(result):
+            if dims.same(size, result_size):
+                smaller = _drop_axis(shape, axis), _drop_axis(result, result_axis)
+                for axes, inner, inner_result in _remove_batch_axes(*smaller, count - 1):
+                    yield (axis, *axes), inner, inner_result
 
 
-def _without(shape: Shape, axis: int) -> Shape:
+def _drop_axis(shape: Shape, axis: int) -> Shape:
     return (*shape[:axis], *shape[axis + 1 :])
 
 
-def _batched(inner: Shape, shape: Shape, axes: Sequence[int]) -> Shape:
-    """The shape of an unbatched result with the batched axes where the operand has them."""
+def _insert_batch_axes(inner: Shape, shape: Shape, axes: Sequence[int]) -> Shape:
+    """Return the shape of an unbatched result with the batch axes where the operand has them."""
     if not axes:
         return inner
-    axis, *rest = axes
-    result = _batched(inner, _without(shape, axis), rest)
+    axis, *inner_axes = axes
+    result = _insert_batch_axes(inner, _drop_axis(shape, axis), inner_axes)
     return (*result[:axis], shape[axis], *result[axis:])

@@ -1,10 +1,11 @@
-"""What the norms share: a value divided by a deviation, perhaps centred, and how one is written.
+"""What the norms share: a value divided by a deviation, possibly centred, and how a norm is
+emitted.
 
-Centred values are written in two ways; Keras writes all of its norms the second way.
+Centred values are written in two ways; Keras uses the second one for all of its norms.
 
     (x - mean) * s        and        x * s - mean * s + bias
 
-``s`` is the inverse of a deviation, perhaps times a scale.
+``s`` is the inverse of a deviation, possibly times a scale.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 
 from converter.fuse import magnitudes
 from converter.fuse.dependence import bound_scalar, rely_on_scalar
-from converter.fuse.match import Uses, operand, operands, pair
+from converter.fuse.match import Uses, operand, operand_orders, operands
 from converter.fuse.product_terms import Product, product, product_of
 from converter.ir import Node, Value, const, ops
 from converter.ir.axes import View, along
@@ -31,51 +32,59 @@ from converter.ir.rewrite import Editor
 from converter.ir.scalars import scalar
 
 NormTerm: TypeAlias = tuple[Op, View]
-"""What is added or subtracted (`ops.add` or `ops.sub`)."""
+"""A term and the operation that adds or subtracts it (`ops.add` or `ops.sub`)."""
 
 
 @dataclass(frozen=True)
 class NormDeviation:
-    """``sqrt(spread + epsilon)``, by which ``rest`` is divided."""
+    """The division of ``numerator`` by a standard deviation, ``sqrt(spread + epsilon)``."""
 
     spread: View
     epsilon: Value
-    rest: Product
+    numerator: Product
 
     def without(self, factor: View) -> NormDeviation:
-        """Terms with that factor of the rest taken out."""
-        return replace(self, rest=Product(self.rest.coefficient, self.rest.without(factor)))
+        """Return the deviation without one factor of the numerator."""
+        return replace(
+            self, numerator=Product(self.numerator.coefficient, self.numerator.without(factor))
+        )
 
     def as_attribute(self, editor: Editor) -> float:
-        """The epsilon as a number, which is relied on from now on."""
+        """Return the epsilon as a number, and record that the rewrite relies on it."""
         return rely_on_scalar(editor, self.epsilon)
 
 
 @dataclass(frozen=True)
 class CentredValue:
-    """``x - weight * average`` over the deviation, times its rest, and then the ``terms``."""
+    """``x - weight * average`` over a deviation, times the deviation's numerator, plus or minus the
+    ``terms``.
+
+    ``moved`` are the values that multiply both ``x`` and ``average``.
+    """
 
     x: View
     average: View
     weight: float
     deviation: NormDeviation
     terms: tuple[NormTerm, ...] = ()
-    moved: tuple[Value, ...] = ()  # what multiplied both ``x`` and ``average``
+    moved: tuple[Value, ...] = ()
 
     @property
     def reason(self) -> str:
-        """Why it is not centred before it is multiplied."""
+        """Reason for a near miss if ``may_move`` is False."""
         return f"{magnitudes.UNBOUNDED} multiply what a mean is taken off, and the mean"
 
     def may_move(self, uses: Uses) -> bool:
-        return all(magnitudes.may_move(value, uses, nothing=True) for value in self.moved)
+        """Return True if the value may be centred before it is multiplied by ``moved``."""
+        return all(magnitudes.may_move(value, uses, allow_zero=True) for value in self.moved)
 
 
 @dataclass(frozen=True)
 class Norm:
-    """``x`` over its deviation along ``axes``, times its rest, and then the ``terms``.
+    """``x`` over its deviation along ``axes``, times the deviation's numerator, plus or minus the
+    ``terms``.
 
-    ``shape`` is that of ``x`` along its logical axes, if one of the node's was split for it.
+    ``shape`` is the shape of ``x`` along its logical axes if one axis of the node was split for it.
     """
 
     x: View
@@ -89,29 +98,30 @@ class Norm:
 # --------------------------------------------------------------------------------- over a deviation
 
 
-def norm_deviations(node: Node, uses: Uses) -> Iterator[NormDeviation]:
-    """Every way to see a node as something divided by a deviation."""
+def match_deviations(node: Node, uses: Uses) -> Iterator[NormDeviation]:
+    """Yield every match of a node as a product divided by a deviation, such as ``x * rsqrt(var +
+    eps)``."""
     parts = product_of(node, uses)
-    return divided_by_deviation(parts, node.out.dtype)
+    return match_division_by_deviation(parts, node.out.dtype)
 
 
-def divided_by_deviation(parts: Product, dtype: np.dtype) -> Iterator[NormDeviation]:
-    """Every way to see a product as something divided by a deviation."""
+def match_division_by_deviation(parts: Product, dtype: np.dtype) -> Iterator[NormDeviation]:
+    """Yield every match of a product as another one divided by a deviation."""
     if not parts.divisors:
         inverses = [f for f in parts.factors if f.op() is ops.rsqrt or _is_power(f, -0.5)]
     else:
         roots = [d for d in parts.divisors if d.op() is ops.sqrt or _is_power(d, 0.5)]
         inverses = roots if len(parts.divisors) == 1 else []
-    real = jnp.issubdtype(dtype, jnp.floating)
-    for inverse in inverses if real and fits(parts.coefficient, dtype) else ():
+    is_real = jnp.issubdtype(dtype, jnp.floating)
+    for inverse in inverses if is_real and fits(parts.coefficient, dtype) else ():
         factors = parts.factors if parts.divisors else parts.without(inverse)
         quotient = Product(parts.coefficient, factors)
-        inside = operand(inverse, 0)
-        for number, spread in pair(inside) if inside.op() is ops.add else ():
+        radicand = operand(inverse, 0)
+        for number, spread in operand_orders(radicand) if radicand.op() is ops.add else ():
             epsilon = bound_scalar(number.base)
             if epsilon is None or not _is_attribute(float(epsilon), dtype):
                 continue
-            if _in_any_order(parts, factors, dtype):
+            if _is_order_free(parts, factors, dtype):
                 yield NormDeviation(spread, number.base, quotient)
 
 
@@ -120,21 +130,22 @@ def _is_power(view: View, exponent: float) -> bool:
 
 
 def _is_attribute(number: float, dtype: np.dtype) -> bool:
-    """Whether ONNX's attributes, which are float32, hold the number for this dtype."""
+    """Return True if an ONNX attribute, which is float32, holds the number exactly enough for this
+    dtype."""
     return dtype != np.float64 or float(np.float32(number)) == number
 
 
-def _in_any_order(parts: Product, factors: Sequence[View], dtype: np.dtype) -> bool:
-    """Whether it makes no difference what the result is multiplied by first.
+def _is_order_free(parts: Product, factors: Sequence[View], dtype: np.dtype) -> bool:
+    """Return True if the order of the factors makes no difference.
 
-    In float16 one order may overflow and another not.
+    In float16, one order may overflow where another does not.
     """
-    others = len(factors) - 1 + (parts.coefficient != 1)
-    return dtype.name != "float16" or others <= 1
+    other_factors = len(factors) - 1 + (parts.coefficient != 1)
+    return dtype.name != "float16" or other_factors <= 1
 
 
 def fits(number: float, dtype: np.dtype) -> bool:
-    """Whether a number can be written in ``dtype`` without becoming zero or infinite."""
+    """Return True if a number is neither zero nor infinite after conversion to ``dtype``."""
     info = jnp.finfo(dtype)
     return number == 0 or float(info.tiny) <= abs(number) <= float(info.max)
 
@@ -142,75 +153,78 @@ def fits(number: float, dtype: np.dtype) -> bool:
 # ------------------------------------------------------------------------------------------ centred
 
 
-def centred(node: Node, uses: Uses) -> Iterator[CentredValue]:
-    """Every way to see a node as a centred value that is divided by a deviation."""
-    return (_sum if node.op in _FLIPPED else _centred_product)(node, uses)
+def match_centred(node: Node, uses: Uses) -> Iterator[CentredValue]:
+    """Yield every match of a node as a centred value divided by a deviation."""
+    return (_match_centred_sum if node.op in _OPPOSITE else _match_centred_product)(node, uses)
 
 
-def _centred_product(node: Node, uses: Uses) -> Iterator[CentredValue]:
-    """``(x - mean) * s``"""
-    for deviation in norm_deviations(node, uses):
-        for factor in deviation.rest.factors:
+def _match_centred_product(node: Node, uses: Uses) -> Iterator[CentredValue]:
+    """Yield matches of ``(x - mean) * s``."""
+    for deviation in match_deviations(node, uses):
+        for factor in deviation.numerator.factors:
             if factor.op() is ops.sub:
                 x, average = operands(factor)
                 yield CentredValue(x, average, 1.0, deviation.without(factor))
 
 
-def _sum(node: Node, uses: Uses) -> Iterator[CentredValue]:
-    """``x * s - mean * s + bias``"""
+def _match_centred_sum(node: Node, uses: Uses) -> Iterator[CentredValue]:
+    """Yield matches of ``x * s - mean * s + bias``."""
     if not any(v.node is not None and v.node.op in _PRODUCTS for v in node.inputs):
-        return  # most sums are of a bias
-    terms = _terms(node, uses)
+        return  # the most frequent sum adds a bias to something else
+    terms = _signed_terms(node, uses)
     scaled = [term for term in terms if term[1].op() in _PRODUCTS]
     if len(scaled) < 2:
         return
-    for one, other in permutations(scaled, 2):
-        other_terms = tuple(term for term in terms if term is not one and term is not other)
-        yield from _difference(one, other, other_terms, node, uses)
+    for minuend, subtrahend in permutations(scaled, 2):
+        other_terms = tuple(
+            term for term in terms if term is not minuend and term is not subtrahend
+        )
+        yield from _match_difference(minuend, subtrahend, other_terms, node, uses)
 
 
 _PRODUCTS = (ops.mul, ops.div, ops.neg)
-_FLIPPED = {ops.add: ops.sub, ops.sub: ops.add}
+_OPPOSITE = {ops.add: ops.sub, ops.sub: ops.add}
 
 
-def _terms(node: Node, uses: Uses) -> list[NormTerm]:
-    """What is added and subtracted: the operands, and those of operands that are sums."""
+def _signed_terms(node: Node, uses: Uses) -> list[NormTerm]:
+    """Return the operands of a sum, with those of operands that are sums, each with its sign."""
     terms: list[NormTerm] = []
     left, right = operands(along(node.out))
     for sign, view in ((ops.add, left), (node.op, right)):
         op = view.op()
-        if op in _FLIPPED and uses.single_use(view.base):
+        if op in _OPPOSITE and uses.single_use(view.base):
             first, second = operands(view)
-            inner = op if sign is ops.add else _FLIPPED[op]
+            inner = op if sign is ops.add else _OPPOSITE[op]
             terms += [(sign, first), (inner, second)]
         else:
             terms.append((sign, view))
     return terms
 
 
-def _difference(
-    one: NormTerm, other: NormTerm, terms: tuple[NormTerm, ...], node: Node, uses: Uses
+def _match_difference(
+    minuend: NormTerm, subtrahend: NormTerm, terms: tuple[NormTerm, ...], node: Node, uses: Uses
 ) -> Iterator[CentredValue]:
-    """``x * s - mean * s``, if the two have all but one factor each in common."""
-    first, second = (_signed(term, uses) for term in (one, other))
+    """Yield matches of ``x * s - mean * s`` if the two products differ in one factor each."""
+    first, second = (_signed_product(term, uses) for term in (minuend, subtrahend))
     shared = Counter(first.factors) & Counter(second.factors)
-    own = [list((Counter(parts.factors) - shared).elements()) for parts in (first, second)]
-    alike = first.divisors == second.divisors and first.coefficient != 0
-    if not alike or any(len(factors) != 1 for factors in own):
+    own_factors = [list((Counter(parts.factors) - shared).elements()) for parts in (first, second)]
+    is_comparable = first.divisors == second.divisors and first.coefficient != 0
+    if not is_comparable or any(len(factors) != 1 for factors in own_factors):
         return
-    whole = Product(first.coefficient, [], list(first.divisors))
+    common = Product(first.coefficient, [], list(first.divisors))
     for factor in shared.elements():
         inner = product(factor, uses)
-        whole.coefficient *= inner.coefficient
-        whole.factors += inner.factors
-        whole.divisors += inner.divisors
+        common.coefficient *= inner.coefficient
+        common.factors += inner.factors
+        common.divisors += inner.divisors
     weight = -second.coefficient / first.coefficient
-    for deviation in divided_by_deviation(whole, node.out.dtype):
-        moved = tuple(factor.base for factor in deviation.rest.factors)
-        yield CentredValue(own[0][0], own[1][0], weight, deviation, terms, moved)
+    for deviation in match_division_by_deviation(common, node.out.dtype):
+        moved = tuple(factor.base for factor in deviation.numerator.factors)
+        yield CentredValue(own_factors[0][0], own_factors[1][0], weight, deviation, terms, moved)
 
 
-def _signed(term: NormTerm, uses: Uses) -> Product:
+def _signed_product(term: NormTerm, uses: Uses) -> Product:
+    """Return a term as a product, whose coefficient has the sign of the term."""
     sign, view = term
     parts = product(view, uses)
     parts.coefficient *= -1 if sign is ops.sub else 1
@@ -220,15 +234,18 @@ def _signed(term: NormTerm, uses: Uses) -> Product:
 # ------------------------------------------------------------------------------------------ writing
 
 
-def build_norm(op: Op, node: Node, norm: Norm, editor: Editor) -> Value:
-    """``op`` over the logical axes of x, without scale, times and plus what else there is."""
+def emit_norm(op: Op, node: Node, norm: Norm, editor: Editor) -> Value:
+    """Emit ``op`` over the logical axes of x without a scale, and apply the other factors and
+    terms."""
     shape = node.out.shape if norm.shape is None else norm.shape
-    normed = editor.reshape(_bare(op, norm, shape, node.out.dtype, editor), node.out.shape)
-    return dressed(normed, norm, editor)
+    normed = editor.reshape(
+        _emit_unscaled_norm(op, norm, shape, node.out.dtype, editor), node.out.shape
+    )
+    return emit_factors_and_terms(normed, norm, editor)
 
 
-def _bare(op: Op, norm: Norm, shape: Shape, dtype: np.dtype, editor: Editor) -> Value:
-    """``op`` over the logical axes of x, which have that shape, without scale."""
+def _emit_unscaled_norm(op: Op, norm: Norm, shape: Shape, dtype: np.dtype, editor: Editor) -> Value:
+    """Emit ``op`` over the logical axes of x, which have this shape, without a scale."""
     count = len(norm.axes)
     order = [i for i in range(len(norm.x.axes)) if i not in norm.axes] + list(norm.axes)
     value = editor.transpose(write(editor, norm.x, shape, dtype), order)
@@ -238,19 +255,20 @@ def _bare(op: Op, norm: Norm, shape: Shape, dtype: np.dtype, editor: Editor) -> 
     return editor.transpose(normed, [order.index(i) for i in range(len(order))])
 
 
-def dressed(normed: Value, norm: Norm | CentredValue, editor: Editor) -> Value:
-    """Normalised value times what else there is of a product, and plus the terms."""
-    result, factors = normed, norm.deviation.rest
+def emit_factors_and_terms(normed: Value, norm: Norm | CentredValue, editor: Editor) -> Value:
+    """Multiply a normalised value by the other factors of the product, and add the terms."""
+    result, factors = normed, norm.deviation.numerator
     for value in norm.moved:
-        magnitudes.rely_on_size(editor, value, nothing=True)
+        magnitudes.rely_on_size(editor, value, allow_zero=True)
     for factor in factors.factors:
-        result = editor.binary(ops.mul, result, _norm_spread(editor, factor, normed))
+        result = editor.binary(ops.mul, result, _emit_broadcastable(editor, factor, normed))
     if factors.coefficient != 1:
         result = editor.binary(ops.mul, result, const(factors.coefficient, normed.dtype))
     for op, term in norm.terms:
-        result = editor.binary(op, result, _norm_spread(editor, term, normed))
+        result = editor.binary(op, result, _emit_broadcastable(editor, term, normed))
     return result
 
 
-def _norm_spread(editor: Editor, view: View, like: Value) -> Value:
-    return write(editor, view, view.bare(like.shape), like.dtype)
+def _emit_broadcastable(editor: Editor, view: View, result: Value) -> Value:
+    """Emit a view in the shape that broadcasts to ``result``, with the dtype of ``result``."""
+    return write(editor, view, view.bare(result.shape), result.dtype)

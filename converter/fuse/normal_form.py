@@ -1,16 +1,17 @@
-"""Values as polynomials, in whatever order their operations were written.
+"""Values as polynomials, independent of the order of their operations.
 
 A value along its logical axes (a `View`) becomes a sum of monomials over *atoms*: other views,
 names of sizes, sums along axes, and polynomials with an exponent that is negative or a half.
 
     mean((x - mean(x))^2)    mean(x^2) - mean(x)^2    (sum(x*x) - sum(x)*mean(x)) / n
 
-are all ``sum(x^2) / n - sum(x)^2 / n^2``. A sum along axes is linear, and what does not vary along
-these axes is moved outside. Two values are equal, as real numbers, if their normal forms are.
+are all ``sum(x^2) / n - sum(x)^2 / n^2``. A sum along axes is linear, and a factor that does not
+vary along these axes is moved out of it. Two values are equal, as real numbers, if their normal
+forms are equal.
 
-Floats are no real numbers: an infinity that is multiplied with a sum, or that cancels, may be NaN
-on one side alone. The normal form says which views were ``moved`` in such a way. A recogniser that
-writes a value in another order asks whether these are moderate (`may_move`); one that writes an
+Floats are not real numbers: an infinity that is multiplied with a sum, or that cancels, may be NaN
+on one side only. The normal form records the views that were ``moved`` in this way. A recogniser
+that emits a value in another order checks that they are moderate (`may_move`). One that emits an
 operator which computes the value itself need not.
 """
 
@@ -41,7 +42,7 @@ class Sum(NamedTuple):
 
 
 class Inner(NamedTuple):
-    """Polynomial that is the base of a power with an exponent that is negative or a fraction."""
+    """Polynomial that is the base of a power with a negative or fractional exponent."""
 
     terms: frozenset[tuple[Monomial, float]]
 
@@ -53,22 +54,23 @@ Monomial: TypeAlias = "frozenset[tuple[Atom, float]]"
 """Atoms with their exponents, which are integers or halves."""
 
 Terms: TypeAlias = "dict[Monomial, float]"
-"""Coefficients by their monomials, none of which is zero."""
+"""Nonzero coefficients by their monomials."""
 
 ONE: Monomial = frozenset()
 
-MOST_TERMS = 64
-"""Monomials of the normal forms that are looked at."""
+MAX_TERMS = 64
+"""Largest number of monomials of a normal form."""
 
-DEEPEST = 24
-"""Operations above one another that are looked at."""
+MAX_DEPTH = 24
+"""Largest depth of operations that a normal form covers."""
 
 
 @dataclass(frozen=True)
 class NormalForm:
-    """A polynomial, and what it took to write a value so.
+    """A polynomial, and the conditions under which a value equals it.
 
-    ``slack`` is how far off, relatively, the rounding of constants may put a coefficient.
+    ``moved`` are the views whose order of operations differs. ``slack`` is the relative error that
+    rounded constants may cause in a coefficient.
     """
 
     terms: Terms
@@ -76,38 +78,38 @@ class NormalForm:
     slack: float = 0.0
 
     def may_move(self, uses: Uses) -> bool:
-        """Return whether no infinity or NaN makes a difference to the order of the operations."""
-        return all(magnitudes.may_move(view.base, uses, nothing=True) for view in self.moved)
+        """Return True if no infinity or NaN makes a difference in the order of the operations."""
+        return all(magnitudes.may_move(view.base, uses, allow_zero=True) for view in self.moved)
 
     def is_near(self, terms: Mapping[Monomial, float]) -> bool:
-        """Return whether these are the terms, up to the rounding of constants."""
+        """Return True if these are the terms, up to the rounding of constants."""
         if self.terms.keys() != terms.keys():
             return False
         return all(self.has_coefficient(monomial, number) for monomial, number in terms.items())
 
     def has_coefficient(self, monomial: Monomial, number: float) -> bool:
-        """Return whether a monomial has this coefficient, up to the rounding of constants."""
+        """Return True if a monomial has this coefficient, up to the rounding of constants."""
         off = abs(self.terms.get(monomial, 0.0) - number)
         return off <= (EQUAL + 4 * self.slack) * abs(number)
 
 
 def normal_form(view: View, uses: Uses, leaves: Sequence[Value] = ()) -> NormalForm | None:
-    """Return a value as a polynomial, None if it has too many terms or operations.
+    """Return a value as a polynomial, or None if it has too many terms.
 
-    ``leaves`` are values that are atoms however they were computed.
+    ``leaves`` are values that stay atoms, however they are computed.
     """
     key = normal_form, view, tuple(map(id, leaves))
     if key not in uses.memo:
-        uses.memo[key] = _Reader({id(value) for value in leaves}).of(view, DEEPEST)
+        uses.memo[key] = _Reader({id(value) for value in leaves}).of(view, MAX_DEPTH)
     form: NormalForm | None = uses.memo[key]
     return form
 
 
-def count(sizes: Iterable[Dim]) -> Terms:
+def count_terms(sizes: Iterable[Dim]) -> Terms:
     """Return the number of elements of these sizes as a polynomial of names."""
     total: Terms = {ONE: 1.0}
     for size in sizes:
-        total = multiplied(total, size_terms(size))
+        total = multiply_terms(total, size_terms(size))
     return total
 
 
@@ -121,13 +123,13 @@ def size_terms(dim: Dim) -> Terms:
 
     def apply(name: str, parts: list[Terms]) -> Terms:
         if name in ("add", "sub") and len(parts) == 2:
-            return _added(parts[0], parts[1], 1 if name == "add" else -1)[0]
+            return _add_terms(parts[0], parts[1], 1 if name == "add" else -1)[0]
         if name == "mul":
-            return multiplied(*parts)
+            return multiply_terms(*parts)
         if name == "neg":
             return {monomial: -number for monomial, number in parts[0].items()}
         if name == "pow" and parts[1].keys() == {ONE}:
-            return powered(parts[0], int(parts[1][ONE]))
+            return raise_terms(parts[0], int(parts[1][ONE]))
         return {frozenset({(f"{name}({parts})", 1)}): 1.0}
 
     return dims.fold_dims(dim, leaf, apply)
@@ -136,91 +138,95 @@ def size_terms(dim: Dim) -> Terms:
 # ------------------------------------------------------------------------------------- polynomials
 
 
-def _added(one: Terms, other: Terms, sign: float = 1.0) -> tuple[Terms, list[Monomial]]:
-    """The sum, and the monomials that cancel."""
-    result, cancelled = dict(one), list[Monomial]()
-    for monomial, number in other.items():
-        before = result.get(monomial, 0.0)
-        total = before + sign * number
+def _add_terms(left: Terms, right: Terms, sign: float = 1.0) -> tuple[Terms, list[Monomial]]:
+    """Return ``left + sign * right``, and the monomials that cancel."""
+    result, cancelled = dict(left), list[Monomial]()
+    for monomial, number in right.items():
+        previous = result.get(monomial, 0.0)
+        total = previous + sign * number
         result[monomial] = total
-        if abs(total) <= EQUAL * max(abs(before), abs(number)):
+        if abs(total) <= EQUAL * max(abs(previous), abs(number)):
             del result[monomial]
             cancelled.append(monomial)
     return result, cancelled
 
 
-def multiplied(one: Terms, other: Terms) -> Terms:
+def multiply_terms(left: Terms, right: Terms) -> Terms:
     """Return the product of two polynomials."""
     result: Terms = {}
-    for a, x in one.items():
-        for b, y in other.items():
-            result, _ = _added(result, {_product(a, b): x * y})
+    for a, x in left.items():
+        for b, y in right.items():
+            result, _ = _add_terms(result, {_multiply_monomials(a, b): x * y})
     return result
 
 
-def powered(terms: Terms, power: int) -> Terms:
+def raise_terms(terms: Terms, power: int) -> Terms:
     """Return a polynomial to the power of an integer."""
     if power < 0 and len(terms) != 1:
         return {frozenset({(Inner(frozenset(terms.items())), power)}): 1.0}
     if power < 0:
         ((monomial, number),) = terms.items()
-        return {frozenset((atom, power * own) for atom, own in monomial): number**power}
+        return {
+            frozenset((atom, power * atom_power) for atom, atom_power in monomial): number**power
+        }
     result: Terms = {ONE: 1.0}
     for _ in range(power):
-        result = multiplied(result, terms)
+        result = multiply_terms(result, terms)
     return result
 
 
-def _product(one: Monomial, other: Monomial) -> Monomial:
-    powers = dict(one)
-    for atom, power in other:
+def _multiply_monomials(left: Monomial, right: Monomial) -> Monomial:
+    powers = dict(left)
+    for atom, power in right:
         powers[atom] = powers.get(atom, 0) + power
     return frozenset((atom, power) for atom, power in powers.items() if power)
 
 
-def _cancelled(one: Monomial, other: Monomial) -> Monomial:
-    """The factors of one whose inverse is a factor of the other."""
-    return frozenset(factor for factor in one if (factor[0], -factor[1]) in other)
+def _cancelled_factors(left: Monomial, right: Monomial) -> Monomial:
+    """Return the factors of one whose inverses are factors of the other."""
+    return frozenset(factor for factor in left if (factor[0], -factor[1]) in right)
 
 
 def _without_signs(monomial: Monomial) -> Monomial:
-    """The monomial with absolute values replaced by their operands in even powers."""
+    """Return the monomial with absolute values in even powers replaced by their operands."""
     result: Monomial = ONE
     for atom, power in monomial:
         is_even = isinstance(atom, View) and atom.op() is ops.abs and power % 2 == 0
         inner = operand(atom, 0) if is_even and isinstance(atom, View) else atom
-        result = _product(result, frozenset({(inner, power)}))
+        result = _multiply_monomials(result, frozenset({(inner, power)}))
     return result
 
 
-def views_of(monomial: Monomial) -> set[View]:
-    """Return all views in a monomial, those inside of sums and powers too."""
-    found = set[View]()
+def find_views(monomial: Monomial) -> set[View]:
+    """Return all views in a monomial, including those in sums and powers."""
+    views = set[View]()
     for atom, _ in monomial:
         if isinstance(atom, View):
-            found.add(atom)
+            views.add(atom)
         elif isinstance(atom, Sum):
-            found |= views_of(atom.monomial)
+            views |= find_views(atom.monomial)
         elif isinstance(atom, Inner):
-            found |= {view for inner, _ in atom.terms for view in views_of(inner)}
-    return found
+            views |= {view for inner, _ in atom.terms for view in find_views(inner)}
+    return views
 
 
 def _all_views(terms: Terms) -> set[View]:
-    return {view for monomial in terms for view in views_of(monomial)}
+    return {view for monomial in terms for view in find_views(monomial)}
 
 
 # ------------------------------------------------------------------------------------------ values
 
 
 class _Reader:
-    """Reads values as polynomials, each of them once."""
+    """Reads values as polynomials and caches the results."""
 
     def __init__(self, leaves: set[int]) -> None:
         self.leaves = leaves
         self.seen: dict[View, NormalForm | None] = {}
 
     def of(self, view: View, depth: int) -> NormalForm | None:
+        """Return the normal form of a view, through operations up to ``depth``, or None if it has
+        too many terms."""
         while id(view.base) not in self.leaves:
             inner = through(view, rounding=True)
             if inner is None or not inner.is_whole:
@@ -232,35 +238,35 @@ class _Reader:
 
     def _of(self, view: View, depth: int) -> NormalForm | None:
         if id(view.base) in self.leaves:
-            return _atom(view)
+            return _atom_form(view)
         constant = _constant_form(view)
         if constant is not None:
             return constant
         op, is_float = view.op(), jnp.issubdtype(view.base.dtype, jnp.floating)
         if not depth or not is_float or op is None:
-            return _atom(view)
+            return _atom_form(view)
         if op is ops.reduce_sum:
             return self._sum(view, depth)
         if op is ops.neg:
-            return _scaled(self._operand(view, 0, depth), -1.0)
+            return _scale_form(self._operand(view, 0, depth), -1.0)
         if op in _ROOTS:
-            return _power_form(self._operand(view, 0, depth), _ROOTS[op])
+            return _raise_form(self._operand(view, 0, depth), _ROOTS[op])
         if op in (ops.add, ops.sub, ops.mul, ops.div):
             one, other = (self._operand(view, index, depth) for index in (0, 1))
             if op in (ops.add, ops.sub):
-                return _sum_form(one, other, 1.0 if op is ops.add else -1.0)
-            return _product_form(one, other if op is ops.mul else _power_form(other, -1))
+                return _add_forms(one, other, 1.0 if op is ops.add else -1.0)
+            return _multiply_forms(one, other if op is ops.mul else _raise_form(other, -1))
         power = _exponent(view)
-        return _power_form(self._operand(view, 0, depth), power) if power else _atom(view)
+        return _raise_form(self._operand(view, 0, depth), power) if power else _atom_form(view)
 
     def _operand(self, view: View, index: int, depth: int) -> NormalForm | None:
         return self.of(view.operand(index), depth - 1)
 
     def _sum(self, view: View, depth: int) -> NormalForm | None:
-        """A sum along axes, which become the last logical axes of what is summed."""
+        """Return a sum along axes, which become the last logical axes of its operand."""
         inner = summed_view(view)
         if inner is None:
-            return _atom(view)
+            return _atom_form(view)
         form, rank = self.of(inner, depth - 1), len(view.groups)
         if form is None:
             return None
@@ -268,11 +274,14 @@ class _Reader:
         terms: Terms = {}
         moved = set(form.moved)
         for monomial, number in form.terms.items():
-            outside, summed = _summed(monomial, sizes, rank)
-            moved |= views_of(outside)
-            for counted, times in summed.items():
-                terms, cancelled = _added(terms, {_product(outside, counted): number * times})
-                moved |= {seen for each in cancelled for seen in views_of(each)}
+            outer_factors, inner_sums = _sum_monomial(monomial, sizes, rank)
+            moved |= find_views(outer_factors)
+            for inner_monomial, multiplicity in inner_sums.items():
+                terms, cancelled = _add_terms(
+                    terms,
+                    {_multiply_monomials(outer_factors, inner_monomial): number * multiplicity},
+                )
+                moved |= {view for monomial in cancelled for view in find_views(monomial)}
         return NormalForm(terms, frozenset(moved), form.slack)
 
 
@@ -280,7 +289,7 @@ _ROOTS = {ops.sqrt: 0.5, ops.rsqrt: -0.5}
 
 
 def _constant_form(view: View) -> NormalForm | None:
-    """A number, or a named size."""
+    """Return the polynomial of a number or a named size, or None."""
     number, size = scalar(view.base), named_size(view.base)
     if size is not None:
         return NormalForm(size_terms(size))
@@ -291,109 +300,123 @@ def _constant_form(view: View) -> NormalForm | None:
     return NormalForm({ONE: float(number)} if number else {}, slack=slack)
 
 
-def _atom(view: View) -> NormalForm:
+def _atom_form(view: View) -> NormalForm:
     return NormalForm({frozenset({(view, 1)}): 1.0})
 
 
 def _exponent(view: View) -> float:
-    """The exponent of a power that is small, an integer or a half; 0 where it is none."""
+    """Return the exponent of a small integer or half-integer power, or 0 for another value."""
     number: Any = exponent(view)
     if view.op() is ops.pow and not number:
         number = scalar(operand(view, 1).base)
-    known = number is not None and not isinstance(number, bool)
-    return float(number) if known and abs(number) <= 4 and 2 * number == int(2 * number) else 0
+    is_number = number is not None and not isinstance(number, bool)
+    return float(number) if is_number and abs(number) <= 4 and 2 * number == int(2 * number) else 0
 
 
-def _scaled(form: NormalForm | None, number: float) -> NormalForm | None:
+def _scale_form(form: NormalForm | None, number: float) -> NormalForm | None:
     if form is None:
         return None
-    terms = {monomial: number * own for monomial, own in form.terms.items()}
+    terms = {monomial: number * coefficient for monomial, coefficient in form.terms.items()}
     return NormalForm(terms, form.moved, form.slack)
 
 
-def _sum_form(one: NormalForm | None, other: NormalForm | None, sign: float) -> NormalForm | None:
-    if one is None or other is None or len(one.terms) + len(other.terms) > MOST_TERMS:
+def _add_forms(left: NormalForm | None, right: NormalForm | None, sign: float) -> NormalForm | None:
+    """Return ``left + sign * right``, or None if there are too many terms."""
+    if left is None or right is None or len(left.terms) + len(right.terms) > MAX_TERMS:
         return None
-    terms, cancelled = _added(one.terms, other.terms, sign)
-    moved = one.moved | other.moved | {view for each in cancelled for view in views_of(each)}
-    return NormalForm(terms, moved, max(one.slack, other.slack))
+    terms, cancelled = _add_terms(left.terms, right.terms, sign)
+    moved = (
+        left.moved | right.moved | {view for monomial in cancelled for view in find_views(monomial)}
+    )
+    return NormalForm(terms, moved, max(left.slack, right.slack))
 
 
-def _product_form(one: NormalForm | None, other: NormalForm | None) -> NormalForm | None:
-    if one is None or other is None or len(one.terms) * len(other.terms) > MOST_TERMS:
+def _multiply_forms(first: NormalForm | None, second: NormalForm | None) -> NormalForm | None:
+    """Return the product of two normal forms, or None if there are too many terms."""
+    if first is None or second is None or len(first.terms) * len(second.terms) > MAX_TERMS:
         return None
-    moved = one.moved | other.moved
-    for own, factor in ((one, other), (other, one)):
-        if len(own.terms) != 1:  # the other is distributed; of nothing it is lost
+    moved = first.moved | second.moved
+    for form, factor in ((first, second), (second, first)):
+        if len(form.terms) != 1:  # the factor is distributed, or lost if there are no terms
             moved |= _all_views(factor.terms)
-    for left, right in itertools.product(one.terms, other.terms):
-        moved |= views_of(_cancelled(left, right))
-    terms = multiplied(one.terms, other.terms)
+    for left, right in itertools.product(first.terms, second.terms):
+        moved |= find_views(_cancelled_factors(left, right))
+    terms = multiply_terms(first.terms, second.terms)
     signless: Terms = {}
     for monomial, number in terms.items():
-        signless, _ = _added(signless, {_without_signs(monomial): number})
-    if len(signless) < len(one.terms) * len(other.terms):
-        moved |= _all_views(one.terms) | _all_views(other.terms)
-    return NormalForm(signless, moved, one.slack + other.slack)
+        signless, _ = _add_terms(signless, {_without_signs(monomial): number})
+    if len(signless) < len(first.terms) * len(second.terms):
+        moved |= _all_views(first.terms) | _all_views(second.terms)
+    return NormalForm(signless, moved, first.slack + second.slack)
 
 
-def _power_form(form: NormalForm | None, power: float) -> NormalForm | None:
-    """A power: of one monomial that of its factors, a small positive one multiplied out."""
+def _raise_form(form: NormalForm | None, power: float) -> NormalForm | None:
+    """Return a power: of one monomial by its factors, of a sum multiplied out if the exponent is
+    positive."""
     if form is None:
         return None
     if power > 0 and power == int(power):
         result: NormalForm | None = form
         for _ in range(int(power) - 1):
-            result = _product_form(result, form)
+            result = _multiply_forms(result, form)
         return result
     if len(form.terms) == 1 and power == int(power):
         ((monomial, number),) = form.terms.items()
-        # An atom and its inverse cancel, which zeros and infinities do not.
-        inverted = frozenset((atom, own * power) for atom, own in monomial)
-        moved = form.moved | views_of(monomial)
+        # An atom and its inverse cancel, but zeros and infinities do not.
+        inverted = frozenset((atom, atom_power * power) for atom, atom_power in monomial)
+        moved = form.moved | find_views(monomial)
         return NormalForm({inverted: number**power}, moved, abs(power) * form.slack)
     inner = Inner(frozenset(form.terms.items()))
     return NormalForm({frozenset({(inner, power)}): 1.0}, form.moved, form.slack)
 
 
 def summed_view(view: View) -> View | None:
-    """Return what a sum is taken of, the axes that are lost last; None if parts of it are seen."""
-    source, lost = view.node().inputs[0], tuple(view.node().params["axes"])
+    """Return the operand of a sum with the summed axes last, or None if the view has only parts of
+    the sum."""
+    source, summed_axes = view.node().inputs[0], tuple(view.node().params["axes"])
     if not view.is_whole:
         return None
-    kept = [axis for axis in range(source.rank) if axis not in lost]
-    return along(source, (*(None if axis is None else kept[axis] for axis in view.axes), *lost))
+    remaining_axes = [axis for axis in range(source.rank) if axis not in summed_axes]
+    return along(
+        source,
+        (*(None if axis is None else remaining_axes[axis] for axis in view.axes), *summed_axes),
+    )
 
 
-def _summed(monomial: Monomial, sizes: Sequence[Dim], rank: int) -> tuple[Monomial, Terms]:
-    """The factors that do not vary along the axes from ``rank`` on, and the sum of the others."""
-    lost = range(rank, rank + len(sizes))
-    varying = frozenset(f for f in monomial if any(_varies(f[0], axis) for axis in lost))
-    along_axes = [a for a in lost if any(_varies(atom, a) for atom, _ in varying)]
-    others = [a for a in lost if a not in along_axes]
-    outside = _dropped(monomial - varying, lost)
-    total = count(sizes[axis - rank] for axis in others)
+def _sum_monomial(monomial: Monomial, sizes: Sequence[Dim], rank: int) -> tuple[Monomial, Terms]:
+    """Return the factors that do not vary along the axes from ``rank`` on, and the sum of the
+    others."""
+    summed_axes = range(rank, rank + len(sizes))
+    varying = frozenset(f for f in monomial if any(_varies(f[0], axis) for axis in summed_axes))
+    along_axes = [a for a in summed_axes if any(_varies(atom, a) for atom, _ in varying)]
+    constant_axes = [a for a in summed_axes if a not in along_axes]
+    outer_factors = _drop_axes(monomial - varying, summed_axes)
+    total = count_terms(sizes[axis - rank] for axis in constant_axes)
     if not varying:
-        return outside, total
-    inner, summed = _dropped(varying, others), tuple(sizes[axis - rank] for axis in along_axes)
-    atom = _nested(Sum(inner, summed), rank)
-    return outside, {_product(own, frozenset({(atom, 1)})): n for own, n in total.items()}
+        return outer_factors, total
+    inner, summed = _drop_axes(varying, constant_axes), tuple(sizes[a - rank] for a in along_axes)
+    atom = _merge_sums(Sum(inner, summed), rank)
+    return outer_factors, {
+        _multiply_monomials(size_monomial, frozenset({(atom, 1)})): n
+        for size_monomial, n in total.items()
+    }
 
 
-def _nested(total: Sum, rank: int) -> Sum:
-    """A sum of a sum as one, its axes in the order of those of the views' bases."""
+def _merge_sums(total: Sum, rank: int) -> Sum:
+    """Return a sum of a sum as one sum, with its axes ordered by the views in it."""
     factors = [*total.monomial]
     if len(factors) == 1 and isinstance(factors[0][0], Sum) and factors[0][1] == 1:
         inner = factors[0][0]
         total = Sum(inner.monomial, (*total.sizes, *inner.sizes))
-    views = sorted(views_of(total.monomial), key=lambda view: (id(view.base), str(view.groups)))
-    lost = range(len(total.sizes))
-    order = sorted(lost, key=lambda i: str([view.groups[rank + i] for view in views]))
-    moved = [*range(rank), *(rank + i for i in order)]
-    return Sum(_taken(total.monomial, moved), tuple(total.sizes[i] for i in order))
+    views = sorted(find_views(total.monomial), key=lambda view: (id(view.base), str(view.groups)))
+    axis_numbers = range(len(total.sizes))
+    order = sorted(axis_numbers, key=lambda i: str([view.groups[rank + i] for view in views]))
+    axis_order = [*range(rank), *(rank + i for i in order)]
+    return Sum(_permute_axes(total.monomial, axis_order), tuple(total.sizes[i] for i in order))
 
 
 def _varies(atom: Atom, axis: int) -> bool:
+    """Return True if an atom varies along a logical axis."""
     if isinstance(atom, View):
         return bool(atom.groups[axis])
     if isinstance(atom, Sum):
@@ -403,32 +426,32 @@ def _varies(atom: Atom, axis: int) -> bool:
     return False
 
 
-def _dropped(monomial: Monomial, axes: Iterable[int]) -> Monomial:
-    """The monomial without logical axes along which nothing varies."""
-    gone = {*axes}
+def _drop_axes(monomial: Monomial, axes: Iterable[int]) -> Monomial:
+    """Return the monomial without logical axes along which nothing varies."""
+    dropped = {*axes}
 
     def drop(atom: Atom) -> Atom:
         if isinstance(atom, View):
-            return atom.take([i for i in range(len(atom.groups)) if i not in gone])
+            return atom.take([i for i in range(len(atom.groups)) if i not in dropped])
         if isinstance(atom, Sum):
-            return Sum(_dropped(atom.monomial, gone), atom.sizes)
+            return Sum(_drop_axes(atom.monomial, dropped), atom.sizes)
         if isinstance(atom, Inner):
-            return Inner(frozenset((_dropped(m, gone), number) for m, number in atom.terms))
+            return Inner(frozenset((_drop_axes(m, dropped), number) for m, number in atom.terms))
         return atom
 
     return frozenset((drop(atom), power) for atom, power in monomial)
 
 
-def _taken(monomial: Monomial, order: Sequence[int]) -> Monomial:
-    """The monomial with its first logical axes in another order."""
+def _permute_axes(monomial: Monomial, order: Sequence[int]) -> Monomial:
+    """Return the monomial with its first logical axes in another order."""
 
     def take(atom: Atom) -> Atom:
         if isinstance(atom, View):
             return atom.take([*order, *range(len(order), len(atom.groups))])
         if isinstance(atom, Sum):
-            return Sum(_taken(atom.monomial, order), atom.sizes)
+            return Sum(_permute_axes(atom.monomial, order), atom.sizes)
         if isinstance(atom, Inner):
-            return Inner(frozenset((_taken(m, order), number) for m, number in atom.terms))
+            return Inner(frozenset((_permute_axes(m, order), number) for m, number in atom.terms))
         return atom
 
     return frozenset((take(atom), power) for atom, power in monomial)

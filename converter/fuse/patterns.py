@@ -1,4 +1,4 @@
-"""A function as recognisers see it: what they compare a graph with."""
+"""Graphs of functions in the form in which recognisers see users' functions."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from converter.ir import Graph
 
 
 def pattern_graph(function: Callable[..., Any], specs: Sequence[Any]) -> Graph:
-    """Graph of a function after the passes that run before any recogniser."""
+    """Return the graph of a function after the passes that run before the recognisers."""
     graph = trace(function, specs)
     decompose(graph)
     canonicalize(graph)

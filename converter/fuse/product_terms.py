@@ -1,4 +1,4 @@
-"""Products and means as the recognisers see them, in whatever spelling."""
+"""Products, reductions and means, independent of how they are written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from converter.ir.scalars import named_size, scalar
 class Product:
     """``coefficient * prod(factors) / prod(divisors)``, all along the same logical axes.
 
-    ``slack`` is how far off, relatively, the rounding of its constants may put the coefficient.
+    ``slack`` is the relative error that rounded constants may cause in the coefficient.
     """
 
     coefficient: float = 1.0
@@ -28,28 +28,32 @@ class Product:
     slack: float = 0.0
 
     def without(self, factor: View) -> list[View]:
-        """The factors, one of them taken out."""
+        """Return the factors without this one."""
         index = next(i for i, f in enumerate(self.factors) if f is factor)
         return [*self.factors[:index], *self.factors[index + 1 :]]
 
     def multiply(self, number: float, dtype: np.dtype) -> None:
+        """Multiply the coefficient by a constant of this dtype, and add its rounding error to the
+        slack."""
         self.coefficient *= number
         self.slack += float(jnp.finfo(dtype).eps) if jnp.issubdtype(dtype, jnp.floating) else 0.0
 
     def is_near(self, target: float) -> bool:
-        """Whether the coefficient is ``target``, up to the rounding of what it is made from."""
+        """Return True if the coefficient is ``target``, up to the rounding of constants."""
         return abs(self.coefficient - target) <= (EQUAL + self.slack) * abs(target)
 
 
 EQUAL = 1e-6
-"""Relative difference of constants that are written with as many digits as people write."""
+"""Relative difference of constants that count as equal: people write about as many digits."""
 
 
 def product(view: View, uses: Uses, *, powers: bool = False, rounding: bool = False) -> Product:
-    """Flatten multiplications, divisions, negations and numbers.
+    """Return a value as a product: its multiplications, divisions, negations and numbers are
+    flattened.
 
-    Only what nobody else reads is flattened, the root apart; ``powers`` also writes squares and
-    small integer powers as repeated factors, shared or not; ``rounding`` is ``peel``'s.
+    Except for the root, only values that nothing else reads are flattened. ``powers`` also writes
+    squares and small integer powers as repeated factors, whether or not other nodes read them.
+    ``rounding`` is that of ``peel``.
     """
     result = Product()
     start = peel(view, rounding=True) if rounding else view
@@ -58,53 +62,59 @@ def product(view: View, uses: Uses, *, powers: bool = False, rounding: bool = Fa
 
 
 def product_of(node: Node, uses: Uses) -> Product:
-    """The result of a node as a product, for which one recogniser after the other asks."""
-    last = uses.memo.get(product_of)
-    if last is None or last[0] is not node:
-        last = uses.memo[product_of] = node, product(along(node.out), uses)
-    return last[1]
+    """Return the result of a node as a product. The last result is cached, because several
+    recognisers ask for it."""
+    cached = uses.memo.get(product_of)
+    if cached is None or cached[0] is not node:
+        cached = uses.memo[product_of] = node, product(along(node.out), uses)
+    return cached[1]
 
 
 @dataclass(frozen=True)
 class _Collector:
+    """Adds the factors of a value to a product."""
+
     uses: Uses
-    into: Product
+    target: Product
     powers: bool
     rounding: bool
 
     def take(self, view: View, *, divide: bool = False, root: bool = False) -> None:
+        """Add a value to the product, or to its divisors if ``divide``. ``root`` is True for the
+        first value."""
         number, op = scalar(view.base), view.op()
-        if number is not None and not isinstance(number, bool) and _may_join(number, divide):
-            self.into.multiply(1 / number if divide else number, view.base.dtype)
+        if number is not None and not isinstance(number, bool) and _is_joinable(number, divide):
+            self.target.multiply(1 / number if divide else number, view.base.dtype)
         elif op in (ops.mul, ops.div) and (root or self.uses.single_use(view.base)):
             self._operand(view, 0, divide)
             self._operand(view, 1, divide != (op is ops.div))
         elif op is ops.neg and (root or self.uses.single_use(view.base)):
-            self.into.coefficient *= -1
+            self.target.coefficient *= -1
             self._operand(view, 0, divide)
-        elif self.powers and not divide and 0 < (times := exponent(view)) < 5:
-            for _ in range(times):
+        elif self.powers and not divide and 0 < (power := exponent(view)) < 5:
+            for _ in range(power):
                 self._operand(view, 0, divide)
         elif exponent(view) == -1 and (root or self.uses.single_use(view.base)):
             self._operand(view, 0, not divide)
         else:
-            (self.into.divisors if divide else self.into.factors).append(view)
+            (self.target.divisors if divide else self.target.factors).append(view)
 
     def _operand(self, view: View, index: int, divide: bool) -> None:
         self.take(operand(view, index, rounding=self.rounding), divide=divide)
 
 
-def _may_join(number: float, divides: bool) -> bool:
-    """Whether a number may be multiplied with the others: two of those overflow on no way that
-    their product does not."""
+def _is_joinable(number: float, divides: bool) -> bool:
+    """Return True if a number may be multiplied with the others: their product then overflows in no
+    order."""
     return not divides if number == 0 else 1 / LARGEST_NUMBER <= abs(number) <= LARGEST_NUMBER
 
 
 LARGEST_NUMBER = 2.0**60
+"""-"""
 
 
 def exponent(view: View) -> int:
-    """n where the view is the n-th power of its operand, 0 where it is none."""
+    """Return n if the view is the n-th power of its operand, otherwise 0."""
     if view.op() is ops.square:
         return 2
     if view.op() is ops.pow:
@@ -118,65 +128,73 @@ def exponent(view: View) -> int:
 
 @dataclass(frozen=True)
 class ReducedValue:
-    """Value that is reduced, along the logical axes (none of its own at the reduced ones), and
-    then along the axes that are lost, which have these ``sizes``."""
+    """The operand of a reduction, seen along the logical axes and then along the reduced axes.
+
+    ``sizes`` are those of the reduced axes. The logical axes that are reduced have no axis of the
+    operand.
+    """
 
     view: View
     sizes: tuple[Dim, ...]
 
     def operand(self, index: int) -> ReducedValue:
-        """Operand ``index`` of the elementwise node that is reduced."""
+        """Return operand ``index`` of the elementwise node that is reduced."""
         return ReducedValue(operand(self.view, index), self.sizes)
 
-    def axes_of(self, whole: View) -> tuple[int, ...] | None:
-        """The logical axes along which all of ``whole`` is reduced, or ``None`` if it is not."""
-        rank = len(whole.axes)
-        own, lost = self.view.axes[:rank], self.view.axes[rank:]
-        pairs = zip(lost, self.sizes, strict=True)
+    def axes_of(self, unreduced: View) -> tuple[int, ...] | None:
+        """Return the logical axes along which ``unreduced`` is reduced, or None if the operand is
+        another value."""
+        rank = len(unreduced.axes)
+        remaining, reduced_axes = self.view.axes[:rank], self.view.axes[rank:]
+        pairs = zip(reduced_axes, self.sizes, strict=True)
         repeated = any(a is None and not dims.same(d, 1) for a, d in pairs)
-        if self.view.base is not whole.base or repeated:
+        if self.view.base is not unreduced.base or repeated:
             return None
-        axes = [i for i, a in enumerate(own) if a is None and whole.axes[i] is not None]
-        others = all(own[i] == whole.axes[i] for i in range(rank) if i not in axes)
-        gone = {a for a in lost if a is not None} == {whole.axes[i] for i in axes}
-        return tuple(axes) if others and gone else None
+        axes = [i for i, a in enumerate(remaining) if a is None and unreduced.axes[i] is not None]
+        is_same_elsewhere = all(
+            remaining[i] == unreduced.axes[i] for i in range(rank) if i not in axes
+        )
+        is_fully_reduced = {a for a in reduced_axes if a is not None} == {
+            unreduced.axes[i] for i in axes
+        }
+        return tuple(axes) if is_same_elsewhere and is_fully_reduced else None
 
 
 def reduced(part: View, op: Op) -> ReducedValue | None:
-    """Operand that ``part`` is the ``op`` of."""
-    part = peel(part, rounding=True)  # sums of halves are taken in float32 and rounded
+    """Return the operand of a reduction by ``op``, or None if ``part`` is no such reduction."""
+    part = peel(part, rounding=True)  # sums of float16 are computed in float32 and rounded
     if part.op() != op:
         return None
-    source, lost = part.node().inputs[0], tuple(part.node().params["axes"])
-    kept = [a for a in range(source.rank) if a not in lost]
-    axes = (*(None if a is None else kept[a] for a in part.axes), *lost)
-    return ReducedValue(peel(along(source, axes)), tuple(source.shape[a] for a in lost))
+    source, reduced_axes = part.node().inputs[0], tuple(part.node().params["axes"])
+    remaining_axes = [a for a in range(source.rank) if a not in reduced_axes]
+    axes = (*(None if a is None else remaining_axes[a] for a in part.axes), *reduced_axes)
+    return ReducedValue(peel(along(source, axes)), tuple(source.shape[a] for a in reduced_axes))
 
 
 def reduction(part: View, of: View, op: Op) -> tuple[int, ...] | None:
-    """The logical axes over which ``part`` is ``op`` of ``of``, or ``None`` if it is not."""
+    """Return the logical axes over which ``part`` is the reduction of ``of`` by ``op``, or None."""
     inner = reduced(part, op)
     return None if inner is None else inner.axes_of(of)
 
 
 @dataclass(frozen=True)
 class Mean:
-    """``factor`` times a sum: a mean, if it is divided by the number of summands."""
+    """``factor`` times a sum. It is a mean if the factor is one over the number of summands."""
 
     summed: ReducedValue
     factor: Product
 
 
-def mean_of(view: View, uses: Uses) -> Mean | None:
-    """The sum and the factor of a value that is one times the other."""
+def match_mean(view: View, uses: Uses) -> Mean | None:
+    """Match a sum times a factor without other values. Return the two, or None."""
     parts = product(view, uses, rounding=True)
-    named = all(named_size(divisor.base) is not None for divisor in parts.divisors)
-    if len(parts.factors) != 1 or not named:
+    has_named_divisors = all(named_size(divisor.base) is not None for divisor in parts.divisors)
+    if len(parts.factors) != 1 or not has_named_divisors:
         return None
     summed = reduced(parts.factors[0], ops.reduce_sum)
     return None if summed is None else Mean(summed, parts)
 
 
-def real(view: View) -> View:
-    """Value with the same square: of an absolute value its operand."""
+def strip_abs(view: View) -> View:
+    """Return the operand of an absolute value, which has the same square; otherwise the view."""
     return operand(view, 0) if view.op() is ops.abs else view

@@ -1,12 +1,12 @@
 """Calls of ``jax.image.resize`` as ONNX's ``Resize``, axis by axis.
 
-A call is named first (``RESIZE_CALL``, on the graph as it was traced): its method, axes and sizes.
-``resize_recogniser`` then writes each axis as the operator where ONNX has the method and it is no
-slower, else as a gather of neighbours or as a product with the matrix of resampling weights that
-JAX itself computes.
+``RESIZE_CALL`` matches a call on the traced graph: its method, axes and sizes.
+``resize_recogniser`` then emits ``Resize`` for each axis if ONNX has the method and is no slower.
+Otherwise it emits a gather of neighbours, or a product with the matrix of resampling weights that
+JAX computes.
 
-Parameters resized to a known size stay what they are: a weight program, computed as the file is
-saved.
+Parameters that are resized to a known size are left alone: they are a weight program, which is
+computed when the file is saved.
 """
 
 import math
@@ -20,10 +20,10 @@ import numpy as np
 
 from converter.frontend.trace import source_line, trace
 from converter.fuse.dependence import is_weight
-from converter.fuse.match import NearMiss, Recogniser, Uses, permutation
+from converter.fuse.match import NearMiss, Recogniser, Uses, base_permutation
 from converter.fuse.named_calls import Candidate, call_results, find_call
 from converter.fuse.patterns import pattern_graph
-from converter.fuse.resampling import RESAMPLED_DTYPES, contracted, resampled
+from converter.fuse.resampling import RESAMPLED_DTYPES, emit_resampling, match_resampling_matrix
 from converter.ir import Graph, Node, Value, dims, formulas, ops
 from converter.ir.axes import along
 from converter.ir.dims import Dim, Shape
@@ -41,112 +41,121 @@ METHODS = tuple(
     for method in sorted(jax.image.ResizeMethod, key=lambda m: "LANCZOS" in m.name)
     for antialias in (True, False)
 )
-"""All methods of the installed JAX, with and without antialiasing, the usual ones first."""
+"""All methods of the installed JAX, with and without antialiasing, the most usual ones first."""
 
 
-def _name_call(node: Node, editor: Editor, notes: list[NearMiss]) -> list[Value] | None:
+def _match_call(node: Node, editor: Editor, near_misses: list[NearMiss]) -> list[Value] | None:
+    """Replace a call of ``_resize`` by ``image_resize`` if it computes that."""
     is_tried = node.params["name"] == "_resize" and _may_resize(node)
     call = find_call(node, _candidates) if is_tried else None
     if call is None:
         return None
-    x, (method, antialias) = node.inputs[0], call.found
+    x, (method, antialias) = node.inputs[0], call.candidate
     axes = tuple(i for i in range(x.rank) if not dims.same(x.shape[i], call.shape[i]))
     sizes = tuple(call.shape[axis] for axis in axes)
     params = {"axes": axes, "sizes": sizes, "method": method, "antialias": antialias}
-    made = editor.add(ops.image_resize, [x], call.shape, node.out.dtype, params)
-    return call_results(node, editor.transpose(made, call.order), editor)
+    resized = editor.add(ops.image_resize, [x], call.shape, node.out.dtype, params)
+    return call_results(node, editor.transpose(resized, call.order), editor)
 
 
 def _may_resize(node: Node) -> bool:
-    """Whether a call only moves, contracts and gathers from its operand, as JAX's does: functions
-    of users may have the name too."""
+    """Return True if a call only moves, contracts and gathers from its operand, as JAX's function
+    does.
+
+    Users' functions may have the same name.
+    """
     body = node.bodies["call"]
-    reading = {inner.op for inner in body.nodes if body.inputs[0] in inner.inputs}
-    return reading <= {ops.convert_element_type, ops.transpose, ops.dot_general, ops.gather}
+    readers = {inner.op for inner in body.nodes if body.inputs[0] in inner.inputs}
+    return readers <= {ops.convert_element_type, ops.transpose, ops.dot_general, ops.gather}
 
 
 def _candidates(shape: Shape, result: Shape) -> Iterator[Candidate[ResizeKind]]:
-    """Yield the methods with the functions that resize to this shape."""
+    """Yield the methods, each with a function that resizes to the shape of the result."""
     if not dims.same_shape(shape, result):
         for method, antialias in METHODS:
-            function = partial(_resized, shape=result, method=method, antialias=antialias)
+            function = partial(_resize, shape=result, method=method, antialias=antialias)
             yield (method, antialias), function
 
 
-def _resized(x: jax.Array, *, shape: Shape, method: str, antialias: bool) -> jax.Array:
+def _resize(x: jax.Array, *, shape: Shape, method: str, antialias: bool) -> jax.Array:
     return jax.image.resize(x, shape, method, antialias)
 
 
-RESIZE_CALL = Recogniser((ops.named_call,), _name_call)
+RESIZE_CALL = Recogniser((ops.named_call,), _match_call)
 
 # ---------------------------------------------------------------------------------- the operator
 
 
 @dataclass(frozen=True)
-class Row:
-    """Forms of ``Resize`` from an opset on; some of them are only worth it for enlarging."""
+class ResizeSupport:
+    """A form of ``Resize`` that ONNX has from an opset on. With ``up_only`` it is used only to
+    enlarge."""
 
     kind: ResizeKind
     since: int
     up_only: bool = False
 
 
-# The first that fits is taken. Cubic always antialiases, which changes nothing when enlarging:
-# without, it was measured to take 10 to 100 times as long, longer than products. With antialiasing
-# JAX's ``cubic-pytorch`` is its ``cubic``.
-ROWS = (
-    Row(("linear", False), 17),
-    Row(("linear", True), 18),
-    Row(ALIGNED, 17),
-    Row(("cubic", True), 18),
-    Row(("cubic-pytorch", False), 18, up_only=True),
+# The first one that matches is used. Cubic always antialiases, which has no effect when enlarging:
+# without, it was measured to take 10 to 100 times as long, longer than products. With antialiasing,
+# JAX's ``cubic-pytorch`` is the same as its ``cubic``.
+RESIZE_SUPPORT = (
+    ResizeSupport(("linear", False), 17),
+    ResizeSupport(("linear", True), 18),
+    ResizeSupport(ALIGNED, 17),
+    ResizeSupport(("cubic", True), 18),
+    ResizeSupport(("cubic-pytorch", False), 18, up_only=True),
 )
 NEAREST: ResizeKind = ("nearest", False)
-MOST_AXES = {"linear": 3, ALIGNED[0]: 3, "cubic": 2, "cubic-pytorch": 2, "nearest": 3}
+MAX_AXES = {"linear": 3, ALIGNED[0]: 3, "cubic": 2, "cubic-pytorch": 2, "nearest": 3}
 
 
 def resize_recogniser(opset: int, strict: bool) -> Recogniser:
-    """The recogniser for an opset: ``antialias`` came with 18.
+    """Return the recogniser of ``image_resize`` for an opset; ``antialias`` needs opset 18.
 
-    ``strict`` leaves products with weights as they are: zeros among those make NaN of infinities.
+    With ``strict``, products with weights stay: zeros among the weights make NaN of infinities.
     """
 
-    def match(node: Node, editor: Editor, notes: list[NearMiss]) -> Value | None:
+    def match(node: Node, editor: Editor, near_misses: list[NearMiss]) -> Value | None:
         known_size = dims.all_static((*node.inputs[0].shape, *node.out.shape))
         is_nearest = node.params["method"] == NEAREST[0]
         if (known_size and is_weight(node.inputs[0])) or (strict and not is_nearest):
-            return _as_jax(node, node.inputs[0], editor)
+            return _emit_jax_resize(node, node.inputs[0], editor)
         if is_nearest:
-            fits = _nearest_fits(node, editor)
+            kinds = _nearest_kinds(node, editor)
         elif node.out.dtype.name in RESAMPLED_DTYPES:
-            fits = {axis: _fit(node, axis, opset) for axis in node.params["axes"]}
+            kinds = {axis: _supported_kinds(node, axis, opset) for axis in node.params["axes"]}
         else:
-            return _as_jax(node, node.inputs[0], editor)
+            return _emit_jax_resize(node, node.inputs[0], editor)
         line = source_line(node)
-        notes += [NearMiss("Resize", fit, line) for fit in fits.values() if isinstance(fit, str)]
-        return _write(node, fits, editor)
+        near_misses += [
+            NearMiss("Resize", reason, line) for reason in kinds.values() if isinstance(reason, str)
+        ]
+        return _emit_resizes(node, kinds, editor)
 
     return Recogniser((ops.image_resize,), match)
 
 
-def _fit(node: Node, axis: int, opset: int) -> Kinds | str:
-    """The kinds of ``Resize`` that do what JAX does along an axis, or why there is none."""
+def _supported_kinds(node: Node, axis: int, opset: int) -> Kinds | str:
+    """Return the kinds of ``Resize`` that equal JAX along an axis, or the reason why there are
+    none."""
     size, count = node.inputs[0].shape[axis], node.out.shape[axis]
     method, antialias = node.params["method"], node.params["antialias"]
     if method == "cubic-pytorch" and antialias:
         method = "cubic"
     both_static = dims.all_static((size, count))
-    up = count >= size if both_static else dims.divides(size, count) is not None
+    up = count >= size if both_static else dims.exact_quotient(size, count) is not None
     rows = [
         row
-        for row in ROWS
+        for row in RESIZE_SUPPORT
         if row.kind[0] == method and (up or (row.kind[1] == antialias and not row.up_only))
     ]
     allowed = tuple(row.kind for row in rows if row.since <= opset)
-    return allowed or _reason(f"{size} to {count}", rows, method)
+    return allowed or _explain_unsupported(f"{size} to {count}", rows, method)
 
 
-def _reason(sizes: str, rows: list[Row], method: str) -> str:
+def _explain_unsupported(sizes: str, rows: list[ResizeSupport], method: str) -> str:
+    """Return the reason why no kind of ``Resize`` can be used."""
     if rows:
         return f"{sizes}: antialias needs opset {min(row.since for row in rows)}"
     if method.startswith("cubic"):
@@ -154,22 +163,23 @@ def _reason(sizes: str, rows: list[Row], method: str) -> str:
     return f"{sizes}: the weights are not those of a kernel that ONNX has"
 
 
-def _nearest_fits(node: Node, uses: Uses) -> dict[int, Kinds | str | None]:
-    """For each axis the kind of ``Resize``, why it is none, or None for what is better gathered."""
+def _nearest_kinds(node: Node, uses: Uses) -> dict[int, Kinds | str | None]:
+    """Return for each axis the kind of ``Resize``, the reason why there is none, or None for a
+    gather."""
     x = node.inputs[0]
-    fits: dict[int, Kinds | str | None] = {}
+    kinds: dict[int, Kinds | str | None] = {}
     for axis in node.params["axes"]:
         size, count = x.shape[axis], node.out.shape[axis]
-        fits[axis] = None
+        kinds[axis] = None
         if not uses.takes("Resize", x.dtype) or _is_slice(size, count):
             continue
         reason = f"{size} to {count}: the operator's rounding need not find the same neighbours"
-        fits[axis] = (NEAREST,) if _is_exact(size, count) else reason
-    return fits
+        kinds[axis] = (NEAREST,) if _is_exact(size, count) else reason
+    return kinds
 
 
 def _is_slice(size: Dim, count: Dim) -> bool:
-    """Whether the nearest neighbours are entries in equal steps, which a slice gives."""
+    """Return True if the nearest neighbours are entries at equal steps, which a slice returns."""
     if not dims.all_static((size, count)):
         return False
     steps = np.diff((2 * np.arange(count) + 1) * size // (2 * count))
@@ -177,14 +187,14 @@ def _is_slice(size: Dim, count: Dim) -> bool:
 
 
 def _is_exact(size: Dim, count: Dim) -> bool:
-    """ONNX's position in ``float32`` rounds to the right neighbour, whoever computes it.
+    """Return True if ONNX's position in ``float32`` rounds to the right neighbour on every runtime.
 
-    It is ``(i + 0.5) / scale - 0.5``, halves rounded up. With size / count = p / q in lowest terms
-    there are exact halves where p is even, and these are right where the scale q / p is exact, for
-    powers of two. All others are at least 1 / (2 q) away from a half, to be compared with the
-    rounding of a position of the image's size.
+    The position is ``(i + 0.5) / scale - 0.5``, with halves rounded up. With size / count = p / q
+    in lowest terms, there are exact halves if p is even. They are right if the scale q / p is
+    exact, which it is for powers of two. All other positions are at least 1 / (2 q) away from a
+    half. That has to exceed the rounding error of a position of the image's size.
     """
-    up, down = dims.divides(size, count), dims.divides(count, size)
+    up, down = dims.exact_quotient(size, count), dims.exact_quotient(count, size)
     if dims.all_static((size, count)):
         common = math.gcd(size, count)
         p, q = size // common, count // common
@@ -200,77 +210,86 @@ def _is_exact(size: Dim, count: Dim) -> bool:
 # ------------------------------------------------------------------------------------ the writing
 
 
-def _write(node: Node, fits: dict[int, Kinds | str | None], editor: Editor) -> Value:
-    """The axes that ``Resize`` has, in as few nodes as can be, and the others."""
-    x, order = _beneath(editor.convert(node.inputs[0], node.out.dtype), editor)
+def _emit_resizes(
+    node: Node, kinds_by_axis: dict[int, Kinds | str | None], editor: Editor
+) -> Value:
+    """Emit ``Resize`` for the axes that have a kind, in as few nodes as possible, and other
+    operations for the rest."""
+    x, order = _skip_transposes(editor.convert(node.inputs[0], node.out.dtype), editor)
     sizes = {order[axis]: node.out.shape[axis] for axis in node.params["axes"]}
-    kinds = {order[axis]: fit for axis, fit in fits.items() if isinstance(fit, tuple)}
+    kinds = {
+        order[axis]: axis_kinds
+        for axis, axis_kinds in kinds_by_axis.items()
+        if isinstance(axis_kinds, tuple)
+    }
     for axes, shared in _groups(kinds):
-        x = resized_axes(x, {axis: sizes[axis] for axis in axes}, shared, editor)
+        x = emit_resize(x, {axis: sizes[axis] for axis in axes}, shared, editor)
     for axis in sorted(sizes.keys() - kinds.keys()):
         if node.params["method"] == NEAREST[0]:
-            x = _as_jax(node, x, editor, {axis: sizes[axis]})
+            x = _emit_jax_resize(node, x, editor, {axis: sizes[axis]})
         else:
-            x = _product(node, x, axis, sizes[axis], editor)
+            x = _emit_product(node, x, axis, sizes[axis], editor)
     return editor.transpose(x, order)
 
 
 def _groups(kinds: dict[int, Kinds]) -> Iterator[tuple[list[int], Kinds]]:
-    """Axes that one node resizes, and the kinds that all of them have."""
+    """Yield groups of axes that one node resizes, each with the kinds that all of them have."""
     axes: list[int] = []
     shared: Kinds = ()
-    for axis, own in sorted(kinds.items()):
-        both = tuple(kind for kind in shared if kind in own)
-        if axes and (not both or len(axes) == MOST_AXES[both[0][0]]):
+    for axis, axis_kinds in sorted(kinds.items()):
+        common = tuple(kind for kind in shared if kind in axis_kinds)
+        if axes and (not common or len(axes) == MAX_AXES[common[0][0]]):
             yield axes, shared
-            axes, both = [], ()
-        axes, shared = [*axes, axis], both or own
+            axes, common = [], ()
+        axes, shared = [*axes, axis], common or axis_kinds
     if axes:
         yield axes, shared
 
 
-def resized_axes(x: Value, sizes: dict[int, Dim], kinds: Kinds, editor: Editor) -> Value:
-    """``Resize`` of some axes of a value."""
+def emit_resize(x: Value, sizes: dict[int, Dim], kinds: Kinds, editor: Editor) -> Value:
+    """Emit ``Resize`` of some axes of a value."""
     axes = tuple(sorted(sizes))
     shape = tuple(sizes.get(i, d) for i, d in enumerate(x.shape))
     params = {"axes": axes, "sizes": tuple(sizes[axis] for axis in axes), "kinds": kinds}
     return editor.add(ops.resize, [x], shape, x.dtype, params)
 
 
-def _as_jax(node: Node, x: Value, editor: Editor, sizes: dict[int, Dim] | None = None) -> Value:
-    """``x`` resized as JAX does it: by default what the node does."""
+def _emit_jax_resize(
+    node: Node, x: Value, editor: Editor, sizes: dict[int, Dim] | None = None
+) -> Value:
+    """Emit JAX's own resize of ``x``, by default to the sizes of the node."""
     if sizes is None:
         sizes = {axis: node.out.shape[axis] for axis in node.params["axes"]}
-    how = {**node.params, "axes": tuple(sizes), "sizes": tuple(sizes.values())}
+    options = {**node.params, "axes": tuple(sizes), "sizes": tuple(sizes.values())}
     spec = jax.ShapeDtypeStruct(x.shape, x.dtype)
-    (made,) = editor.inline(trace(partial(formulas.image_resize, **how), [spec]), [x])
-    return made
+    (resized,) = editor.inline(trace(partial(formulas.image_resize, **options), [spec]), [x])
+    return resized
 
 
-def _product(node: Node, x: Value, axis: int, count: Dim, editor: Editor) -> Value:
-    """One axis contracted with JAX's own matrix of resampling weights."""
-    how = {"method": node.params["method"], "antialias": node.params["antialias"]}
-    function = partial(_resized, shape=(count,), **how)
+def _emit_product(node: Node, x: Value, axis: int, count: Dim, editor: Editor) -> Value:
+    """Emit the contraction of one axis with JAX's matrix of resampling weights."""
+    options = {"method": node.params["method"], "antialias": node.params["antialias"]}
+    function = partial(_resize, shape=(count,), **options)
     graph = pattern_graph(function, [jax.ShapeDtypeStruct((x.shape[axis],), x.dtype)])
     (product,) = (n for n in graph.nodes if n.op is ops.einsum)
     side = int(product.inputs[0] is graph.inputs[0])
-    table, _ = contracted(product, side) or (None, None)
-    assert table is not None, product
+    matrix, _ = match_resampling_matrix(product, side) or (None, None)
+    assert matrix is not None, product
     nodes = [n for n in graph.nodes if n is not product]
-    (weights,) = editor.inline(Graph([], [table.value], nodes), [])
-    return resampled(x, axis, replace(table, value=weights).computed(), editor)
+    (weights,) = editor.inline(Graph([], [matrix.value], nodes), [])
+    return emit_resampling(x, axis, replace(matrix, value=weights).computed(), editor)
 
 
-def _beneath(x: Value, uses: Uses) -> tuple[Value, list[int]]:
-    """What ``x`` is a transpose of, and its order of axes; as far as nobody else reads it.
+def _skip_transposes(x: Value, uses: Uses) -> tuple[Value, list[int]]:
+    """Return the value before transposes that nothing else reads, and the permutation of its axes.
 
-    A transpose is written as a reshape where only ones change places.
+    A transpose that moves only axes of size one is a reshape.
     """
     order = list(range(x.rank))
     while x.node is not None and x.node.op in (ops.transpose, ops.reshape) and uses.single_use(x):
-        seen = above(along(x))
-        turn = permutation(seen, x.shape) if seen is not None and seen.is_whole else None
-        if seen is None or turn is None:
+        view = above(along(x))
+        axis_order = base_permutation(view, x.shape) if view is not None and view.is_whole else None
+        if view is None or axis_order is None:
             break
-        order, x = [turn[i] for i in order], seen.base
+        order, x = [axis_order[i] for i in order], view.base
     return x, order

@@ -1,4 +1,4 @@
-"""Means, mean squares and variances, by their normal forms."""
+"""Means, mean squares and variances, matched by their normal forms."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,10 +8,10 @@ from converter.fuse.normal_form import (
     NormalForm,
     Sum,
     Terms,
-    count,
-    multiplied,
+    count_terms,
+    multiply_terms,
     normal_form,
-    powered,
+    raise_terms,
 )
 from converter.fuse.product_terms import ReducedValue
 from converter.ir import Value
@@ -20,18 +20,24 @@ from converter.ir.axes import View
 
 @dataclass(frozen=True)
 class MeanForm:
-    """Mean of a value over its logical ``axes``, as a sum that is divided by a count."""
+    """Mean of a value over its logical ``axes``, as a sum divided by a count."""
 
     total: Sum
     axes: tuple[int, ...]
 
     @property
     def mean(self) -> Terms:
-        return multiplied(_of(self.total), powered(count(self.total.sizes), -1))
+        """The mean."""
+        return multiply_terms(
+            _sum_terms(self.total), raise_terms(count_terms(self.total.sizes), -1)
+        )
 
     @property
     def mean_square(self) -> Terms:
-        return multiplied(_of(self.squares), powered(count(self.total.sizes), -1))
+        """The mean of squares."""
+        return multiply_terms(
+            _sum_terms(self.squares), raise_terms(count_terms(self.total.sizes), -1)
+        )
 
     @property
     def squares(self) -> Sum:
@@ -41,26 +47,27 @@ class MeanForm:
 
     @property
     def variance(self) -> Terms:
-        square = {monomial: -number for monomial, number in powered(self.mean, 2).items()}
+        """The mean of squares minus the squared mean."""
+        square = {monomial: -number for monomial, number in raise_terms(self.mean, 2).items()}
         return {**self.mean_square, **square}
 
 
-def _of(total: Sum) -> Terms:
+def _sum_terms(total: Sum) -> Terms:
     return {frozenset({(total, 1)}): 1.0}
 
 
 def mean_form(view: View, x: View, uses: Uses, weight: float = 1.0) -> MeanForm | None:
-    """Return the mean of ``x`` that ``weight * view`` is, None if it is none."""
+    """Return the mean of ``x`` that equals ``weight * view``, or None."""
     form = normal_form(view, uses, [x.base])
     for mean in _means(form, x, 1):
-        wanted = {monomial: number / weight for monomial, number in mean.mean.items()}
-        if form is not None and form.is_near(wanted):
+        expected = {monomial: number / weight for monomial, number in mean.mean.items()}
+        if form is not None and form.is_near(expected):
             return mean
     return None
 
 
 def mean_square_axes(view: View, x: View, uses: Uses) -> tuple[int, ...] | None:
-    """Return the logical axes over which a value is the mean of the squares of ``x``."""
+    """Return the logical axes over which a value is the mean of the squares of ``x``, or None."""
     form = normal_form(view, uses, [x.base])
     for mean in _means(form, x, 2):
         if form is not None and form.is_near(mean.mean_square):
@@ -69,7 +76,7 @@ def mean_square_axes(view: View, x: View, uses: Uses) -> tuple[int, ...] | None:
 
 
 def is_variance(view: View, x: View, uses: Uses) -> bool:
-    """Return whether a value is a variance of ``x``, over whatever axes."""
+    """Return True if a value is a variance of ``x`` over any axes."""
     means = _means(normal_form(view, uses, [x.base]), x, 1)
     return any(variance_divisor(view, mean, x, uses) for mean in means)
 
@@ -77,9 +84,10 @@ def is_variance(view: View, x: View, uses: Uses) -> bool:
 def variance_divisor(
     view: View, mean: MeanForm, x: View, uses: Uses
 ) -> Literal["elements", "other"] | None:
-    """Return what divides the squares of a variance of ``x`` over the axes of a mean.
+    """Return the divisor of a variance of ``x`` over the axes of a mean.
 
-    It is the number of the elements, or another number; None if this is no such variance.
+    "elements" is the number of elements, "other" another number. None means that the value is no
+    such variance.
     """
     form = normal_form(view, uses, [x.base])
     if form is None:
@@ -89,27 +97,29 @@ def variance_divisor(
     for monomial, number in form.terms.items():
         if (mean.squares, 1) in monomial:
             divisor = {monomial - {(mean.squares, 1)}: number}
-            own = multiplied(mean.variance, multiplied(divisor, count(mean.total.sizes)))
-            return "other" if form.is_near(own) else None
+            expected = multiply_terms(
+                mean.variance, multiply_terms(divisor, count_terms(mean.total.sizes))
+            )
+            return "other" if form.is_near(expected) else None
     return None
 
 
 def _means(form: NormalForm | None, x: View, power: int) -> list[MeanForm]:
-    """The sums of a power of ``x`` in a normal form, as of its means."""
-    found: list[MeanForm] = []
+    """Return the sums of a power of ``x`` in a normal form, as means."""
+    means: list[MeanForm] = []
     for atom in {atom for monomial in form.terms for atom, _ in monomial} if form else ():
         if not isinstance(atom, Sum) or len(atom.monomial) != 1:
             continue
-        ((summed, own),) = atom.monomial
-        if isinstance(summed, View) and own == power:
+        ((summed, exponent),) = atom.monomial
+        if isinstance(summed, View) and exponent == power:
             axes = ReducedValue(summed, atom.sizes).axes_of(x)
             total = Sum(frozenset({(summed, 1)}), atom.sizes)
-            found += [MeanForm(total, axes)] if axes else []
-    return found
+            means += [MeanForm(total, axes)] if axes else []
+    return means
 
 
-def summed_value(view: View, uses: Uses) -> Value | None:
-    """Return the value of which a value is a multiple of the sum, as it is before it is summed."""
+def match_summed_value(view: View, uses: Uses) -> Value | None:
+    """Return the operand of a sum if the value is a multiple of that sum, else None."""
     form = normal_form(view, uses)
     sums = [atom for monomial in form.terms for atom, _ in monomial] if form else []
     totals = [atom for atom in sums if isinstance(atom, Sum)]

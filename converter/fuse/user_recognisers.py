@@ -1,6 +1,6 @@
-"""Recognisers from outside: formulas, and functions that read the graph.
+"""Users' recognisers: formulas, and functions that read the graph.
 
-They come before the converter's own, in the order in which they were registered.
+They are tried before the converter's own, in the order of registration.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from converter.errors import SpecError
 from converter.fuse.match import Recogniser, proved
-from converter.fuse.spelling import Spelling, primitives
+from converter.fuse.spelling import Spelling, operations_of
 from converter.ir import Node, ops
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor
@@ -23,8 +23,10 @@ _BROADCASTS = frozenset({ops.broadcast_in_dim, ops.reshape})
 
 @dataclass(frozen=True)
 class RegisteredRecogniser:
-    """A recogniser, what it is called, and the opset of what it writes; ``calls`` are the names of
-    functions if it is asked about their calls."""
+    """A user's recogniser with its name and the opset of the operator that its rule emits.
+
+    ``calls`` are the names of functions whose calls it is called for.
+    """
 
     name: str
     since: int
@@ -35,45 +37,45 @@ class RegisteredRecogniser:
 REGISTERED_FORMULAS: list[Spelling] = []
 REGISTERED_FUNCTIONS: list[RegisteredRecogniser] = []
 NEEDS = {op.structure: op.needs for op in ops.stated() if op.needs}
-"""What has to be recognised for others to be."""
+"""Structures that have to be recognised before another one, by its name."""
 
 
 def recogniser(
     name: str, *, roots: tuple[str, ...] = (), calls: tuple[str, ...] = (), since: int = OLDEST
 ) -> Callable[[Function], Function]:
-    """Register a recogniser; `converter.rule(name)` says how what it finds is written.
+    """Register a recogniser. `converter.rule(name)` registers how its operation is lowered.
 
-    What is decorated is a formula in JAX, and what a network spells like it becomes one node:
+    The decorated function is a formula in JAX. A part of a network that is written like it becomes
+    one node:
 
         @converter.recogniser("quick_gelu")
         def quick_gelu(x):
             return x * jax.nn.sigmoid(1.702 * x)
 
-    The formula treats every element of its first argument alike, which is called ``x``; what other
-    arguments there are stand for numbers, and become parameters of the node. float32 and float16
-    are looked at.
+    The formula has to treat every element of its first argument, ``x``, alike. Its other arguments
+    stand for numbers, which become parameters of the node. Only float32 and float16 are matched.
 
     Args:
-        name: of the operation in the graph, and in ``to_onnx(…, fuse=[name])``.
-        roots: operations at which to ask a function of the graph instead: it gets a node and an
-            ``Editor``, which makes new nodes, and gives the value that takes the place of the
-            node's, a sentence that says why there is nearly one (for the report), or none. It
-            writes nothing before everything is proved.
-        calls: names of functions under ``jax.jit`` at whose calls to ask such a function, before
-            any pass. The node is the call: its name is ``node.params["name"]``. Whether it computes
-            a function is what ``converter.fuse.named_calls.call_order`` says.
-        since: the opset that brought the operator that the rule writes.
+        name: Name of the operation in the graph, and in ``to_onnx(…, fuse=[name])``.
+        roots: Operations for which a function of the graph is called, instead of a formula. It
+            gets a node and an ``Editor``, which creates nodes. It returns the value that replaces
+            the node's output, the reason for a near miss (for the report), or None. It has to add
+            no node before the whole structure is matched.
+        calls: Names of functions under ``jax.jit``. The function of the graph is called for their
+            calls, before any pass. The node is the call; its name is ``node.params["name"]``.
+            ``converter.fuse.named_calls.call_order`` checks whether a call computes a function.
+        since: First opset that has the operator of the rule.
 
     Raises:
-        SpecError: a formula does not treat every element alike.
+        SpecError: The formula does not treat every element alike.
     """
 
     def register(function: Function) -> Function:
         if roots or calls:
-            operations = (*map(ops.named, roots), *([ops.named_call] if calls else []))
-            asked = _of_calls(function, calls) if calls else function
-            found = proved(name, operations, asked, lambda _, made, __: made)
-            entry = RegisteredRecogniser(name, since, found, frozenset(calls))
+            operations = (*map(ops.op_by_name, roots), *([ops.named_call] if calls else []))
+            match = _of_calls(function, calls) if calls else function
+            entry_recogniser = proved(name, operations, match, lambda _, result, __: result)
+            entry = RegisteredRecogniser(name, since, entry_recogniser, frozenset(calls))
             REGISTERED_FUNCTIONS.append(entry)
         else:
             REGISTERED_FORMULAS.append(_spelling(name, function, since))
@@ -82,45 +84,48 @@ def recogniser(
     return register
 
 
-def names() -> tuple[str, ...]:
-    """Every name by which a user chooses what is recognised, as in ``to_onnx(…, fuse=[…])``."""
-    ours = (op.structure for op in ops.stated() if op.structure)
+def structure_names() -> tuple[str, ...]:
+    """Return all names that select structures, as in ``to_onnx(…, fuse=[…])``."""
+    own_structures = (op.structure for op in ops.stated() if op.structure)
     formulas = (spelling.op.name for spelling in REGISTERED_FORMULAS)
-    return tuple(dict.fromkeys((*ours, *formulas, *(r.name for r in REGISTERED_FUNCTIONS))))
+    return tuple(
+        dict.fromkeys((*own_structures, *formulas, *(r.name for r in REGISTERED_FUNCTIONS)))
+    )
 
 
 def registered_calls() -> Iterator[tuple[str, str]]:
-    """Yield the name of each function whose calls are asked about, and of the recogniser."""
+    """Yield the name of each function whose calls are matched, and the name of its recogniser."""
     for entry in REGISTERED_FUNCTIONS:
         yield from ((name, entry.name) for name in sorted(entry.calls))
 
 
 def _of_calls(function: Function, calls: tuple[str, ...]) -> Function:
-    """Ask a function about calls of these names alone."""
+    """Return a function that is applied only to calls with these names."""
 
-    def asked(node: Node, editor: Editor) -> Any:
+    def match_call(node: Node, editor: Editor) -> Any:
         return function(node, editor) if node.params["name"] in calls else None
 
-    return asked
+    return match_call
 
 
 @contextmanager
-def restored() -> Iterator[None]:
-    """Forget what is registered meanwhile."""
-    held = tuple(REGISTERED_FORMULAS), tuple(REGISTERED_FUNCTIONS)
+def restoring_registrations() -> Iterator[None]:
+    """Return a context after which the registrations are again those from before it."""
+    registered = tuple(REGISTERED_FORMULAS), tuple(REGISTERED_FUNCTIONS)
     try:
         yield
     finally:
-        REGISTERED_FORMULAS[:], REGISTERED_FUNCTIONS[:] = held
+        REGISTERED_FORMULAS[:], REGISTERED_FUNCTIONS[:] = registered
 
 
 def _spelling(name: str, formula: Function, since: int) -> Spelling:
+    """Return a formula as a spelling, or raise `SpecError` if it is not elementwise."""
     op = Op(name, "user", formula, elementwise=True, structure=name)
     spelling = Spelling(op, None, formula, accepts=lambda **numbers: True, since=since)
-    odd = {p.name for p in primitives(spelling) - _BROADCASTS if not p.elementwise}
-    if odd:
+    not_elementwise = {p.name for p in operations_of(spelling) - _BROADCASTS if not p.elementwise}
+    if not_elementwise:
         raise SpecError(
             f"the formula of '{name}' does not treat every element alike: it has "
-            f"{', '.join(sorted(odd))}; give roots= and a function of the graph"
+            f"{', '.join(sorted(not_elementwise))}; give roots= and a function of the graph"
         )
     return spelling

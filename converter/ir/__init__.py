@@ -1,4 +1,5 @@
-"""The intermediate representation: values, nodes, their meaning in JAX. It knows no ONNX."""
+"""The intermediate representation: graphs, values, nodes and their evaluation in JAX. It does not
+depend on ONNX."""
 
 from converter.ir.nodes import Graph, Node, Value, const, make_node
 

@@ -1,12 +1,12 @@
-"""One algebra of axes: values as views of others, through all that only moves elements.
+"""Views: values seen through operations that only move elements.
 
-Element (i, j, …) of a *view* is that of its base at
+Element (i, j, …) of a *view* is the element of its base at
 
     starts + sum of stride * digit
 
-where the digits are those of i, j, …: each axis of a view is a row of *factors*, of which the last
-runs fastest, and a factor goes along one axis of the base, or along none, where elements are
-repeated. An axis along which nothing varies has no factors, however long it is.
+The digits are those of the indices i, j, …. Each axis of a view is a row of *factors*, of which the
+last runs fastest. A factor goes along one axis of the base, or along none, where elements are
+repeated. An axis without factors has one entry, however long it is, which is repeated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from converter.ir.op import Op
 
 
 class Factor(NamedTuple):
-    """``size`` steps of ``stride`` along an axis of the base, or the same element so often."""
+    """Part of an axis of a view: ``size`` steps of ``stride`` along ``axis`` of the base.
+
+    If ``axis`` is None, the same element is repeated ``size`` times.
+    """
 
     axis: int | None
     stride: Dim
@@ -30,31 +33,34 @@ class Factor(NamedTuple):
 
 
 Group = tuple[Factor, ...]
-"""The digits of an axis of a view."""
+"""The factors of one axis of a view, the slowest first."""
 
 
 class View(NamedTuple):
-    """``base`` along other axes, the factors of which are ``groups``, from ``starts`` on."""
+    """``base`` seen along other axes: one group of factors for each axis of the view, from
+    ``starts`` on."""
 
     base: Value
     groups: tuple[Group, ...]
     starts: tuple[Dim, ...]
 
     def op(self) -> Op | None:
+        """Return the operation of the base's node, or None if no node computes the base."""
         return self.base.node.op if self.base.node is not None else None
 
     def node(self) -> Node:
+        """Return the node that computes the base."""
         assert self.base.node is not None
         return self.base.node
 
     @property
     def axes(self) -> tuple[int | None, ...]:
-        """Axis of the base along which each axis goes, if there is one."""
+        """Axis of the base for each axis of the view; None for a repeated or composed axis."""
         return tuple([g[0].axis if len(g) == 1 else None for g in self.groups])
 
     @property
     def is_whole(self) -> bool:
-        """Whether each axis is a whole axis of the base, or none."""
+        """True if each axis of the view is a full axis of the base or has no factors."""
         shape = self.base.shape
         for group in self.groups:
             for axis, stride, size in group:
@@ -63,34 +69,39 @@ class View(NamedTuple):
         return all([dims.same(start, 0) for start in self.starts])
 
     def covers(self, along: Sequence[int]) -> bool:
-        """Whether the value varies along the given axes only."""
+        """Return True if the elements vary along the given axes of the view only."""
         return not any(group for i, group in enumerate(self.groups) if i not in along)
 
     def is_writable(self) -> bool:
-        """Whether ``write`` can write it: without gaps in what is seen of an axis."""
-        return all(self.nested(axis) is not None for axis in range(self.base.rank))
+        """Return True if ``write`` can compute the view: it has no gaps between the entries of an
+        axis of the base."""
+        return all(self.nested_factors(axis) is not None for axis in range(self.base.rank))
 
     def factors(self, axis: int) -> list[Factor]:
+        """Return the factors of the view along an axis of the base."""
         return [f for group in self.groups for f in group if f.axis == axis]
 
-    def nested(self, axis: int) -> list[Factor] | None:
-        """The factors along an axis of the base, the slowest first, if none leaves a gap."""
+    def nested_factors(self, axis: int) -> list[Factor] | None:
+        """Return the factors along an axis of the base, the slowest first.
+
+        Return None if they leave gaps: each stride must be the extent of the next faster factor.
+        """
         factors = self.factors(axis)
         if len(factors) < 2:
             return factors
         ends = [f.stride * f.size for f in factors]
         fastest = [f for f in factors if not any(dims.same(f.stride, end) for end in ends)]
-        chain = fastest[:1]
-        while chain and len(chain) < len(factors):
-            end = chain[0].stride * chain[0].size
-            after = [f for f in factors if dims.same(f.stride, end)]
-            if len(after) != 1:
+        ordered = fastest[:1]
+        while ordered and len(ordered) < len(factors):
+            end = ordered[0].stride * ordered[0].size
+            successors = [f for f in factors if dims.same(f.stride, end)]
+            if len(successors) != 1:
                 return None
-            chain.insert(0, after[0])
-        return chain if len(chain) == len(factors) else None
+            ordered.insert(0, successors[0])
+        return ordered if len(ordered) == len(factors) else None
 
-    def reach(self, axis: int) -> tuple[Dim, Dim]:
-        """The first and the last entry of an axis of the base that are seen."""
+    def bounds_along(self, axis: int) -> tuple[Dim, Dim]:
+        """Return the first and the last entry of an axis of the base that the view contains."""
         low = high = self.starts[axis]
         for _, stride, size in self.factors(axis):
             end = stride * (size - 1)
@@ -98,79 +109,95 @@ class View(NamedTuple):
         return dims.as_dim(low), dims.as_dim(high)
 
     def complete(self) -> bool:
-        """Whether every axis of the base (longer than one) is one of the view."""
+        """Return True if every axis of the base that is longer than one is an axis of the view."""
         real = {a for a, d in enumerate(self.base.shape) if not dims.same(d, 1)}
         return real <= set(self.axes)
 
     def fills(self, shape: Shape) -> bool:
-        """Whether the value is not repeated along any axis of that shape."""
+        """Return True if no element is repeated in a view of this shape."""
         sizes = (dims.size_product([f.size for f in group]) for group in self.groups)
         return all(dims.same(size, d) for size, d in zip(sizes, shape, strict=True))
 
     def bare(self, shape: Shape) -> Shape:
-        """Shape with one entry along the axes along which nothing varies."""
+        """Return the shape with size one for the axes along which nothing varies."""
         return tuple(d if group else 1 for group, d in zip(self.groups, shape, strict=True))
 
     def take(self, axes: Iterable[int | None]) -> View:
-        """The same with its axes in another order, others left out or put in."""
+        """Return the view with the selected axes in this order. None adds an axis along which
+        nothing varies."""
         return self._replace(groups=tuple(() if a is None else self.groups[a] for a in axes))
 
     def merge(self, parts: Sequence[Sequence[int]], sizes: Mapping[int, Dim]) -> View:
-        """Each of the parts as one axis; ``sizes`` are those of the axes in them."""
-        once = [[self.groups[a] or (Factor(None, 0, sizes[a]),) for a in part] for part in parts]
-        return self._replace(groups=tuple(as_group(chain(*groups)) for groups in once))
+        """Return the view in which the axes of each part are one axis. ``sizes`` has the size of
+        each axis."""
+        parts_factors = [
+            [self.groups[a] or (Factor(None, 0, sizes[a]),) for a in part] for part in parts
+        ]
+        return self._replace(groups=tuple(as_group(chain(*groups)) for groups in parts_factors))
 
-    def put(self, axis: int, own: int) -> View:
-        """View with one of its axes along a whole axis of the base."""
+    def put(self, axis: int, base_axis: int) -> View:
+        """Return the view whose axis ``axis`` is the full axis ``base_axis`` of the base."""
         groups = list(self.groups)
-        groups[axis] = as_group([Factor(own, 1, self.base.shape[own])])
+        groups[axis] = as_group([Factor(base_axis, 1, self.base.shape[base_axis])])
         return self._replace(groups=tuple(groups))
 
     def cut(self, axis: int, start: Dim, size: Dim, stride: int = 1) -> View | None:
-        """Only ``size`` entries of an axis, from ``start`` on."""
+        """Return the view of ``size`` entries of an axis from ``start`` on, or None if no factors
+        express it."""
         digits, starts, groups = _Digits(self.groups[axis]), list(self.starts), list(self.groups)
-        steps = digits.steps(Factor(0, stride, size)) if digits.begin(start, starts) else None
-        if steps is None or not digits.fits():
+        steps = (
+            digits.split_steps(Factor(0, stride, size)) if digits.start_at(start, starts) else None
+        )
+        if steps is None or not digits.has_no_carry():
             return None
         groups[axis] = as_group(steps)
         return View(self.base, tuple(groups), tuple(starts))
 
     def of(self, inner: View) -> View | None:
-        """The same elements in the base of ``inner``, which is what the base is a view of."""
+        """Return this view as a view of the base of ``inner``, whose elements are those of this
+        view's base.
+
+        Return None if no factors express it.
+        """
         single = all(len(group) < 2 for group in inner.groups)
-        return _renamed(self, inner) if single else _composed(self, inner)
+        return _rename_axes(self, inner) if single else _compose_digits(self, inner)
 
     def onto(self, base: Value, axes: Iterable[int | None]) -> View:
-        """The same elements of another base: the old one's axes are these of its, or repeated."""
+        """Return the same elements as a view of another base.
+
+        ``axes`` has the axis of the new base for each axis of the old one, or None if elements are
+        repeated along it.
+        """
         view = self.of(along(base, axes))
         assert view is not None, (self, base)
         return view
 
     def operand(self, index: int) -> View:
-        """Operand ``index`` of the elementwise node that makes the base, along the same axes."""
+        """Return the view of operand ``index`` of the elementwise node that computes the base."""
         value, shape = self.node().inputs[index], self.base.shape
         if dims.same_shape(value.shape, shape):
             return View(value, self.groups, self.starts)
         if not value.shape:
             return View(value, ((),) * len(self.groups), ())
-        shift = len(shape) - value.rank
-        pairs = zip(value.shape, shape[shift:], strict=True)
-        same = [a if dims.same(*pair) else None for a, pair in enumerate(pairs)]
-        return self.onto(value, (*(None,) * shift, *same))
+        added_axes = len(shape) - value.rank
+        pairs = zip(value.shape, shape[added_axes:], strict=True)
+        axes = [a if dims.same(*pair) else None for a, pair in enumerate(pairs)]
+        return self.onto(value, (*(None,) * added_axes, *axes))
 
 
 def along(base: Value, axes: Iterable[int | None] | None = None) -> View:
-    """A value along all of its axes, or those that are given."""
+    """Return the view of a value along these axes, by default along all of them in order."""
     shape = base.shape
-    chosen = range(len(shape)) if axes is None else axes
+    selected = range(len(shape)) if axes is None else axes
     groups = [
-        () if a is None or dims.is_one(shape[a]) else (Factor(a, 1, shape[a]),) for a in chosen
+        () if a is None or dims.is_one(shape[a]) else (Factor(a, 1, shape[a]),) for a in selected
     ]
     return View(base, tuple(groups), (0,) * len(shape))
 
 
 def as_group(factors: Iterable[Factor]) -> Group:
-    """Merge neighbours that are one stretch into one factor, without those of size one."""
+    """Return the group of these factors: neighbours with contiguous entries are merged, and factors
+    of size one are dropped."""
     merged: list[Factor] = []
     for f in factors:
         if merged and merged[-1].axis == f.axis and dims.same(merged[-1].stride, f.stride * f.size):
@@ -183,109 +210,117 @@ def as_group(factors: Iterable[Factor]) -> Group:
 # ------------------------------------------------------------------------------------ composition
 
 
-def _renamed(outer: View, inner: View) -> View:
-    """The composition where each axis of the inner view is part of one of its base, or of none."""
+def _rename_axes(outer: View, inner: View) -> View:
+    """Compose views if each axis of the inner one is at most one factor."""
     starts = list(inner.starts)
-    for at, group in zip(outer.starts, inner.groups, strict=True):
-        if group and not dims.same(at, 0):
+    for start, group in zip(outer.starts, inner.groups, strict=True):
+        if group and not dims.same(start, 0):
             axis, stride, _ = group[0]
-            starts[axis or 0] = dims.as_dim(starts[axis or 0] + stride * at)
+            starts[axis or 0] = dims.as_dim(starts[axis or 0] + stride * start)
 
-    groups = tuple([_renamed_group(group, inner.groups) if group else () for group in outer.groups])
+    groups = tuple([_rename_group(group, inner.groups) if group else () for group in outer.groups])
     return View(inner.base, groups, tuple(starts))
 
 
-def _renamed_group(group: Group, inner: tuple[Group, ...]) -> Group:
+def _rename_group(group: Group, inner: tuple[Group, ...]) -> Group:
     if len(group) > 1:
-        return as_group([factor for one in group for factor in _renamed_factor(one, inner)])
-    renamed = _renamed_factor(group[0], inner)
+        return as_group([part for factor in group for part in _rename_factor(factor, inner)])
+    renamed = _rename_factor(group[0], inner)
     return () if renamed[0].axis is None else renamed
 
 
-def _renamed_factor(factor: Factor, inner: tuple[Group, ...]) -> Group:
+def _rename_factor(factor: Factor, inner: tuple[Group, ...]) -> Group:
     axis, stride, size = factor
     base_factors = () if axis is None else inner[axis]
     if not base_factors:
         return (Factor(None, 0, size),)
-    own, unit, _ = base_factors[0]
-    if unit != 1:
-        return (Factor(own, dims.as_dim(unit * stride), size),)
-    return (factor,) if own == axis else (Factor(own, stride, size),)
+    base_axis, base_stride, _ = base_factors[0]
+    if base_stride != 1:
+        return (Factor(base_axis, dims.as_dim(base_stride * stride), size),)
+    return (factor,) if base_axis == axis else (Factor(base_axis, stride, size),)
 
 
-def _composed(outer: View, inner: View) -> View | None:
+def _compose_digits(outer: View, inner: View) -> View | None:
+    """Compose two views through the digits of their axes, or return None if no factors express the
+    result."""
     axes = [_Digits(group) for group in inner.groups]
     starts = list(inner.starts)
     for axis, index in zip(axes, outer.starts, strict=True):
-        if not axis.begin(index, starts):
+        if not axis.start_at(index, starts):
             return None
     groups: list[Group] = []
-    for own in outer.groups:
+    for outer_group in outer.groups:
         factors: list[Factor] = []
-        for factor in own:
-            steps = [factor] if factor.axis is None else axes[factor.axis].steps(factor)
+        for factor in outer_group:
+            steps = [factor] if factor.axis is None else axes[factor.axis].split_steps(factor)
             if steps is None:
                 return None
             factors += steps
         groups.append(as_group(factors))
-    fits = all(axis.fits() for axis in axes)
-    return View(inner.base, tuple(groups), tuple(starts)) if fits else None
+    is_exact = all(axis.has_no_carry() for axis in axes)
+    return View(inner.base, tuple(groups), tuple(starts)) if is_exact else None
 
 
 class _Digits:
-    """An axis between two views, as the inner one has it, and how far the outer goes along each."""
+    """State of a composition along one axis between two views.
+
+    ``group`` has the factors of the inner view. ``low`` and ``high`` are the least and the largest
+    digit that the outer view reaches in each factor.
+    """
 
     def __init__(self, group: Group) -> None:
         self.group = group or (Factor(None, 0, 1),)
         self.low: list[Dim] = [0] * len(self.group)
         self.high: list[Dim] = [0] * len(self.group)
 
-    def begin(self, index: Dim, starts: list[Dim]) -> bool:
-        """Start at an index, if that can be written in digits; ``starts`` of the base follow."""
+    def start_at(self, index: Dim, starts: list[Dim]) -> bool:
+        """Start at this index and move ``starts`` of the base. Return False if the index has no
+        digits."""
         for i in range(len(self.group) - 1, 0, -1):
             size = self.group[i].size
             if dims.all_static((index, size)):
                 index, self.low[i] = divmod(index, size)
             elif not dims.same(index, 0):
-                index = dims.divides(size, index)
+                index = dims.exact_quotient(size, index)
                 if index is None:
                     return False
         self.low[0] = index
         self.high = list(self.low)
-        for (axis, stride, _), at in zip(self.group, self.low, strict=True):
+        for (axis, stride, _), digit in zip(self.group, self.low, strict=True):
             if axis is not None:
-                starts[axis] = dims.as_dim(starts[axis] + stride * at)
+                starts[axis] = dims.as_dim(starts[axis] + stride * digit)
         return True
 
-    def steps(self, factor: Factor) -> list[Factor] | None:
-        """Steps along the axis as steps along its digits, and so along the inner view's base."""
+    def split_steps(self, factor: Factor) -> list[Factor] | None:
+        """Return steps along the axis as steps along the base of the inner view, or None if no
+        factors express them."""
         _, stride, size = factor
         sign = 1 if is_forward(stride) else -1
         stride, inner_steps = dims.as_dim(stride * sign), list[Factor]()
         for i in range(len(self.group) - 1, 0, -1):
-            room = self.group[i].size
-            beyond = dims.divides(room, stride)
-            if beyond is not None:
-                stride = beyond
+            digit_count = self.group[i].size
+            coarser_stride = dims.exact_quotient(digit_count, stride)
+            if coarser_stride is not None:
+                stride = coarser_stride
                 continue
-            if dims.is_at_least(room - 1 - stride * (size - 1), 0):
+            if dims.is_at_least(digit_count - 1 - stride * (size - 1), 0):
                 return [self._step(i, sign * stride, size), *inner_steps]
-            here = dims.divides(stride, room)
-            left = None if here is None else dims.divides(here, size)
-            if here is None or left is None:
+            inner_size = dims.exact_quotient(stride, digit_count)
+            outer_size = None if inner_size is None else dims.exact_quotient(inner_size, size)
+            if inner_size is None or outer_size is None:
                 return None
-            inner_steps.insert(0, self._step(i, sign * stride, here))
-            stride, size = 1, left
+            inner_steps.insert(0, self._step(i, sign * stride, inner_size))
+            stride, size = 1, outer_size
         return [self._step(0, sign * stride, size), *inner_steps]
 
     def _step(self, i: int, stride: Dim, size: Dim) -> Factor:
         end = self.high if is_forward(stride) else self.low
         end[i] = dims.as_dim(end[i] + stride * (size - 1))
-        axis, unit, _ = self.group[i]
-        return Factor(axis, 0 if axis is None else dims.as_dim(stride * unit), size)
+        axis, base_stride, _ = self.group[i]
+        return Factor(axis, 0 if axis is None else dims.as_dim(stride * base_stride), size)
 
-    def fits(self) -> bool:
-        """Whether no digit is carried into the next."""
+    def has_no_carry(self) -> bool:
+        """Return True if no digit is carried into the next."""
         parts = list(zip(self.group, self.low, self.high, strict=True))[1:]
         return all(
             dims.is_at_least(low, 0) and dims.is_at_least(digit.size - 1 - high, 0)
@@ -294,4 +329,5 @@ class _Digits:
 
 
 def is_forward(stride: Dim) -> bool:
+    """Return True if a stride is known not to be negative."""
     return dims.is_at_least(stride, 0)

@@ -1,4 +1,5 @@
-"""A complex array as two real ones, and as one with a trailing axis of two."""
+"""Represent a complex array as two real arrays, or as one real array with a trailing axis of
+two."""
 
 from functools import cache
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from jax import lax
 
 
 class Pair(NamedTuple):
-    """The real and the imaginary part."""
+    """The real and the imaginary part of a complex array."""
 
     re: jax.Array
     im: jax.Array
@@ -18,54 +19,59 @@ class Pair(NamedTuple):
 
 @cache
 def is_complex(dtype: Any) -> bool:
-    """Whether a dtype is of complex numbers; every value of every equation is asked."""
+    """Return True if a dtype is complex. The result is cached, because it is asked for every
+    value."""
     return bool(jnp.issubdtype(dtype, jnp.complexfloating))
 
 
 def real_dtype(dtype: Any) -> Any:
-    """The dtype of each part; of a real number its own."""
+    """Return the dtype of the parts of a complex dtype, or a real dtype unchanged."""
     return np.dtype(f"float{4 * np.dtype(dtype).itemsize}") if is_complex(dtype) else dtype
 
 
 def real_type(shape: Any, dtype: Any) -> tuple[Any, Any]:
-    """The shape and the dtype that an array has in the graph."""
+    """Return the shape and the dtype with which an array is represented in the graph."""
     return ((*shape, 2), real_dtype(dtype)) if is_complex(dtype) else (shape, dtype)
 
 
 def packed(array: Any) -> Any:
-    """A complex array as a real one; others stay."""
+    """Return a complex array as a real array with a trailing axis of two, or a real array
+    unchanged."""
     if not is_complex(array.dtype):
         return array
     if isinstance(array, jax.core.Tracer):
-        return joined(parts(array))
+        return join_parts(complex_parts(array))
     array = np.asarray(array)
     return np.ascontiguousarray(array).view(real_dtype(array.dtype)).reshape(*array.shape, 2)
 
 
-def unpacked(array: Any, rank: int) -> Any:
-    """The complex array of so many axes that a real one with one more stands for."""
+def unpack_complex(array: Any, rank: int) -> Any:
+    """Return the complex array of this rank that a real array of rank + 1 represents.
+
+    An array of another rank, or a complex one, is returned unchanged.
+    """
     if is_complex(array.dtype) or array.ndim != rank + 1:
         return array
     return lax.complex(*(lax.index_in_dim(array, i, -1, keepdims=False) for i in (0, 1)))
 
 
-def joined(x: Any) -> Any:
-    """The array in the graph for both parts."""
+def join_parts(x: Any) -> Any:
+    """Return a pair as one array with a trailing axis of two, or anything else unchanged."""
     if not isinstance(x, Pair):
         return x
     return lax.concatenate([lax.expand_dims(part, [part.ndim]) for part in x], x.re.ndim)
 
 
-def split(x: jax.Array) -> Pair:
-    """Both parts of an array in the graph."""
+def split_parts(x: jax.Array) -> Pair:
+    """Return the two entries of the trailing axis as a pair."""
     return Pair(*(lax.index_in_dim(x, i, -1, keepdims=False) for i in (0, 1)))
 
 
-def whole_number(x: Pair) -> jax.Array:
-    """The complex array, for functions that are easiest said of those."""
+def combine_parts(x: Pair) -> jax.Array:
+    """Return the complex array of a pair."""
     return lax.complex(x.re, x.im)
 
 
-def parts(x: jax.Array) -> Pair:
-    """Both parts of a complex array."""
+def complex_parts(x: jax.Array) -> Pair:
+    """Return the real and the imaginary part of a complex array."""
     return Pair(lax.real(x), lax.imag(x))

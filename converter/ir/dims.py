@@ -1,7 +1,7 @@
-"""Dimensions: plain integers, or JAX's symbolic expressions over named sizes.
+"""Dimensions: integers, or JAX's symbolic expressions over named sizes.
 
-Everything that asks "is this known", "are these equal", "what is the product" about dimensions
-asks it here; ``lower/size_arithmetic.py`` turns the symbolic ones into ONNX arithmetic.
+All questions about dimensions are answered here: whether they are known or equal, and their
+products. ``lower/size_arithmetic.py`` writes symbolic dimensions as ONNX arithmetic.
 """
 
 import ast
@@ -23,6 +23,7 @@ Shape: TypeAlias = tuple[Dim, ...]
 
 
 def is_static(dim: Dim) -> bool:
+    """Return True if a dimension is an integer, not an expression of named sizes."""
     return isinstance(dim, int)
 
 
@@ -31,7 +32,7 @@ def all_static(shape: Iterable[Dim]) -> bool:
 
 
 def as_dim(dim: Dim) -> Dim:
-    """Numpy integers and 0-d arrays become ``int``; symbolic expressions stay."""
+    """Return numpy integers and 0-d arrays as ``int``, and a symbolic dimension unchanged."""
     if type(dim) is int:
         return dim
     return int(dim) if not is_symbolic(dim) else dim
@@ -42,38 +43,39 @@ def as_shape(shape: Iterable[Dim]) -> Shape:
 
 
 def size_product(dims: Sequence[Dim]) -> Dim:
-    """Product of dimensions; ``math.prod`` keeps integers exact and multiplies expressions."""
+    """Return the product of dimensions, exact for integers."""
     return as_dim(math.prod(dims))
 
 
 def same(a: Dim, b: Dim) -> bool:
-    """Provably equal."""
+    """Return True if two dimensions are equal for all named sizes."""
     if a is b:
         return True
-    if type(a) is type(b):  # the usual case of what is asked most
+    if type(a) is type(b):  # first, because it is the most frequent case
         return bool(a == b)
     return is_static(a) == is_static(b) and bool(a == b)
 
 
 def is_one(dim: Dim) -> bool:
-    """Provably one."""
+    """Return True if a dimension is the integer one."""
     return is_static(dim) and bool(dim == 1)
 
 
 def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+    """Return True if two shapes are equal for all named sizes."""
     return a is b or (len(a) == len(b) and all(map(same, a, b)))
 
 
 def is_at_least(dim: Dim, least: int) -> bool:
-    """Provably not less, whatever the named sizes are."""
+    """Return True if a dimension is at least ``least`` for all named sizes."""
     try:
         return bool(dim >= least)
     except InconclusiveDimensionOperation:
         return False
 
 
-def at_least_zero(dim: Dim) -> Dim:
-    """The dimension, or zero where it would be negative."""
+def clip_at_zero(dim: Dim) -> Dim:
+    """Return the dimension, or zero if it would be negative."""
     if is_static(dim):
         return max(dim, 0)
     if is_at_least(dim, 0):
@@ -81,27 +83,28 @@ def at_least_zero(dim: Dim) -> Dim:
     return export.symbolic_shape(f"max({dim}, 0)", scope=dim.scope)[0]
 
 
-def spread(size: Dim, inner: int) -> Dim:
-    """A size with so many entries put between each two: nothing stays nothing."""
-    return at_least_zero(as_dim(size + (size - 1) * inner)) if inner else size
+def dilated_size(size: Dim, inner: int) -> Dim:
+    """Return the size of an axis after ``inner`` entries are inserted between neighbours; 0 stays
+    0."""
+    return clip_at_zero(as_dim(size + (size - 1) * inner)) if inner else size
 
 
-def divides(part: Dim, whole: Dim) -> Dim | None:
-    """``whole / part`` where that is exact, else ``None``."""
-    if is_static(whole) and is_static(part):
-        return whole // part if part and whole % part == 0 else None
-    if same(part, whole):
+def exact_quotient(divisor: Dim, dividend: Dim) -> Dim | None:
+    """Return ``dividend / divisor`` if the division is exact for all named sizes, else None."""
+    if is_static(dividend) and is_static(divisor):
+        return dividend // divisor if divisor and dividend % divisor == 0 else None
+    if same(divisor, dividend):
         return 1
-    if is_static(part) and part == 1:
-        return whole
-    if is_static(whole) or same(part, 0):
+    if is_static(divisor) and divisor == 1:
+        return dividend
+    if is_static(dividend) or same(divisor, 0):
         return None
-    quotient = whole // part
-    return as_dim(quotient) if same(as_dim(quotient * part), whole) else None
+    quotient = dividend // divisor
+    return as_dim(quotient) if same(as_dim(quotient * divisor), dividend) else None
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape | None:
-    """Numpy's broadcast of the shapes, or ``None`` where they do not fit."""
+    """Return the shape to which numpy broadcasts these shapes, or None if they do not fit."""
     rank = max((len(s) for s in shapes), default=0)
     out: list[Dim] = [1] * rank
     for shape in shapes:
@@ -113,8 +116,8 @@ def broadcast(shapes: Sequence[Shape]) -> Shape | None:
     return tuple(out)
 
 
-def among_ones(shape: Shape, axes: Sequence[int], rank: int) -> Shape:
-    """A shape of ones but along these axes, which have the sizes of ``shape``."""
+def expand_with_ones(shape: Shape, axes: Sequence[int], rank: int) -> Shape:
+    """Return a shape of this rank with the sizes of ``shape`` at ``axes``, and ones elsewhere."""
     table = dict(zip(axes, shape, strict=True))
     return tuple(table.get(axis, 1) for axis in range(rank))
 
@@ -144,22 +147,22 @@ def fold_dims(dim: Dim, leaf: Callable[[str | int], T], apply: Callable[[str, li
     mod, max, min) and its operands. The grammar is that of ``jax.export.symbolic_shape``.
     """
 
-    def go(node: ast.expr) -> T:
+    def fold_node(node: ast.expr) -> T:
         match node:
             case ast.Constant(value=int(number)):
                 return leaf(number)
             case ast.Name(id=name):
                 return leaf(name)
             case ast.BinOp(left=left, op=op, right=right):
-                return apply(_OPERATORS[type(op)], [go(left), go(right)])
+                return apply(_OPERATORS[type(op)], [fold_node(left), fold_node(right)])
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return apply("neg", [go(operand)])
+                return apply("neg", [fold_node(operand)])
             case ast.Call(func=ast.Name(id=name), args=args):
-                return apply(name, [go(a) for a in args])
+                return apply(name, [fold_node(a) for a in args])
             case _:
-                raise SpecError(f"dimension {dim} holds an expression that is not understood")
+                raise SpecError(f"dimension {dim} has an expression that is not supported")
 
-    return go(ast.parse(str(dim).replace("^", "**"), mode="eval").body)
+    return fold_node(ast.parse(str(dim).replace("^", "**"), mode="eval").body)
 
 
 INTEGER: dict[str, Callable[..., int]] = {
@@ -176,7 +179,7 @@ INTEGER: dict[str, Callable[..., int]] = {
 
 
 def evaluate_dim(dim: Dim, sizes: Mapping[str, int]) -> int:
-    """The dimension's value for the given sizes of its names."""
+    """Return the value of a dimension for these sizes of its names."""
     if is_static(dim):
         return dim
     return fold_dims(
@@ -184,10 +187,10 @@ def evaluate_dim(dim: Dim, sizes: Mapping[str, int]) -> int:
     )
 
 
-def concrete(params: Any, sizes: Mapping[str, int]) -> Any:
-    """Node parameters with every symbolic dimension replaced by its value."""
+def substitute_sizes(params: Any, sizes: Mapping[str, int]) -> Any:
+    """Return node parameters in which every symbolic dimension is replaced by its value."""
     if isinstance(params, dict):
-        return {k: concrete(v, sizes) for k, v in params.items()}
+        return {k: substitute_sizes(v, sizes) for k, v in params.items()}
     if type(params) in (tuple, list):
-        return type(params)(concrete(v, sizes) for v in params)
+        return type(params)(substitute_sizes(v, sizes) for v in params)
     return evaluate_dim(params, sizes) if is_symbolic(params) else params

@@ -1,4 +1,4 @@
-"""What dtypes hold. bfloat16 is not one of numpy's own, so numpy alone cannot be asked."""
+"""Kinds and limits of dtypes. numpy does not know bfloat16, so JAX is asked."""
 
 import math
 from typing import Any
@@ -8,36 +8,40 @@ import numpy as np
 
 
 def is_float(dtype: Any) -> bool:
-    """Floating point, bfloat16 among it."""
+    """Return True for floating-point dtypes, including bfloat16."""
     return bool(jnp.issubdtype(dtype, jnp.floating))
 
 
 def is_integer(dtype: Any) -> bool:
-    """Integers of either kind, booleans not among them."""
+    """Return True for signed and unsigned integers, but not for Booleans."""
     return bool(jnp.issubdtype(dtype, jnp.integer))
 
 
 def highest(dtype: Any) -> float | int | bool:
-    """Largest value of a dtype: infinity, the largest integer, true."""
+    """Return the largest value of a dtype: infinity, the largest integer or True."""
     if is_float(dtype):
         return math.inf
     return int(jnp.iinfo(dtype).max) if is_integer(dtype) else True
 
 
 def lowest(dtype: Any) -> float | int | bool:
-    """Smallest value of a dtype: minus infinity, the smallest integer, false."""
+    """Return the smallest value of a dtype: minus infinity, the smallest integer or False."""
     if is_float(dtype):
         return -math.inf
     return int(jnp.iinfo(dtype).min) if is_integer(dtype) else False
 
 
-def converted(array: np.ndarray, dtype: Any) -> np.ndarray:
-    """``array`` as another dtype as XLA has it: a float is cut off to the nearest integer that
-    there is, and NaN becomes zero; numpy would wrap.
+def convert_as_xla(array: np.ndarray, dtype: Any) -> np.ndarray:
+    """Convert an array to another dtype as XLA does.
+
+    A float that an integer dtype cannot hold becomes its nearest limit, and NaN becomes zero; numpy
+    would wrap.
     """
     if not (is_float(array.dtype) and is_integer(dtype)):
         return array.astype(dtype)
-    wide = array.astype(np.float64)
-    above, below = wide >= float(highest(dtype)), wide <= float(lowest(dtype))
-    inside = np.where(above | below | np.isnan(wide), 0, wide).astype(dtype)
-    return np.where(above, highest(dtype), np.where(below, lowest(dtype), inside)).astype(dtype)
+    numbers = array.astype(np.float64)
+    is_above, is_below = numbers >= float(highest(dtype)), numbers <= float(lowest(dtype))
+    converted = np.where(is_above | is_below | np.isnan(numbers), 0, numbers).astype(dtype)
+    return np.where(is_above, highest(dtype), np.where(is_below, lowest(dtype), converted)).astype(
+        dtype
+    )

@@ -1,4 +1,4 @@
-"""Common subexpressions."""
+"""Merge common subexpressions, and compare programs."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,55 +9,65 @@ from converter.ir import Graph, Node, Value
 
 
 def merge_equals(graph: Graph) -> bool:
-    """Merge common subexpressions and equal small constants, in place; whether there were any."""
-    table: dict[int, Value] = {}
-    _merge(graph, {}, {}, table)
-    return bool(table)
+    """Merge common subexpressions and equal small constants, in place. Return True if there were
+    any."""
+    replacements: dict[int, Value] = {}
+    _merge(graph, {}, {}, replacements)
+    return bool(replacements)
 
 
 def _merge(
-    graph: Graph, seen: dict[Any, Node], constants: dict[Any, Value], table: dict[int, Value]
+    graph: Graph,
+    nodes_by_key: dict[Any, Node],
+    constants: dict[Any, Value],
+    replacements: dict[int, Value],
 ) -> None:
+    """Merge the nodes of a graph and its bodies; fill ``replacements`` with equal values by id."""
+
     def resolve(value: Value) -> Value:
         if value.kind != "const":
-            return table.get(id(value), value)
+            return replacements.get(id(value), value)
         if isinstance(value.const, np.ndarray) and value.const.nbytes <= 4096:
             key = (value.dtype, value.shape, value.const.tobytes())
             return constants.setdefault(key, value)
         return value
 
-    kept: list[Node] = []
+    nodes: list[Node] = []
     for node in graph.nodes:
         node.inputs = [resolve(v) for v in node.inputs]
         for body in node.bodies.values():
-            _merge(body, dict(seen), constants, table)
+            _merge(body, dict(nodes_by_key), constants, replacements)
         if node.bodies:
-            kept.append(node)
+            nodes.append(node)
             continue
-        key = (tuple(map(id, node.inputs)), frozen_form(node))
-        twin = seen.setdefault(key, node)
-        if twin is node:
-            kept.append(node)
+        key = (tuple(map(id, node.inputs)), node_key(node))
+        equal_node = nodes_by_key.setdefault(key, node)
+        if equal_node is node:
+            nodes.append(node)
         else:
-            table.update((id(a), b) for a, b in zip(node.outputs, twin.outputs, strict=True))
-    graph.nodes = kept
+            replacements.update(
+                (id(a), b) for a, b in zip(node.outputs, equal_node.outputs, strict=True)
+            )
+    graph.nodes = nodes
     graph.outputs = [resolve(v) for v in graph.outputs]
 
 
-def frozen_form(node: Node) -> tuple[Any, ...]:
-    """Key of what a node does to its operands."""
+def node_key(node: Node) -> tuple[Any, ...]:
+    """Return a key that is equal for nodes that do the same to their operands."""
     types = [(v.shape, v.dtype) for v in node.outputs]
     params = [(k, _hashable(v)) for k, v in sorted(node.params.items())] if node.params else ()
     return (node.op, *types, *params)
 
 
 def _hashable(param: Any) -> Any:
-    """A parameter as part of a key: by value, numbers to the bit, or else the object itself.
+    """Return a parameter as part of a key: numbers by their bits, containers by content, others by
+    value or identity.
 
-    Two that print alike may differ: jaxprs in their constants, long arrays in the middle.
+    The printed text is not enough: jaxprs may differ in their constants, and long arrays in the
+    middle.
     """
     kind = type(param)
-    if kind in _PLAIN:  # what most parameters are
+    if kind in _HASHABLE_TYPES:  # first, because most parameters are such
         return kind, param
     if isinstance(param, (list, tuple)):
         return kind if kind not in (list, tuple) else None, *map(_hashable, param)
@@ -70,34 +80,36 @@ def _hashable(param: Any) -> Any:
     return kind, param if _has_hash(param) else id(param)
 
 
-_PLAIN = frozenset({int, bool, str, type(None)})
+_HASHABLE_TYPES = frozenset({int, bool, str, type(None)})
 
 
 def _has_hash(param: Any) -> bool:
     try:
         hash(param)
-    except TypeError:  # a frozen record of what cannot be hashed
+    except TypeError:  # a frozen dataclass with a field that has no hash
         return False
     return True
 
 
-def same_program(a: Value, b: Value, inputs: Iterable[tuple[Value, Value]] = ()) -> bool:
-    """The same operations on the same constants, step by step; neither reads anything else but the
-    ``inputs``, which are pairs of equal values."""
-    pairs = {(id(x), id(y)) for x, y in inputs}
+def is_same_program(a: Value, b: Value, inputs: Iterable[tuple[Value, Value]] = ()) -> bool:
+    """Return True if two values are computed by the same operations from the same constants.
+
+    They may read nothing else but the ``inputs``, which are pairs of values that count as equal.
+    """
+    equal_pairs = {(id(x), id(y)) for x, y in inputs}
     stack = [(a, b)]
     while stack:
         x, y = stack.pop()
-        if (id(x), id(y)) in pairs:
+        if (id(x), id(y)) in equal_pairs:
             continue
-        pairs.add((id(x), id(y)))
+        equal_pairs.add((id(x), id(y)))
         if x.node is None or y.node is None:
             constants = x.kind == y.kind == "const" and x.dtype == y.dtype
             if not (constants and np.array_equal(x.const, y.const)):
                 return False
             continue
-        alike = x.index == y.index and len(x.node.inputs) == len(y.node.inputs)
-        if not alike or x.node.bodies or frozen_form(x.node) != frozen_form(y.node):
+        is_same_output = x.index == y.index and len(x.node.inputs) == len(y.node.inputs)
+        if not is_same_output or x.node.bodies or node_key(x.node) != node_key(y.node):
             return False
         stack.extend(zip(x.node.inputs, y.node.inputs, strict=True))
     return True

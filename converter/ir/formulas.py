@@ -1,4 +1,4 @@
-"""The operations that the converter itself writes into graphs, as formulas in JAX."""
+"""Formulas in JAX of the composites: the operations that the converter itself adds to graphs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,16 +12,16 @@ from jax import lax
 
 from converter.errors import SaveError
 
-# A method of ``jax.image.resize``, and whether it antialiases; or ``ALIGNED``.
+# A method of ``jax.image.resize`` with its ``antialias`` argument, or ``ALIGNED``.
 ResizeKind: TypeAlias = tuple[str, bool]
-# Linear, with the centres of the first and the last element where they were before.
+# Linear, and the centres of the first and the last element keep their positions.
 ALIGNED: ResizeKind = ("linear-aligned", False)
 
 
 def einsum(
     x: jax.Array, y: jax.Array, *, lhs: Any, rhs: Any, out: Any, dtype: Any, precision: Any = None
 ) -> jax.Array:
-    """A contraction by axis labels; ``dtype`` is the accumulator's and the result's."""
+    """Contract two arrays by axis labels. ``dtype`` is that of the sums and of the result."""
     return jnp.einsum(x, lhs, y, rhs, out, preferred_element_type=dtype, precision=precision)
 
 
@@ -30,34 +30,37 @@ def matmul(x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def repeat(x: jax.Array, *, times: Sequence[int]) -> jax.Array:
-    """Each element along each axis so many times, one after the other."""
+    """Repeat each element along each axis ``times[axis]`` times in succession."""
     for axis, count in enumerate(times):
         x = jnp.repeat(x, count, axis)
     return x
 
 
 def hard_sigmoid(x: jax.Array, *, alpha: float = 1 / 6, beta: float = 0.5) -> jax.Array:
-    """alpha * x + beta, held between 0 and 1."""
+    """Return alpha * x + beta, clipped to 0 and 1."""
     return jnp.clip(x * alpha + beta, 0, 1)
 
 
 def elu(x: jax.Array, *, alpha: float = 1.0) -> jax.Array:
-    """x, or alpha * (exp(x) - 1) below 0, to the last digits; ONNX's operator loses some near 0."""
+    """Return x, or alpha * (exp(x) - 1) below 0, which is exact near 0; ONNX's Elu loses digits
+    there."""
     return jnp.where(x > 0, x, alpha * jnp.expm1(jnp.minimum(x, 0)))
 
 
 def selu(x: jax.Array) -> jax.Array:
-    """SELU of Klambauer et al., 2017, arXiv:1706.02515."""
+    """Return SELU(x) (Klambauer et al., 2017, arXiv:1706.02515)."""
     return 1.0507009873554805 * elu(x, alpha=1.6732632423543772)
 
 
 def celu(x: jax.Array, *, alpha: float = 1.0) -> jax.Array:
-    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)), to the last digits, as ``elu``."""
+    """Return max(0, x) + min(0, alpha * (exp(x / alpha) - 1)), which is exact near 0 as in
+    ``elu``."""
     return jnp.maximum(x, 0) + alpha * jnp.expm1(jnp.minimum(x, 0) / alpha)
 
 
 def leaky_relu(x: jax.Array, slopes: jax.Array | None = None, *, slope: float = 1) -> jax.Array:
-    """x, times the slope where it is negative."""
+    """Return x, multiplied by the slope where x is negative. ``slopes`` has one slope per
+    channel."""
     return jnp.where(x >= 0, x, x * (slope if slopes is None else slopes))
 
 
@@ -71,10 +74,11 @@ def rotary(
     interleaved: bool,
     prefix: bool = False,
 ) -> jax.Array:
-    """Rotate pairs along axis ``width`` by the angles of a position, which ``positions`` are the
-    axes of; tables [*positions, width/2].
+    """Rotate pairs of elements along axis ``width`` by the angles of their positions.
 
-    With a ``prefix`` the first positions are those of tokens that the program does not rotate.
+    ``positions`` are the axes of the positions; ``cos`` and ``sin`` are [*positions, width/2].
+    ``interleaved`` pairs neighbours instead of the two halves. ``prefix`` says that the first
+    positions are tokens that the program does not rotate; it does not change the result.
     """
     del prefix
     axes = (*positions, width)
@@ -86,10 +90,10 @@ def rotary(
         a, b = jnp.split(y, 2, axis=-1)
     real, imag = a * cos - b * sin, a * sin + b * cos
     if interleaved:
-        turned = jnp.stack([real, imag], axis=-1).reshape(y.shape)
+        rotated = jnp.stack([real, imag], axis=-1).reshape(y.shape)
     else:
-        turned = jnp.concatenate([real, imag], axis=-1)
-    return jnp.moveaxis(turned, last, axes)
+        rotated = jnp.concatenate([real, imag], axis=-1)
+    return jnp.moveaxis(rotated, last, axes)
 
 
 def rotary_heads(
@@ -101,17 +105,18 @@ def rotary_heads(
     heads: int,
     interleaved: bool,
 ) -> jax.Array:
-    """``rotary`` in ONNX's layouts: [B, heads, S, width], or [B, S, heads*width] if 3-D.
+    """Apply ``rotary`` in ONNX's layouts: [B, heads, S, width], or [B, S, heads*width] if 3-D.
 
-    Tables are [B, S, width/2], or of all positions, of which ``ids`` [B, S] takes a row each.
+    ``cos`` and ``sin`` are [B, S, width/2]. With ``ids`` [B, S] they are tables of all positions,
+    from which each id selects a row.
     """
     cos, sin = (t if ids is None else t[ids.astype(jnp.int32)] for t in (cos, sin))
-    turn = partial(rotary, positions=(0, 2), width=3, interleaved=interleaved)
+    rotate = partial(rotary, positions=(0, 2), width=3, interleaved=interleaved)
     if x.ndim == 4:
-        return turn(x, cos, sin)
+        return rotate(x, cos, sin)
     split = x.reshape(*x.shape[:2], heads, -1)
-    turned = turn(jnp.moveaxis(split, 2, 1), cos, sin)
-    return jnp.moveaxis(turned, 1, 2).reshape(x.shape)
+    rotated = rotate(jnp.moveaxis(split, 2, 1), cos, sin)
+    return jnp.moveaxis(rotated, 1, 2).reshape(x.shape)
 
 
 def attention(
@@ -127,9 +132,13 @@ def attention(
     precision: Any,
     hides: bool,
 ) -> jax.Array:
-    """softmax(q k^T * scale + mask) v on [B, heads, S, width] or [B, S, heads*width] operands;
-    with a ``softcap`` that is a bound of the scores before the mask. Whether the mask ``hides``
-    scores, whatever they are, says where it came from."""
+    """Return softmax(q k^T * scale + mask) v.
+
+    The operands are [B, heads, S, width] or [B, S, heads*width]. A nonzero ``softcap`` bounds the
+    scores before the mask is added: softcap * tanh(scores / softcap). ``precision`` is the dtype of
+    the scores. ``hides`` says that the mask of the program replaces scores, whatever they are; it
+    does not change the result.
+    """
     flat = q.ndim == 3
     if flat:
         q, k, v = (_heads(x, n) for x, n in ((q, q_heads), (k, kv_heads), (v, kv_heads)))
@@ -152,32 +161,32 @@ def _heads(x: jax.Array, n: int) -> jax.Array:
 def layer_norm(
     x: jax.Array, scale: jax.Array, bias: jax.Array | None = None, *, axis: int, epsilon: float
 ) -> jax.Array:
-    """(x - mean) / sqrt(var + epsilon) * scale + bias over the axes from ``axis`` on."""
-    axes, wide = tuple(range(axis, x.ndim)), _wide(x)
-    centred = wide - jnp.mean(wide, axes, keepdims=True)
+    """Return (x - mean) / sqrt(var + epsilon) * scale + bias over the axes from ``axis`` on."""
+    axes, widened = tuple(range(axis, x.ndim)), _widen(x)
+    centred = widened - jnp.mean(widened, axes, keepdims=True)
     variance = jnp.mean(jnp.square(centred), axes, keepdims=True)
     y = (centred * lax.rsqrt(variance + epsilon)).astype(x.dtype) * scale
     return y if bias is None else y + bias
 
 
 def rms_norm(x: jax.Array, scale: jax.Array, *, axis: int, epsilon: float) -> jax.Array:
-    """x / sqrt(mean(x^2) + epsilon) * scale over the axes from ``axis`` on."""
-    wide = _wide(x)
-    square = jnp.mean(jnp.square(wide), tuple(range(axis, x.ndim)), keepdims=True)
-    return (wide * lax.rsqrt(square + epsilon)).astype(x.dtype) * scale
+    """Return x / sqrt(mean(x^2) + epsilon) * scale over the axes from ``axis`` on."""
+    widened = _widen(x)
+    square = jnp.mean(jnp.square(widened), tuple(range(axis, x.ndim)), keepdims=True)
+    return (widened * lax.rsqrt(square + epsilon)).astype(x.dtype) * scale
 
 
-def _wide(x: jax.Array) -> jax.Array:
-    """ONNX's norms compute their statistics in float32 at least."""
+def _widen(x: jax.Array) -> jax.Array:
+    """Convert to float32 if the dtype is narrower, as ONNX's norms do for their statistics."""
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
 def group_norm(
     x: jax.Array, scale: jax.Array, bias: jax.Array | None = None, *, groups: int, epsilon: float
 ) -> jax.Array:
-    """(x - mean) / sqrt(var + epsilon) over each of the groups of the channels of [N, C, ...].
+    """Normalize each group of the channels of [N, C, ...]: (x - mean) / sqrt(var + epsilon).
 
-    ``scale`` and ``bias`` are [C].
+    The result is multiplied by ``scale`` and shifted by ``bias``, both [C].
     """
     split = x.reshape(x.shape[0], groups, -1)
     ones = jnp.ones(split.shape[2], x.dtype)
@@ -196,30 +205,34 @@ def batch_norm(
     *,
     epsilon: float,
 ) -> jax.Array:
-    """x * s + (bias - mean * s) where s = scale / sqrt(variance + epsilon), of [N, C, ...] with all
-    others [C]; runtimes compute it in this order."""
+    """Return x * s + (bias - mean * s) with s = scale / sqrt(variance + epsilon).
+
+    ``x`` is [N, C, ...], the other operands are [C]. Runtimes compute it in this order.
+    """
     shape = (-1, *(1,) * (x.ndim - 2))
-    s = scale * lax.rsqrt(_wide(variance) + epsilon)
+    s = scale * lax.rsqrt(_widen(variance) + epsilon)
     shift = -mean * s if bias is None else bias - mean * s
-    return (_wide(x) * s.reshape(shape) + shift.reshape(shape)).astype(x.dtype)
+    return (_widen(x) * s.reshape(shape) + shift.reshape(shape)).astype(x.dtype)
 
 
 def resize(
     x: jax.Array, *, axes: Sequence[int], sizes: Sequence[int], kinds: Sequence[ResizeKind]
 ) -> jax.Array:
-    """``axes`` resampled to ``sizes``; all of the ``kinds`` say the same."""
+    """Resample ``axes`` to ``sizes`` by the first of ``kinds``, which all give the same result."""
     method, antialias = kinds[0]
     return image_resize(x, axes=axes, sizes=sizes, method=method, antialias=antialias)
 
 
 def _aligned(x: jax.Array, new_sizes: Mapping[int, int]) -> jax.Array:
+    """Resample axes linearly so that the centres of the first and last elements keep their
+    positions."""
     for axis, count in new_sizes.items():
         size = x.shape[axis]
         steps = jnp.maximum(jnp.asarray(count - 1, jnp.float32), 1)
         step = jnp.asarray(size - 1, jnp.float32) / steps
-        places = jnp.arange(count, dtype=jnp.float32) * step
+        positions = jnp.arange(count, dtype=jnp.float32) * step
         taps = jnp.arange(size, dtype=jnp.float32)[:, None]
-        weights = jnp.maximum(0, 1 - jnp.abs(places - taps)).astype(x.dtype)
+        weights = jnp.maximum(0, 1 - jnp.abs(positions - taps)).astype(x.dtype)
         product = jnp.tensordot(x, weights, (axis, 0), precision="highest")
         x = jnp.moveaxis(product, -1, axis)
     return x
@@ -239,41 +252,48 @@ def image_resize(
 def sample_at(x: jax.Array, rows: jax.Array, columns: jax.Array, *, padding: str) -> jax.Array:
     """Interpolate images [batch, channels, height, width] linearly at ``rows`` and ``columns``.
 
-    These are [batch, points…], in pixels; the result is [batch, channels, points…]. ``padding`` is
-    as in `grid_sample`."""
+    The coordinates are [batch, points…], in pixels. The result is [batch, channels, points…].
+    ``padding`` is as in `grid_sample`.
+    """
     mode = {"zeros": "constant", "border": "nearest"}[padding]
 
-    def one(channel: jax.Array, *places: jax.Array) -> jax.Array:
-        return jax.scipy.ndimage.map_coordinates(channel, places, order=1, mode=mode)
+    def sample_channel(channel: jax.Array, *coordinates: jax.Array) -> jax.Array:
+        return jax.scipy.ndimage.map_coordinates(channel, coordinates, order=1, mode=mode)
 
-    return jax.vmap(jax.vmap(one, in_axes=(0, None, None)))(x, rows, columns)
+    return jax.vmap(jax.vmap(sample_channel, in_axes=(0, None, None)))(x, rows, columns)
 
 
 def grid_sample(x: jax.Array, grid: jax.Array, *, padding: str) -> jax.Array:
-    """Images [batch, channels, rows, columns] between their pixels, at places [batch, …, 2] from -1
-    to 1, from edge to edge, columns first. Outside they are zero, or with ``border`` their edge."""
+    """Interpolate images [batch, channels, rows, columns] at the points of a grid [batch, …, 2].
+
+    The last axis of the grid is (column, row), from -1 to 1 between the edges of the image. Beyond
+    them the image is zero with ``padding`` "zeros", and its nearest edge with "border".
+    """
     size = jnp.asarray(x.shape[:1:-1], grid.dtype)
-    places = ((grid + 1) * size - 1) / 2
-    return sample_at(x, places[..., 1], places[..., 0], padding=padding)
+    points = ((grid + 1) * size - 1) / 2
+    return sample_at(x, points[..., 1], points[..., 0], padding=padding)
 
 
 LARGEST_SCALE = 2.0**20
-"""Between this and its inverse factors may be multiplied with weights, and queries, instead of with
-what is computed of those: nothing overflows on one of the two ways alone."""
+"""Largest factor that is multiplied with weights or queries instead of with their products.
+
+The smallest is its inverse. Between the two, nothing overflows in only one of the two orders.
+"""
 
 
 def factor(x: Any, *, least: float, most: float) -> Any:
-    """A factor or a divisor that weights take in, or weights that take one in.
+    """Return x, a factor or divisor that is multiplied with weights, or weights that are multiplied
+    with one.
 
-    **Raises** `SaveError` where sizes are not from ``least`` to ``most``: sums overflow, or
-    are NaN, that were numbers before they were multiplied.
+    **Raises** `SaveError` if an absolute value is not from ``least`` to ``most``: sums may overflow
+    or become NaN that were finite before the multiplication.
     """
     sizes = np.abs(np.asarray(x))
-    for far in sizes[(sizes < least) | (sizes > most)][:1]:
-        outside = f"not from {least:g} to {most:g}"
+    for size in sizes[(sizes < least) | (sizes > most)][:1]:
+        bounds = f"not from {least:g} to {most:g}"
         raise SaveError(
-            f"weights would be multiplied by a scale, and {far:g} is {outside}, so that products "
-            "with them may overflow: mend it, or convert with fold=False"
+            f"weights would be multiplied by a scale, and {size:g} is {bounds}, so that products "
+            "with them may overflow: correct the scale, or convert with fold=False"
         )
     return x
 
@@ -292,7 +312,10 @@ def conv(
     groups: int,
     spread: Any = None,
 ) -> jax.Array:
-    """[batch, channels, space…] convolved with [out, in / groups, space…], plus a bias [out]."""
+    """Convolve [batch, channels, space…] with [out, in / groups, space…], and add a bias [out].
+
+    ``spread`` is the dilation of ``x``.
+    """
     y = lax.conv_general_dilated(
         x, w, strides, padding, spread, dilation, feature_group_count=groups
     )
@@ -309,12 +332,15 @@ def conv_transpose(
     dilation: Any,
     groups: int,
 ) -> jax.Array:
-    """ONNX's ``ConvTranspose``: kernel [in, out / groups, space…], ``cuts`` off each end."""
+    """Compute ONNX's ``ConvTranspose`` with a kernel [in, out / groups, space…].
+
+    ``cuts`` are the numbers of entries that are removed at the two ends of each axis.
+    """
     ins, outs, *space = w.shape
     kernel = jnp.swapaxes(w.reshape(groups, ins // groups, outs, *space), 1, 2)
     kernel = jnp.flip(kernel, range(3, kernel.ndim)).reshape(groups * outs, ins // groups, *space)
-    whole = [(n - 1) * d for n, d in zip(space, dilation, strict=True)]
-    padding = [(n - low, n - high) for n, (low, high) in zip(whole, cuts, strict=True)]
+    full_padding = [(n - 1) * d for n, d in zip(space, dilation, strict=True)]
+    padding = [(n - low, n - high) for n, (low, high) in zip(full_padding, cuts, strict=True)]
     window = {"padding": padding, "dilation": dilation, "groups": groups}
     return conv(x, kernel, bias, strides=[1] * len(space), spread=strides, **window)
 
@@ -329,11 +355,12 @@ def pool(
     start: float,
     combine: Any,
 ) -> jax.Array:
-    """Windows over the spatial axes of [batch, channels, space…]."""
+    """Reduce windows over the spatial axes of [batch, channels, space…] by ``combine`` from
+    ``start``."""
     none = ((0, 0), (0, 0))
     return lax.reduce_window(
         x,
-        np.asarray(start, x.dtype),  # while JAX traces, an array of its own would be unknown
+        np.asarray(start, x.dtype),  # a JAX array would be a tracer during tracing
         combine,
         (1, 1, *size),
         (1, 1, *strides),
@@ -343,7 +370,7 @@ def pool(
 
 
 def avg_pool(x: jax.Array, *, include_pad: bool, **window: Any) -> jax.Array:
-    """Means of windows; without ``include_pad`` of those elements that are not padding."""
+    """Return the means of windows. Without ``include_pad``, padding does not count as elements."""
     total = pool(x, start=0.0, combine=lax.add, **window)
     if include_pad:
         return total / math.prod(window["size"])
@@ -351,6 +378,6 @@ def avg_pool(x: jax.Array, *, include_pad: bool, **window: Any) -> jax.Array:
 
 
 def max_pool_scatter(x: jax.Array, source: jax.Array, **window: Any) -> jax.Array:
-    """``source`` added where each window of ``x`` has its maximum: the gradient of max pooling."""
+    """Add ``source`` at the maximum of each window of ``x``: the gradient of max pooling."""
     _, pull = jax.vjp(partial(pool, start=-jnp.inf, combine=lax.max, **window), x)
     return pull(source)[0]

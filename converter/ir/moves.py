@@ -1,4 +1,4 @@
-"""Operations that only move elements as views of their operands, and views as operations."""
+"""Views of operations that only move elements, and operations that compute a view."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -13,33 +13,40 @@ from converter.ir.op import Op
 from converter.ir.rewrite import Editor
 
 
-def above(seen: View) -> View | None:
-    """The same elements in what the base's node moved, if that is all it does."""
-    node = seen.base.node
-    if node is None or node.op not in _MOVES:
+def above(view: View) -> View | None:
+    """Return the same elements as a view of the operand of the base's node.
+
+    Return None if the node does not only move elements, or if no factors express it.
+    """
+    node = view.base.node
+    if node is None or node.op not in _OPERAND_VIEWS:
         return None
-    inner = _MOVES[node.op](node)
-    return None if inner is None else seen.of(inner)
+    inner = _OPERAND_VIEWS[node.op](node)
+    return None if inner is None else view.of(inner)
 
 
-def descended(seen: View) -> View:
-    """The same elements where they were computed, as far up as it can be written from there."""
-    while (inner := part(seen) or above(seen)) is not None and inner.is_writable():
-        seen = inner
-    return seen
+def descended(view: View) -> View:
+    """Return the same elements as a view of the furthest ancestor from which they can be
+    computed."""
+    while (inner := part(view) or above(view)) is not None and inner.is_writable():
+        view = inner
+    return view
 
 
-def part(seen: View) -> View | None:
-    """The same elements in the operand of a concatenation that has all of them."""
-    if seen.op() is not ops.concatenate:
+def part(view: View) -> View | None:
+    """Return the same elements as a view of one operand of a concatenation.
+
+    Return None if the base is no concatenation, or if no operand has all of them.
+    """
+    if view.op() is not ops.concatenate:
         return None
-    axis, offset = seen.node().params["dimension"], 0
-    low, high = seen.reach(axis)
-    for value in seen.node().inputs:
+    axis, offset = view.node().params["dimension"], 0
+    low, high = view.bounds_along(axis)
+    for value in view.node().inputs:
         size = value.shape[axis]
         if dims.is_at_least(low - offset, 0) and dims.is_at_least(offset + size - high, 1):
-            starts = (*seen.starts[:axis], seen.starts[axis] - offset, *seen.starts[axis + 1 :])
-            return View(value, seen.groups, starts)
+            starts = (*view.starts[:axis], view.starts[axis] - offset, *view.starts[axis + 1 :])
+            return View(value, view.groups, starts)
         offset += size
     return None
 
@@ -47,116 +54,124 @@ def part(seen: View) -> View | None:
 # ---------------------------------------------------------------------------- operations that move
 
 
-def _broadcast(node: Node) -> View:
+def _view_broadcast(node: Node) -> View:
     source, axes = node.inputs[0], node.params["broadcast_dimensions"]
     table = {a: i for i, a in enumerate(axes) if dims.same(source.shape[i], node.out.shape[a])}
     return along(source, [table.get(a) for a in range(node.out.rank)])
 
 
-def _tile(node: Node) -> View:
-    whole, reps = along(node.inputs[0]), node.params["reps"]
-    pairs = zip(reps, whole.base.shape, strict=True)
+def _view_tile(node: Node) -> View:
+    view, reps = along(node.inputs[0]), node.params["reps"]
+    pairs = zip(reps, view.base.shape, strict=True)
     groups = (as_group([Factor(None, 0, r), Factor(i, 1, d)]) for i, (r, d) in enumerate(pairs))
-    return whole._replace(groups=tuple(groups))
+    return view._replace(groups=tuple(groups))
 
 
-def _moves_slice(node: Node) -> View:
-    whole, params = along(node.inputs[0]), node.params
+def _view_slice(node: Node) -> View:
+    view, params = along(node.inputs[0]), node.params
     strides = params["strides"] or (1,) * node.out.rank
     parts = enumerate(zip(strides, node.out.shape, strict=True))
     groups = tuple(as_group([Factor(i, stride, size)]) for i, (stride, size) in parts)
-    return View(whole.base, groups, tuple(params["start_indices"]))
+    return View(view.base, groups, tuple(params["start_indices"]))
 
 
-def _rev(node: Node) -> View:
-    source, turned = node.inputs[0], node.params["dimensions"]
-    signs = [-1 if i in turned else 1 for i in range(source.rank)]
+def _view_rev(node: Node) -> View:
+    source, reversed_axes = node.inputs[0], node.params["dimensions"]
+    signs = [-1 if i in reversed_axes else 1 for i in range(source.rank)]
     groups = (as_group([Factor(i, signs[i], d)]) for i, d in enumerate(source.shape))
-    starts = (dims.as_dim(d - 1) if i in turned else 0 for i, d in enumerate(source.shape))
+    starts = (dims.as_dim(d - 1) if i in reversed_axes else 0 for i, d in enumerate(source.shape))
     return View(source, tuple(groups), tuple(starts))
 
 
-def _moves_reshape(node: Node) -> View | None:
+def _view_reshape(node: Node) -> View | None:
     source, target = node.inputs[0], node.out.shape
     pairs = enumerate(zip(source.shape, target, strict=False))
-    kept = next((i for i, pair in pairs if not dims.same(*pair)), min(source.rank, len(target)))
-    before, after = source.shape[kept:], target[kept:]
-    split = _known_split if dims.all_static((*before, *after)) else _reshape_split
-    groups = split(before, after, kept)
+    first = next((i for i, pair in pairs if not dims.same(*pair)), min(source.rank, len(target)))
+    source_sizes, target_sizes = source.shape[first:], target[first:]
+    split_shapes = (
+        _split_static_reshape if dims.all_static((*source_sizes, *target_sizes)) else _split_reshape
+    )
+    groups = split_shapes(source_sizes, target_sizes, first)
     if groups is None:
         return None
-    return View(source, (*along(source, range(kept)).groups, *groups), (0,) * source.rank)
+    return View(source, (*along(source, range(first)).groups, *groups), (0,) * source.rank)
 
 
-def _reshape_split(source: Shape, target: Shape, first: int) -> tuple[Group, ...] | None:
-    """Each axis of a reshape's result as stretches of the operand's, from the first on."""
+def _split_reshape(source: Shape, target: Shape, first: int) -> tuple[Group, ...] | None:
+    """Return for each axis of a reshape's result the factors of the operand's axes.
+
+    ``first`` is the number of the operand's first axis here. Return None if a size has no known
+    factors.
+    """
     groups: list[Group] = []
     queue = [Factor(i, 1, d) for i, d in enumerate(source, first) if not dims.same(d, 1)]
-    for left in target:
+    for unsplit in target:
         factors: list[Factor] = []
-        while not dims.same(left, 1):
+        while not dims.same(unsplit, 1):
             if not queue:
                 return None
             axis, _, size = queue.pop(0)
-            remaining = 1 if dims.same(size, left) else dims.divides(size, left)
+            remaining = 1 if dims.same(size, unsplit) else dims.exact_quotient(size, unsplit)
             if remaining is None:
-                remaining, inner = 1, dims.divides(left, size)
+                remaining, inner = 1, dims.exact_quotient(unsplit, size)
                 if inner is None:
                     return None
                 queue.insert(0, Factor(axis, 1, inner))
-                factors.append(Factor(axis, inner, left))
+                factors.append(Factor(axis, inner, unsplit))
             else:
                 factors.append(Factor(axis, 1, size))
-            left = remaining
+            unsplit = remaining
         groups.append(as_group(factors))
     return None if queue else tuple(groups)
 
 
-_known_split = lru_cache(4096)(_reshape_split)
-"""Recognisers ask for the same few shapes over and over; named sizes have no hash across scopes."""
+_split_static_reshape = lru_cache(4096)(_split_reshape)
+"""Cached, because recognisers ask for the same few shapes; named sizes have no hash across
+scopes."""
 
 
-_MOVES: dict[Op, Callable[[Node], View | None]] = {
+_OPERAND_VIEWS: dict[Op, Callable[[Node], View | None]] = {
     ops.transpose: lambda node: along(node.inputs[0], node.params["permutation"]),
-    ops.broadcast_in_dim: _broadcast,
-    ops.tile: _tile,
-    ops.slice: _moves_slice,
-    ops.rev: _rev,
-    ops.reshape: _moves_reshape,
+    ops.broadcast_in_dim: _view_broadcast,
+    ops.tile: _view_tile,
+    ops.slice: _view_slice,
+    ops.rev: _view_rev,
+    ops.reshape: _view_reshape,
 }
 
 
 # ----------------------------------------------------------------------------------------- slices
 
 
-def cut_axes(node: Node) -> list[int]:
-    """The axes that a slice shortens."""
+def shortened_axes(node: Node) -> list[int]:
+    """Return the axes along which a slice is shorter than its operand."""
     pairs = enumerate(zip(node.inputs[0].shape, node.out.shape, strict=True))
-    return [i for i, (whole, part) in pairs if not dims.same(whole, part)]
+    return [i for i, (size, shortened_size) in pairs if not dims.same(size, shortened_size)]
 
 
 def has_strides(node: Node) -> bool:
-    """Whether a slice leaves out some of what lies between its ends."""
+    """Return True if a slice has a stride other than 1."""
     strides = node.params["strides"]
     return strides is not None and any(s != 1 for s in strides)
 
 
-def known_cut(node: Node) -> int | None:
-    """The one axis that a slice without strides shortens, where sizes are known."""
+def shortened_axis(node: Node) -> int | None:
+    """Return the axis that a slice without strides shortens, if it is one and its sizes are
+    known."""
     if node.op is not ops.slice or has_strides(node):
         return None
-    cut = cut_axes(node)
-    is_known = len(cut) == 1 and dims.all_static(
-        (node.inputs[0].shape[cut[0]], node.out.shape[cut[0]])
+    axes = shortened_axes(node)
+    is_known = len(axes) == 1 and dims.all_static(
+        (node.inputs[0].shape[axes[0]], node.out.shape[axes[0]])
     )
-    return cut[0] if is_known else None
+    return axes[0] if is_known else None
 
 
-def cut_alike(graph: Graph) -> dict[tuple[int, int], list[Node]]:
-    """(id(source), axis) -> its slices along that axis, those of bodies left out."""
+def slices_by_source(graph: Graph) -> dict[tuple[int, int], list[Node]]:
+    """Return the slices along one axis by (id(source), axis), without those in bodies."""
     table: dict[tuple[int, int], list[Node]] = defaultdict(list)
     for node in graph.nodes:
-        if (axis := known_cut(node)) is not None:
+        if (axis := shortened_axis(node)) is not None:
             table[id(node.inputs[0]), axis].append(node)
     return table
 
@@ -164,124 +179,146 @@ def cut_alike(graph: Graph) -> dict[tuple[int, int], list[Node]]:
 # ---------------------------------------------------------------------------------------- writing
 
 Step = tuple[Op, Any]
-"""An operation and what it takes besides its operand."""
+"""An operation and its arguments besides the operand."""
 
 
-def write(editor: Editor, seen: View, shape: Shape, dtype: Any = None) -> Value:
-    """A view as a value of that shape: the view's, but one where it says so."""
-    steps = plan(seen, shape)
-    assert steps is not None, seen
-    value, dtype = seen.base, dtype or seen.base.dtype
+def write(editor: Editor, view: View, shape: Shape, dtype: Any = None) -> Value:
+    """Emit the operations that compute a view as a value of this shape and dtype.
+
+    The shape is that of the view. It may have size 1 along an axis on which elements are repeated.
+    The default dtype is that of the base.
+    """
+    steps = plan_steps(view, shape)
+    assert steps is not None, view
+    value, dtype = view.base, dtype or view.base.dtype
     for op, argument in steps:
         value = editor.convert(value, dtype) if op is ops.broadcast_in_dim else value
-        value = _WRITTEN[op](editor, value, argument)
+        value = _EMITTERS[op](editor, value, argument)
     return editor.convert(value, dtype)
 
 
-def plan(seen: View, shape: Shape) -> list[Step] | None:
-    """The fewest operations that make a view of its base, if it has no gaps in what is one axis.
+def plan_steps(view: View, shape: Shape) -> list[Step] | None:
+    """Return the fewest operations that compute a view from its base.
 
-    Nor is there one where a slice would take every n-th element for a named n.
+    Return None if the view has gaps along an axis of the base, or if a slice would need a symbolic
+    stride.
     """
     steps: list[Step] = []
     source: list[Factor] = []
-    sizes = list(seen.base.shape)
-    for axis, whole in enumerate(seen.base.shape):
-        own = seen.nested(axis)
-        if own is None:
+    sizes = list(view.base.shape)
+    for axis, size in enumerate(view.base.shape):
+        factors = view.nested_factors(axis)
+        if factors is None:
             return None
-        source += own
-        sizes[axis] = dims.size_product([f.size for f in own])
-        if not dims.same(sizes[axis], whole):
-            low, high = seen.reach(axis)
-            stride = own[-1].stride if own else 1
+        source += factors
+        sizes[axis] = dims.size_product([f.size for f in factors])
+        if not dims.same(sizes[axis], size):
+            low, high = view.bounds_along(axis)
+            stride = factors[-1].stride if factors else 1
             if not dims.is_static(stride):
                 return None
             steps.append((ops.slice, (axis, low, dims.as_dim(high + 1), abs(stride))))
-    turned = tuple({f.axis: 0 for f in source if not is_forward(f.stride)})
-    steps += [(ops.rev, turned)] if turned else []
-    return steps + _arranged(seen, source, tuple(sizes), shape)
+    reversed_axes = tuple({f.axis: 0 for f in source if not is_forward(f.stride)})
+    steps += [(ops.rev, reversed_axes)] if reversed_axes else []
+    return steps + _plan_arrangement(view, source, tuple(sizes), shape)
 
 
-def _arranged(seen: View, source: list[Factor], sizes: Shape, shape: Shape) -> list[Step]:
-    """A reshape, a transpose, a reshape and a broadcast, as far as they do anything."""
-    runs = _runs(source, [f for group in seen.groups for f in group])
+def _plan_arrangement(view: View, source: list[Factor], sizes: Shape, shape: Shape) -> list[Step]:
+    """Return a reshape, a transpose, a reshape and a broadcast, without those that have no
+    effect."""
+    runs = _runs(source, [f for group in view.groups for f in group])
     ordered = sorted(runs, key=lambda run: source.index(run[0]))
     order = [ordered.index(run) for run in runs]
     split = tuple(dims.size_product([f.size for f in run]) for run in ordered)
     pieces = [
         piece
-        for group, d in zip(seen.groups, shape, strict=True)
-        for piece in _moves_spread(group, d)
+        for group, d in zip(view.groups, shape, strict=True)
+        for piece in _split_axis(group, d)
     ]
-    if all(real or dims.same(d, 1) for d, real in pieces):
-        return _rearranging(sizes, split, order, shape)
-    places = [i for i, (_, real) in enumerate(pieces) if real]
-    bare, wide = tuple(pieces[i][0] for i in places), tuple(d for d, _ in pieces)
-    steps = _rearranging(sizes, split, order, bare)
-    return [*steps, (ops.broadcast_in_dim, (wide, places)), *_reshaping(wide, shape)]
+    if all(varies or dims.same(d, 1) for d, varies in pieces):
+        return _plan_rearrangement(sizes, split, order, shape)
+    base_axes = [i for i, (_, varies) in enumerate(pieces) if varies]
+    base_shape, piece_sizes = tuple(pieces[i][0] for i in base_axes), tuple(d for d, _ in pieces)
+    steps = _plan_rearrangement(sizes, split, order, base_shape)
+    return [
+        *steps,
+        (ops.broadcast_in_dim, (piece_sizes, base_axes)),
+        *_plan_reshape(piece_sizes, shape),
+    ]
 
 
 def rearrange(editor: Editor, x: Value, split: Shape, order: Sequence[int], target: Shape) -> Value:
-    """``x`` as ``split``, its axes in that order, as ``target``."""
-    for op, argument in _rearranging(x.shape, split, order, target):
-        x = _WRITTEN[op](editor, x, argument)
+    """Emit a reshape of ``x`` to ``split``, a transposition by ``order`` and a reshape to
+    ``target``."""
+    for op, argument in _plan_rearrangement(x.shape, split, order, target):
+        x = _EMITTERS[op](editor, x, argument)
     return x
 
 
-def _rearranging(shape: Shape, split: Shape, order: Sequence[int], target: Shape) -> list[Step]:
-    """A reshape to ``split``, its transposition and a reshape to ``target``, in as few steps.
+def _plan_rearrangement(
+    shape: Shape, split: Shape, order: Sequence[int], target: Shape
+) -> list[Step]:
+    """Return the fewest operations for a reshape to ``split``, a transposition and a reshape to
+    ``target``.
 
-    Which axes of one lie between them is free: they stay where that saves a reshape.
+    Axes of size one may be anywhere in between: they stay where that saves a reshape.
     """
     order = [i for i in order if not dims.same(split[i], 1)]
     if order == sorted(order):
-        return _reshaping(shape, target)
+        return _plan_reshape(shape, target)
     sizes = [split[i] for i in sorted(order)]
-    is_split = dims.same_shape(_long(shape), sizes)
-    is_merged = dims.same_shape(_long(target), [split[i] for i in order])
-    ones = (1,) * (len(target) - len(sizes) if is_merged else 0)
-    source = shape if is_split else (*ones, *sizes)
-    short = [i for i, d in enumerate(source) if dims.same(d, 1)]
-    long = [i for i in range(len(source)) if i not in short]
-    moved = [long[sorted(order).index(i)] for i in order]
+    is_split = dims.same_shape(_long_sizes(shape), sizes)
+    is_merged = dims.same_shape(_long_sizes(target), [split[i] for i in order])
+    added_ones = (1,) * (len(target) - len(sizes) if is_merged else 0)
+    source = shape if is_split else (*added_ones, *sizes)
+    ones = [i for i, d in enumerate(source) if dims.same(d, 1)]
+    long_axes = [i for i in range(len(source)) if i not in ones]
+    moved = [long_axes[sorted(order).index(i)] for i in order]
     if is_merged and len(source) == len(target):
-        permutation = [(short if dims.same(d, 1) else moved).pop(0) for d in target]
+        permutation = [(ones if dims.same(d, 1) else moved).pop(0) for d in target]
     else:
-        permutation = [*short, *moved]
-    after = tuple(source[i] for i in permutation)
-    return [*_reshaping(shape, source), (ops.transpose, permutation), *_reshaping(after, target)]
+        permutation = [*ones, *moved]
+    transposed = tuple(source[i] for i in permutation)
+    return [
+        *_plan_reshape(shape, source),
+        (ops.transpose, permutation),
+        *_plan_reshape(transposed, target),
+    ]
 
 
-def _long(shape: Shape) -> list[Dim]:
+def _long_sizes(shape: Shape) -> list[Dim]:
     return [d for d in shape if not dims.same(d, 1)]
 
 
-def _reshaping(shape: Shape, target: Shape) -> list[Step]:
+def _plan_reshape(shape: Shape, target: Shape) -> list[Step]:
     return [] if dims.same_shape(shape, target) else [(ops.reshape, target)]
 
 
-def _moves_spread(group: Group, size: Dim) -> list[tuple[Dim, bool]]:
-    """The sizes of an axis as what is broadcast has them, and whether it varies along them."""
+def _split_axis(group: Group, size: Dim) -> list[tuple[Dim, bool]]:
+    """Return the sizes into which a broadcast splits an axis, each with True if elements vary along
+    it."""
     repeated = any(f.axis is None for f in group)
     return [(f.size, f.axis is not None) for f in group] if repeated else [(size, bool(group))]
 
 
 def _runs(source: list[Factor], flat: list[Factor]) -> list[list[Factor]]:
-    """Factors that stay neighbours, in the view's order; those of different axes stay apart."""
+    """Return runs of factors that are neighbours in the source, in the order of the view.
+
+    Factors of different axes are in different runs.
+    """
     runs: list[list[Factor]] = []
-    before: Factor | None = None
+    previous: Factor | None = None
     for factor in flat:
-        near = before in source[:-1] and source[source.index(before) + 1] == factor
-        if before is not None and near and before.axis == factor.axis:
+        is_neighbour = previous in source[:-1] and source[source.index(previous) + 1] == factor
+        if previous is not None and is_neighbour and previous.axis == factor.axis:
             runs[-1].append(factor)
         elif factor.axis is not None:
             runs.append([factor])
-        before = factor
+        previous = factor
     return runs
 
 
-_WRITTEN: dict[Op, Callable[[Editor, Value, Any], Value]] = {
+_EMITTERS: dict[Op, Callable[[Editor, Value, Any], Value]] = {
     ops.slice: lambda editor, x, cut: editor.slice(x, *cut),
     ops.rev: lambda editor, x, axes: editor.rev(x, axes),
     ops.reshape: lambda editor, x, shape: editor.reshape(x, shape),

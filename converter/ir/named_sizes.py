@@ -1,4 +1,4 @@
-"""The sizes of named dimensions: where they are read off, and what is said of them beforehand."""
+"""Sizes of named dimensions: the inputs that determine them, and the constraints on them."""
 
 import operator
 import re
@@ -22,19 +22,20 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 
 @dataclass(frozen=True)
 class Origin:
-    """Axis ``axis`` of input ``index`` is ``factor`` times the name, and ``rest`` more."""
+    """Axis ``axis`` of input ``index`` has size ``factor * name + summand``."""
 
     index: int
     axis: int
     factor: int = 1
-    rest: Dim = 0
+    summand: Dim = 0
 
 
-def origins(shapes: Sequence[Shape]) -> dict[str, Origin]:
-    """Where each name is read off, in an order in which it can be.
+def find_origins(shapes: Sequence[Shape]) -> dict[str, Origin]:
+    """Return for each name the axis that determines its size, in an order in which they can be
+    solved.
 
-    An axis that is the name, else the least multiple of it, else one that is linear in it and
-    otherwise of names that are known by then: ``h+1``, ``2*N+h``.
+    An axis that is the name alone is preferred, then the least multiple of it, then an axis that is
+    linear in it and whose other names are solved before: ``h+1``, ``2*N+h``.
     """
     solved: dict[str, Origin] = {}
     named = [
@@ -44,33 +45,35 @@ def origins(shapes: Sequence[Shape]) -> dict[str, Origin]:
         if not dims.is_static(dim)
     ]
     for i, axis, dim in named:
-        (name, *others) = size_names(dim)
-        factor, summand = (0, 0) if others else _linear(dim, name)
+        (name, *other_names) = size_names(dim)
+        factor, summand = (0, 0) if other_names else _split_linear(dim, name)
         if (
             factor
             and dims.same(summand, 0)
             and (name not in solved or factor < solved[name].factor)
         ):
             solved[name] = Origin(i, axis, factor)
-    while more := next(_solved(named, solved), None):
-        solved.update([more])
+    while solution := next(_solve_names(named, solved), None):
+        solved.update([solution])
     return solved
 
 
-def _solved(
+def _solve_names(
     named: Sequence[tuple[int, int, Dim]], solved: Mapping[str, Origin]
 ) -> Iterator[tuple[str, Origin]]:
+    """Yield the unsolved names that an axis determines if the solved ones are known."""
     for i, axis, dim in named:
         unknown = size_names(dim) - solved.keys()
         if len(unknown) == 1:
             (name,) = unknown
-            factor, summand = _linear(dim, name)
+            factor, summand = _split_linear(dim, name)
             if factor:
                 yield name, Origin(i, axis, factor, summand)
 
 
-def _linear(dim: Dim, name: str) -> tuple[int, Dim]:
-    """``dim`` as a multiple of a name and the rest; a factor of zero if it is not linear in it."""
+def _split_linear(dim: Dim, name: str) -> tuple[int, Dim]:
+    """Return ``dim`` as a factor times a name and the rest; the factor is 0 if it is not linear in
+    the name."""
     ones = dict.fromkeys(size_names(dim), 1)
     factor = dims.evaluate_dim(dim, {**ones, name: 2}) - dims.evaluate_dim(dim, ones)
     (size,) = export.symbolic_shape(name, scope=dim.scope)
@@ -78,17 +81,17 @@ def _linear(dim: Dim, name: str) -> tuple[int, Dim]:
     return (0, dim) if name in size_names(summand) else (factor, summand)
 
 
-def read(shapes: Sequence[Shape], array_shapes: Sequence[Sequence[int]]) -> dict[str, int]:
-    """The sizes of the names in ``shapes`` where arrays have ``array_shapes``."""
+def read_sizes(shapes: Sequence[Shape], array_shapes: Sequence[Sequence[int]]) -> dict[str, int]:
+    """Return the sizes of the names in ``shapes`` for arrays with ``array_shapes``."""
     sizes: dict[str, int] = {}
-    for name, origin in origins(shapes).items():
-        whole = array_shapes[origin.index][origin.axis]
-        sizes[name] = (whole - dims.evaluate_dim(origin.rest, sizes)) // origin.factor
+    for name, origin in find_origins(shapes).items():
+        size = array_shapes[origin.index][origin.axis]
+        sizes[name] = (size - dims.evaluate_dim(origin.summand, sizes)) // origin.factor
     return sizes
 
 
 def size_names(expression: Dim | str) -> set[str]:
-    """The names in a dimension, or in the text of one."""
+    """Return the names in a dimension or in the text of one."""
     if dims.is_static(expression):
         return set()
     return dims.fold_dims(
@@ -99,6 +102,7 @@ def size_names(expression: Dim | str) -> set[str]:
 
 
 def all_names(arrays: Iterable[Any]) -> list[str]:
+    """Return the sorted names of the dimensions of these arrays."""
     names_of_sizes = (size_names(dim) for array in arrays for dim in array.shape)
     return sorted(set[str]().union(*names_of_sizes))
 
@@ -108,15 +112,15 @@ def all_names(arrays: Iterable[Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class Constraint:
-    """``B >= 2``, ``mod(h, 16) == 0``, ``h == w``."""
+    """A condition on named sizes, such as ``B >= 2``, ``mod(h, 16) == 0`` or ``h == w``."""
 
     text: str
     names: frozenset[str]
     holds: Callable[[Sizes], bool]
 
 
-def constraint(text: str) -> Constraint:
-    """Read a constraint that JAX has read already."""
+def parse_constraint(text: str) -> Constraint:
+    """Parse the text of a constraint, which JAX has accepted before."""
     left, comparison, right = (part.strip() for part in re.split("(==|>=|<=)", text, maxsplit=1))
     compare = _COMPARISONS[comparison]
 
@@ -126,53 +130,57 @@ def constraint(text: str) -> Constraint:
     return Constraint(text, frozenset(size_names(left) | size_names(right)), holds)
 
 
-def broken(constraints: Iterable[str], sizes: Sizes) -> str | None:
-    """The first constraint that sizes do not obey.
+def find_broken_constraint(constraints: Iterable[str], sizes: Sizes) -> str | None:
+    """Return the text of the first constraint that these sizes violate, or None.
 
-    A name that is in no shape, as JAX has put another in its place, is what a constraint equates
-    it with.
+    JAX may have replaced a name by another, so that no shape has it. Its size is that of the
+    expression with which a constraint equates it.
     """
     sizes_by_name = dict(sizes)
-    for each in map(constraint, constraints):
-        left, _, right = each.text.partition("==")
+    for parsed in map(parse_constraint, constraints):
+        left, _, right = parsed.text.partition("==")
         if (
             right
             and left.strip().isidentifier()
             and size_names(right.strip()) <= sizes_by_name.keys()
         ):
             sizes_by_name.setdefault(left.strip(), dims.evaluate_dim(right.strip(), sizes_by_name))
-        if each.names <= sizes_by_name.keys() and not each.holds(sizes_by_name):
-            return each.text
+        if parsed.names <= sizes_by_name.keys() and not parsed.holds(sizes_by_name):
+            return parsed.text
     return None
 
 
-FURTHEST = 64
-"""So far a size may be from what is wanted, or from a number in a constraint, to obey it."""
+SEARCH_RADIUS = 64
+"""Largest distance of a searched size from the requested one, or from a number in a constraint."""
 
 
-def nearest_size(asked: Sizes, constraints: Iterable[str]) -> dict[str, int] | None:
-    """The sizes that constraints allow near to those that are wanted; none if there are none."""
-    read = [constraint(text) for text in constraints]
-    extra = set[str]().union(*(c.names for c in read)) - asked.keys()
-    numbers = {int(number) for c in read for number in re.findall(r"\b\d+\b", c.text)}
-    targets = {**asked, **dict.fromkeys(sorted(extra), 1)}
+def nearest_sizes(requested: Sizes, constraints: Iterable[str]) -> dict[str, int] | None:
+    """Return sizes near the requested ones that obey the constraints, or None if none were
+    found."""
+    parsed = [parse_constraint(text) for text in constraints]
+    extra = set[str]().union(*(c.names for c in parsed)) - requested.keys()
+    numbers = {int(number) for c in parsed for number in re.findall(r"\b\d+\b", c.text)}
+    targets = {**requested, **dict.fromkeys(sorted(extra), 1)}
 
-    def search(sizes: dict[str, int], open_: Sequence[str]) -> dict[str, int] | None:
-        if not open_:
+    def search(sizes: dict[str, int], open_names: Sequence[str]) -> dict[str, int] | None:
+        if not open_names:
             return sizes
-        first, *others = open_
-        due = [c for c in read if first in c.names and c.names <= {*sizes, first}]
-        for size in _around(targets[first], numbers):
-            tried = {**sizes, first: size}
-            if all(c.holds(tried) for c in due) and (allowed := search(tried, others)):
+        name, *other_names = open_names
+        decidable = [c for c in parsed if name in c.names and c.names <= {*sizes, name}]
+        for size in _sizes_near(targets[name], numbers):
+            candidate = {**sizes, name: size}
+            if all(c.holds(candidate) for c in decidable) and (
+                allowed := search(candidate, other_names)
+            ):
                 return allowed
         return None
 
     return search({}, list(targets))
 
 
-def _around(size: int, numbers: set[int]) -> list[int]:
-    """Sizes of at least one near to these, those nearest to ``size`` first."""
-    steps = range(-FURTHEST, FURTHEST + 1)
-    near = {number + step for number in (size, *numbers) for step in steps}
-    return sorted((n for n in near if n >= 1), key=lambda n: (abs(n - size), -n))
+def _sizes_near(size: int, numbers: set[int]) -> list[int]:
+    """Return the sizes of at least one near ``size`` and ``numbers``, those nearest to ``size``
+    first."""
+    steps = range(-SEARCH_RADIUS, SEARCH_RADIUS + 1)
+    candidates = {number + step for number in (size, *numbers) for step in steps}
+    return sorted((n for n in candidates if n >= 1), key=lambda n: (abs(n - size), -n))

@@ -1,20 +1,21 @@
-"""Names that are all different."""
+"""Unique names."""
 
 import itertools
 from collections.abc import Iterable
 
 
 class Names:
-    """The names that are taken already."""
+    """A set of names that are in use."""
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = set(taken)
+    def __init__(self, used: Iterable[str] = ()) -> None:
+        self._used = set(used)
 
     def take(self, preferred: str) -> str:
-        """``preferred``, or ``preferred_1``, ``preferred_2`` … where others have it."""
+        """Reserve and return ``preferred``, or ``preferred_1``, ``preferred_2`` … if it is in
+        use."""
         numbers = itertools.count(1)
         name = preferred
-        while name in self._taken:
+        while name in self._used:
             name = f"{preferred}_{next(numbers)}"
-        self._taken.add(name)
+        self._used.add(name)
         return name

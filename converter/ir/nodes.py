@@ -1,9 +1,9 @@
 """The intermediate representation: a def-use graph of JAX primitives and composites.
 
-A ``Graph`` is what a jaxpr becomes once every call is inlined. Its values carry shape and dtype,
-its nodes an operation name, operands, parameters and, for control flow, nested ``Graph`` bodies.
-Bodies may read values of the graphs around them (ONNX subgraphs may too), so loop-invariant
-operands are captured, not threaded through.
+A ``Graph`` is a jaxpr with all calls inlined. Its values have a shape and a dtype. Its nodes have
+an operation, operands, parameters and, for control flow, nested ``Graph`` bodies. Bodies may read
+values of the graphs around them, as ONNX subgraphs may, so loop-invariant operands are captured
+instead of being passed as inputs.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Kind = Literal["input", "param", "const", "node"]
 Meaning: TypeAlias = Callable[[Sequence[Any], Mapping[str, Any]], list[Any]]
 
 
-# Values know their nodes and nodes their values, so a generated repr would not end in a lifetime.
+# Values refer to nodes and nodes to values, so a generated repr would be endless.
 @dataclass(eq=False, slots=True, repr=False)
 class Value:
     """One array in the graph.
 
-    ``kind`` says where it comes from: a graph input, a parameter, a constant (``const`` holds it)
-    or output ``index`` of ``node``. A parameter's numbers are known only when the file is saved:
-    then it gets others or keeps those of the traced leaf (``bound``), or it is computed from other
-    parameters (``program``, a value of nodes of its own). ``within`` are the least and the largest
-    number that a loop can give an input of its body, where that has been proved.
+    ``kind`` says where it comes from: a graph input, a parameter, a constant (``const`` has its
+    array) or output ``index`` of ``node``. The numbers of a parameter are known only when the file
+    is saved: it gets new ones, or keeps those of the traced leaf (``bound``), or is computed from
+    other parameters (``program``, a value with its own nodes). ``within`` has the least and the
+    largest number that a loop can give to an input of its body, if they have been proved.
     """
 
     shape: Shape
@@ -46,13 +46,15 @@ class Value:
 
     @property
     def rank(self) -> int:
+        """Number of axes."""
         return len(self.shape)
 
     def made_by(self, *ops: Op) -> Node | None:
-        """The node that makes it, if its operation is one of these."""
+        """Return the node that computes the value if its operation is one of these, else None."""
         return self.node if self.node is not None and self.node.op in ops else None
 
     def type_text(self) -> str:
+        """Return the dtype and the shape as text, such as ``float32[2,3]``."""
         return f"{self.dtype.name}[{shape_text(self.shape)}]"
 
     def __repr__(self) -> str:
@@ -61,9 +63,10 @@ class Value:
 
 @dataclass(eq=False, slots=True, repr=False)
 class Node:
-    """One operation. ``meaning(arrays, params)`` applies JAX's own, where it came from a jaxpr.
+    """One application of an operation to values.
 
-    A ``refusal`` says why it cannot be written, where that is known before it is to be.
+    ``meaning(arrays, params)`` evaluates a node from a jaxpr with JAX's primitive. ``refusal`` is
+    the reason why the node cannot be converted, if it is known before lowering.
     """
 
     op: Op
@@ -72,23 +75,25 @@ class Node:
     outputs: list[Value] = field(default_factory=list)
     bodies: dict[str, Graph] = field(default_factory=dict)
     meaning: Meaning | None = None
-    source: tuple[Any, ...] = ()  # JAX's own record of where it was written, innermost first
+    source: tuple[Any, ...] = ()  # frames of the user's code from JAX, innermost first
     refusal: str = ""
 
     @property
     def out(self) -> Value:
+        """First output."""
         return self.outputs[0]
 
     def __repr__(self) -> str:
         return f"<{self.op} of {self.inputs}>"
 
     def operands(self) -> Iterator[Value]:
-        """Inputs, then whatever the bodies capture from outside."""
+        """Yield the inputs, then the values that bodies capture from the graphs around them."""
         yield from self.inputs
         for body in self.bodies.values():
             yield from body.captured()
 
     def replace_operands(self, resolve: Callable[[Value], Value]) -> None:
+        """Replace every operand by ``resolve(operand)``, also in bodies, in place."""
         self.inputs = [resolve(v) for v in self.inputs]
         if self.bodies:
             for body in self.bodies.values():
@@ -97,9 +102,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Fact:
-    """``holds`` of the numbers of ``value``, a program of parameters: a proof rests on that.
+    """A property of parameter values that a rewrite relies on.
 
-    Where a parameter is bound to other numbers it has to be asked again.
+    ``holds`` checks the array of ``value``, a program of parameters. It is checked again if a
+    parameter is bound to other numbers.
     """
 
     value: Value
@@ -108,32 +114,35 @@ class Fact:
 
 @dataclass(eq=False, repr=False)
 class Graph:
-    """Inputs, parameters, nodes in topological order, outputs."""
+    """Inputs, parameters, nodes in topological order, and outputs."""
 
     inputs: list[Value]
     outputs: list[Value]
     nodes: list[Node]
     params: list[Value] = field(default_factory=list)
     output_names: list[str] = field(default_factory=list)
-    constraints: tuple[str, ...] = ()  # what is given of named dimensions: "mod(h, 16) == 0"
-    facts: dict[tuple[Value, str], Fact] = field(default_factory=dict)  # by what is said of what
+    constraints: tuple[str, ...] = ()  # on named dimensions: "mod(h, 16) == 0"
+    facts: dict[tuple[Value, str], Fact] = field(default_factory=dict)  # by value and property
 
     def replace_operands(self, resolve: Callable[[Value], Value]) -> None:
+        """Replace every operand and output by ``resolve(value)``, also in bodies, in place."""
         for node in self.nodes:
             node.replace_operands(resolve)
         self.outputs = [resolve(v) for v in self.outputs]
 
     def captured(self) -> Iterator[Value]:
-        """Values read here but defined outside, constants and parameters included."""
-        own = {id(v) for v in self.inputs}
+        """Yield the values that the graph reads but does not define, including constants and
+        parameters."""
+        defined = {id(v) for v in self.inputs}
         for node in self.nodes:
-            own.update(id(v) for v in node.outputs)
+            defined.update(id(v) for v in node.outputs)
         for value in (*(v for n in self.nodes for v in n.operands()), *self.outputs):
-            if id(value) not in own:
+            if id(value) not in defined:
                 yield value
 
     def uses(self) -> dict[int, list[Node | None]]:
-        """id(value) -> the nodes that read it; ``None`` stands for the graph's outputs."""
+        """Return the nodes that read each value, by its id. ``None`` stands for the outputs of the
+        graph."""
         table: dict[int, list[Node | None]] = {}
         for node in self.nodes:
             for value in node.operands():
@@ -143,22 +152,24 @@ class Graph:
         return table
 
     def walk(self) -> Iterator[Node]:
-        """Every node, those of nested bodies included."""
+        """Yield every node, including those of nested bodies."""
         for node in self.nodes:
             yield node
             if node.bodies:
                 for body in node.bodies.values():
                     yield from body.walk()
 
-    def claimed(self) -> frozenset[str]:
-        """The names of users' own primitives and of what their recognisers found."""
+    def user_op_names(self) -> frozenset[str]:
+        """Return the names of users' primitives and of the operations of users' recognisers in the
+        graph."""
         return frozenset(node.op.name for node in self.walk() if node.op.domain == "user")
 
     def count(self, op: Op) -> int:
+        """Return the number of nodes of an operation, including those of nested bodies."""
         return sum(node.op is op for node in self.walk())
 
     def clone(self) -> Graph:
-        """An independent copy; inputs, parameters and constants are shared values."""
+        """Return a copy with its own nodes; inputs, parameters and constants are shared."""
         return _clone(self, {})
 
     def __str__(self) -> str:
@@ -169,22 +180,25 @@ class Graph:
         return "<graph of {} inputs, {} parameters, {} nodes, {} outputs>".format(*sizes)
 
 
-def _clone(graph: Graph, table: dict[int, Value]) -> Graph:
-    def copied(value: Value) -> Value:
-        return table.get(id(value), value)
+def _clone(graph: Graph, copies: dict[int, Value]) -> Graph:
+    def copy_of(value: Value) -> Value:
+        return copies.get(id(value), value)
 
     nodes = []
     for node in graph.nodes:
-        inputs, types = [copied(v) for v in node.inputs], [(v.shape, v.dtype) for v in node.outputs]
-        twin = make_node(
+        inputs, types = (
+            [copy_of(v) for v in node.inputs],
+            [(v.shape, v.dtype) for v in node.outputs],
+        )
+        copy = make_node(
             node.op, inputs, types, node.params, meaning=node.meaning, source=node.source
         )
-        twin.refusal = node.refusal
-        twin.bodies = {name: _clone(body, table) for name, body in node.bodies.items()}
-        for out, fresh in zip(node.outputs, twin.outputs, strict=True):
-            fresh.name, table[id(out)] = out.name, fresh
-        nodes.append(twin)
-    outputs = [copied(v) for v in graph.outputs]
+        copy.refusal = node.refusal
+        copy.bodies = {name: _clone(body, copies) for name, body in node.bodies.items()}
+        for value, output in zip(node.outputs, copy.outputs, strict=True):
+            output.name, copies[id(value)] = value.name, output
+        nodes.append(copy)
+    outputs = [copy_of(v) for v in graph.outputs]
     params, names = list(graph.params), list(graph.output_names)
     facts = dict(graph.facts)
     return Graph(list(graph.inputs), outputs, nodes, params, names, graph.constraints, facts)
@@ -199,28 +213,29 @@ def make_node(
     meaning: Meaning | None = None,
     source: tuple[Any, ...] = (),
 ) -> Node:
-    """A node with fresh outputs of the given types."""
+    """Return a node with new outputs of these types, each a shape and a dtype."""
     node = Node(op, list(inputs), dict(params or {}), meaning=meaning, source=source)
     node.outputs = [Value(s, np.dtype(d), node=node, index=i) for i, (s, d) in enumerate(types)]
     return node
 
 
 def const(array: Any, dtype: Any = None) -> Value:
-    """A constant value."""
+    """Return a constant value."""
     array = np.asarray(array, dtype)
     return Value(array.shape, array.dtype, kind="const", const=array)
 
 
 class _Names:
-    """Short printed names: %0, %1 … in order of appearance; parameters and inputs keep theirs."""
+    """Names for printing: %0, %1 … in order of appearance; parameters and inputs keep their
+    names."""
 
     def __init__(self) -> None:
         self._table: dict[int, str] = {}
 
     def __call__(self, value: Value) -> str:
         if value.kind == "const" and value.const is not None:
-            small = value.const.size == 1
-            return f"{value.const.item()!r}" if small else f"<const {value.type_text()}>"
+            is_single = value.const.size == 1
+            return f"{value.const.item()!r}" if is_single else f"<const {value.type_text()}>"
         if value.kind != "node" and value.name:
             return f"%{value.name}"
         return self._table.setdefault(id(value), f"%{len(self._table)}")
@@ -230,11 +245,11 @@ def _lines(graph: Graph, names: _Names, indent: str) -> Iterator[str]:
     inputs = ", ".join(f"{names(v)}: {v.type_text()}" for v in graph.inputs)
     yield f"{indent}graph({inputs}):"
     for node in graph.nodes:
-        left = ", ".join(f"{names(v)}: {v.type_text()}" for v in node.outputs)
-        right = ", ".join(names(v) for v in node.inputs)
-        shown = {k: v for k, v in node.params.items() if v is not None}
-        params = " ".join(f"{k}={_short(v)}" for k, v in shown.items())
-        yield f"{indent}  {left} = {node.op}({right}) {params}".rstrip()
+        results = ", ".join(f"{names(v)}: {v.type_text()}" for v in node.outputs)
+        operands = ", ".join(names(v) for v in node.inputs)
+        params_with_values = {k: v for k, v in node.params.items() if v is not None}
+        params = " ".join(f"{k}={_short(v)}" for k, v in params_with_values.items())
+        yield f"{indent}  {results} = {node.op}({operands}) {params}".rstrip()
         for name, body in node.bodies.items():
             yield f"{indent}    {name}:"
             yield from _lines(body, names, indent + "      ")

@@ -1,4 +1,4 @@
-"""What an operation is: its name, whose it is, what it means in JAX and what is known of it."""
+"""The record of an operation: its name, its formula in JAX and its traits."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,47 +10,49 @@ Vectors: TypeAlias = Literal["rows", "columns", "both", ""]
 
 
 class Rounding(Enum):
-    """How an operation rounds, which is how far a right result may be from JAX's."""
+    """How an operation rounds, which determines how far a correct result may be from JAX's."""
 
-    INSIDE = "operands and results may be off by some units in the last place"
-    NONE = "gives only numbers that it was given, or rounds to whole ones"
+    INSIDE = "operands and results may differ by some units in the last place"
+    NONE = "returns only numbers of its operands, or rounds to whole numbers"
     ONCE = "rounds its result, element by element"
-    ADDS = "sum of two, into which XLA may fuse the product that is one of them"
-    SUMS = "sum of many, which is exact where all operands have few digits"
-    FUNCTION = "function that a runtime computes by itself, right but for the last digits"
-    NORMWISE = "backward stable: off by units of the largest element, times the root of the rows"
-    GIVEN = "as the computation of the caller's does that it applies"
-    CANCELS = "XLA's own sums cancel near its zeros"
+    ADDS = "sum of two, into which XLA may fuse a product that is one of them"
+    SUMS = "sum of many, which is exact if all operands have few digits"
+    FUNCTION = "function of a runtime's own, correct except for the last digits"
+    NORMWISE = "backward stable: error in units of the largest element, times the root of the rows"
+    CALLER = "rounds as the computation of the caller that it applies"
+    CANCELS = "the sums of XLA's approximation cancel near its zeros"
 
 
 class Linear(Enum):
     """Kind of linearity of an operation."""
 
-    NOT = "in nothing"
-    TOGETHER = "in all operands that hold data, taken together"
-    EACH = "in each of two operands, as a product is"
+    NOT = "in no operand"
+    TOGETHER = "in all operands with data together"
+    SEPARATELY = "in each of two operands separately, as a product"
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Op:
-    """An operation and its traits. Each is one object: equality is identity.
+    """An operation and its traits. Each operation is one object; equality is identity.
 
-    ``formula`` applies it to JAX's arrays, parameters by keyword; a primitive that only a jaxpr
-    brings has none, and its nodes hold their ``meaning``. ``numpy`` does the same in numpy, for
-    floats alone where it ``divides``. An ``elementwise`` operation treats every element alike; one
-    that ``broadcasts`` takes several operands of shapes that fit, as numpy does. What ``moves``
-    data gives the elements of its first operand in other places, or only some of them. What
-    ``reduces`` makes one of all elements along its ``axes``. Where
-    ``forwards`` holds the results are the operands. The sign of a zero is open where
-    ``any_zero`` holds. ``triangle`` says of parameters which triangle is read of the first operand:
-    whether it is the lower one, and is without the diagonal. ``vectors`` says of the place of an
-    operand whether its columns or rows are each for themselves, so that none is off by another, or
-    both, so that an element is off by the diagonal's of its row and its column.
-    ``float64_units`` is the largest error of XLA's function in float64, in units in the last place,
-    if it is above two.
-    What ``calls`` runs somebody's code, which a conversion never does.
-    Reports count ``operator``, as which a composite is written, or ``otherwise``. ``structure`` is
-    the name by which ``fuse=`` chooses it, and ``needs`` are the structures that it is made of.
+    ``formula`` computes it in JAX, with parameters by keyword; nodes of other primitives have their
+    own ``meaning``. ``numpy`` computes it in numpy, for floats only if it ``divides``. An
+    ``elementwise`` operation treats every element alike. One that ``broadcasts`` has several
+    operands with numpy's broadcasting. ``moves``: the result has elements of the first operand at
+    other positions, or some of them. ``reduces``: all elements along ``axes`` become one.
+    ``forwards``: the results are the operands. ``any_zero``: the sign of a zero is open. ``calls``:
+    it runs user code, which a conversion never does.
+
+    ``triangle(params)`` returns which triangle of the first operand is read: whether it is the
+    lower one, and whether the diagonal is excluded. ``vectors(operand_index, params)`` returns
+    which vectors of a matrix operand are independent: "columns" or "rows", whose errors do not
+    spread to others, or "both" if the error of an element depends on the diagonal elements of its
+    row and column. ``float64_units`` is the largest error of XLA's function in float64, in units in
+    the last place, if it is above two.
+
+    Reports count ``operator``, the ONNX operator of a composite, or ``otherwise``, another one.
+    ``structure`` is the name that ``fuse=`` selects it by; ``needs`` are the structures that it is
+    built from.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What is registered from outside: for an operation, or for what has a name."""
+"""Rules and expansions that users register for an operation or for a name."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,37 +10,44 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Entries by operation or name. A name is a user's primitive, else what JAX or we call so."""
+    """Entries by operation or by name.
+
+    A name means the user's primitive of that name; if there is none, the operation of JAX or of
+    this converter.
+    """
 
     def __init__(self) -> None:
-        self._held: dict[Op | str, T] = {}
+        self._entries: dict[Op | str, T] = {}
 
     def add(self, key: Op | str, value: T) -> None:
-        self._held[key] = value
+        """Register an entry for an operation or a name."""
+        self._entries[key] = value
 
     def get(self, key: Op | str, default: T) -> T:
-        return self._held.get(key, default)
+        """Return the entry of exactly this key, or ``default``."""
+        return self._entries.get(key, default)
 
-    def find(self, op: Op, claimed: Collection[str] = ()) -> T | None:
-        """Registered entry of an operation.
+    def find(self, op: Op, user_op_names: Collection[str] = ()) -> T | None:
+        """Return the registered entry of an operation, or None.
 
-        ``claimed`` are the names of the users' own primitives in a program, which nothing else in
-        it is meant by.
+        ``user_op_names`` has the names of the users' primitives in a program. In it, these names
+        mean no other operation.
         """
-        is_meant = op.domain == "user" or op.name not in claimed
-        return self._held.get(op) or (self._held.get(op.name) if is_meant else None)
+        is_meant = op.domain == "user" or op.name not in user_op_names
+        return self._entries.get(op) or (self._entries.get(op.name) if is_meant else None)
 
     @contextmanager
-    def restored(self) -> Iterator[None]:
-        """Forget what is registered meanwhile."""
-        held = dict(self._held)
+    def restoring(self) -> Iterator[None]:
+        """Return a context after which the entries are again those from before it."""
+        entries = dict(self._entries)
         try:
             yield
         finally:
-            self._held = held
+            self._entries = entries
 
 
-rules_of: Registry[Mapping[int, Any]] = Registry()
-"""By the opset that each begins at."""
+registered_rules: Registry[Mapping[int, Any]] = Registry()
+"""Lowering rules, each by the first opset that it is for."""
 
 expansions: Registry[Any] = Registry()
+"""JAX functions that replace primitives."""

@@ -1,4 +1,4 @@
-"""Sweeping a graph with local rules, and making new nodes while at it."""
+"""Apply local rules to the nodes of a graph, and create new nodes."""
 
 import logging
 from collections import Counter
@@ -14,47 +14,53 @@ from converter.ir.op import Formula, Op
 
 logger = logging.getLogger(__name__)
 
-# A rule returns the values that take the place of a node's outputs, or None to leave it.
-Takes: TypeAlias = Callable[[str, np.dtype], bool]
+SupportsDtype: TypeAlias = Callable[[str, np.dtype], bool]
+# A rule returns the values that replace a node's outputs, or None to keep the node.
 Rule: TypeAlias = Callable[[Node, "Editor"], "Sequence[Value] | Value | None"]
 
 
-def takes_all(operator: str, dtype: np.dtype) -> bool:
-    """A runtime that has everything."""
+def supports_all(operator: str, dtype: np.dtype) -> bool:
+    """Return True: a runtime that supports every operator in every dtype."""
     return True
 
 
 class Editor:
-    """The state of one forward sweep: what replaces what, how often each value is read.
+    """The state of one forward sweep: replaced values, the number of uses of each value, and new
+    nodes.
 
-    Operands of a node under rewriting are already rewritten. New nodes go before it. ``takes`` says
-    whether what runs the graph has an operator in a dtype.
+    The operands of a node are rewritten before the node. New nodes are inserted before it.
+    ``takes`` says whether the runtime supports an operator in a dtype.
     """
 
-    def __init__(self, graph: Graph, takes: Takes = takes_all) -> None:
+    def __init__(self, graph: Graph, takes: SupportsDtype = supports_all) -> None:
         self.takes = takes
-        self._table: dict[int, Value] = {}
-        self._keep: list[Value] = []  # replaced values stay alive, so that their ids stay theirs
+        self._replacements: dict[int, Value] = {}
+        self._replaced: list[
+            Value
+        ] = []  # keeps replaced values alive, so that no new value gets their id
         self.uses = count_uses(graph)
         self.facts = graph.facts
         self.memo: dict[Any, Any] = {}
         self.nodes: list[Node] = []
-        self.source: tuple[Any, ...] = ()  # of the node under rewriting, and so of what it becomes
+        self.source: tuple[Any, ...] = ()  # source lines of the current node, for new nodes
         self.changed = False
 
     def resolve(self, value: Value) -> Value:
-        while id(value) in self._table:
-            value = self._table[id(value)]
+        """Return the value that replaces a value, or the value itself."""
+        while id(value) in self._replacements:
+            value = self._replacements[id(value)]
         return value
 
-    def replace(self, old: Value, new: Value) -> None:
-        if old is not new:
-            self._table[id(old)] = new
-            self._keep.append(old)
-            self.uses[id(new)] += self.uses[id(old)]
+    def replace(self, value: Value, replacement: Value) -> None:
+        """Replace a value by another in everything that reads it."""
+        if value is not replacement:
+            self._replacements[id(value)] = replacement
+            self._replaced.append(value)
+            self.uses[id(replacement)] += self.uses[id(value)]
             self.changed = True
 
     def single_use(self, value: Value) -> bool:
+        """Return True if a value is read exactly once."""
         return self.uses[id(value)] == 1
 
     # ------------------------------------------------------------------------------ new nodes
@@ -68,9 +74,12 @@ class Editor:
         params: Mapping[str, Any] | None = None,
         formula: Formula | None = None,
     ) -> Value:
-        """Append a node with one output; an operation from outside is its name and its formula."""
-        own = ops.from_outside(op, formula) if isinstance(op, str) and formula else op
-        (out,) = self.add_many(own, inputs, [(shape, dtype)], params)
+        """Append a node with one output and return the output.
+
+        A user's operation is given by its name and its formula.
+        """
+        operation = ops.external_op(op, formula) if isinstance(op, str) and formula else op
+        (out,) = self.add_many(operation, inputs, [(shape, dtype)], params)
         return out
 
     def add_many(
@@ -80,7 +89,8 @@ class Editor:
         types: Sequence[tuple[Shape, Any]],
         params: Mapping[str, Any] | None = None,
     ) -> list[Value]:
-        node = make_node(ops.named(op), inputs, types, params, source=self.source)
+        """Append a node with these types of outputs and return the outputs."""
+        node = make_node(ops.op_by_name(op), inputs, types, params, source=self.source)
         self.nodes.append(node)
         for value in inputs:
             self.uses[id(value)] += 1
@@ -89,7 +99,8 @@ class Editor:
     def like(
         self, node: Node, inputs: Sequence[Value], shape: Shape | None = None, **changes: Any
     ) -> Value:
-        """The same operation on other operands, some parameters changed."""
+        """Append a copy of a node with other operands and some changed parameters, and return its
+        output."""
         types = [(node.out.shape if shape is None else shape, node.out.dtype)]
         params = {**node.params, **changes}
         copy = make_node(node.op, inputs, types, params, meaning=node.meaning, source=node.source)
@@ -98,8 +109,11 @@ class Editor:
         return copy.out
 
     def inline(self, graph: Graph, inputs: Sequence[Value]) -> list[Value]:
-        """Results of a graph of its own for operands; its nodes become ours."""
-        operands_by_input = {id(old): new for old, new in zip(graph.inputs, inputs, strict=True)}
+        """Move the nodes of a graph here, applied to these operands, and return its outputs."""
+        operands_by_input = {
+            id(graph_input): operand
+            for graph_input, operand in zip(graph.inputs, inputs, strict=True)
+        }
         for node in graph.walk():
             node.inputs = [operands_by_input.get(id(v), v) for v in node.inputs]
             node.source = self.source
@@ -110,6 +124,7 @@ class Editor:
         return [operands_by_input.get(id(v), v) for v in graph.outputs]
 
     def reshape(self, x: Value, shape: Shape) -> Value:
+        """Reshape ``x`` unless it has this shape, and merge it with an earlier reshape."""
         if dims.same_shape(x.shape, shape):
             return x
         if node := x.made_by(ops.reshape):
@@ -117,6 +132,8 @@ class Editor:
         return self.add(ops.reshape, [x], shape, x.dtype, {"shape": shape})
 
     def transpose(self, x: Value, permutation: Sequence[int]) -> Value:
+        """Transpose ``x``, as a reshape if only axes of size one move, and merge it with an earlier
+        transposition."""
         order = tuple(permutation)
         if order == tuple(range(x.rank)):
             return x
@@ -129,6 +146,7 @@ class Editor:
         return self.add(ops.transpose, [x], shape, x.dtype, {"permutation": order})
 
     def slice(self, x: Value, axis: int, start: Dim, stop: Dim, stride: int = 1) -> Value:
+        """Slice one axis of ``x`` from ``start`` to ``stop``."""
         if stride == 1 and dims.same(start, 0) and dims.same(stop, x.shape[axis]):
             return x
         size = dims.as_dim((stop - start + stride - 1) // stride)
@@ -140,45 +158,52 @@ class Editor:
         shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
         return self.add(ops.slice, [x], shape, x.dtype, params)
 
-    def cut(self, x: Value, starts: Shape, shape: Shape) -> Value:
-        """The part of that shape, from ``starts`` on."""
+    def slice_region(self, x: Value, starts: Shape, shape: Shape) -> Value:
+        """Slice a region of this shape, which begins at ``starts``."""
         if dims.same_shape(x.shape, shape):
             return x
-        limits = tuple(dims.as_dim(at + size) for at, size in zip(starts, shape, strict=True))
+        limits = tuple(dims.as_dim(start + size) for start, size in zip(starts, shape, strict=True))
         params = {"start_indices": starts, "limit_indices": limits, "strides": (1,) * x.rank}
         return self.add(ops.slice, [x], shape, x.dtype, params)
 
     def rev(self, x: Value, axes: Sequence[int]) -> Value:
+        """Reverse ``x`` along these axes."""
         return self.add(ops.rev, [x], x.shape, x.dtype, {"dimensions": tuple(axes)})
 
     def concatenate(self, values: Sequence[Value], axis: int) -> Value:
+        """Concatenate values along an axis."""
         first = values[0]
         size = dims.as_dim(sum(v.shape[axis] for v in values))
         shape = (*first.shape[:axis], size, *first.shape[axis + 1 :])
         return self.add(ops.concatenate, values, shape, first.dtype, {"dimension": axis})
 
     def broadcast(self, x: Value, shape: Shape, axes: Sequence[int]) -> Value:
-        """``broadcast_in_dim``: axis i of ``x`` becomes axis ``axes[i]`` of the result."""
+        """Append ``broadcast_in_dim``: axis i of ``x`` becomes axis ``axes[i]`` of the result."""
         if tuple(axes) == tuple(range(len(shape))) and dims.same_shape(x.shape, shape):
             return x
-        if dims.same_shape(dims.among_ones(x.shape, axes, len(shape)), shape):
+        if dims.same_shape(dims.expand_with_ones(x.shape, axes, len(shape)), shape):
             return self.reshape(x, shape)
         params = {"shape": shape, "broadcast_dimensions": tuple(axes)}
         return self.add(ops.broadcast_in_dim, [x], shape, x.dtype, params)
 
     def convert(self, x: Value, dtype: Any) -> Value:
+        """Convert ``x`` to a dtype unless it has it."""
         dtype = np.dtype(dtype)
         if x.dtype == dtype:
             return x
         return self.add(ops.convert_element_type, [x], x.shape, dtype, {"new_dtype": dtype})
 
     def compare(self, op: Op, x: Value, y: Value) -> Value:
+        """Compare two values that numpy would broadcast."""
         return self._broadcasting(op, [x, y], np.bool_)
 
-    def where(self, which: Value, yes: Value, no: Value) -> Value:
-        return self._broadcasting(ops.select_n, [which, no, yes], no.dtype)
+    def where(self, condition: Value, yes: Value, no: Value) -> Value:
+        """Select ``yes`` where ``condition`` is true, else ``no``; all three are broadcast."""
+        return self._broadcasting(ops.select_n, [condition, no, yes], no.dtype)
 
     def binary(self, op: Op, x: Value, y: Value) -> Value:
+        """Append an operation on two values that are broadcast; the result has the dtype of
+        ``x``."""
         return self._broadcasting(op, [x, y], x.dtype)
 
     def _broadcasting(self, op: Op, operands: Sequence[Value], dtype: Any) -> Value:
@@ -188,18 +213,20 @@ class Editor:
 
 
 def inverse_order(permutation: Sequence[int]) -> tuple[int, ...]:
-    """The transposition that undoes one."""
+    """Return the inverse of a permutation."""
     return tuple(permutation.index(i) for i in range(len(permutation)))
 
 
 def moves_only_ones(shape: Shape, permutation: Sequence[int]) -> bool:
-    """True where a transposition does not change the order of elements."""
+    """Return True if a transposition moves only axes of size one, so that the order of elements
+    stays."""
     moved = [i for i in permutation if not dims.same(shape[i], 1)]
     return moved == sorted(moved)
 
 
 def count_uses(graph: Graph) -> Counter[int]:
-    """id(value) -> how many operands and outputs it is, nested bodies included."""
+    """Return how many operands and outputs each value is, by id, including those in nested
+    bodies."""
     nodes = list(graph.walk())
     read = chain.from_iterable(node.inputs for node in nodes)
     bodies = (body for node in nodes for body in node.bodies.values())
@@ -207,10 +234,10 @@ def count_uses(graph: Graph) -> Counter[int]:
     return Counter(map(id, chain(graph.outputs, read, body_outputs)))
 
 
-def sweep(graph: Graph, rules: Mapping[Op, Rule], takes: Takes = takes_all) -> bool:
-    """Apply the rule for each node's operation once, in topological order, in place.
+def sweep(graph: Graph, rules: Mapping[Op, Rule], takes: SupportsDtype = supports_all) -> bool:
+    """Apply to each node the rule for its operation, once, in topological order and in place.
 
-    Returns whether any node was replaced. What is dead then is left where it is.
+    Return True if any node was replaced. Dead nodes are left in the graph.
     """
     if rules.keys().isdisjoint([node.op for node in graph.walk()]):
         return False
@@ -227,26 +254,26 @@ def _sweep(graph: Graph, rules: Mapping[Op, Rule], editor: Editor) -> None:
         for body in node.bodies.values():
             _sweep(body, rules, editor)
         rule, editor.source = rules.get(node.op), node.source
-        result = rule(node, editor) if rule else None
-        if result is None:
+        replacement = rule(node, editor) if rule else None
+        if replacement is None:
             editor.nodes.append(node)
             continue
-        results = [result] if isinstance(result, Value) else list(result)
-        for old, new in zip(node.outputs, results, strict=True):
-            editor.replace(old, new)
+        replacements = [replacement] if isinstance(replacement, Value) else list(replacement)
+        for output, result in zip(node.outputs, replacements, strict=True):
+            editor.replace(output, result)
     graph.nodes, editor.nodes = editor.nodes, outer
     graph.outputs = [editor.resolve(v) for v in graph.outputs]
 
 
 def drop_dead(graph: Graph) -> None:
-    """Remove nodes that nothing reads, in place."""
+    """Remove nodes whose outputs nothing reads, in place."""
     live: set[int] = {id(v) for v in graph.outputs}
-    kept: list[Node] = []
+    remaining: list[Node] = []
     for node in reversed(graph.nodes):
         if not live.isdisjoint(map(id, node.outputs)):
             if node.bodies:
                 for body in node.bodies.values():
                     drop_dead(body)
             live.update(map(id, node.operands() if node.bodies else node.inputs))
-            kept.append(node)
-    graph.nodes = kept[::-1]
+            remaining.append(node)
+    graph.nodes = remaining[::-1]

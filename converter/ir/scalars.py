@@ -1,22 +1,26 @@
-"""Numbers that are known while converting."""
+"""Numbers and named sizes that are known during conversion."""
 
 from converter.ir import ops
 from converter.ir.dims import Dim
 from converter.ir.nodes import Value
 from converter.ir.origins import source_behind
 
-SPREAD = (ops.broadcast_in_dim, ops.reshape)
+BROADCAST_OPS = (ops.broadcast_in_dim, ops.reshape)
 
 
 def scalar(value: Value) -> float | int | bool | None:
-    """The number behind a constant scalar, seen through broadcasts; ``None`` if it is not one."""
-    value = source_behind(value, SPREAD)
+    """Return the number of a constant with one element, through broadcasts; None for other
+    values."""
+    value = source_behind(value, BROADCAST_OPS)
     if value.kind != "const" or value.const is None or value.const.size != 1:
         return None
     return value.const.item() if value.dtype.kind in "biufV" else None
 
 
 def named_size(value: Value) -> Dim | None:
-    """The named dimension that a number is, seen through broadcasts and conversions."""
-    size = source_behind(value, (*SPREAD, ops.convert_element_type)).made_by(ops.dim_as_value)
+    """Return the named dimension whose size a value is, through broadcasts and conversions, or
+    None."""
+    size = source_behind(value, (*BROADCAST_OPS, ops.convert_element_type)).made_by(
+        ops.dim_as_value
+    )
     return None if size is None else size.params["dim"]

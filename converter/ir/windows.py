@@ -1,4 +1,4 @@
-"""Windows of gathers and scatters, each of which an index vector starts."""
+"""Windows of gathers and scatters, each of which starts at an index vector."""
 
 from typing import Any, NamedTuple
 
@@ -8,14 +8,15 @@ from converter.ir.nodes import Node
 
 
 class IndexedAxes(NamedTuple):
-    """Axes that index vectors point into, and the largest start of a window along each."""
+    """Axes that index vectors address, and the largest start of a window along each."""
 
     axes: tuple[int, ...]
     limits: list[Dim]
 
 
-def pointed(node: Node) -> IndexedAxes:
-    """Axes that the indices of a gather or a scatter point into, and how far."""
+def indexed_axes(node: Node) -> IndexedAxes:
+    """Return the axes that the indices of a gather or scatter address, and the largest start along
+    each."""
     x, numbers = node.inputs[0], node.params["dimension_numbers"]
     if node.op is ops.gather:
         axes, sizes = numbers.start_index_map, node.params["slice_sizes"]
@@ -26,7 +27,8 @@ def pointed(node: Node) -> IndexedAxes:
 
 
 def scatter_window(numbers: Any, rank: int, updates: Shape) -> Shape:
-    """The size along every axis of the operand of what one index vector writes."""
+    """Return the sizes, along every axis of the operand, of the window that one index vector
+    writes."""
     single = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
     sizes = iter(numbers.update_window_dims)
     return tuple(1 if d in single else updates[next(sizes)] for d in range(rank))

@@ -22,7 +22,7 @@ def _remove_broadcast(value: Value, editor: Editor) -> Value:
     if node := value.made_by(ops.broadcast_in_dim):
         source, axes = node.inputs[0], node.params["broadcast_dimensions"]
         return editor.reshape(
-            source, _drop_leading_ones(dims.among_ones(source.shape, axes, value.rank))
+            source, _drop_leading_ones(dims.expand_with_ones(source.shape, axes, value.rank))
         )
     if value.made_by(ops.reshape):
         return editor.reshape(value, _drop_leading_ones(value.shape))

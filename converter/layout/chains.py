@@ -9,7 +9,7 @@ import numpy as np
 from converter.ir import Graph, Node, Value, const, dims, ops
 from converter.ir.axes import View, along
 from converter.ir.evaluation import size_in_bytes
-from converter.ir.moves import above, cut_alike, cut_axes, plan, write
+from converter.ir.moves import above, plan_steps, shortened_axes, slices_by_source, write
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule
 
@@ -28,7 +28,7 @@ def _shorten_chain(node: Node, editor: Editor) -> Value | None:
         view = above(view)
         views += [] if view is None else [(view, removed)]
     for view, saved in reversed(views[1:]):
-        steps = plan(view, node.out.shape)
+        steps = plan_steps(view, node.out.shape)
         # Slices with a stride are slow.
         has_stride = any(op is ops.slice and params[3] != 1 for op, params in steps or ())
         if steps is not None and len(steps) < saved and not has_stride:
@@ -48,7 +48,7 @@ def _select_index(node: Node, editor: Editor) -> Value | None:
     if (
         inner is None
         or not editor.single_use(inner.out)
-        or len(sliced_axes := cut_axes(inner)) != 1
+        or len(sliced_axes := shortened_axes(inner)) != 1
     ):
         return None
     (axis,), (source,), shape = sliced_axes, inner.inputs, inner.out.shape
@@ -73,7 +73,7 @@ def _gather_rows(node: Node, editor: Editor) -> Value | None:
         return None
     rows = list[int]()
     for piece in pieces:
-        if piece is None or piece.inputs[0] is not source or cut_axes(piece) != [0]:
+        if piece is None or piece.inputs[0] is not source or shortened_axes(piece) != [0]:
             return None
         rows += range(source.shape[0])[_first_axis_slice(piece)]
     is_wide = size_in_bytes(source) >= MIN_WIDE_BYTES * source.shape[0]
@@ -96,7 +96,7 @@ def merge_splits(graph: Graph) -> None:
     for node in graph.nodes:
         for body in node.bodies.values():
             merge_splits(body)
-    for (_, axis), family in cut_alike(graph).items():
+    for (_, axis), family in slices_by_source(graph).items():
         _merge_split(graph, family, axis)
 
 

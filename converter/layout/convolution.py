@@ -17,7 +17,7 @@ from converter.ir import Node, Value, const, dims, ops
 from converter.ir.dims import Dim
 from converter.ir.dtypes import is_float
 from converter.ir.moves import rearrange
-from converter.ir.rewrite import Editor, Takes, inverse_order
+from converter.ir.rewrite import Editor, SupportsDtype, inverse_order
 
 Pads = tuple[tuple[Dim, Dim], ...]
 
@@ -33,7 +33,7 @@ class ConvolutionWindow:
     groups: int
 
 
-def emit_convolution(node: Node, editor: Editor, takes: Takes) -> Value:
+def emit_convolution(node: Node, editor: Editor, takes: SupportsDtype) -> Value:
     """Emit a convolution as an operator, or as a product with patches if the target has no operator
     for it."""
     numbers = node.params["dimension_numbers"]
@@ -66,7 +66,7 @@ def emit_convolution(node: Node, editor: Editor, takes: Takes) -> Value:
 def _batch_to_channels(editor: Editor, x: Value, groups: int) -> Value:
     """Move groups of the batch to groups of channels: [groups * n, c, …] -> [n, groups * c, …]."""
     batch, channels, *space = x.shape
-    group_batch = dims.divides(groups, batch)
+    group_batch = dims.exact_quotient(groups, batch)
     split, order = (groups, group_batch, channels, *space), (1, 0, *range(2, x.rank + 1))
     return rearrange(editor, x, split, order, (group_batch, groups * channels, *space))
 
@@ -96,7 +96,7 @@ def pad_space(
     config = ((0, 0, 0),) * first
     config += tuple((a, b, s - 1) for (a, b), s in zip(padding, spread, strict=True))
     dilated = [
-        dims.spread(size, inner) for size, (_, _, inner) in zip(x.shape, config, strict=True)
+        dims.dilated_size(size, inner) for size, (_, _, inner) in zip(x.shape, config, strict=True)
     ]
     shape = tuple(
         dims.as_dim(size + low + high) for size, (low, high, _) in zip(dilated, config, strict=True)
@@ -179,6 +179,6 @@ def window_slice(
     editor: Editor, x: Value, axis: int, position: int, size: int, stride: int, dilation: int
 ) -> Value:
     """Return the elements along an axis that are at one position of each window."""
-    reach = dims.at_least_zero(dims.as_dim(x.shape[axis] - (size - 1) * dilation))
+    reach = dims.clip_at_zero(dims.as_dim(x.shape[axis] - (size - 1) * dilation))
     first = position * dilation
     return editor.slice(x, axis, first, dims.as_dim(first + reach), stride)

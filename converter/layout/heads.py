@@ -11,11 +11,11 @@ import numpy as np
 
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.origins import source_behind
-from converter.ir.rewrite import Editor, Takes
+from converter.ir.rewrite import Editor, SupportsDtype
 from converter.layout.pooling import from_image, to_image
 
 
-def emit_rotary(node: Node, editor: Editor, has: Takes) -> Value:
+def emit_rotary(node: Node, editor: Editor, has: SupportsDtype) -> Value:
     """Emit a rotary embedding as a 4-D operator, or as elementwise arithmetic if there is none."""
     if not has("RotaryEmbedding", node.out.dtype):
         return _expand_rotary(node, editor)

@@ -8,11 +8,11 @@ This form, where ``split`` reshapes [N, C, ...] to [N, G, ...], is for targets w
 
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.op import Op
-from converter.ir.rewrite import Editor, Rule, Takes
+from converter.ir.rewrite import Editor, Rule, SupportsDtype
 from converter.ir.scalars import scalar
 
 
-def emit_group_norm(node: Node, editor: Editor, has: Takes) -> Value | None:
+def emit_group_norm(node: Node, editor: Editor, has: SupportsDtype) -> Value | None:
     """Emit a group norm with a bias, or a norm of groups as channels if the target has no
     operator."""
     x, scale, *bias = node.inputs

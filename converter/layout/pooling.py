@@ -213,7 +213,9 @@ def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
     image, _ = to_image(editor, source, window.axes)
     scattered = editor.add(ops.max_pool_scatter, [flat, image], flat.shape, x.dtype, window.params)
     total = from_image(editor, scattered, order, x.shape)
-    return editor.cut(total, tuple(low for low, _ in node.params["padding"]), operand.shape)
+    return editor.slice_region(
+        total, tuple(low for low, _ in node.params["padding"]), operand.shape
+    )
 
 
 # ----------------------------------------------------------------------------------------- means

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.axes import Factor, Group, View, along
 from converter.ir.dims import Shape
-from converter.ir.moves import above, cut_alike, write
+from converter.ir.moves import above, slices_by_source, write
 from converter.ir.rewrite import Editor, sweep
 
 
@@ -47,7 +47,7 @@ def share_transposes(graph: Graph) -> bool:
     # Only in the main graph: a body may read a value that it captures from outside at any time.
     similar_slices = (
         _match_family([_match_sibling(node, axis, uses) for node in slices], axis)
-        for (_, axis), slices in cut_alike(graph).items()
+        for (_, axis), slices in slices_by_source(graph).items()
     )
     families = [family for family in similar_slices if family is not None]
     members = {id(part.out): (part, family) for family in families for part in family.parts}

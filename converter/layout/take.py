@@ -29,7 +29,7 @@ def _match_take(node: Node, editor: Editor) -> Value | None:
     entries_shape = (*x.shape[:axis], *index_shape, *x.shape[axis + 1 :])
     entries = editor.add(ops.take, [x, positions], entries_shape, x.dtype, {"axis": axis})
     result_axes = _result_axes(node, axis, len(index_shape))
-    collapsed = [a for a in range(entries.rank) if a not in result_axes]  # of one entry each
+    collapsed = [a for a in range(entries.rank) if a not in result_axes]  # axes of one entry
     return editor.reshape(editor.transpose(entries, [*collapsed, *result_axes]), node.out.shape)
 
 

@@ -23,7 +23,7 @@ from converter.ir.dims import Dim, Shape
 from converter.ir.op import Op
 from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor, Rule
-from converter.ir.windows import pointed, scatter_window
+from converter.ir.windows import indexed_axes, scatter_window
 from converter.layout.convolution import pad_space
 from converter.legalize.doubts import doubted_promises
 
@@ -70,7 +70,7 @@ def bounds_rules(graph: Graph, strict: bool, notes: dict[str, list[Node]]) -> di
 def _legalize_gather(node: Node, editor: Editor, accepts_promise: PromiseTest) -> Value | None:
     x, indices = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
-    axes, limits = pointed(node)
+    axes, limits = indexed_axes(node)
     if mode == Mode.PROMISE_IN_BOUNDS:
         if accepts_promise(node, axes, limits, node.params["slice_sizes"]):
             return None
@@ -100,7 +100,7 @@ def _legalize_scatter(node: Node, editor: Editor, accepts_promise: PromiseTest) 
     again."""
     x, indices, updates = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
-    axes, limits = pointed(node)
+    axes, limits = indexed_axes(node)
     window = scatter_window(numbers, x.rank, updates.shape)
     if mode == Mode.PROMISE_IN_BOUNDS and accepts_promise(node, axes, limits, window):
         return None
@@ -221,7 +221,7 @@ def _dynamic_slice(node: Node, editor: Editor) -> Value | None:
         int(np.clip(np.asarray(v.const), 0, axis_size - size))
         for v, axis_size, size in zip(starts, x.shape, sizes, strict=True)
     )
-    return editor.cut(x, first, sizes)
+    return editor.slice_region(x, first, sizes)
 
 
 def _take_entry(node: Node, editor: Editor) -> Value | None:

@@ -15,7 +15,7 @@ import numpy as np
 from converter.ir import Node, Value, const, ops
 from converter.ir.dtypes import highest, is_float, is_integer, lowest
 from converter.ir.op import Op
-from converter.ir.origins import rests_on
+from converter.ir.origins import all_ancestors_pass
 from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor, Rule
 from converter.layout.pooling import windows_fit
@@ -85,7 +85,9 @@ def _is_computed(x: Value) -> bool:
     bounded."""
     interval = known_range(x)
     is_bounded = not interval.nan and math.isfinite(interval.low) and math.isfinite(interval.high)
-    return not is_bounded and not rests_on(x, _is_finite_leaf, lambda inner: _only_moves(inner.op))
+    return not is_bounded and not all_ancestors_pass(
+        x, _is_finite_leaf, lambda inner: _only_moves(inner.op)
+    )
 
 
 def _scale_after_norm(node: Node, editor: Editor) -> Value:

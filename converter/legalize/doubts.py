@@ -16,10 +16,10 @@ from jax import lax
 
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.dims import Dim
-from converter.ir.origins import given_to_bodies
+from converter.ir.origins import operands_of_body_inputs
 from converter.ir.ranges import known_range
 from converter.ir.scalars import scalar
-from converter.ir.windows import pointed
+from converter.ir.windows import indexed_axes
 
 Mode = lax.GatherScatterMode
 
@@ -44,7 +44,7 @@ def doubted_promises(graph: Graph) -> set[int]:
     promises = [n for n in nodes if _promises(n)]
     if not promises:
         return set()
-    body_operands = given_to_bodies(graph)
+    body_operands = operands_of_body_inputs(graph)
     unpromised_roots = {
         root for n in nodes if not _promises(n) for root in index_roots(n.inputs[1], body_operands)
     }
@@ -115,7 +115,7 @@ def _masked_by_bounds_tests(
 def _tests_bounds(mask: Value, gather: Node, body_operands: Mapping[int, Value]) -> bool:
     """Return True if a mask is computed from comparisons that separate indices out of bounds from
     others."""
-    roots, (_, limits) = index_roots(gather.inputs[1], body_operands), pointed(gather)
+    roots, (_, limits) = index_roots(gather.inputs[1], body_operands), indexed_axes(gather)
     compared = [
         v for v in _collect_sources([mask], body_operands, _mask_sources) if v.made_by(*COMPARISONS)
     ]
@@ -181,7 +181,7 @@ def masked_values(graph: Graph) -> set[int]:
     """Return the ids of the values from which a selection or a mask excludes elements, also in
     bodies."""
     nodes = list(graph.walk())
-    body_operands = given_to_bodies(graph)
+    body_operands = operands_of_body_inputs(graph)
     stack = [value for node in nodes for _, value in _masked_operands(node)]
     masked_ids: set[int] = set()
     while stack:

@@ -9,7 +9,7 @@ import jax
 from converter.decompose.expansion import Decomposer
 from converter.frontend.array_forms import Constants
 from converter.ir import Graph, Node, Value, dims, ops
-from converter.ir.evaluation import evaluate, precision, size_in_bytes
+from converter.ir.evaluation import evaluate, size_in_bytes, use_precision_of
 from converter.ir.names import Names
 from converter.ir.rewrite import Editor
 from converter.loops.scan import MAX_BATCH_BYTES, DeferredNodes, Scan, StackedResult, is_small_batch
@@ -44,7 +44,7 @@ def batch_nodes(
     axes = [0 if id(v) in full_arrays else None for v in inputs]
     batched_function = jax.vmap(lambda *xs: evaluate(graph, xs), in_axes=axes)
     operands = [full_arrays.get(id(v), v) for v in inputs]
-    with precision(graph.walk()):
+    with use_precision_of(graph.walk()):
         return _trace_function(batched_function, operands, nodes[0].source, editor)
 
 

@@ -5,9 +5,9 @@ from itertools import accumulate
 
 import onnx_ir as ir
 
-from converter.errors import SpecError, Unsupported
+from converter.errors import SpecError, UnsupportedError
 from converter.ir import Graph, Node, ops
-from converter.ir.named_sizes import origins
+from converter.ir.named_sizes import find_origins
 from converter.lower import (
     bitwise,
     composite,
@@ -28,7 +28,7 @@ def lower(
     opset: int,
     target: Target,
     *,
-    refused: list[Unsupported] | None = None,
+    refused: list[UnsupportedError] | None = None,
     lines: bool = False,
 ) -> ir.Model:
     """Return the ONNX model of a legalized graph. Its parameters are initializers without values.
@@ -51,7 +51,7 @@ def lower(
         main,
         refused=refused,
         lines=lines,
-        claimed=graph.claimed(),
+        user_op_names=graph.user_op_names(),
         # of ``a_b_c``: ``a``, ``a_b``, ``a_b_c``
         reserved=frozenset(
             p for name in names for p in accumulate(name.split("_"), "{}_{}".format)
@@ -62,7 +62,7 @@ def lower(
     initializers = [typed(ir.Value(name=v.name), v.shape, v.dtype) for v in graph.params]
     graph_values = (*graph.inputs, *graph.params)
     state.values.update(zip(map(id, graph_values), (*inputs, *initializers), strict=True))
-    name_origins = origins([v.shape for v in graph.inputs])
+    name_origins = find_origins([v.shape for v in graph.inputs])
     state.origins = {name: (inputs[origin.index], origin) for name, origin in name_origins.items()}
     builder.lower(graph.nodes)
     outputs = _outputs(builder, graph, inputs)
@@ -85,7 +85,7 @@ def _outputs(builder: Builder, graph: Graph, inputs: Sequence[ir.Value]) -> list
     copied."""
     results: list[ir.Value] = []
     for value, name in zip(graph.outputs, graph.output_names, strict=True):
-        builder.node = value.node or Node(ops.named("constant"), [], {})
+        builder.node = value.node or Node(ops.op_by_name("constant"), [], {})
         result = builder.value(value)
         if result.producer() is None or any(result is r for r in results):
             result = builder.op("Identity", result)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from converter.errors import ConverterError, Unsupported
+from converter.errors import ConverterError, UnsupportedError
 from converter.frontend.source_lines import portable_line
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.dims import Dim, Shape
@@ -32,10 +32,10 @@ class ModelState:
     sizes: dict[str, ir.Value] = field(default_factory=dict)  # text -> [1] or [rank] of int64
     origins: dict[str, tuple[ir.Value, Origin]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
-    refused: list[Unsupported] | None = None  # where these are collected, none is raised
+    refused: list[UnsupportedError] | None = None  # where these are collected, none is raised
     lines: bool = False  # whether nodes say where they come from
     domains: dict[str, int] = field(default_factory=dict)  # of operators that are not ONNX's own
-    claimed: frozenset[str] = frozenset()  # names of users' own primitives
+    user_op_names: frozenset[str] = frozenset()  # names of users' own primitives
     reserved: frozenset[str] = (
         frozenset()
     )  # names of inputs, parameters and outputs, cut at any "_"
@@ -65,7 +65,7 @@ class Builder:
     def __init__(self, shared: ModelState, tape: ir.tape.Tape) -> None:
         self.shared = shared
         self.tape = tape
-        self.node: Node = Node(ops.named(""), [], {})
+        self.node: Node = Node(ops.op_by_name(""), [], {})
 
     @property
     def opset(self) -> int:
@@ -119,7 +119,7 @@ class Builder:
         return results
 
     def _check_attributes(self, name: str, attributes: dict[str, Any]) -> None:
-        """Raise `Unsupported` if an attribute has a named dimension; attributes have to be
+        """Raise `UnsupportedError` if an attribute has a named dimension; attributes have to be
         numbers."""
         for attribute, dim in lowerings.named_dimensions(attributes):
             raise lowerings.unsupported(
@@ -263,7 +263,7 @@ class Builder:
             for value in node.outputs:
                 lowerings.check_dtype(value, node, self.opset)
             results = lowerings.apply(self, node, [self.value(v) for v in node.inputs])
-        except Unsupported as error:
+        except UnsupportedError as error:
             if self.shared.refused is None:
                 raise
             self.shared.refused.append(error)

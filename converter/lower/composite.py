@@ -185,7 +185,7 @@ def _(b: Builder, x: ir.Value, *, axes: tuple[int, ...], sizes: Any, kinds: Any)
     """
     del sizes
     before, after = b.operand().shape, b.out.shape
-    is_integer_scale = all(dims.divides(before[i], after[i]) is not None for i in axes)
+    is_integer_scale = all(dims.exact_quotient(before[i], after[i]) is not None for i in axes)
     repeated = INTEGER_SCALE_ATTRIBUTES if is_integer_scale and kinds[0][0] == "nearest" else {}
     return b.op("Resize", x, None, None, b.ints(after), **(RESIZE_ATTRIBUTES[kinds[0]] | repeated))
 

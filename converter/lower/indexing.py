@@ -67,7 +67,7 @@ def _(
     wider = [d for d in indexed_axes if not dims.same(slice_sizes[d], 1)]
     full_axes = [d for d in range(rank) if d not in (*shared, *indexed_axes)]
     partial_axes = [d for d in _partial_axes(slice_sizes, b.operand().shape) if d in full_axes]
-    if partial_axes:  # neither indexed nor complete
+    if partial_axes:  # axes that are neither indexed nor complete
         ends = b.ints(tuple(slice_sizes[d] for d in partial_axes))
         x = b.op("Slice", x, b.ints([0] * len(partial_axes)), ends, b.ints(partial_axes))
     before = b.operand(1).rank - 1

@@ -16,7 +16,7 @@ from typing import Any
 import onnx_ir as ir
 
 from converter.decompositions.registered import Owner, read_by
-from converter.errors import ConverterError, Unsupported
+from converter.errors import ConverterError, UnsupportedError
 from converter.frontend.array_forms import COMPLEX
 from converter.frontend.refused import REFUSED
 from converter.frontend.trace import source_line
@@ -37,7 +37,7 @@ def add_builtin(op: Op, since: int, rule: Owner) -> None:
 
 def add_user_rule(op: Op | str, since: int, rule: Owner) -> None:
     """Register a user's rule, which precedes the built-in rules at every opset that allows it."""
-    outside.rules_of.add(op, {**outside.rules_of.get(op, {}), since: rule})
+    outside.registered_rules.add(op, {**outside.registered_rules.get(op, {}), since: rule})
 
 
 def lowers(
@@ -50,7 +50,7 @@ def lowers(
 
     def register(lowering: Lowering) -> Lowering:
         parameters = inspect.signature(lowering).parameters.values()
-        if any(p.kind is p.VAR_KEYWORD for p in parameters):  # would drop parameters silently
+        if any(p.kind is p.VAR_KEYWORD for p in parameters):  # it would ignore unknown parameters
             raise ConverterError(f"a rule has to name its parameters: {lowering}")
         for op in operations:
             add(op, since, Owner(lowering, read_by(lowering), frozenset(ignores)))
@@ -72,13 +72,16 @@ def _rename_operator(name: str, attributes: dict[str, float]) -> Lowering:
     return lambda b, *xs, **params: b.op(name, *xs, **{**attributes, **params})
 
 
-def find_lowering(op: Op, opset: int, claimed: Collection[str] = ()) -> Owner | None:
+def find_lowering(op: Op, opset: int, user_op_names: Collection[str] = ()) -> Owner | None:
     """Return the newest rule for an operation at this opset: a user's, a built-in one, or none.
 
     A composite without any rule is lowered to the operator of its name, with its parameters as
     attributes.
     """
-    for rules in (outside.rules_of.find(op, claimed) or {}, BUILTIN_RULES.get(op, {})):
+    for rules in (
+        outside.registered_rules.find(op, user_op_names) or {},
+        BUILTIN_RULES.get(op, {}),
+    ):
         if allowed := [since for since in rules if since <= opset]:
             owner: Owner = rules[max(allowed)]
             return owner
@@ -97,12 +100,12 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
     """Return the outputs that the rule of a node emits.
 
     Raises:
-        Unsupported: the node has no rule at this opset, a parameter that the rule does not know, or
-            a dtype that the target does not support.
+        UnsupportedError: the node has no rule at this opset, a parameter that the rule does not
+            know, or a dtype that the target does not support.
     """
     if node.refusal:
-        raise Unsupported(node.refusal, source_line(node))
-    entry = find_lowering(node.op, b.opset, b.shared.claimed)
+        raise UnsupportedError(node.refusal, source_line(node))
+    entry = find_lowering(node.op, b.opset, b.shared.user_op_names)
     if entry is None:
         raise unsupported(node, b.opset)
     if unknown := entry.unknown(node.params):
@@ -115,17 +118,17 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
     return entry.function(b, *operands, **entry.read(node.params))
 
 
-def unsupported(node: Node, opset: int, reason: str = "") -> Unsupported:
+def unsupported(node: Node, opset: int, reason: str = "") -> UnsupportedError:
     """Return the error for a node that cannot be lowered, with operand types, advice and source
     line."""
     types = ", ".join(v.type_text() for v in node.inputs)
-    opsets = {*BUILTIN_RULES.get(node.op, {}), *(outside.rules_of.find(node.op) or {})}
+    opsets = {*BUILTIN_RULES.get(node.op, {}), *(outside.registered_rules.find(node.op) or {})}
     needed = [since for since in opsets if since > opset]
     no_rule = "there is no rule for it (converter.rule and converter.expansion register others)"
     missing = _describe_named_dimension(node) or no_rule
     newer = f"it needs opset {min(needed)} or newer" if needed else missing
     hint = REFUSED.get(node.op.name.removesuffix(f" of {COMPLEX}")) or reason or newer
-    return Unsupported(
+    return UnsupportedError(
         f"primitive '{node.op}' ({types}) cannot be written at opset {opset}: {hint}",
         source_line(node),
     )
@@ -157,7 +160,7 @@ DTYPE_OPSETS = {
 
 
 def check_dtype(value: Any, node: Node, opset: int) -> None:
-    """Raise `Unsupported` if the opset has no values of the dtype."""
+    """Raise `UnsupportedError` if the opset has no values of the dtype."""
     name = value.dtype.name
     if DTYPE_OPSETS.get(name, opset + 1) <= opset:
         return

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from converter.ir import dims, ops
-from converter.ir.moves import cut_axes
+from converter.ir.moves import shortened_axes
 from converter.lower.builder import Builder
 from converter.lower.lowerings import lowers
 
@@ -25,7 +25,7 @@ def _(b: Builder, x: ir.Value, *, permutation: tuple[int, ...]) -> ir.Value:
 def _(b: Builder, x: ir.Value, *sizes: ir.Value, broadcast_dimensions: Any) -> ir.Value:
     """Lower a broadcast: add axes of size one where the operand has none, then emit ``Expand``."""
     before = b.operand().shape
-    ones = dims.among_ones(before, broadcast_dimensions, b.out.rank)
+    ones = dims.expand_with_ones(before, broadcast_dimensions, b.out.rank)
     first = min((a for a, d in enumerate(ones) if not dims.same(d, 1)), default=b.out.rank)
     operand_shape = ones[first:]
     return b.expand(b.reshape(x, before, operand_shape), operand_shape, b.out.shape)
@@ -38,7 +38,7 @@ def _(b: Builder, *xs: ir.Value, dimension: int) -> ir.Value:
 
 @lowers(ops.slice)
 def _(b: Builder, x: ir.Value, *, start_indices: Any, limit_indices: Any, strides: Any) -> ir.Value:
-    sliced_axes, steps = cut_axes(b.node), strides or (1,) * b.out.rank
+    sliced_axes, steps = shortened_axes(b.node), strides or (1,) * b.out.rank
     starts, ends, steps_by_axis = (
         tuple(p[a] for a in sliced_axes) for p in (start_indices, limit_indices, steps)
     )
@@ -95,6 +95,6 @@ def _insert_fillers(
     padded_columns = b.op("Pad", b.reshape(x, tuple(shape), column_shape), b.ints(columns), filler)
     padded = (*shape[: axis + 1], inner + 1, *shape[axis + 1 :])
     merged = (*shape[:axis], dims.as_dim(size * (inner + 1)), *shape[axis + 1 :])
-    shape[axis] = dims.spread(size, inner)
+    shape[axis] = dims.dilated_size(size, inner)
     flat = b.reshape(padded_columns, padded, merged)
     return b.op("Slice", flat, b.ints([0]), b.ints([-inner]), b.ints([axis]))

@@ -23,12 +23,12 @@ class BoundedSize:
 
     @property
     def is_positive(self) -> bool:
-        """Whether it is known to be at least zero."""
+        """True if the size is known to be at least zero."""
         return not self.negated and self.low >= 0
 
     @property
     def is_above_zero(self) -> bool:
-        """Whether it is known to be above zero; ``low`` bounds the value before negation."""
+        """True if the size is known to be above zero. ``low`` bounds the value before negation."""
         return not self.negated and self.low > 0
 
 
@@ -86,8 +86,8 @@ class Arithmetic:
                 )
             value, origin = self.origins[name]
             size = self.emit("Shape", value, start=origin.axis, end=origin.axis + 1)
-            if not dims.same(origin.rest, 0):
-                size = self.emit("Sub", size, self.dim(origin.rest))
+            if not dims.same(origin.summand, 0):
+                size = self.emit("Sub", size, self.dim(origin.summand))
             if origin.factor != 1:
                 size = self.emit("Div", size, self.ints([origin.factor]))
             self.emitted[name] = size

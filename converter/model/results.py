@@ -100,7 +100,7 @@ class Export:
         values: Mapping[str, Any] | None = None,
         progress: saving.Progress | None = None,
         external_data: bool | None = None,
-        written: WrittenCallback | None = None,
+        on_write: WrittenCallback | None = None,
     ) -> None:
         """Write the file.
 
@@ -110,11 +110,11 @@ class Export:
             progress: called as ``progress(name, bytes)`` when each tensor is written.
             external_data: true to write the weights to ``<name>_data``; by default this happens
                 above 2 GB only.
-            written: called as ``written(name, bytes)`` with the bytes of each file in order, from a
-                separate thread.
+            on_write: called as ``on_write(name, bytes)`` with the bytes of each file in order, from
+                a separate thread.
         """
         saving.bind(self.model, self.graph, values, progress)
-        saving.save(self.model, path, external_data, written)
+        saving.save(self.model, path, external_data, on_write)
 
 
 def report(model: ir.Model) -> Report:

@@ -75,12 +75,12 @@ def save(
     model: ir.Model,
     path: str | os.PathLike[str],
     external_data: bool | None = None,
-    written: WrittenCallback | None = None,
+    on_write: WrittenCallback | None = None,
 ) -> None:
     """Write the model to ``path``, completely or not at all; see ``Export.save``.
 
-    Tensors of at most 1 KiB stay in the model. ``written`` lets the caller compute a digest without
-    reading the file again.
+    Tensors of at most 1 KiB stay in the model. ``on_write`` lets the caller compute a digest
+    without reading the file again.
 
     Raises:
         SpecError: ``external_data`` is false and the weights are too large for one file.
@@ -94,10 +94,10 @@ def save(
         with TemporaryDirectory(None, prefix, target.parent, ignore_cleanup_errors=True) as folder:
             scratch = Path(folder)
             if external:
-                write_with_sidecar(model, scratch / target.name, scratch / sidecar_name, written)
+                write_with_sidecar(model, scratch / target.name, scratch / sidecar_name, on_write)
                 os.replace(scratch / sidecar_name, target.parent / sidecar_name)
             else:
-                write_single(model, scratch / target.name, written)
+                write_single(model, scratch / target.name, on_write)
             os.replace(scratch / target.name, target)
     except OSError as error:
         # The system's reason stays available to callers that catch an ``OSError``.

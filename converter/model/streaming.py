@@ -44,7 +44,7 @@ INLINE = 1024
 axes."""
 
 
-def write_single(model: ir.Model, path: Path, written: WrittenCallback | None = None) -> None:
+def write_single(model: ir.Model, path: Path, on_write: WrittenCallback | None = None) -> None:
     """Write the model to one file."""
     tensors = initial_tensors(model)
     proto = with_external(model, tensors, path.name)
@@ -53,7 +53,7 @@ def write_single(model: ir.Model, path: Path, written: WrittenCallback | None = 
     graph = proto.graph.SerializeToString()
     proto.ClearField("graph")
     body = sum(len(f) + t.nbytes for f, t in zip(frames, tensors, strict=True))
-    with open_writer(path, written) as write:
+    with open_writer(path, on_write) as write:
         write(proto.SerializeToString() + _tagged(MODEL_GRAPH, len(graph) + body) + graph)
         for frame, tensor in zip(frames, tensors, strict=True):
             write(frame)
@@ -61,15 +61,15 @@ def write_single(model: ir.Model, path: Path, written: WrittenCallback | None = 
 
 
 def write_with_sidecar(
-    model: ir.Model, path: Path, sidecar: Path, written: WrittenCallback | None = None
+    model: ir.Model, path: Path, sidecar: Path, on_write: WrittenCallback | None = None
 ) -> None:
     """Write the graph to one file, and the tensors larger than ``INLINE`` to another."""
     tensors = [tensor for tensor in initial_tensors(model) if tensor.nbytes > INLINE]
-    with open_writer(sidecar, written) as write:
+    with open_writer(sidecar, on_write) as write:
         for tensor in tensors:
             _write_data(tensor, write)
     proto = with_external(model, tensors, sidecar.name)
-    with open_writer(path, written) as write:
+    with open_writer(path, on_write) as write:
         write(proto.SerializeToString())
 
 
@@ -133,8 +133,8 @@ def _write_data(tensor: ir.TensorProtocol, write: WriteBytes) -> None:
 
 
 @contextmanager
-def open_writer(path: Path, written: WrittenCallback | None = None) -> Generator[WriteBytes]:
-    """Open a new file for writing in a thread; another thread calls ``written`` with its content.
+def open_writer(path: Path, on_write: WrittenCallback | None = None) -> Generator[WriteBytes]:
+    """Open a new file for writing in a thread; another thread calls ``on_write`` with its content.
 
     At most ``MAX_WAITING`` pieces wait. An error in a thread is raised by the next call or at the
     end.
@@ -152,8 +152,8 @@ def open_writer(path: Path, written: WrittenCallback | None = None) -> Generator
             if len(waiting) == MAX_WAITING:
                 wait_for_oldest()
             waiting.append([writer.submit(file.write, piece)])
-            if written is not None:
-                waiting[-1].append(notifier.submit(written, path.name, piece))
+            if on_write is not None:
+                waiting[-1].append(notifier.submit(on_write, path.name, piece))
 
         yield write
         while waiting:

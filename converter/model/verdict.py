@@ -165,8 +165,8 @@ class Verdict(dict[str, Errors]):
 
     @property
     def passed(self) -> bool:
-        """Whether no element differs by more than its rounding error and no open element is
-        unaccepted."""
+        """True if no element differs by more than its rounding error, and every open element is
+        accepted."""
         return not self.differences
 
     def __repr__(self) -> str:

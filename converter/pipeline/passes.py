@@ -230,7 +230,7 @@ PASSES: tuple[Pass | PassGroup, ...] = (
         Pass(
             "scale groups",
             "Scales and shifts of channels inside of groups move behind the group norm.",
-            steps.recogniser_pass(group_norm.INSIDE),
+            steps.recogniser_pass(group_norm.SPLIT_CHANNELS),
             after=("group",),
             canonical=True,
         ),

@@ -8,7 +8,7 @@ from typing import Any, Self, TypeAlias
 from converter.errors import SpecError
 from converter.fuse.match import NearMiss
 from converter.fuse.named_calls import CALLS
-from converter.fuse.user_recognisers import NEEDS, names, registered_calls
+from converter.fuse.user_recognisers import NEEDS, registered_calls, structure_names
 from converter.ir import Node
 from converter.opsets import DEFAULT_TARGET
 from converter.targets import AttentionLayout, Target, find_target
@@ -54,10 +54,12 @@ class PassSettings:
         self.runtime.select_opset(self.opset)
         if isinstance(self.fuse, bool):
             return
-        unknown = [self.fuse] if isinstance(self.fuse, str) else set(self.fuse) - set(names())
+        unknown = (
+            [self.fuse] if isinstance(self.fuse, str) else set(self.fuse) - set(structure_names())
+        )
         if unknown:
             raise SpecError(
-                f"fuse must be True, False or a list of {', '.join(names())}; "
+                f"fuse must be True, False or a list of {', '.join(structure_names())}; "
                 f"received {self.fuse!r}"
             )
 
@@ -88,7 +90,7 @@ class PassSettings:
 
     @property
     def calls(self) -> frozenset[str]:
-        """Names of functions whose calls a recogniser is asked about."""
+        """Names of functions whose calls stay nodes until the recognisers have compared them."""
         named = ((name, structure) for name, structure in CALLS.items())
         return frozenset(
             name for name, structure in (*named, *registered_calls()) if self.fuses(structure)

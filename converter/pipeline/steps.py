@@ -25,7 +25,7 @@ from converter.fuse import (
     spelling,
     user_recognisers,
 )
-from converter.fuse.match import NearMiss, Recogniser, note_look_alikes, recogniser_rules
+from converter.fuse.match import NearMiss, Recogniser, recogniser_rules, report_look_alikes
 from converter.ir import Graph, Node, Value, ops
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule, drop_dead, sweep
@@ -86,7 +86,7 @@ def recogniser_pass(
         changed = bool(selected) and sweep(graph, rules, takes)
         if changed:
             drop_dead(graph)
-        note_look_alikes(graph, selected, settings.notes, takes)
+        report_look_alikes(graph, selected, settings.notes, takes)
         return changed
 
     return run
@@ -120,7 +120,7 @@ def name_calls(graph: Graph, settings: PassSettings) -> bool:
         if entry.calls and entry.since <= settings.version
     )
     changed = recogniser_pass(*known_calls, *registered)(graph, settings)
-    return _sweep_and_prune(graph, {ops.named_call: named_calls.inlined}) or changed
+    return _sweep_and_prune(graph, {ops.named_call: named_calls.inline_call}) or changed
 
 
 def fuse_resampling(graph: Graph, settings: PassSettings) -> bool:
@@ -136,7 +136,7 @@ def apply_user_recognisers(graph: Graph, settings: PassSettings) -> bool:
     """Apply users' recognisers; those that are functions see the results of those that are
     formulas."""
     formulas = [s for s in user_recognisers.REGISTERED_FORMULAS if settings.fuses(s.op.structure)]
-    changed = spelling.recognise(graph, formulas, settings.version)
+    changed = spelling.recognise_spellings(graph, formulas, settings.version)
     for entry in user_recognisers.REGISTERED_FUNCTIONS:
         if entry.since <= settings.version and not entry.calls:
             changed |= recogniser_pass(**{entry.name: entry.recogniser})(graph, settings)
@@ -151,7 +151,7 @@ def fuse_activations(graph: Graph, settings: PassSettings) -> bool:
         if spelling.op not in avoided and settings.fuses(spelling.op.structure)
     ]
     _note_newer_activations(graph, table, settings)
-    renamed = spelling.recognise(graph, table, settings.version)
+    renamed = spelling.recognise_spellings(graph, table, settings.version)
     uses_softplus = settings.fuses(ops.softplus.structure) and settings.takes(
         "Softplus", np.float32
     )
@@ -164,8 +164,8 @@ def _note_newer_activations(
     """Count activations whose operator a newer opset has, by fusing them in a copy."""
     for opset in sorted({s.since for s in table if s.since > settings.version}):
         newer = [s for s in table if s.since == opset]
-        trial = graph.clone() if spelling.present(graph, newer) else graph
-        if trial is not graph and spelling.recognise(trial, table, opset):
+        trial = graph.clone() if spelling.spellings_in(graph, newer) else graph
+        if trial is not graph and spelling.recognise_spellings(trial, table, opset):
             for op in {s.op for s in newer}:
                 settings.note_newer(opset, operator(op), trial.count(op))
 
@@ -188,10 +188,10 @@ def fuse_recurrent(graph: Graph, settings: PassSettings) -> bool:
 
 
 def fuse_group_norms(graph: Graph, settings: PassSettings) -> bool:
-    bare = (group_norm.is_bare(node, settings.takes) for node in graph.walk())
+    bare = (group_norm.has_no_affine(node, settings.takes) for node in graph.walk())
     if not (settings.fuses("group_norm") and any(bare)):
         return False
-    return recogniser_pass(group_norm.GROUPS, group_norm.CHANNEL)(graph, settings)
+    return recogniser_pass(group_norm.GROUPED_CHANNELS, group_norm.SINGLE_CHANNELS)(graph, settings)
 
 
 def fuse_attention(graph: Graph, settings: PassSettings) -> bool:

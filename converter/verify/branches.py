@@ -146,7 +146,7 @@ class Probe:
     def __call__(self, inputs: Sequence[Any]) -> Observation:
         """Evaluate the program on one set of inputs and return the sides that it takes."""
         shapes = [v.shape for v in self.graph.inputs]
-        sizes = named_sizes.read(shapes, [np.shape(x) for x in inputs])
+        sizes = named_sizes.read_sizes(shapes, [np.shape(x) for x in inputs])
         run = _Run(self, sizes)
         with np.errstate(all="ignore"), suppress(_StepLimitExceeded):
             evaluate_bounded(
@@ -213,7 +213,7 @@ class _Run:
     def _while(self, node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
         iterations, state = 0, inputs
         while bool(run(node.bodies["cond"], state)[0][0]):
-            if iterations == rules.most:
+            if iterations == rules.max_turns:
                 self.is_valid = False
                 break
             state, iterations = run(node.bodies["body"], state)[0], iterations + 1
@@ -229,7 +229,9 @@ class _Run:
             state = results[:count]
             rows.append(results[count:])
         rows = rows[::-1] if node.params["reverse"] else rows
-        shapes = [(dims.concrete(v.shape, rules.sizes), v.dtype) for v in node.outputs[count:]]
+        shapes = [
+            (dims.substitute_sizes(v.shape, rules.sizes), v.dtype) for v in node.outputs[count:]
+        ]
         empty = [np.zeros(shape, dtype) for shape, dtype in shapes]
         stacked = [np.stack([np.asarray(x) for x in column]) for column in zip(*rows, strict=True)]
         return [*state, *(stacked if rows else empty)], 0

@@ -237,7 +237,7 @@ class Case:
 
     def _compare_output(self, i: int, output: str, actual: np.ndarray) -> OutputComparison:
         expected = _to_jax_precision(self.expected[i], actual.dtype)
-        errors = compare(actual, expected)  # which refuses other shapes and types
+        errors = compare(actual, expected)  # raises for another shape or dtype
         judgement, packed_expected = self.judge.judge(i, actual, expected), packed(expected)
         is_accepted = judgement.either | (judgement.open & (output in self.accepted_outputs))
         if is_accepted.any():

@@ -35,9 +35,9 @@ from converter.ir.evaluation import (
     Sizes,
     all_nodes,
     evaluate_bounded,
-    precision,
     run_node,
     run_uncompiled,
+    use_precision_of,
 )
 from converter.ir.op import Linear, Rounding, Vectors
 from converter.ir.rewrite import drop_dead, sweep
@@ -107,7 +107,7 @@ class Noise:
     def _graph(self) -> Graph:
         graph = self._retrace()
         drop_dead(graph)
-        decompose(graph, lambda op: op.rounding is Rounding.GIVEN)
+        decompose(graph, lambda op: op.rounding is Rounding.CALLER)
         return graph
 
     @cached_property
@@ -197,7 +197,7 @@ class Noise:
     ) -> tuple[list[np.ndarray], int]:
         units = MAX_UNITS if seed else 0
         pool = np.random.default_rng(seed).uniform(-units, units, POOL_SIZE).astype(np.float32)
-        with precision(all_nodes(self._graph)), np.errstate(all="ignore"):
+        with use_precision_of(all_nodes(self._graph)), np.errstate(all="ignore"):
             outputs, iterations = self._run(list(args), self.params, pool, np.int32(max_iterations))
             return [np.asarray(y) for y in outputs], int(iterations)
 
@@ -227,7 +227,7 @@ class _Perturber:
         if node.op.divides and isinstance(node.meaning, HeldFunction):
             # The sign of a zero decides which infinity a division gives.
             args = [self._randomize_zero_signs(x) for x in args]
-        if node.op.linear is Linear.EACH and is_float(node.out.dtype):
+        if node.op.linear is Linear.SEPARATELY and is_float(node.out.dtype):
             # A product of integers with a float result rounds the integers first.
             args = [x if is_float(x.dtype) else x.astype(node.out.dtype) for x in args]
         floats = [x for x in args if is_float(x.dtype)]

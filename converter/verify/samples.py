@@ -8,7 +8,7 @@ import numpy as np
 from converter.errors import CheckError
 from converter.ir import Graph, Value, dims, named_sizes
 from converter.ir.dtypes import is_float
-from converter.ir.evaluation import memory
+from converter.ir.evaluation import peak_memory
 from converter.verify.whole_numbers import whole_numbers
 
 Draw: TypeAlias = Callable[[tuple[int, ...], np.dtype, np.random.Generator], np.ndarray]
@@ -135,14 +135,14 @@ def _allowed_sizes(graph: Graph, requested: named_sizes.Sizes) -> dict[str, int]
     budget."""
     for share in (1, 0.75, 0.5, 0.25, 0):
         scaled_sizes = {name: max(1, round(share * size)) for name, size in requested.items()}
-        nearest = named_sizes.nearest_size(scaled_sizes, graph.constraints)
+        nearest = named_sizes.nearest_sizes(scaled_sizes, graph.constraints)
         if nearest is None:
             constraint_text = ", ".join(map(repr, graph.constraints))
             raise CheckError(
                 f"no sizes close to {scaled_sizes} satisfy the constraints {constraint_text}; "
                 "pass inputs"
             )
-        needed = memory(graph, nearest)
+        needed = peak_memory(graph, nearest)
         if not requested or needed <= MEMORY_BUDGET:
             return nearest
     raise CheckError(
@@ -155,8 +155,8 @@ def check_inputs_allowed(graph: Graph, inputs: Sequence[np.ndarray]) -> None:
     """Raise `CheckError` if the number of inputs is wrong or their sizes violate a constraint."""
     if len(inputs) != len(graph.inputs):
         raise CheckError(f"the model takes {len(graph.inputs)} inputs, received {len(inputs)}")
-    sizes = named_sizes.read([v.shape for v in graph.inputs], [np.shape(x) for x in inputs])
-    if text := named_sizes.broken(graph.constraints, sizes):
+    sizes = named_sizes.read_sizes([v.shape for v in graph.inputs], [np.shape(x) for x in inputs])
+    if text := named_sizes.find_broken_constraint(graph.constraints, sizes):
         raise CheckError(f"the inputs do not obey the constraint {text!r}: {sizes}")
 
 
@@ -165,7 +165,7 @@ def draw_inputs(
 ) -> list[np.ndarray]:
     """Return one array for each value, with the given sizes of named dimensions."""
     rng = np.random.default_rng(seed)
-    return [draw(dims.concrete(v.shape, sizes), v.dtype, rng) for v in values]
+    return [draw(dims.substitute_sizes(v.shape, sizes), v.dtype, rng) for v in values]
 
 
 def _cast_numbers(array: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -14,7 +14,7 @@ from converter.ir import Graph, Node, Value, dims, named_sizes, ops
 from converter.ir.dims import Dim
 from converter.ir.op import Op
 from converter.ir.ranges import Range, known_range
-from converter.ir.windows import pointed
+from converter.ir.windows import indexed_axes
 
 Flags = list[Any]
 """One Boolean scalar for each side of a node."""
@@ -282,7 +282,7 @@ def _index_limits(node: Node) -> tuple[list[Value], list[Dim]]:
     Gathers and scatters have one operand, of vectors with an element for each axis.
     """
     if node.op in VECTOR_INDEXED_OPS:
-        return [node.inputs[1]], pointed(node).limits
+        return [node.inputs[1]], indexed_axes(node).limits
     first = 1 if node.op is ops.dynamic_slice else 2
     window = node.params["slice_sizes"] if first == 1 else node.inputs[1].shape
     sizes = zip(node.inputs[0].shape, window, strict=True)
@@ -305,7 +305,7 @@ def _index_pairs(
 ) -> Iterator[tuple[Any, Any]]:
     """Yield the indices of a node with the largest valid index of their axis."""
     values, limits = _index_limits(node)
-    most = [int(n) for n in dims.concrete(tuple(limits), sizes)]
+    most = [int(n) for n in dims.substitute_sizes(tuple(limits), sizes)]
     if node.op in VECTOR_INDEXED_OPS:
         yield inputs[1], np.array(most)
         return

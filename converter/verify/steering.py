@@ -170,8 +170,8 @@ def _count_node_numbers(node: Node, sizes: named_sizes.Sizes) -> int:
     if node.bodies:
         length = node.params.get("length", 1)
         inner = sum(count_numbers(body, sizes) for body in node.bodies.values())
-        return inner * int(dims.concrete((length,), sizes)[0])
-    shapes = (dims.concrete(v.shape, sizes) for v in node.outputs)
+        return inner * int(dims.substitute_sizes((length,), sizes)[0])
+    shapes = (dims.substitute_sizes(v.shape, sizes) for v in node.outputs)
     return sum(map(math.prod, shapes)) * _product_terms(node, sizes)
 
 
@@ -180,10 +180,10 @@ def _product_terms(node: Node, sizes: named_sizes.Sizes) -> int:
     nodes."""
     if node.op is ops.dot_general:
         (summed, _), _ = node.params["dimension_numbers"]
-        shape = dims.concrete(node.inputs[0].shape, sizes)
+        shape = dims.substitute_sizes(node.inputs[0].shape, sizes)
         return math.prod(shape[axis] for axis in summed)
     if node.op is ops.conv_general_dilated:
-        kernel = dims.concrete(node.inputs[1].shape, sizes)
+        kernel = dims.substitute_sizes(node.inputs[1].shape, sizes)
         return math.prod(kernel) // max(1, kernel[node.params["dimension_numbers"].rhs_spec[0]])
     return 1
 
@@ -277,7 +277,7 @@ class _Search:
             candidate for _, candidate in self._corpus if [x.shape for x in candidate] == shapes
         ]
         other = fitting[self._rng.integers(len(fitting))]
-        sizes = named_sizes.read([v.shape for v in self._probe.graph.inputs], shapes)
+        sizes = named_sizes.read_sizes([v.shape for v in self._probe.graph.inputs], shapes)
         self._try(parent, self._mutation(arrays, other, sizes, attempt / MAX_TRIES))
 
     def _try(self, parent: int, arrays: Arrays) -> None:

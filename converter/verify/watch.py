@@ -10,7 +10,7 @@ import numpy as np
 from converter.errors import CheckError
 from converter.frontend.array_forms import graph_numbers
 from converter.ir import Graph
-from converter.ir.complex_pairs import is_complex, unpacked
+from converter.ir.complex_pairs import is_complex, unpack_complex
 from converter.ir.evaluation import evaluate
 from converter.ir.op import Op
 from converter.model.verdict import OPEN_TEXT
@@ -110,7 +110,7 @@ def _check_unchanged(judge: Judge, step: str, results: Sequence[Any]) -> None:
     """Raise `StepChangedError` if a result differs from that of the traced graph."""
     for i, (result, expected) in enumerate(zip(results, judge.run(0), strict=True)):
         expected_pairs = (
-            unpacked(expected, np.ndim(result)) if is_complex(result.dtype) else expected
+            unpack_complex(expected, np.ndim(result)) if is_complex(result.dtype) else expected
         )
         actual = np.asarray(graph_numbers(result))
         if (actual.shape, actual.dtype) != (expected.shape, expected.dtype):

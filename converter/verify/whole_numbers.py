@@ -10,9 +10,9 @@ from jax import lax
 from converter.ir import Graph, Node, Value, dims, named_sizes, ops
 from converter.ir.dims import Dim
 from converter.ir.op import Rounding
-from converter.ir.origins import ancestors, given_to_bodies
+from converter.ir.origins import ancestors, operands_of_body_inputs
 from converter.ir.ranges import known_range
-from converter.ir.windows import pointed
+from converter.ir.windows import indexed_axes
 
 MAX_COUNT = 100
 """Limit of the magnitude of integers that may be loop counts."""
@@ -50,7 +50,7 @@ class WholeNumbers:
             x = np.fmod(x, x.dtype.type(MAX_COUNT))
         if not self.limits:
             return x
-        size = max(0, min(dims.concrete(tuple(self.limits), sizes))) + 1
+        size = max(0, min(dims.substitute_sizes(tuple(self.limits), sizes))) + 1
         most = np.iinfo(x.dtype).max
         return np.mod(x, x.dtype.type(size)) if size <= most else x & most
 
@@ -62,7 +62,7 @@ def whole_numbers(graph: Graph) -> list[WholeNumbers]:
     for value in _loop_operands(graph):
         if id(value) in integer_ids:
             by_id[id(value)].is_loop_count = True
-    body_operands = given_to_bodies(graph)
+    body_operands = operands_of_body_inputs(graph)
     for node in graph.walk():
         for index, limits in _unbounded_indices(node):
             if dims.all_static(limits) and known_range(index).within(0, min(limits, default=0)):
@@ -96,7 +96,7 @@ def _unbounded_indices(node: Node) -> Iterator[tuple[Value, list[Dim]]]:
     if node.op is ops.take:
         yield node.inputs[1], [dims.as_dim(node.inputs[0].shape[node.params["axis"]] - 1)]
     elif (node.op is ops.gather or node.op in ops.SCATTERS) and _promises_in_bounds(node):
-        yield node.inputs[1], pointed(node).limits
+        yield node.inputs[1], indexed_axes(node).limits
 
 
 def _promises_in_bounds(node: Node) -> bool:

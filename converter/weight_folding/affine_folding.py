@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.dtypes import is_float
 from converter.ir.evaluation import CEILING, size_in_bytes
-from converter.ir.moves import known_cut
+from converter.ir.moves import shortened_axis
 from converter.ir.op import Op
 from converter.ir.origins import sources
 from converter.ir.rewrite import Editor, Rule
@@ -167,12 +167,13 @@ class WeightAffine:
         return self._fold and self._is_known(value)
 
     def _may_merge(self, bias: Value, term: Value) -> bool:
-        """Whether two terms may be one: not numbers, as x + 2**23 - 2**23 is there to round x."""
+        """Return True if two terms may be added: neither is a number, because x + 2**23 - 2**23
+        rounds x."""
         numbers = scalar(bias) is not None or scalar(term) is not None
         return self._is_fixed(bias) and not numbers
 
     def _may_change(self, part: LinearPart) -> bool:
-        """Whether the file would not have something large twice."""
+        """Return True if the change leaves no second large copy of the part in the file."""
         readers = self._readers.get(id(part.value), [])
         if sum(reader is None or not self._is_known(reader.out) for reader in readers) <= 1:
             return True
@@ -236,7 +237,7 @@ def _broadcast_to_rank(value: Value, out: Value, editor: Editor) -> Value:
     source = value if inner is None else inner.inputs[0]
     shape = range(value.rank) if inner is None else inner.params["broadcast_dimensions"]
     axes = [axis + out.rank - value.rank for axis in shape]
-    return editor.reshape(source, dims.among_ones(source.shape, axes, out.rank))
+    return editor.reshape(source, dims.expand_with_ones(source.shape, axes, out.rank))
 
 
 def _covers(bias: Value, term: Value) -> bool:
@@ -250,11 +251,11 @@ def _reads_disjoint_slices(node: Node, readers: Sequence[Node | None]) -> bool:
     """Return True if a slice does not overlap with the slices of the other readers of its
     source."""
     other_readers = [reader for reader in readers if reader is not None and reader is not node]
-    axis = known_cut(node)
+    axis = shortened_axis(node)
     if (
         axis is None
         or len(other_readers) < len(readers) - 1
-        or any(known_cut(r) != axis for r in other_readers)
+        or any(shortened_axis(r) != axis for r in other_readers)
     ):
         return False
     (start, end), *ends = (

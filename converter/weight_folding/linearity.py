@@ -16,7 +16,7 @@ from converter.ir import Node, Value, const, dims, make_node, ops
 from converter.ir.axes import along
 from converter.ir.evaluation import bound
 from converter.ir.formulas import LARGEST_SCALE
-from converter.ir.moves import above, known_cut, write
+from converter.ir.moves import above, shortened_axis, write
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, inverse_order
 from converter.ir.scalars import scalar
@@ -64,7 +64,7 @@ def _inverse_view(node: Node) -> Node:
 
 def _scale_slice(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
     """Scale the operand of a slice by the factor, and by one outside of the slice."""
-    axis = known_cut(node)
+    axis = shortened_axis(node)
     if axis is None:
         return []
 

@@ -7,7 +7,7 @@ from converter.canonicalize import all_outputs, boundary, computable
 from converter.ir import Graph, Value, const
 from converter.ir.evaluation import CEILING, compute, size_in_bytes
 from converter.ir.names import Names
-from converter.ir.origins import sources, steps
+from converter.ir.origins import nodes_to_compute, sources
 from converter.ir.rewrite import drop_dead
 
 MAX_NAMES = 4  # largest number of parameters that the name of a program lists
@@ -76,7 +76,7 @@ def _only_moves_kept(value: Value, leaves: dict[int, Value], kept_ids: set[int])
     ):
         return False
     visited: set[int] = set()
-    for node in steps(value, visited):
+    for node in nodes_to_compute(value, visited):
         visited.update(id(output) for output in node.outputs)
         if not node.op.moves:
             return False
@@ -89,7 +89,7 @@ def copy_program(value: Value, copies: dict[int, Value]) -> Value:
     A value in the graph may be part of several programs. In the graph it reads the results of other
     programs, in the copy the values that these are computed from.
     """
-    for node in steps(value, copies):
+    for node in nodes_to_compute(value, copies):
         twin = replace(node, inputs=[copies.get(id(v), v) for v in node.inputs], outputs=[])
         twin.outputs = [replace(out, node=twin) for out in node.outputs]
         copies.update((id(a), b) for a, b in zip(node.outputs, twin.outputs, strict=True))

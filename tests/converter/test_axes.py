@@ -91,7 +91,7 @@ def computed(chain, value, x):
     graph = Graph([chain.input], [value], chain.editor.nodes)
 
     def apply(node, args, _):
-        return [NUMPY[node.op](np.asarray(args[0]), **dims.concrete(node.params, SIZES))]
+        return [NUMPY[node.op](np.asarray(args[0]), **dims.substitute_sizes(node.params, SIZES))]
 
     found = [x] if value is chain.input else evaluation.evaluate(graph, [x], apply=apply)
     return np.asarray(found[0])
@@ -113,7 +113,7 @@ def taken(view, base, shape):
 def chains(choices):
     for seed in range(100):
         chain = Chain(seed, choices)
-        shape = dims.concrete(chain.input.shape, SIZES)
+        shape = dims.substitute_sizes(chain.input.shape, SIZES)
         yield chain, np.arange(math.prod(shape)).reshape(shape)
 
 

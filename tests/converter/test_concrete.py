@@ -62,10 +62,10 @@ def test_a_module_is_looked_at_too():
 
 
 def test_what_cannot_be_looked_at():
-    with pytest.raises(converter.Unsupported, match=r"jnp\.where.*test_concrete\.py"):
+    with pytest.raises(converter.UnsupportedError, match=r"jnp\.where.*test_concrete\.py"):
         converter.to_onnx(lambda p, x: x * p if x[0] > 0 else x, [(4,)], params=np.ones(4))
     abstract = jax.ShapeDtypeStruct((), np.int32)
-    with pytest.raises(converter.Unsupported, match="known only when it runs"):
+    with pytest.raises(converter.UnsupportedError, match="known only when it runs"):
         converter.to_onnx(lambda n, x: x + int(n), [(4,)], params=abstract)
 
 

@@ -253,7 +253,7 @@ def test_dump(tmp_path, monkeypatch):
 def test_unsupported_names_everything():
     """The source line is the user's and not a library's."""
     said = r"'eig'.*float32\[3,3\].*opset 21.*test_converter\.py:\d+ \(test_unsupported"
-    with pytest.raises(converter.Unsupported, match=said):
+    with pytest.raises(converter.UnsupportedError, match=said):
         converter.to_onnx(eqx.filter_jit(lambda x: jnp.linalg.eigvals(x)), [(3, 3)], opset=21)
 
 

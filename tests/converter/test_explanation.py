@@ -30,7 +30,7 @@ def test_everything_is_named_with_its_lines():
     assert "test_explanation.py" in callback.lines[0] and "(first)" in callback.lines[0]
     assert eig.reason.startswith("primitive 'eig'")
     assert str(told).count("primitive 'pure_callback'") == 1
-    with pytest.raises(converter.Unsupported) as raised:
+    with pytest.raises(converter.UnsupportedError) as raised:
         converter.to_onnx(network, [(3,)])
     assert raised.value.reason == told.obstacles[0].reason
     assert str(raised.value).endswith(f"[{told.obstacles[0].lines[0]}]")

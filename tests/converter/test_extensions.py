@@ -12,7 +12,7 @@ import pytest
 from jax.extend.core import Primitive
 
 import converter
-from converter.fuse.user_recognisers import names
+from converter.fuse.user_recognisers import structure_names
 from tests.programs.channels import conv
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "extending.md").read_text()
@@ -46,7 +46,7 @@ def test_the_page():
     for fn in (known["network"], known["layer"], known["embed"]):
         converter.to_onnx(fn, [("B", 3, 4)], verify=[X])
         assert converter.bisect(fn, [X]) is None
-    assert {"quick_gelu", "l2_normalise"} <= set(names())
+    assert {"quick_gelu", "l2_normalise"} <= set(structure_names())
     plain = converter.to_onnx(known["embed"], [X], fuse=["quick_gelu"]).report.histogram
     assert "LpNormalization" not in plain
     several = converter.to_onnx(lambda x: x / jnp.sqrt((x * x).sum((1, 2), keepdims=True)), [X])
@@ -59,10 +59,12 @@ def test_a_rule_and_its_end():
     with converter.extensions():
         converter.rule("tripled")(lambda b, x, *, factor: b.op("Mul", x, b.like(factor)))
         assert converter.to_onnx(fn, [X], verify=[X]).report.histogram == {"Mul": 1}
-        with pytest.raises(converter.Unsupported, match="does not know other"):
+        with pytest.raises(converter.UnsupportedError, match="does not know other"):
             converter.to_onnx(lambda x: primitive.bind(x, factor=3.0, other=1), [X])
     primitive.def_impl(lambda x, **_: np.asarray(x))
-    with pytest.raises(converter.Unsupported, match=r"converter\.rule and converter\.expansion"):
+    with pytest.raises(
+        converter.UnsupportedError, match=r"converter\.rule and converter\.expansion"
+    ):
         converter.to_onnx(fn, [X])
 
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 import converter
-from converter.fuse.user_recognisers import names
+from converter.fuse.user_recognisers import structure_names
 from converter.ir import ops
 from converter.targets.schemas import operator
 from tests.converter.test_made_up_targets import FUSED, X
@@ -22,7 +22,9 @@ COMMON = ("Softmax", "Clip")
 def test_one_by_its_name_and_nothing(name):
     written = STRUCTURES[name]
     fn = jax.nn.gelu if written == "Gelu" else FUSED[written]
-    others = [other for other in names() if other not in (name, "attention", "group_norm")]
+    others = [
+        other for other in structure_names() if other not in (name, "attention", "group_norm")
+    ]
     for fuse, wanted in (([name], True), (others, False), (False, False)):
         export = converter.to_onnx(fn, [X], fuse=fuse, opset=24)
         assert (written in export.report.histogram) == wanted, export.graph

@@ -190,7 +190,7 @@ def test_other_generators_are_refused_by_name(impl):
 
     keys = random.split(random.key(0, impl=impl), 3)
     said = f"random_bits of {keys.dtype.name}.*impl='threefry2x32'"
-    with pytest.raises(converter.Unsupported, match=said):
+    with pytest.raises(converter.UnsupportedError, match=said):
         converter.to_onnx(fn, [keys])
     assert converter.to_onnx(lambda key: key[0], [keys]).report.nodes <= 3
     assert len(converter.explain(fn, [keys]).obstacles) == 1

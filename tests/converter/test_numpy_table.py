@@ -9,7 +9,7 @@ from jax import lax
 import converter
 from converter.frontend.trace import trace
 from converter.ir import Value, make_node, ops
-from converter.ir.evaluation import compute, precision, run_node
+from converter.ir.evaluation import compute, run_node, use_precision_of
 from converter.verify.sessions import run
 from tests.converter.test_edges import ALL, BINARY, UNARY, edges, taken
 
@@ -23,7 +23,7 @@ ELEMENTWISE = {
     name: (fn, count)
     for table, count in ((UNARY, 1), (BINARY, 2))
     for name, fn in table.items()
-    if ops.named(name.removeprefix("bitwise_")).numpy is not None
+    if ops.op_by_name(name.removeprefix("bitwise_")).numpy is not None
 }
 POWERS = (-7, -2, -1, 0, 1, 2, 3, 5, 200)
 
@@ -32,7 +32,7 @@ def assert_as_jax(node, args, units=0):
     """The node computed here is what JAX gives, its dtype included."""
     leaves = dict(zip(map(id, node.inputs), args, strict=True))
     got = compute(node.out, lambda value: leaves[id(value)])
-    with precision([node]):
+    with use_precision_of([node]):
         wanted = np.asarray(run_node(node, [jnp.asarray(a) for a in args], {})[0])
     assert got.dtype == wanted.dtype == node.out.dtype
     assert got.shape == wanted.shape == node.out.shape
@@ -104,7 +104,7 @@ def test_conversions(dtype, target):
 def made(op, args, result, params):
     """A node of these arrays."""
     inputs = [Value(a.shape, a.dtype, "input") for a in args]
-    return make_node(ops.named(op), inputs, [result], params)
+    return make_node(ops.op_by_name(op), inputs, [result], params)
 
 
 STRIDED = {"start_indices": (1, 0, 1), "limit_indices": (2, 3, 4), "strides": (1, 2, 2)}

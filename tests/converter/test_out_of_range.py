@@ -199,7 +199,7 @@ def test_floats_become_eight_bits_or_four(source, target):
 
 @pytest.mark.parametrize("target", ["float8_e8m0fnu", "int2"])
 def test_other_small_numbers_are_refused(target):
-    with pytest.raises(converter.Unsupported, match="ONNX has no values of dtype"):
+    with pytest.raises(converter.UnsupportedError, match="ONNX has no values of dtype"):
         converter.to_onnx(lambda x: x.astype(getattr(jnp, target)).astype(jnp.float32), [(3,)])
 
 
@@ -223,7 +223,7 @@ def test_what_has_no_kernel_is_refused(name, target):
 
     try:
         export = converter.to_onnx(fn, [(6,)])
-    except converter.Unsupported as error:
+    except converter.UnsupportedError as error:
         assert "nothing is computed in" in str(error)
     else:
         assert name in ("choose", "turn")

@@ -13,7 +13,7 @@ import pytest
 from jax import lax
 
 import converter
-from converter.errors import ConverterError, Unsupported
+from converter.errors import ConverterError, UnsupportedError
 from converter.frontend.inline import HINTS
 from converter.frontend.trace import trace
 from converter.ir import Graph, make_node, ops
@@ -137,7 +137,7 @@ def test_no_parameter_vanishes(name):
     params, graph = traced(name)
     node = next(n for n in graph.walk() if n.op.name == name)
     assert node.params.keys() == params.keys() - HINTS
-    entry = lowerings.find_lowering(ops.named(name), 26)
+    entry = lowerings.find_lowering(ops.op_by_name(name), 26)
     known = READ.get(name, set()) if entry is None or name in READ else entry.reads | entry.ignores
     assert node.params.keys() <= known, node.params.keys() - known
 
@@ -150,7 +150,7 @@ def test_every_primitive_with_a_rule_has_an_example():
 def test_unknown_parameters_are_refused():
     value = trace(lambda x: x, [X]).inputs[0]
     node = make_node(ops.abs, [value], [(X, np.dtype(np.float32))], {"bias": 3})
-    with pytest.raises(Unsupported, match="does not know bias"):
+    with pytest.raises(UnsupportedError, match="does not know bias"):
         lower(Graph([value], node.outputs, [node], [], ["y"]), 23, find_target(DEFAULT_TARGET))
 
 

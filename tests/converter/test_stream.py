@@ -126,7 +126,7 @@ def test_who_watches_gets_what_is_in_the_files(external, export, tmp_path):
     def written(name, piece):
         seen[name] += bytes(piece)
 
-    made.save(tmp_path / "a.onnx", external_data=external, written=written)
+    made.save(tmp_path / "a.onnx", external_data=external, on_write=written)
     assert seen == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert len(seen) == 1 + external
 
@@ -156,9 +156,9 @@ def test_what_goes_wrong_leaves_nothing(external, export, tmp_path):
 
     path, full = tmp_path / "a.onnx", OSError(28, "No space left on device")
     with pytest.raises(ValueError, match="not this one"):
-        made.save(path, external_data=external, written=wrong(ValueError("not this one")))
+        made.save(path, external_data=external, on_write=wrong(ValueError("not this one")))
     with pytest.raises(SaveError, match="No space left on device") as error:
-        made.save(path, external_data=external, written=wrong(full))
+        made.save(path, external_data=external, on_write=wrong(full))
     assert error.value.errno == 28
     with pytest.raises(KeyError, match="lost"):
         made.save(path, Failing(params), external_data=external)

@@ -188,7 +188,7 @@ def test_what_cannot_be_traced(primitive):
     fn = lambda x: jnp.sin(primitive.bind(x)) + jnp.linalg.eigvals(x[:3, :3]).real.sum()  # noqa: E731
     assert len(converter.explain(fn, [X]).obstacles) == 2
     said = rf"primitive '{primitive}'.*{REFUSED_ONES[primitive]}.*test_users"
-    with pytest.raises(converter.Unsupported, match=said):
+    with pytest.raises(converter.UnsupportedError, match=said):
         converter.to_onnx(fn, [X])
 
 
@@ -197,5 +197,5 @@ def test_what_has_no_result():
     primitive.multiple_results = True
     primitive.def_abstract_eval(lambda x: [])
     primitive.def_impl(lambda x: [])
-    with pytest.raises(converter.Unsupported, match=r"'silent'.*no result"):
+    with pytest.raises(converter.UnsupportedError, match=r"'silent'.*no result"):
         converter.to_onnx(lambda x: (primitive.bind(x), x)[1], [X])

@@ -50,7 +50,9 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name):
     fn, reason = REFUSED[name]
-    with pytest.raises(converter.Unsupported, match=f"primitive '{name}'.*{reason}.*test_wrappers"):
+    with pytest.raises(
+        converter.UnsupportedError, match=f"primitive '{name}'.*{reason}.*test_wrappers"
+    ):
         converter.to_onnx(lambda x: fn(x), [(4, 4)])
 
 
@@ -105,7 +107,7 @@ def test_nothing_is_executed(call, place):
         explained = converter.explain(fn, [X])
         try:
             converter.to_onnx(fn, [X])
-        except converter.Unsupported as error:
+        except converter.UnsupportedError as error:
             assert "a file cannot call Python" in str(error)
             assert not explained.is_convertible
         else:

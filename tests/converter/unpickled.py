@@ -66,7 +66,7 @@ def digest(fn, specs, params):
 
     try:
         export = converter.to_onnx(fn, specs, params=params, opset=24)
-    except converter.Unsupported as error:
+    except converter.UnsupportedError as error:
         return f"{error.reason}"
     content = ir.to_proto(export.model).SerializeToString(deterministic=True)
     return hashlib.sha256(content).hexdigest()

@@ -2,7 +2,7 @@
 
 import jax
 
-from converter.errors import Unsupported
+from converter.errors import UnsupportedError
 from converter.frontend.refused import REFUSED
 from tests.converter.harness.refused import REMAINING
 from tests.converter.harness.table import DTYPES
@@ -102,7 +102,7 @@ def _operators(uses: list[Use]) -> str:
 def _at(use: Use, opset: int) -> str:
     try:
         found = use.operators(opset)
-    except Unsupported:
+    except UnsupportedError:
         return ""
     rest = f" and {len(found) - SEVERAL} more" if len(found) > SEVERAL else ""
     return ", ".join(found[:SEVERAL]) + rest

@@ -98,6 +98,6 @@ def opsets(name: str) -> str:
     """From which opset on a primitive has a rule or an expansion, and where a newer one is."""
     if decompositions.find_decomposition(name) is not None:
         return "17"
-    rules = [lowerings.find_lowering(ops.named(name), opset) for opset in OPSETS]
+    rules = [lowerings.find_lowering(ops.op_by_name(name), opset) for opset in OPSETS]
     changes = zip(OPSETS, rules, [None, *rules], strict=False)
     return ", ".join(str(opset) for opset, rule, before in changes if rule is not before) or "17"

@@ -106,7 +106,7 @@ def _judge(program: Program, tell: Callable[[bool], object]) -> Outcome:
     how = {"params": params, "opset": program.opset, "strict": program.strict}
     try:
         export = converter.to_onnx(fn, specs, **how)
-    except (converter.Unsupported, converter.SpecError) as error:
+    except (converter.UnsupportedError, converter.SpecError) as error:
         return Outcome("refused", str(error), _plain(str(error)))
     except ANY as error:
         return _raised("invalid" if _raises(program, type(error)) else "exception", error)

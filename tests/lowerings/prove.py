@@ -11,7 +11,7 @@ import numpy as np
 
 from converter.api.conversion import finish
 from converter.canonicalize import ELIMINATED_OPS, RULES
-from converter.errors import Unsupported
+from converter.errors import UnsupportedError
 from converter.ir import Graph, Value, dims, make_node, ops
 from converter.ir.dtypes import is_float
 from converter.ir.nodes import Meaning
@@ -230,7 +230,7 @@ def is_right(
         prepare(graph, way, settings)
         found = rules_of(graph, way.opset)
         export = watch(partial(finish, graph, settings, lambda: old))
-    except Unsupported as error:
+    except UnsupportedError as error:
         assert case.refusal and case.refusal in str(error), f"{error}\n{text}"
         return True
     reached |= found

@@ -27,7 +27,7 @@ EXEMPT: Mapping[str, str] = {
     "if domain:": "operators that rules from outside write",
     "self.shared.lines": "an option",
     "self.shared.refused": "reports of what cannot be written",
-    "except Unsupported": "any other error is a mistake of ours",
+    "except UnsupportedError": "any other error is a mistake of ours",
     "len(results) != len(node.outputs)": "a mistake in a rule",
     'startswith("float8")': "no kernel computes in eight bits: tests/converter has conversions",
     "v.name or": "bodies of loops have no names",

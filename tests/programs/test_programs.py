@@ -165,7 +165,7 @@ def test_every_way(name: str, way: str):
     may_be_refused = held(case, compiled) & REFUSED.keys() or (name, way) in NOT_WRITTEN
     try:
         export = case.export()
-    except converter.Unsupported as error:
+    except converter.UnsupportedError as error:
         # A number of kernels, or of calls of somebody's code, cannot be open.
         assert may_be_refused or (way == "open batch" and "give one" in str(error))
         return

@@ -13,7 +13,7 @@ from converter.canonicalize import canonicalize
 from converter.fuse.gelu import GELU
 from converter.ir import Graph, ops
 from converter.ir.op import Op, Rounding
-from converter.ir.rewrite import takes_all
+from converter.ir.rewrite import supports_all
 from converter.layout import chains, contraction, convolution, pooling
 from converter.legalize import bounds, deviations, dtype_fallback
 from converter.targets import Target, find_target
@@ -400,7 +400,9 @@ CASES: dict[str, Case] = {
     ),
     "layout.convolution.emit_convolution": Case(
         convolved,
-        swept({ops.conv_general_dilated: partial(convolution.emit_convolution, takes=takes_all)}),
+        swept(
+            {ops.conv_general_dilated: partial(convolution.emit_convolution, takes=supports_all)}
+        ),
     ),
     "layout.convolution.emit_convolution by patches": Case(
         convolved,

@@ -15,7 +15,7 @@ from converter.canonicalize import canonicalize, fold_constants
 from converter.canonicalize.emptiness import fill_empty
 from converter.canonicalize.slicing import match_interleaving
 from converter.fuse import attention, grid_sample, layer_norm, named_calls, resize, rotary, softmax
-from converter.fuse.spelling import Spelling, recognise
+from converter.fuse.spelling import Spelling, recognise_spellings
 from converter.ir import Graph, ops
 from converter.pipeline.passes import distinct
 from converter.pipeline.settings import PassSettings
@@ -107,7 +107,7 @@ def spelled(table: Sequence[Spelling], place: int) -> Case:
         others = graph.clone()
         for each, count in ((others, place), (graph, place + 1)):
             if count:
-                recognise(each, table[:count], 26)
+                recognise_spellings(each, table[:count], 26)
         return graph.count(spelling.op) > others.count(spelling.op)
 
     return Case(draw, apply, prepare=[canonicalize], units=16, enough=6 if names else 0)
@@ -381,14 +381,18 @@ CASES: dict[str, Case] = {
         prepare=[until("resample")],
         units=256,
     ),
-    "fuse.named_calls.inlined": Case(resampled, swept({ops.named_call: named_calls.inlined})),
-    "fuse.group_norm.GROUPS": Case(grouped(False), prepare=[until("group")], units=64),
-    "fuse.group_norm.CHANNEL": Case(
+    "fuse.named_calls.inline_call": Case(
+        resampled, swept({ops.named_call: named_calls.inline_call})
+    ),
+    "fuse.group_norm.GROUPED_CHANNELS": Case(grouped(False), prepare=[until("group")], units=64),
+    "fuse.group_norm.SINGLE_CHANNELS": Case(
         each_channel,
         prepare=[until("group")],
         units=64,
     ),
-    "fuse.group_norm.INSIDE": Case(grouped(True), prepare=[until("scale groups")], units=64),
+    "fuse.group_norm.SPLIT_CHANNELS": Case(
+        grouped(True), prepare=[until("scale groups")], units=64
+    ),
     "fuse.layer_norm.LAYER_NORM": Case(NORM, prepare=[canonicalize], units=64),
     "fuse.layer_norm.LAYER_NORM scaled": Case(
         scaled_norm, prepare=[canonicalize], units=64, enough=MANY

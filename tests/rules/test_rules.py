@@ -25,7 +25,7 @@ TOGETHER = ("layout.channel_forms.BEFORE_REORDERING",)
 
 def operation(name: str) -> Op:
     """What a rule of a table is about."""
-    return ops.named(name.partition("[")[2].partition("]")[0])
+    return ops.op_by_name(name.partition("[")[2].partition("]")[0])
 
 
 def cases_of(name: str) -> dict[str, Case]:

@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 
-from converter.errors import Unsupported
+from converter.errors import UnsupportedError
 from converter.ir import Graph, Node, Value, make_node, ops
 from converter.ir.op import Op
 from converter.lower import lower
@@ -56,7 +56,7 @@ class FormCase:
         graph = Graph(node.inputs, node.outputs, [node], output_names=names)
         try:
             model = ir.to_proto(lower(graph, self.opset, target)).SerializeToString()
-        except Unsupported as error:
+        except UnsupportedError as error:
             return error.reason
         options = ort.SessionOptions()
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL

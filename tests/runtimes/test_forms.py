@@ -63,7 +63,7 @@ def test_what_does_not_run_is_refused_with_its_line(running):
     said = (
         r"narrow does not run 'max_pool' \(float32\[1,3,4,5\]\) at opset 23: no kernel for 4 axes"
     )
-    with pytest.raises(converter.Unsupported, match=rf"{said} \[.*test_forms.py.*pooled"):
+    with pytest.raises(converter.UnsupportedError, match=rf"{said} \[.*test_forms.py.*pooled"):
         converter.to_onnx(pooled, [(1, 3, 4, 5)], opset=23, target=target)
     assert converter.to_onnx(lambda x: pooled(x[:, :, None]), [(1, 3, 5)], target="onnxruntime")
 

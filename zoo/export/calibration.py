@@ -94,7 +94,7 @@ def write_with_ranges(
     even_out(model)
     quantise(model, FixedColumns(model.graph, ranges), means)
     converter.find_target(runtime).remove_quirks(model)
-    converter.save(model, target, written=written)
+    converter.save(model, target, on_write=written)
 
 
 Writer: TypeAlias = Callable[..., None]

@@ -136,7 +136,7 @@ class Production:
         progress.stage(f"opset {opset}: writing", self.subject.entry.parameters * 4)
         with writing(source), self.digests.taken() as written:
             values, step = self.subject.weights.arrays, lambda _, size: progress.step(size)
-            export.save(source, values=values, progress=step, written=written)
+            export.save(source, values=values, progress=step, on_write=written)
         for spec in specs:
             if self.stage / spec.name != source:
                 self.lower(source, spec)
@@ -184,7 +184,7 @@ class Production:
         )
         joined = converter.join(first.model, ir.load(file), target)
         with writing(file), self.digests.taken() as written:
-            converter.save(joined, file, written=written)
+            converter.save(joined, file, on_write=written)
 
     def untaken(self, export: converter.Export) -> tuple[str, ...]:
         """Return a sentence for each branch of a network that no sample takes, or an empty tuple if

@@ -61,7 +61,7 @@ def derive(
     if codec:
         quantise(model, codec, {name: averages[name] / factors.get(name, 1) for name in averages})
     converter.find_target(runtime).remove_quirks(model)
-    converter.save(model, target, written=written)
+    converter.save(model, target, on_write=written)
 
 
 def load_typed(source: Path) -> ir.Model:

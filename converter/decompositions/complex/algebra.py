@@ -14,7 +14,7 @@ from jax import lax
 from converter.decompositions.complex.complex_rules import meaning, meanings
 from converter.decompositions.computation import Combine, combine_neighbours, reduced_axes_last
 from converter.decompositions.window_reductions import Pads, reduce_windows
-from converter.ir.complex_pairs import Pair, is_complex, parts, real_dtype, whole_number
+from converter.ir.complex_pairs import Pair, combine_parts, complex_parts, is_complex, real_dtype
 
 
 def multiply(x: Pair, y: Pair) -> Pair:
@@ -176,9 +176,9 @@ def _single_array_form(combine: Combined) -> Combine:
 def _order_reduced(combine: Combined, x: Pair, *, axes: tuple[int, ...]) -> Pair:
     """Combine neighbours until one is left."""
     (extreme,) = combine_neighbours(
-        _single_array_form(combine), [reduced_axes_last(whole_number(x), axes)]
+        _single_array_form(combine), [reduced_axes_last(combine_parts(x), axes)]
     )
-    return parts(extreme[..., 0])
+    return complex_parts(extreme[..., 0])
 
 
 meaning("reduce_max")(partial(_order_reduced, lax.max))
@@ -194,7 +194,9 @@ def reduce_prod(x: Pair, *, axes: tuple[int, ...]) -> Pair:
 
 
 def _cumulative(combine: Combined, x: Pair, *, axis: int, reverse: bool) -> Pair:
-    return parts(lax.associative_scan(combine, whole_number(x), axis=axis, reverse=reverse))
+    return complex_parts(
+        lax.associative_scan(combine, combine_parts(x), axis=axis, reverse=reverse)
+    )
 
 
 meaning("cumprod")(partial(_cumulative, lax.mul))
@@ -214,7 +216,9 @@ def _extreme(
     window_dilation: Sequence[int],
 ) -> Pair:
     window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
-    return parts(*reduce_windows([whole_number(x)], [start], _single_array_form(combine), *window))
+    return complex_parts(
+        *reduce_windows([combine_parts(x)], [start], _single_array_form(combine), *window)
+    )
 
 
 meaning("reduce_window_max")(partial(_extreme, lax.max, -jnp.inf))

@@ -12,7 +12,7 @@ import numpy as np
 
 from converter.decompositions.registered import Decorator, Expansion, register_as
 from converter.ir import Value, ops
-from converter.ir.complex_pairs import Pair, is_complex, joined, real_dtype, split
+from converter.ir.complex_pairs import Pair, is_complex, join_parts, real_dtype, split_parts
 from converter.ir.op import Linear
 from converter.ir.scalars import scalar
 from converter.jax_versions import bind_primitive
@@ -57,12 +57,12 @@ def rule_on_real_parts(
         params: the parameters that affect the result.
     """
     complexes = [is_complex(aval.dtype) for aval in types]
-    name, op = primitive.name, ops.named(primitive.name)
+    name, op = primitive.name, ops.op_by_name(primitive.name)
     apply_to_parts = partial(_apply_to_parts, partial(_bind, primitive, all_params))
     if op.linear is Linear.TOGETHER:
         stays = op not in CHANGES_SIGNS and any(real) and list(real) == complexes
         return _on_pairs(apply_to_parts, complexes, real if stays else None)
-    if op.linear is Linear.EACH:
+    if op.linear is Linear.SEPARATELY:
         return _on_pairs(partial(_multiply_pairs, primitive, all_params), complexes, real)
     if name == "div" and real[1]:
         return _on_pairs(apply_to_parts, complexes, (False, True))
@@ -72,7 +72,7 @@ def rule_on_real_parts(
         return None
     function = rule.bind(params)
     if rule.packed:
-        return lambda *xs: [function(*(split(x).re if of_real else x for x in xs))]
+        return lambda *xs: [function(*(split_parts(x).re if of_real else x for x in xs))]
     return _on_pairs(lambda *xs: _as_list(function(*xs)), complexes)
 
 
@@ -91,11 +91,11 @@ def _on_pairs(
     read."""
 
     def part(x: Any, is_pair: bool, is_real: bool) -> Any:
-        return (split(x).re if is_real else split(x)) if is_pair else x
+        return (split_parts(x).re if is_real else split_parts(x)) if is_pair else x
 
     def call(*xs: Any) -> list[Any]:
         is_real = real or [False] * len(xs)
-        return [joined(y) for y in function(*map(part, xs, complexes, is_real))]
+        return [join_parts(y) for y in function(*map(part, xs, complexes, is_real))]
 
     return call
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from converter.decompositions.complex.algebra import multiply
 from converter.decompositions.complex.complex_rules import REAL, meaning
-from converter.errors import Unsupported
-from converter.ir.complex_pairs import Pair, joined, split
+from converter.errors import UnsupportedError
+from converter.ir.complex_pairs import Pair, join_parts, split_parts
 
 DIRECT = 128
 """Length up to which a transform is one product."""
@@ -49,14 +49,16 @@ def fft_of_real(x: jax.Array, *, fft_type: Any, fft_lengths: tuple[int, ...]) ->
     """Return the transform of numbers that are complex only by their dtype."""
     kind, *other_lengths, last = fft_type.name, *_known_lengths(fft_lengths)
     if kind == "IRFFT":
-        return fft(joined(Pair(x, jnp.zeros_like(x))), fft_type=fft_type, fft_lengths=fft_lengths)
+        return fft(
+            join_parts(Pair(x, jnp.zeros_like(x))), fft_type=fft_type, fft_lengths=fft_lengths
+        )
     inverse = kind == "IFFT"
     return _transform_axes(_transform_real(x, last, inverse, last), other_lengths, inverse, 1)
 
 
 def _known_lengths(lengths: tuple[Any, ...]) -> tuple[int, ...]:
     if not all(isinstance(n, int) for n in lengths):
-        raise Unsupported(
+        raise UnsupportedError(
             f"primitive 'fft' of lengths {lengths} cannot be written: they have to be known; "
             "give the transformed axes fixed sizes"
         )
@@ -103,7 +105,9 @@ def _transform_in_two(x: jax.Array, length: int, first: int, inverse: bool) -> j
     matrix = _matrix(first, inverse, x.dtype)
     lines = _fourier_product(lines, matrix[::2] if is_real else matrix, is_real)
     angles = np.outer(np.arange(second), np.arange(first))
-    lines = joined(multiply(split(lines), _roots_of_unity(angles, length, inverse, x.dtype)))
+    lines = join_parts(
+        multiply(split_parts(lines), _roots_of_unity(angles, length, inverse, x.dtype))
+    )
     lines = _transform(jnp.swapaxes(lines, -3, -2), second, inverse)
     lines = jnp.swapaxes(lines, -3, -2)
     return lines.reshape(*lines.shape[:-3], length, 2)
@@ -119,9 +123,11 @@ def _transform_by_convolution(x: jax.Array, length: int, inverse: bool) -> jax.A
     kernel = np.fft.fft(np.conj(kernel) if inverse else kernel) / (length if inverse else 1)
     bands = Pair(*(jnp.asarray(half, x.dtype) for half in (kernel.real, kernel.imag)))
     room = [(0, 0)] * (x.ndim - 2) + [(0, size - length), (0, 0)]
-    transformed = _transform(jnp.pad(joined(multiply(split(x), chirp)), room), size, False)
-    convolution = _transform(joined(multiply(split(transformed), bands)), size, True)
-    return joined(multiply(split(convolution[..., :length, :]), chirp))
+    transformed = _transform(
+        jnp.pad(join_parts(multiply(split_parts(x), chirp)), room), size, False
+    )
+    convolution = _transform(join_parts(multiply(split_parts(transformed), bands)), size, True)
+    return join_parts(multiply(split_parts(convolution[..., :length, :]), chirp))
 
 
 def _transform_real(x: jax.Array, length: int, inverse: bool, count: int) -> jax.Array:
@@ -130,7 +136,7 @@ def _transform_real(x: jax.Array, length: int, inverse: bool, count: int) -> jax
     if factor < length:
         return _transform_in_two(x, length, factor, inverse)[..., :count, :]
     if length > LARGEST_PRIME:
-        return _transform_by_convolution(joined(Pair(x, jnp.zeros_like(x))), length, inverse)[
+        return _transform_by_convolution(join_parts(Pair(x, jnp.zeros_like(x))), length, inverse)[
             ..., :count, :
         ]
     return _fourier_product(x, _matrix(length, inverse, x.dtype)[::2, : 2 * count], is_real=True)

@@ -81,7 +81,7 @@ def _unscaled(value: Value, uses: Uses) -> tuple[Value, float]:
         return value, 1.0
     for index in {ops.mul: (0, 1), ops.div: (1,)}.get(node.op, ()):
         number, other = scalar(node.inputs[index]), node.inputs[1 - index]
-        moves = number is not None and is_moderate(np.asarray(number), nothing=False)
+        moves = number is not None and is_moderate(np.asarray(number), allow_zero=False)
         if number is not None and moves and dims.same_shape(other.shape, value.shape):
             return other, float(number) if node.op is ops.mul else 1 / float(number)
     return value, 1.0

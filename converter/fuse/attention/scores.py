@@ -176,7 +176,7 @@ def _div(view: View) -> list[ScoreStep]:
 def _multiplied(index: int, by: View, op: Op) -> ScoreStep:
     """By a number, or else by an array, or by what is no number that may go elsewhere."""
     number = scalar(by.base)
-    if number is None or not is_moderate(np.asarray(number), nothing=False):
+    if number is None or not is_moderate(np.asarray(number), allow_zero=False):
         return ScoreStep(index, factor=(op, by))
     return ScoreStep(index, float(number) if op is ops.mul else 1 / float(number))
 

@@ -1,12 +1,12 @@
-"""The operations of graphs: each is stated here once, with all that is known of it.
+"""The operations of graphs. Each is defined once, here, with all its traits.
 
-``ops.add`` is the sum of two, in whatever dtype. A new operation is one line in one of these
-modules, and a rule that writes it.
+``ops.add`` is the sum of two values of any dtype. To add an operation, add one line to one of these
+modules, and a rule that lowers it.
 """
 
-from converter.ir.ops.catalogue import from_outside, named, of_kind, of_user, stated
+from converter.ir.ops.catalogue import external_op, op_by_name, op_variant, stated, user_op
 from converter.ir.ops.composites import *
 from converter.ir.ops.pointwise import *
 from converter.ir.ops.primitives import *
 
-__all__ = ["from_outside", "named", "of_kind", "of_user", "stated"]
+__all__ = ["external_op", "op_by_name", "op_variant", "stated", "user_op"]

@@ -1,4 +1,4 @@
-"""Operations by name. Each is made once, so that two are one where they are one object."""
+"""Operations by name. Each is created once, so that operations are compared by identity."""
 
 from functools import cache
 from typing import Any
@@ -6,48 +6,53 @@ from weakref import WeakKeyDictionary
 
 from converter.ir.op import Formula, Linear, Op, Rounding
 
-_known: dict[str, Op] = {}
-_others: dict[str, Op] = {}
-_users: WeakKeyDictionary[Any, Op] = WeakKeyDictionary()
+_defined: dict[str, Op] = {}
+_undefined: dict[str, Op] = {}
+_user_ops: WeakKeyDictionary[Any, Op] = WeakKeyDictionary()
 
 
-def state(
+def define_op(
     name: str, formula: Formula | None = None, numpy: Formula | None = None, **traits: Any
 ) -> Op:
-    """One of JAX's or of ours, stated in this package."""
-    assert name not in _known, f"{name} is stated twice"
-    return _known.setdefault(name, Op(name, formula=formula, numpy=numpy, **traits))
+    """Define an operation of JAX or of the converter. Only this package calls it."""
+    assert name not in _defined, f"{name} is defined twice"
+    return _defined.setdefault(name, Op(name, formula=formula, numpy=numpy, **traits))
 
 
-def named(op: Op | str) -> Op:
-    """The operation of a name: one that is stated here, or another, of which nothing is known."""
+def op_by_name(op: Op | str) -> Op:
+    """Return the operation of a name: a defined one, or one without known traits."""
     if isinstance(op, Op):
         return op
-    return _known.get(op) or _others.setdefault(op, Op(op))
+    return _defined.get(op) or _undefined.setdefault(op, Op(op))
 
 
-def of_kind(name: str, kind: str) -> Op:
-    """An operation on numbers of another kind: what only moves numbers does so here too."""
-    base, full = named(name), f"{name} of {kind}"
-    # The size of one is computed; what compares two or chooses gives only what it was given.
-    computes = base.elementwise and not base.broadcasts and base.linear is Linear.NOT
-    stays = base.rounding in (Rounding.NONE, Rounding.NORMWISE) and not computes
-    rounding = base.rounding if stays else Rounding.INSIDE
-    traits: dict[str, Any] = {"triangle": base.triangle, "vectors": base.vectors}
-    return _others.setdefault(full, Op(full, rounding=rounding, divides=base.divides, **traits))
+def op_variant(name: str, number_kind: str) -> Op:
+    """Return the variant of an operation for another kind of number, created on first use.
+
+    Its rounding class is kept if the operation only moves, compares or selects values.
+    """
+    original, full_name = op_by_name(name), f"{name} of {number_kind}"
+    # An absolute value is computed. A comparison or selection returns values of its operands.
+    computes = original.elementwise and not original.broadcasts and original.linear is Linear.NOT
+    keeps_rounding = original.rounding in (Rounding.NONE, Rounding.NORMWISE) and not computes
+    rounding = original.rounding if keeps_rounding else Rounding.INSIDE
+    traits: dict[str, Any] = {"triangle": original.triangle, "vectors": original.vectors}
+    return _undefined.setdefault(
+        full_name, Op(full_name, rounding=rounding, divides=original.divides, **traits)
+    )
 
 
 @cache
-def from_outside(name: str, formula: Formula) -> Op:
-    """Operation of a recogniser from outside, by its own name, which may be one of ours."""
+def external_op(name: str, formula: Formula) -> Op:
+    """Return the operation of a user's recogniser. Its name may be that of a defined one."""
     return Op(name, "user", formula)
 
 
-def of_user(primitive: Any) -> Op:
-    """A primitive of a user's own, whatever it is called."""
-    return _users.setdefault(primitive, Op(primitive.name, "user", calls=True))
+def user_op(primitive: Any) -> Op:
+    """Return the operation of a user's own primitive, whatever its name."""
+    return _user_ops.setdefault(primitive, Op(primitive.name, "user", calls=True))
 
 
 def stated() -> tuple[Op, ...]:
-    """Every operation that is known by name."""
-    return tuple(_known.values())
+    """Return every defined operation."""
+    return tuple(_defined.values())

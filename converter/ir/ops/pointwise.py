@@ -1,4 +1,4 @@
-"""Primitives of JAX's that treat every element alike."""
+"""JAX's primitives that treat every element alike."""
 
 import operator
 from functools import partial
@@ -7,104 +7,113 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-from converter.ir.dtypes import converted
+from converter.ir.dtypes import convert_as_xla
 from converter.ir.op import Linear, Rounding
-from converter.ir.ops.catalogue import state
+from converter.ir.ops.catalogue import define_op
 
 _NONE, _ONCE, _ADDS = Rounding.NONE, Rounding.ONCE, Rounding.ADDS
 _FUNCTION, _CANCELS = Rounding.FUNCTION, Rounding.CANCELS
 _SUM = Linear.TOGETHER
-_each = partial(state, elementwise=True)
-_both = partial(state, elementwise=True, broadcasts=True)
+_unary = partial(define_op, elementwise=True)
+_broadcasting = partial(define_op, elementwise=True, broadcasts=True)
 
 
 def _integer_pow(x: Any, *, y: int) -> Any:
-    """By repeated squaring, as JAX does; numpy takes no exponent that the dtype cannot hold."""
-    result, square, left = np.ones_like(x), x, y if y >= 0 else -y
-    while left:
-        if left % 2:
+    """Raise to an integer power by repeated squaring, as JAX does.
+
+    numpy rejects an exponent that the dtype cannot hold.
+    """
+    result, square, exponent = np.ones_like(x), x, y if y >= 0 else -y
+    while exponent:
+        if exponent % 2:
             result = result * square
-        square, left = square * square, left // 2
+        square, exponent = square * square, exponent // 2
     return result if y >= 0 else 1 / result
 
 
-def _chosen_in_numpy(which: Any, *cases: Any) -> Any:
-    """What is out of range chooses the nearest."""
+def _select_in_numpy(index: Any, *cases: Any) -> Any:
+    """Select the case of each index. An index out of range selects the nearest case."""
     result = cases[-1]
     for number in reversed(range(len(cases) - 1)):
-        result = np.where(which <= number, cases[number], result)
+        result = np.where(index <= number, cases[number], result)
     return result
 
 
-def _clamped_in_numpy(low: Any, x: Any, high: Any) -> Any:
+def _clamp_in_numpy(low: Any, x: Any, high: Any) -> Any:
     return np.minimum(np.maximum(low, x), high)
 
 
 # ------------------------------------------------------------------------- operands that broadcast
 
-_sum = partial(_both, rounding=_ADDS, linear=_SUM)
-_choice = partial(_both, rounding=_NONE, any_zero=True)
-_comparison = partial(_both, rounding=_NONE)
+_additive = partial(_broadcasting, rounding=_ADDS, linear=_SUM)
+_selection = partial(_broadcasting, rounding=_NONE, any_zero=True)
+_comparison = partial(_broadcasting, rounding=_NONE)
 
-add = _sum("add", lax.add, operator.add, commutes=True)
-sub = _sum("sub", lax.sub, operator.sub)
-mul = _both(
-    "mul", lax.mul, operator.mul, rounding=_ONCE, linear=Linear.EACH, multiplies=True, commutes=True
+add = _additive("add", lax.add, operator.add, commutes=True)
+sub = _additive("sub", lax.sub, operator.sub)
+mul = _broadcasting(
+    "mul",
+    lax.mul,
+    operator.mul,
+    rounding=_ONCE,
+    linear=Linear.SEPARATELY,
+    multiplies=True,
+    commutes=True,
 )
-div = _both("div", lax.div, operator.truediv, divides=True, rounding=_ONCE, multiplies=True)
-max = _choice("max", lax.max, np.maximum, commutes=True)
-min = _choice("min", lax.min, np.minimum, commutes=True)
-pow = _both("pow", lax.pow, operator.pow, divides=True)
-rem = _both("rem", lax.rem, rounding=_NONE)
-atan2 = _both("atan2", lax.atan2)
-nextafter = _both("nextafter", lax.nextafter, rounding=_NONE)
-and_ = _both("and", lax.bitwise_and, operator.and_, commutes=True)
-or_ = _both("or", lax.bitwise_or, operator.or_, commutes=True)
-xor = _both("xor", lax.bitwise_xor)
+div = _broadcasting("div", lax.div, operator.truediv, divides=True, rounding=_ONCE, multiplies=True)
+max = _selection("max", lax.max, np.maximum, commutes=True)
+min = _selection("min", lax.min, np.minimum, commutes=True)
+pow = _broadcasting("pow", lax.pow, operator.pow, divides=True)
+rem = _broadcasting("rem", lax.rem, rounding=_NONE)
+atan2 = _broadcasting("atan2", lax.atan2)
+nextafter = _broadcasting("nextafter", lax.nextafter, rounding=_NONE)
+and_ = _broadcasting("and", lax.bitwise_and, operator.and_, commutes=True)
+or_ = _broadcasting("or", lax.bitwise_or, operator.or_, commutes=True)
+xor = _broadcasting("xor", lax.bitwise_xor)
 eq = _comparison("eq", lax.eq, operator.eq)
 ne = _comparison("ne", lax.ne, operator.ne)
 lt = _comparison("lt", lax.lt, operator.lt)
 le = _comparison("le", lax.le, operator.le)
 gt = _comparison("gt", lax.gt, operator.gt)
 ge = _comparison("ge", lax.ge, operator.ge)
-shift_left = _both("shift_left", lax.shift_left)
-shift_right_logical = _both("shift_right_logical", lax.shift_right_logical)
-shift_right_arithmetic = _both("shift_right_arithmetic", lax.shift_right_arithmetic)
-select_n = _choice("select_n", lax.select_n, _chosen_in_numpy, linear=_SUM)
-clamp = _choice("clamp", lax.clamp, _clamped_in_numpy)
+shift_left = _broadcasting("shift_left", lax.shift_left)
+shift_right_logical = _broadcasting("shift_right_logical", lax.shift_right_logical)
+shift_right_arithmetic = _broadcasting("shift_right_arithmetic", lax.shift_right_arithmetic)
+select_n = _selection("select_n", lax.select_n, _select_in_numpy, linear=_SUM)
+clamp = _selection("clamp", lax.clamp, _clamp_in_numpy)
 
-# JAX's alone: equal shapes only.
-add_any = state("add_any", rounding=_ADDS, linear=_SUM)
-eq_to = state("eq_to", rounding=_NONE)
-le_to = state("le_to", rounding=_NONE)
-lt_to = state("lt_to", rounding=_NONE)
-polynomial = state("polynomial")
+# Operations that only JAX has, on equal shapes.
+add_any = define_op("add_any", rounding=_ADDS, linear=_SUM)
+eq_to = define_op("eq_to", rounding=_NONE)
+le_to = define_op("le_to", rounding=_NONE)
+lt_to = define_op("lt_to", rounding=_NONE)
+polynomial = define_op("polynomial")
 
 # ------------------------------------------------------------------------------------ one operand
 
-_whole = partial(_each, rounding=_NONE, any_zero=True)
-_function = partial(_each, rounding=_FUNCTION)
+_whole_number = partial(_unary, rounding=_NONE, any_zero=True)
+_function = partial(_unary, rounding=_FUNCTION)
 
-abs = _each("abs", lax.abs, np.abs, rounding=_NONE)
-ceil = _whole("ceil", numpy=np.ceil)
-floor = _whole("floor", numpy=np.floor)
-round = _whole("round")
-sign = _whole("sign")
-neg = _each("neg", lax.neg, operator.neg, rounding=_NONE, linear=_SUM)
-not_ = _each("not", lax.bitwise_not, operator.invert)
-is_finite = _each("is_finite")
-population_count = _each("population_count")
-clz = state("clz")
-convert_element_type = _each(
+abs = _unary("abs", lax.abs, np.abs, rounding=_NONE)
+ceil = _whole_number("ceil", numpy=np.ceil)
+floor = _whole_number("floor", numpy=np.floor)
+round = _whole_number("round")
+sign = _whole_number("sign")
+neg = _unary("neg", lax.neg, operator.neg, rounding=_NONE, linear=_SUM)
+not_ = _unary("not", lax.bitwise_not, operator.invert)
+is_finite = _unary("is_finite")
+population_count = _unary("population_count")
+clz = define_op("clz")
+convert_element_type = _unary(
     "convert_element_type",
     lax.convert_element_type,
-    lambda x, *, new_dtype: converted(x, new_dtype),
+    lambda x, *, new_dtype: convert_as_xla(x, new_dtype),
     rounding=_ONCE,
 )
-reduce_precision = _each("reduce_precision")
-sqrt = _each("sqrt", lax.sqrt, np.sqrt, rounding=_ONCE)
-square = _each("square", lax.square, lambda x: x * x, rounding=_ONCE, multiplies=True)
-integer_pow = _each("integer_pow", numpy=_integer_pow, rounding=_ONCE, multiplies=True)
+reduce_precision = _unary("reduce_precision")
+sqrt = _unary("sqrt", lax.sqrt, np.sqrt, rounding=_ONCE)
+square = _unary("square", lax.square, lambda x: x * x, rounding=_ONCE, multiplies=True)
+integer_pow = _unary("integer_pow", numpy=_integer_pow, rounding=_ONCE, multiplies=True)
 exp = _function("exp", lax.exp, np.exp)
 log = _function("log", numpy=np.log)
 sin = _function("sin", numpy=np.sin)
@@ -117,19 +126,20 @@ tanh = _function("tanh")
 erf = _function("erf")
 logistic = _function("logistic")
 rsqrt = _function("rsqrt")
-acosh = _each("acosh")
-asinh = _each("asinh")
-# Largest errors beside 50 digits, on a grid: 73 and 120 units, near 0.414 and -0.414.
-atanh = _each("atanh", float64_units=80)
-# XLA's are exp(x - log(2)), in which the rounding of the sum grows with x.
-cosh = _each("cosh")
-sinh = _each("sinh")
-cbrt = _each("cbrt")
-erf_inv = _each("erf_inv")
-erfc = _each("erfc", lax.erfc)
-exp2 = _each("exp2")
-expm1 = _each("expm1")
-log1p = _each("log1p", float64_units=128)
-one_minus_square = _each("one_minus_square")
-digamma = _each("digamma", rounding=_CANCELS)
-lgamma = _each("lgamma", rounding=_CANCELS)
+acosh = _unary("acosh")
+asinh = _unary("asinh")
+# Largest errors on a grid, compared with 50 digits: 73 units near 0.414, and 120 of log1p near
+# -0.414.
+atanh = _unary("atanh", float64_units=80)
+# XLA computes these by exp(x - log(2)), in which the rounding error of the sum grows with x.
+cosh = _unary("cosh")
+sinh = _unary("sinh")
+cbrt = _unary("cbrt")
+erf_inv = _unary("erf_inv")
+erfc = _unary("erfc", lax.erfc)
+exp2 = _unary("exp2")
+expm1 = _unary("expm1")
+log1p = _unary("log1p", float64_units=128)
+one_minus_square = _unary("one_minus_square")
+digamma = _unary("digamma", rounding=_CANCELS)
+lgamma = _unary("lgamma", rounding=_CANCELS)

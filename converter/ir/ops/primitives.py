@@ -1,4 +1,4 @@
-"""Primitives of JAX's that move, choose, add up or control; those of one element are elsewhere."""
+"""JAX's primitives that move, select, reduce or control; elementwise ones are in ``pointwise``."""
 
 from functools import partial
 from typing import Any
@@ -10,21 +10,22 @@ from jax import lax
 
 from converter import jax_versions
 from converter.ir.op import Linear, Rounding
-from converter.ir.ops.catalogue import state
+from converter.ir.ops.catalogue import define_op
 
 _NONE, _SUMS, _TOGETHER = Rounding.NONE, Rounding.SUMS, Linear.TOGETHER
-_moving = partial(state, moves=True, rounding=_NONE, linear=_TOGETHER)
-_forwarding = partial(state, forwards=True)
-_parting = partial(state, rounding=_NONE, linear=_TOGETHER)
-_choosing = partial(state, rounding=_NONE)
-_extreme = partial(state, rounding=_NONE, any_zero=True)
-_adding = partial(state, rounding=_SUMS, linear=_TOGETHER)
+_moving = partial(define_op, moves=True, rounding=_NONE, linear=_TOGETHER)
+_forwarding = partial(define_op, forwards=True)
+_selecting_part = partial(define_op, rounding=_NONE, linear=_TOGETHER)
+_selecting = partial(define_op, rounding=_NONE)
+_extreme = partial(define_op, rounding=_NONE, any_zero=True)
+_adding = partial(define_op, rounding=_SUMS, linear=_TOGETHER)
 
 
 def _reshape(
     x: jax.Array, *, shape: Any = (), new_sizes: Any = (), dimensions: Any = None
 ) -> jax.Array:
-    """Ours has ``shape``, JAX's own has ``new_sizes`` and may transpose first."""
+    """Reshape to ``shape``, the converter's parameter, or to JAX's ``new_sizes``, which may
+    transpose first."""
     return lax.reshape(x, shape or new_sizes, dimensions)
 
 
@@ -42,10 +43,11 @@ def _broadcast_in_dim(x: Any, *, shape: Any, broadcast_dimensions: Any) -> Any:
 
 
 def _slice_in_jax(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> jax.Array:
-    """What begins behind the end is empty, as where a size is smaller than a window."""
+    """Slice in JAX. A slice that starts beyond the end is empty, such as windows larger than the
+    array."""
     starts, limits = (
-        [min(place, size) for place, size in zip(places, x.shape, strict=True)]
-        for places in (start_indices, limit_indices)
+        [min(index, size) for index, size in zip(indices, x.shape, strict=True)]
+        for indices in (start_indices, limit_indices)
     )
     return lax.slice(x, starts, limits, strides)
 
@@ -56,14 +58,14 @@ def _slice(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> A
 
 
 def _iota(*, dtype: Any, shape: Any, dimension: int) -> Any:
-    line = np.arange(shape[dimension]).astype(dtype)
+    sequence = np.arange(shape[dimension]).astype(dtype)
     ones = [-1 if axis == dimension else 1 for axis in range(len(shape))]
-    return np.broadcast_to(line.reshape(ones), shape)
+    return np.broadcast_to(sequence.reshape(ones), shape)
 
 
 # ------------------------------------------------------------------------------------ moving data
 
-_range = slice  # Python's own, whose name an operation has here
+_range = slice  # Python's slice, because an operation has its name below
 
 reshape = _moving("reshape", _reshape, _reshape_in_numpy)
 transpose = _moving("transpose", lax.transpose, lambda x, *, permutation: x.transpose(permutation))
@@ -72,20 +74,20 @@ slice = _moving("slice", _slice_in_jax, _slice)
 rev = _moving("rev", lax.rev)
 squeeze = _moving("squeeze")
 tile = _moving("tile")
-concatenate = _parting(
+concatenate = _selecting_part(
     "concatenate",
     lambda *xs, dimension: lax.concatenate(xs, dimension),
     lambda *xs, dimension: np.concatenate(xs, dimension),
 )
-stack = _parting("stack")
-unstack = _parting("unstack")
-pad = _parting("pad", lax.pad)
-split = _parting(
+stack = _selecting_part("stack")
+unstack = _selecting_part("unstack")
+pad = _selecting_part("pad", lax.pad)
+split = _selecting_part(
     "split", lambda x, *, axis, sizes: tuple(jnp.split(x, np.cumsum(sizes)[:-1].tolist(), axis))
 )
-iota = _choosing("iota", lax.broadcasted_iota, _iota)
-bitcast_convert_type = _choosing("bitcast_convert_type")
-dim_as_value = state("dim_as_value")
+iota = _selecting("iota", lax.broadcasted_iota, _iota)
+bitcast_convert_type = _selecting("bitcast_convert_type")
+dim_as_value = define_op("dim_as_value")
 
 # The results are the operands.
 copy = _forwarding("copy", elementwise=True, moves=True, rounding=_NONE, linear=_TOGETHER)
@@ -98,70 +100,70 @@ for _name in ("optimization_barrier", "sharding_constraint"):
 # --------------------------------------------------------------------------- by indices, by order
 
 gather = _extreme("gather")
-dynamic_slice = _parting("dynamic_slice")
-dynamic_update_slice = _parting("dynamic_update_slice")
-scatter = _parting("scatter", lax.scatter)
+dynamic_slice = _selecting_part("dynamic_slice")
+dynamic_update_slice = _selecting_part("dynamic_update_slice")
+scatter = _selecting_part("scatter", lax.scatter)
 scatter_add = _adding("scatter-add", lax.scatter_add)
 scatter_sub = _adding("scatter-sub", lax.scatter_sub)
-scatter_mul = state("scatter-mul", lax.scatter_mul)
-scatter_min = _choosing("scatter-min", lax.scatter_min)
-scatter_max = _choosing("scatter-max", lax.scatter_max)
+scatter_mul = define_op("scatter-mul", lax.scatter_mul)
+scatter_min = _selecting("scatter-min", lax.scatter_min)
+scatter_max = _selecting("scatter-max", lax.scatter_max)
 SCATTERS = (scatter, scatter_add, scatter_mul, scatter_min, scatter_max)
 
-sort = _choosing("sort")
-top_k = _choosing("top_k", lambda x, *, k, axis, total=False: jax_versions.top_k(x, k, axis))
-approx_top_k = state("approx_top_k")
-argmax = _choosing("argmax", lambda x, *, axes, index_dtype: lax.argmax(x, axes[0], index_dtype))
-argmin = _choosing("argmin")
+sort = _selecting("sort")
+top_k = _selecting("top_k", lambda x, *, k, axis, total=False: jax_versions.top_k(x, k, axis))
+approx_top_k = define_op("approx_top_k")
+argmax = _selecting("argmax", lambda x, *, axes, index_dtype: lax.argmax(x, axes[0], index_dtype))
+argmin = _selecting("argmin")
 
 # ------------------------------------------------------------------ reductions, windows, products
 
-# What they apply is the caller's.
-reduce = state("reduce", rounding=Rounding.GIVEN)
-reduce_window = state("reduce_window", rounding=Rounding.GIVEN)
+# They apply the caller's function.
+reduce = define_op("reduce", rounding=Rounding.CALLER)
+reduce_window = define_op("reduce_window", rounding=Rounding.CALLER)
 
 reduce_sum = _adding("reduce_sum", lax.reduce_sum, reduces=True, any_zero=True)
-reduce_prod = state("reduce_prod", reduces=True)
+reduce_prod = define_op("reduce_prod", reduces=True)
 reduce_max = _extreme("reduce_max", lax.reduce_max, reduces=True)
 reduce_min = _extreme("reduce_min", lax.reduce_min, reduces=True)
-reduce_and = state("reduce_and", lax.reduce_and, reduces=True)
-reduce_or = state("reduce_or", lax.reduce_or, reduces=True)
-reduce_xor = state("reduce_xor", reduces=True)
-reduce_window_sum = state("reduce_window_sum", rounding=_SUMS, any_zero=True, linear=_TOGETHER)
-reduce_window_max = _choosing("reduce_window_max")
-reduce_window_min = _choosing("reduce_window_min")
-select_and_gather_add = _choosing("select_and_gather_add")
-select_and_scatter_add = state("select_and_scatter_add")
-cumsum = state("cumsum", rounding=_SUMS, any_zero=True, linear=_TOGETHER)
-cumprod = state("cumprod", any_zero=True)
+reduce_and = define_op("reduce_and", lax.reduce_and, reduces=True)
+reduce_or = define_op("reduce_or", lax.reduce_or, reduces=True)
+reduce_xor = define_op("reduce_xor", reduces=True)
+reduce_window_sum = define_op("reduce_window_sum", rounding=_SUMS, any_zero=True, linear=_TOGETHER)
+reduce_window_max = _selecting("reduce_window_max")
+reduce_window_min = _selecting("reduce_window_min")
+select_and_gather_add = _selecting("select_and_gather_add")
+select_and_scatter_add = define_op("select_and_scatter_add")
+cumsum = define_op("cumsum", rounding=_SUMS, any_zero=True, linear=_TOGETHER)
+cumprod = define_op("cumprod", any_zero=True)
 cummax = _extreme("cummax")
 cummin = _extreme("cummin")
-cumlogsumexp = state("cumlogsumexp")
-dot_general = state("dot_general", rounding=_SUMS, linear=Linear.EACH)
-conv_general_dilated = state("conv_general_dilated", rounding=_SUMS, linear=Linear.EACH)
+cumlogsumexp = define_op("cumlogsumexp")
+dot_general = define_op("dot_general", rounding=_SUMS, linear=Linear.SEPARATELY)
+conv_general_dilated = define_op("conv_general_dilated", rounding=_SUMS, linear=Linear.SEPARATELY)
 
 # ---------------------------------------------------------------------------------------- control
 
-cond = state("cond")
-scan = state("scan")
-while_ = state("while")
-named_call = state("named_call", domain="ours")
+cond = define_op("cond")
+scan = define_op("scan")
+while_ = define_op("while")
+named_call = define_op("named_call", domain="ours")
 
-# ------------------------------------------------------------------------------- somebody's code
+# ------------------------------------------------------------------------------------- user code
 
 for _name in ("call_exported", "ffi_call", "io_callback", "pure_callback"):
-    state(_name, calls=True)
+    define_op(_name, calls=True)
 
 # -------------------------------------------------------------------------------------- matrices
 
 
-def _sides(is_right: bool, left: bool) -> Any:
-    """What is by itself of a matrix of right-hand sides; nothing of another."""
+def _independent_vectors(is_right: bool, left: bool) -> Any:
+    """Return the independent vectors of a matrix of right-hand sides, or "" for another operand."""
     return ("columns" if left else "rows") if is_right else ""
 
 
-_normwise = partial(state, rounding=Rounding.NORMWISE)
-_by_columns = partial(_normwise, vectors=lambda place, _: "" if place else "columns")
+_normwise = partial(define_op, rounding=Rounding.NORMWISE)
+_by_columns = partial(_normwise, vectors=lambda operand, _: "" if operand else "columns")
 _reflecting = partial(_normwise, triangle=lambda _: (True, True))
 
 for _name in ("eigh", "svd"):
@@ -170,10 +172,10 @@ for _name in ("geqp3", "geqrf", "lu", "qr", "cholesky_update"):
     _by_columns(_name)
 _normwise("cholesky", vectors=lambda *_: "both")
 _reflecting("householder_product")
-_reflecting("ormqr", vectors=lambda place, p: _sides(place == 2, p["left"]))
-_normwise("tridiagonal_solve", vectors=lambda place, _: _sides(place == 3, True))
+_reflecting("ormqr", vectors=lambda operand, p: _independent_vectors(operand == 2, p["left"]))
+_normwise("tridiagonal_solve", vectors=lambda operand, _: _independent_vectors(operand == 3, True))
 _normwise(
     "triangular_solve",
     triangle=lambda p: (p["lower"], p["unit_diagonal"]),
-    vectors=lambda place, p: _sides(place == 1, p["left_side"]),
+    vectors=lambda operand, p: _independent_vectors(operand == 1, p["left_side"]),
 )

@@ -138,5 +138,5 @@ def test_any_length(size):
 
 
 def test_a_length_has_to_be_known():
-    with pytest.raises(converter.Unsupported, match=r"of lengths .*n.* have to be known"):
+    with pytest.raises(converter.UnsupportedError, match=r"of lengths .*n.* have to be known"):
         converter.to_onnx(jnp.fft.fft, [((2, "n"), np.complex64)])

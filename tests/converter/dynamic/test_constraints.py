@@ -85,7 +85,7 @@ NEAREST = [
 
 def test_the_nearest_sizes():
     for wanted, given, found in NEAREST:
-        assert named_sizes.nearest_size(wanted, given) == found
+        assert named_sizes.nearest_sizes(wanted, given) == found
 
 
 BOUNDED = {

@@ -43,7 +43,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_one_sentence(name):
     fn, wanted = REFUSED[name]
-    with pytest.raises(converter.Unsupported) as raised:
+    with pytest.raises(converter.UnsupportedError) as raised:
         converter.to_onnx(fn, [("h",), ("w",)])
     text = str(raised.value)
     assert re.search(wanted, text), text
@@ -91,7 +91,7 @@ def test_it_is_refused_or_runs(name, specs):
     fn = MIXED[name]
     try:
         export = converter.to_onnx(fn, list(specs))
-    except converter.Unsupported as error:
+    except converter.UnsupportedError as error:
         assert "dimension 'B'" in str(error)
         assert "specs" in str(error) or "constraints=" in str(error)
         return
@@ -112,5 +112,5 @@ def test_a_function_that_gives_another_dtype_is_refused_as_by_jax(dtype, functio
 
     with pytest.raises(ValueError, match=r"reduction-region's parameter"):
         jax.jit(fn)(jnp.ones((4, 5), dtype))
-    with pytest.raises(converter.Unsupported, match=r"returns \w+ for \w+, which JAX itself"):
+    with pytest.raises(converter.UnsupportedError, match=r"returns \w+ for \w+, which JAX itself"):
         converter.to_onnx(fn, [(shape, dtype)])

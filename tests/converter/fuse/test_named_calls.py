@@ -41,9 +41,9 @@ def test_a_batched_resize_is_found_at_any_axis(method, in_axis, out_axis, dtype)
         fn = jax.vmap(partial(resized, method=method, antialias=antialias), in_axis, out_axis)
         (call,) = calls_of(fn, jax.ShapeDtypeStruct(tuple(shape), dtype))
         found = find_call(call, resize._candidates)
-        assert found is not None and found.found[0] == method
+        assert found is not None and found.candidate[0] == method
         # Enlarged and reduced: with and without antialiasing differ, but for neighbours.
-        assert method == "nearest" or found.found[1] == antialias
+        assert method == "nearest" or found.candidate[1] == antialias
         sizes = [d for i, d in enumerate(found.shape) if i != in_axis]
         assert (found.shape[in_axis], sizes) == (3, [3, 9, 4])
 

@@ -11,7 +11,7 @@ import pytest
 from converter.canonicalize import canonicalize
 from converter.frontend.trace import trace
 from converter.fuse.match import whole
-from converter.fuse.normal_form import Inner, Sum, normal_form, views_of
+from converter.fuse.normal_form import Inner, Sum, find_views, normal_form
 from converter.ir import dims
 from converter.ir.evaluation import evaluate, run_uncompiled
 from converter.ir.rewrite import Editor
@@ -103,7 +103,7 @@ def read(seed, dtype, named):
     form = normal_form(whole(graph.outputs[0]), Editor(graph))
     if form is None:
         return None
-    views = [*{view for monomial in form.terms for view in views_of(monomial)} | form.moved]
+    views = [*{view for monomial in form.terms for view in find_views(monomial)} | form.moved]
     graph.outputs = [graph.outputs[0], *(view.base for view in views)]
 
     def evaluated(inputs):

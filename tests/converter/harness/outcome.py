@@ -35,7 +35,7 @@ def outcome(harness: Any, opset: int = 23) -> Outcome:
     specs = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in inputs]
     try:
         export = converter.to_onnx(harness.dyn_fun, specs, opset=opset)
-    except (converter.Unsupported, converter.SpecError) as error:
+    except (converter.UnsupportedError, converter.SpecError) as error:
         return Outcome("refused", str(error))
     found = judged(export, harness, inputs)
     if found.kind != "wrong" or not export.report.deviations:

@@ -11,7 +11,7 @@ from jax import lax
 from jax.scipy.ndimage import map_coordinates
 
 import converter
-from converter.ir.evaluation import COPIES, memory
+from converter.ir.evaluation import COPIES, peak_memory
 from converter.model.verdict import LEVELS, Difference, Elements, Errors, Verdict
 from converter.verify.samples import MEMORY_BUDGET, samples
 
@@ -419,7 +419,7 @@ def test_samples_fit_into_memory(constraints):
     found = [xs[0].shape for _, xs in samples(export.graph, 0, export.retrace())]
     for images, height, width in found:
         sizes = {"B": images, "h": height // 16, "w": width // 16}
-        assert memory(export.retrace(), sizes) <= MEMORY_BUDGET
+        assert peak_memory(export.retrace(), sizes) <= MEMORY_BUDGET
     assert len({*found}) == 3
     wide = converter.to_onnx(over_pixels, [("B", "4096*h", 1024)])
     with pytest.raises(converter.CheckError, match=r"takes .* GiB even at the sizes .*'h': 1"):
@@ -432,7 +432,7 @@ def test_what_an_evaluation_takes():
         converter.to_onnx(lambda x, n=n: [x := jnp.sin(x) for _ in range(n)][-1], [("B", 8)])
         for n in (3, 30)
     )
-    taken = [memory(export.retrace(), {"B": 4}) for export in (short, long)]
+    taken = [peak_memory(export.retrace(), {"B": 4}) for export in (short, long)]
     assert taken[0] == taken[1] == (2 + 2 * COPIES) * 4 * 8 * 4
 
 

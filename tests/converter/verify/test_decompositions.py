@@ -30,7 +30,7 @@ WRONG = {
 def test_a_wrong_decomposition_is_refused(name, tmp_path, monkeypatch):
     fn, instead, x = WRONG[name]
     path = tmp_path / "model.onnx"
-    with outside.expansions.restored():
+    with outside.expansions.restoring():
         converter.expansion(name, ignores=("accuracy",))(instead)
         export = converter.to_onnx(fn, [x], path=path)
         assert not converter.check(export, fn, [x]).passed
