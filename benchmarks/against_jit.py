@@ -23,7 +23,7 @@ import onnx_ir as ir
 import converter
 from benchmarks.jit_programs import PROGRAMS, Program
 from benchmarks.performance import SIZES, Row, key
-from zoo.export.timing.rounds import measure_interleaved, resting_session, as_task
+from zoo.export.timing.rounds import as_task, measure_interleaved, resting_session
 
 THREADS = 2
 SECONDS = 0.4

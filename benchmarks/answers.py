@@ -34,7 +34,7 @@ from zoo.apps.bench.measure import compute_floor, product_tasks
 from zoo.checkpoints.settings.library_configs import transformers_config
 from zoo.common import runtime
 from zoo.export.precision import derive
-from zoo.export.timing.rounds import measure_interleaved, resting_session, as_task
+from zoo.export.timing.rounds import as_task, measure_interleaved, resting_session
 from zoo.export.timing.timed_inputs import fix_input_shapes
 from zoo.export.timing.timed_products import timed_products
 from zoo.export.verify import move_inputs, nearest_within_rounding
@@ -299,7 +299,9 @@ def measure_error(
         actual, expected = align_detections(actual, expected)
     elif network.ranks:
         moved = [dict(zip(feeds, item, strict=True)) for item in move_inputs({**feeds})]
-        expected = nearest_within_rounding(actual, expected, [run_torch(reference, item) for item in moved])
+        expected = nearest_within_rounding(
+            actual, expected, [run_torch(reference, item) for item in moved]
+        )
     errors = [converter.compare(actual[name], expected[name]) for name in expected]
     return {
         "max_abs": max(item.max_abs for item in errors),

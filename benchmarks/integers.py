@@ -45,7 +45,7 @@ from weights.progress import Quiet
 from zoo.data.digits.data import split_digits
 from zoo.export.calibration import Calibrator, full_ranges, write_with_ranges
 from zoo.export.precision import derive
-from zoo.export.timing.rounds import measure_interleaved, resting_session, as_task
+from zoo.export.timing.rounds import as_task, measure_interleaved, resting_session
 from zoo.images.photograph import photographs
 from zoo.images.picture_folder import read_picture_folder
 from zoo.images.pixel_values import pixel_values

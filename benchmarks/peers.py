@@ -44,6 +44,7 @@ from zoo.apps.bench.measure import measure_files
 from zoo.checkpoints.convert import naming_to_write, write_transformers_folder
 from zoo.checkpoints.load import model_shapes
 from zoo.common import runtime
+from zoo.common.errors import first_line
 from zoo.export.assemble.plan import DEFAULT_VARIANTS, VARIANTS
 from zoo.export.timing.rounds import describe_machine
 from zoo.images.photograph import photographs
@@ -167,7 +168,7 @@ def describe_file(file: Path, model: str, checkpoint: Path) -> Row:
             [session.get_outputs()[0].name], {session.get_inputs()[0].name: pixels}
         )
     except runtime.ERRORS as error:
-        return row | {"failed": runtime.reason(error)}
+        return row | {"failed": first_line(error)}
     error = converter.compare(np.asarray(tokens), expected_features(model, checkpoint, pixels))
     return row | {"max_abs": error.max_abs, "cosine": error.cosine}
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from weights.sources.hub import COMMIT, resolve_file, find_cached, download
+from weights.sources.hub import COMMIT, download, find_cached, resolve_file
 from zoo.artifacts.pull import PullRequest, hub_namespace, pull_folder
 from zoo.artifacts.read import read_folder_manifest, read_nearby_manifest
 from zoo.artifacts.schema import MANIFEST, Manifest, Variant

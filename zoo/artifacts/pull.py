@@ -19,7 +19,7 @@ from weights.opening import read_at_most
 from weights.parameters import parameter
 from weights.progress import Progress
 from weights.sources.content import check_digest
-from weights.sources.hub import HubFile, resolve_file, find_cached, download
+from weights.sources.hub import HubFile, download, find_cached, resolve_file
 from zoo.artifacts.read import MAX_MANIFEST_BYTES, parse_manifest
 from zoo.artifacts.schema import MANIFEST, File, Manifest, Variant
 from zoo.common.errors import BadFile, BadOutput, BadRequest

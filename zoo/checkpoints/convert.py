@@ -93,7 +93,9 @@ def naming_to_write(entry: ModelInfo, form: Form) -> PublishedNaming:
     )
 
 
-def leaves_to_write(entry: ModelInfo, published: PublishedNaming, config: Config) -> dict[str, Shape]:
+def leaves_to_write(
+    entry: ModelInfo, published: PublishedNaming, config: Config
+) -> dict[str, Shape]:
     """Return the path and shape of each leaf of a file with these names. **Raises** `BadRequest` if
     the weights, which have the given configuration, lack one of them."""
     if published.naming is LEAVES and config != entry.config:

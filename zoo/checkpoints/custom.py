@@ -250,9 +250,9 @@ def settings_warnings(checkpoint_settings: CheckpointSettings, config: Config) -
         return checkpoint_settings.warnings
     try:
         transformers_class = _transformers_class(config)
-        known_settings = dict.fromkeys(transformers_class.unused_settings) | transformers_class.settings(
-            _transformers_part(config)
-        )
+        known_settings = dict.fromkeys(
+            transformers_class.unused_settings
+        ) | transformers_class.settings(_transformers_part(config))
     except BadRequest:  # transformers has no class for this network
         known_settings = {}
     nested_names = (

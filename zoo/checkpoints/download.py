@@ -11,7 +11,7 @@ from weights.parameters import parameter
 from weights.progress import Progress
 from weights.sources.content import find_fault
 from weights.sources.fetch import fetch
-from weights.sources.hub import resolve_file, cache_path
+from weights.sources.hub import cache_path, resolve_file
 from weights.sources.locate import downloadable, search_weights, tell_owner, tell_terms
 from zoo.architectures.entry import ModelInfo
 from zoo.common.errors import BadOutput

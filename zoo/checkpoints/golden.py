@@ -88,7 +88,11 @@ def run_transformers(
             model.rope_embeddings.inv_freq = 1 / periods
     # With this option transformers assumes that the learned positions form a square.
     is_native_size = size == config.native
-    options = {"interpolate_pos_encoding": True} if kind.interpolates_on_request and not is_native_size else {}
+    options = (
+        {"interpolate_pos_encoding": True}
+        if kind.interpolates_on_request and not is_native_size
+        else {}
+    )
     with torch.no_grad():
         result = model(
             **{name: torch.from_numpy(array) for name, array in feeds.items()}, **options

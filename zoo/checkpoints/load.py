@@ -18,7 +18,7 @@ from weights.containers import npy
 from weights.errors import MappingError, NotACheckpoint
 from weights.files import check_digest_in_name
 from weights.initializers import Shape
-from weights.load import matches_exactly, map_weights, find_nearest_naming
+from weights.load import find_nearest_naming, map_weights, matches_exactly
 from weights.mapping import Naming, leaf_shape
 from weights.progress import Progress
 from weights.views import choose_prefix, views_of

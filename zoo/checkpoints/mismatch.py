@@ -11,7 +11,7 @@ from weights import Checkpoint
 from weights.errors import NotACheckpoint
 from weights.initializers import Shape
 from weights.load import find_nearest_naming
-from weights.mapping import Naming, leaf_shape, find_misfits, plan, source_shapes
+from weights.mapping import Naming, find_misfits, leaf_shape, plan, source_shapes
 from weights.parameters import parameter
 from weights.tensors import FLOATS
 from weights.views import views_of

@@ -185,5 +185,9 @@ def open_source(
             located.sha256,
             located.source,
         )
-    with hash_in_background(checkpoint) if digest is None else nullcontext(lambda: digest) as compute_digest:
+    with (
+        hash_in_background(checkpoint)
+        if digest is None
+        else nullcontext(lambda: digest) as compute_digest
+    ):
         yield Source(checkpoint, compute_digest, file)

@@ -8,7 +8,7 @@ from pathlib import Path
 from weights import Checkpoint
 from weights.errors import MappingError
 from weights.leftover import POOLER, is_number, may_change_answer
-from weights.mapping import plan, find_unrelated_keys
+from weights.mapping import find_unrelated_keys, plan
 from weights.parameters import parameter
 from weights.progress import print_note
 from weights.tensors import LazyTensor
@@ -86,7 +86,8 @@ def report_used_tensors(
     if unused_tensors:
         count = len(view.tensors) + len(view.other_tensors)
         sentences.append(
-            f"{len(unused_tensors)} of {count} tensors were not used: {summarize_names(unused_tensors)}"
+            f"{len(unused_tensors)} of {count} tensors were not used: "
+            f"{summarize_names(unused_tensors)}"
         )
     if view.objects:
         sentences.append(f"objects that were passed over: {_join_objects(view)}")

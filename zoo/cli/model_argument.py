@@ -5,7 +5,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from weights.sources.locate import hub_files, candidate_paths
+from weights.sources.locate import candidate_paths, hub_files
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.source import GivenCheckpoint
 from zoo.cli.console import identify_checkpoint

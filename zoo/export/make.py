@@ -19,7 +19,7 @@ from converter.opsets import DEFAULT_TARGET
 from weights.progress import Progress
 from zoo.architectures.base import Network
 from zoo.architectures.builder import batched, find_networks
-from zoo.architectures.inputs import SEPARATE_BATCH_NAMES, BATCH_NAME
+from zoo.architectures.inputs import BATCH_NAME, SEPARATE_BATCH_NAMES
 from zoo.artifacts.choices import Layout, Target
 from zoo.artifacts.measured import Calibration, Verification
 from zoo.artifacts.schema import Variant

@@ -103,7 +103,9 @@ class Sample:
     @property
     def sides(self) -> dict[str, int]:
         """Batch size and named sizes of the inputs."""
-        return read_feed_sides(self.taken, self.fed) or {"batch": len(next(iter(self.fed.values())))}
+        return read_feed_sides(self.taken, self.fed) or {
+            "batch": len(next(iter(self.fed.values())))
+        }
 
 
 def nearest_within_rounding(

@@ -15,7 +15,7 @@ import zoo as package
 from tests.drawn_state import drawn, picture
 from tests.references.timm_options import FACTS, option_of, refusals
 from weights.errors import MappingError
-from zoo.architectures.kinds import refused_option
+from zoo.architectures.kinds import find_unsupported_option
 from zoo.architectures.vit.vit_sizes import timm_activation, timm_norm_eps
 from zoo.registry.lookup import info as find
 
@@ -62,7 +62,7 @@ def test_every_architecture_is_followed_or_refused():
     found = {"GELU": "gelu", None: "gelu"}
     for name, stated in FACTS["architectures"].items():
         others = refusals(name)
-        assert refused_option(name) in (others or [""]), name
+        assert find_unsupported_option(name) in (others or [""]), name
         if not others and "mlp_layer" not in stated:
             activation = stated.get("act_layer")
             assert timm_activation(name) == found.get(activation, activation), name

@@ -17,7 +17,7 @@ from zoo.artifacts.schema import Manifest
 from zoo.checkpoints.settings.library_configs import find_transformers_class, transformers_config
 from zoo.common import runtime
 from zoo.common.errors import BadFile, BadRequest, MissingLibrary, first_line
-from zoo.export.timing.footprint import Footprint
+from zoo.export.timing.footprint import Footprint, measure_footprint
 from zoo.export.timing.rounds import (
     Task,
     as_task,
@@ -112,7 +112,11 @@ def torch_task(model: str | None, specs: Sequence[InputSpec], threads: int) -> T
     network = AutoModel.from_config(AutoConfig.for_model(kind, **settings)).train(False)
     (array,) = draw_inputs(specs).values()
     images = torch.from_numpy(array)
-    options = {"interpolate_pos_encoding": True} if find_transformers_class(config).interpolates_on_request else {}
+    options = (
+        {"interpolate_pos_encoding": True}
+        if find_transformers_class(config).interpolates_on_request
+        else {}
+    )
 
     def task() -> object:
         with torch.inference_mode():

@@ -123,7 +123,8 @@ def residual_rows(
     rows = []
     for name, errors in outputs.items():
         items = [item for item in verification.comparisons if item.output == name]
-        worst = f"at worst {describe_worst_error(verification, items)}, allowed {describe_limit(verification)}"
+        limit = describe_limit(verification)
+        worst = f"at worst {describe_worst_error(verification, items)}, allowed {limit}"
         verdict = f"{passed_or_failed(all(map(bound.holds, items)))}: {worst}"
         allowed = bound.value if bound.measure == "max_abs" else None
         if bound.measure == "max_rel" and items and items[0].max_abs and items[0].max_rel:

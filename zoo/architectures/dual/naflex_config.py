@@ -15,10 +15,10 @@ from zoo.architectures.common_config import NoFeaturesConfig
 from zoo.architectures.config_fields import (
     MAX_DEPTH,
     Shapes,
-    read_channels_between,
     config_class,
     detail,
     length,
+    read_channels_between,
     setting,
     size,
     write_only,
@@ -90,15 +90,21 @@ class PatchesInput(PictureInput):
         rows, columns = (max(1, math.ceil(side * factor / self.stride)) for side in sides)
         return rows, columns
 
-    def make(self, pictures: Sequence[ReadPicture], preprocessing: Preprocessing, size: Size) -> Feeds:
+    def make(
+        self, pictures: Sequence[ReadPicture], preprocessing: Preprocessing, size: Size
+    ) -> Feeds:
         """Return the arrays for some pictures, padded to the number of patches of a size."""
         maximum = self.sides(size)["tokens"]
         arrays = [self._one(each, preprocessing, size, maximum) for each in pictures]
         return {name: np.stack([each[name] for each in arrays]) for name in self.names}
 
-    def _one(self, picture: ReadPicture, preprocessing: Preprocessing, size: Size, maximum: int) -> Feeds:
+    def _one(
+        self, picture: ReadPicture, preprocessing: Preprocessing, size: Size, maximum: int
+    ) -> Feeds:
         target, patch = self.resized(picture.sides, preprocessing, size), self.stride
-        values = decoded_pixel_values(picture, replace(preprocessing, padded=False, multiple=None), target)
+        values = decoded_pixel_values(
+            picture, replace(preprocessing, padded=False, multiple=None), target
+        )
         rows, columns = (side // patch for side in target)
         patches = values.reshape(3, rows, patch, columns, patch).transpose(1, 3, 2, 4, 0)
         padding = (0, maximum - rows * columns)
@@ -150,7 +156,9 @@ class NaFlexConfig(NoFeaturesConfig):
 
     dim: int = size(PATCHES, hf="hidden_size")
     depth: int = size("blocks.{}.prenorm.weight", hf="num_hidden_layers", maximum=MAX_DEPTH)
-    heads: int = setting(hf="num_attention_heads", describe_missing=describe_missing_heads, neutral=1)
+    heads: int = setting(
+        hf="num_attention_heads", describe_missing=describe_missing_heads, neutral=1
+    )
     hidden: int = size(_read_hidden, hf="intermediate_size")
     patch: int = size(_patch_side, default=16, hf="patch_size")
     grid: int = size(_grid_side, default=16, hf=write_only("num_patches", lambda grid: grid**2))

@@ -85,7 +85,9 @@ class NaFlexTransformer(Network):
     attn_pool: AttentionPool | None
     patch_size: int = eqx.field(static=True)
 
-    def __init__(self, config: NaFlexConfig, *, about: Identity = NO_IDENTITY, key: PRNGKeyArray):
+    def __init__(
+        self, config: NaFlexConfig, *, identity: Identity = NO_IDENTITY, key: PRNGKeyArray
+    ):
         """**Arguments:** the sizes, and what the network knows of itself."""
         patch_key, position_key, pool_key, *block_keys = jr.split(key, 3 + config.depth)
         dim, norm = config.dim, partial(eqx.nn.LayerNorm, eps=config.norm_eps)
@@ -100,7 +102,7 @@ class NaFlexTransformer(Network):
         self.norm = norm(dim)
         pool = partial(AttentionPool, *sizes, ffn=feed, norm=norm, key=pool_key)
         self.attn_pool = pool() if config.pooled else None
-        self.patch_size, self.about = config.patch, about
+        self.patch_size, self.about = config.patch, identity
 
     @property
     def stride(self) -> int:
@@ -135,14 +137,16 @@ class NaFlexDualEncoder(Network):
     logit_scale: Float[Array, " 1"]
     logit_bias: Float[Array, " 1"]
 
-    def __init__(self, config: NaFlexDualConfig, *, about: Identity = NO_IDENTITY, key: PRNGKeyArray):
+    def __init__(
+        self, config: NaFlexDualConfig, *, identity: Identity = NO_IDENTITY, key: PRNGKeyArray
+    ):
         """**Arguments:** the sizes, and what the network knows of itself."""
         key1, key2 = jr.split(key)
         self.vision = NaFlexTransformer(config.vision, key=key1)
         self.words = TextTransformer(config.words, key=key2)
         # What training began with, of the paper.
         self.logit_scale, self.logit_bias = jnp.log(jnp.array([10.0])), jnp.array([-10.0])
-        self.about = about
+        self.about = identity
 
     @property
     def stride(self) -> int:

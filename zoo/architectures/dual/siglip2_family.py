@@ -164,7 +164,8 @@ NAFLEX_VARIANTS = (("b", 92_930_304), ("so400m", 427_888_064))
 
 
 def _naflex(size: str, parameters: int) -> tuple[ModelInfo, ...]:
-    """Return the entries of the networks for pictures of any aspect ratio, for texts, and for both."""
+    """Return the entries of the networks for pictures of any aspect ratio, for texts, and of
+    both together."""
     called = f"siglip2-{SIZES[size].google}-patch16-naflex"
     config = NaFlexConfig(*SIZES[size].vision)
     vision = ModelInfo(

@@ -167,7 +167,9 @@ class ViTConfig(FeatureConfig):
         )
         patches = f"(height / {self.stride}) * (width / {self.stride})"
         extra_outputs = {
-            "image_embeds": OutputDescription(f"[batch_size, {self.width}]", "the same vector once more"),
+            "image_embeds": OutputDescription(
+                f"[batch_size, {self.width}]", "the same vector once more"
+            ),
             "attentions": OutputDescription(
                 f"[batch_size, {self.heads}, tokens, tokens]",
                 "how much each token attends to each in the last block",
@@ -178,7 +180,9 @@ class ViTConfig(FeatureConfig):
             ),
         }
         norm_position = "before" if self.pooled_norm else "after"
-        return feature_task(self, f"{prefix}the patches", norm_position, extra_outputs=extra_outputs)
+        return feature_task(
+            self, f"{prefix}the patches", norm_position, extra_outputs=extra_outputs
+        )
 
     @property
     def is_consistent(self) -> bool:

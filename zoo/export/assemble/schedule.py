@@ -10,7 +10,7 @@ from functools import partial
 from queue import Queue
 from typing import Any
 
-from weights.parameters import parameter, use_option_names, current_option_names
+from weights.parameters import current_option_names, parameter, use_option_names
 from weights.progress import Quiet
 from zoo.common.processes import fresh, run_tasks, workers
 from zoo.common.staging import stop
@@ -81,7 +81,9 @@ def run_builds(
     )
 
     def submit(executor: Executor, model: str) -> Future[Outcome]:
-        return executor.submit(build_in_worker, plans_by_model[model], pool.report, current_option_names())
+        return executor.submit(
+            build_in_worker, plans_by_model[model], pool.report, current_option_names()
+        )
 
     def has_memory(model: str, running: Collection[str]) -> bool:
         needed = (estimate_build_memory(plans_by_model[name]) for name in (model, *running))

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 import converter
-from zoo.architectures.inputs import Input, Kind, read_feed_sides, find_kinds
+from zoo.architectures.inputs import Input, Kind, find_kinds, read_feed_sides
 from zoo.artifacts.folder_check import Finding, NumbersCheck, Residuals, compute_residuals
 from zoo.artifacts.measured import Verification
 from zoo.artifacts.read import entry_of_manifest

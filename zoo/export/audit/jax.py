@@ -127,7 +127,11 @@ def choose_weights(
     `BadFile` if the manifest does not name a checkpoint."""
     if weights is not None:
         choice = resolve_weights(weights)
-        return GivenCheckpoint(locate(entry.published_files, listener).path) if choice == "auto" else choice
+        return (
+            GivenCheckpoint(locate(entry.published_files, listener).path)
+            if choice == "auto"
+            else choice
+        )
     recorded = manifest.weights
     if recorded.seed is not None:
         return SeededWeights(recorded.seed)
@@ -139,4 +143,6 @@ def choose_weights(
     path = find_named(str(Path(folder, recorded.name)), entry.published_files)
     if recorded.adapter is None:
         return GivenCheckpoint(path)
-    return GivenCheckpoint(find_named(Path(recorded.adapter).name, entry.published_files), base=path)
+    return GivenCheckpoint(
+        find_named(Path(recorded.adapter).name, entry.published_files), base=path
+    )
