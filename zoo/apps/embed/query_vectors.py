@@ -19,7 +19,7 @@ from zoo.common.errors import BadFile, BadRequest
 from zoo.images.pictures import (
     ReadPicture,
     Sides,
-    check_begins,
+    check_picture_header,
     pictures,
     read_picture,
     reduced_picture,
@@ -45,7 +45,7 @@ def _read(picture: Picture, least: Callable[[int, int], Sides] | None) -> ReadPi
         (image,) = pictures(picture)
         return reduced_picture(image, least)
     name = repr(os.fspath(picture))
-    check_begins(Path(picture))  # before there is memory for all of it
+    check_picture_header(Path(picture))  # before there is memory for all of it
     with open_regular(picture) as file:
         return read_picture(file.read(), name, least)
 
