@@ -122,7 +122,7 @@ def _measure(built: BuiltFolder, label: str, variant: Variant) -> dict[str, Any]
     counted = timed_products(ir.load(path), specs)
     return {
         "p50_ms": speed.p50_ms,
-        "busy": is_busy(built.speeds.text_inputs),
+        "busy": is_busy(built.speeds.others),
         "ratio": speed.ratio,
         "multiply_adds": counted.flops // 2,
         "uncounted": counted.uncounted.total(),
