@@ -109,7 +109,7 @@ def info(name: str) -> ModelInfo:
     'dinov3_vits16'
     """
     if not isinstance(name, str):
-        raise BadRequest(f"got {name!r} as a model: give its name, such as 'dinov3_vits16'.")
+        raise BadRequest(f"got {name!r} for a model: give its name, such as 'dinov3_vits16'.")
     if (entry := _BY_NAME.get(name.casefold())) is None:
         raise UnknownModel(f"there is no model called {name!r}: {_suggest_names([name])}")
     return entry
