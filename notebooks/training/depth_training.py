@@ -78,16 +78,14 @@ def measure(model: Network, entry: ModelInfo, scenes: Scenes) -> DepthScore:
     """Return the quality of a network on scenes."""
     run = eqx.filter_jit(lambda model, images: predict(model, entry, images))
     predictions = np.asarray(run(model, jnp.asarray(scenes.images)))
-    is_digit = scenes.digit_of_pixel > 0
+    is_digit = scenes.digit_numbers > 0
     is_right: list[bool] = []
-    for predicted, digit_of_pixel in zip(predictions, scenes.digit_of_pixel, strict=True):
+    for predicted, digit_numbers in zip(predictions, scenes.digit_numbers, strict=True):
         # The nearer digit has the larger number.
         digits = [
-            n
-            for n in range(1, digit_of_pixel.max() + 1)
-            if (digit_of_pixel == n).sum() >= MIN_PIXELS
+            n for n in range(1, digit_numbers.max() + 1) if (digit_numbers == n).sum() >= MIN_PIXELS
         ]
-        means = [predicted[digit_of_pixel == number].mean() for number in digits]
+        means = [predicted[digit_numbers == number].mean() for number in digits]
         is_right += [near > far for far, near in combinations(means, 2)]
     return DepthScore(
         error=float(abs(predictions - scenes.nearness)[is_digit].mean()),

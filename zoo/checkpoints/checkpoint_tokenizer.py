@@ -9,7 +9,7 @@ from weights.sources.fetch import fetch
 from weights.sources.hub import HubFile, find_cached
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.pretrained import find_entry
-from zoo.checkpoints.source import SeededWeights, Source, open_source, read_weights
+from zoo.checkpoints.source import SeededWeights, Source, open_weight_source, read_weights
 from zoo.common.errors import BadRequest
 from zoo.common.progress import bar
 from zoo.texts.tokenizer import (
@@ -73,7 +73,7 @@ def load_tokenizer(name: str, weights: str) -> Tokenizer:
     """Return the tokenizer of a model, or of the network in a checkpoint. `name` and `weights` are
     the words of the command line. **Raises** `BadRequest` if there is no tokenizer."""
     entry, choice = find_entry(name, read_weights(weights))
-    with bar() as progress, open_source(choice, entry, progress) as source:
+    with bar() as progress, open_weight_source(choice, entry, progress) as source:
         files = find_tokenizer_files(source, entry, False, progress)
     if files is None:
         raise BadRequest(

@@ -28,7 +28,7 @@ from zoo.architectures.config_fields import with_values
 from zoo.architectures.entry import ModelInfo, PublishedNaming
 from zoo.architectures.kinds import architecture_of, has_sizes, nested_networks
 from zoo.checkpoints.settings.settings_files import LIBRARY_FILE_NAME, add_temperature_tensor
-from zoo.checkpoints.source import Choice, SeededWeights, Source, open_source
+from zoo.checkpoints.source import Choice, SeededWeights, Source, open_weight_source
 from zoo.registry.lookup import MODELS
 
 MAX_PERIODS = 256
@@ -55,7 +55,7 @@ def open_weights(
 ) -> LoadedWeights:
     """Open the weights for a model of the zoo. Tensors are read when they are used. **Raises** a
     `WeightsError` if no weights are found, or if they belong to another network."""
-    with open_source(choice, entry, listener, offline) as source:
+    with open_weight_source(choice, entry, listener, offline) as source:
         return read_for_model(source, entry)
 
 

@@ -162,7 +162,7 @@ class Source:
 
 
 @contextmanager
-def open_source(
+def open_weight_source(
     choice: Choice, entry: ModelInfo, listener: Progress, offline: bool = False
 ) -> Generator[Source | SeededWeights]:
     """Open the weights of a model, and compute their digest in a thread while the block runs.

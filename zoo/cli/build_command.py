@@ -12,7 +12,7 @@ from zoo.artifacts.choices import Input, Scales
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import GivenCheckpoint, WeightsOptions
 from zoo.cli.command_options import All, DryRun, Filter, derive_options, model_names
-from zoo.cli.console import CommandResult, identify_checkpoint
+from zoo.cli.console import CommandResult, announce_checkpoint
 from zoo.cli.dry_run import preview_plans
 from zoo.common.errors import BadRequest
 from zoo.common.options import (
@@ -91,7 +91,7 @@ def build(
     if isinstance(choice, GivenCheckpoint):
         choice = replace(choice, path=choice.path.absolute())
     if isinstance(choice, GivenCheckpoint) and not (models or all or filter):
-        entries = [identify_checkpoint(choice)[0]]
+        entries = [announce_checkpoint(choice)[0]]
         # The name is kept, so that the processes that build need not recognise the model again.
         choice = replace(choice, name=entries[0].name)
     else:

@@ -44,7 +44,7 @@ def progress_bar() -> AbstractContextManager[Progress]:
     return bar(fallback=Lines())
 
 
-def identify_checkpoint(checkpoint: GivenCheckpoint) -> tuple[ModelInfo, Choice]:
+def announce_checkpoint(checkpoint: GivenCheckpoint) -> tuple[ModelInfo, Choice]:
     """Recognise the model that a checkpoint belongs to, and print its name on stderr.
 
     Return the entry of the model and the opened checkpoint.

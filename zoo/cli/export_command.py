@@ -18,7 +18,7 @@ from zoo.cli.command_options import (
     examples,
     model_names,
 )
-from zoo.cli.console import CommandResult, identify_checkpoint, progress_bar, warn_nonfinite
+from zoo.cli.console import CommandResult, announce_checkpoint, progress_bar, warn_nonfinite
 from zoo.cli.dry_run import preview_plans
 from zoo.common.errors import BadRequest
 from zoo.export.request import Options, plan_files
@@ -61,7 +61,7 @@ def export(
     if models or all or filter:
         jobs = [(info(name), options) for name in select_models(models, all, filter)]
     elif isinstance(choice, GivenCheckpoint):
-        entry, opened = identify_checkpoint(choice)
+        entry, opened = announce_checkpoint(choice)
         jobs = [(entry, replace(options, weights=opened))]
     elif weights != "auto":
         raise BadRequest(

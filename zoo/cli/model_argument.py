@@ -8,7 +8,7 @@ from typing import Literal
 from weights.sources.locate import candidate_paths, hub_files
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.source import GivenCheckpoint
-from zoo.cli.console import identify_checkpoint
+from zoo.cli.console import announce_checkpoint
 from zoo.common.errors import BadRequest
 from zoo.common.options import Option, argument
 from zoo.registry.lookup import registered_name
@@ -51,7 +51,7 @@ def resolve_jax_model(model: str, weights: str | None) -> tuple[str, str]:
     weights.
     """
     if weights is None and Path(model).exists():
-        return registered_name(identify_checkpoint(GivenCheckpoint(Path(model)))[0]), model
+        return registered_name(announce_checkpoint(GivenCheckpoint(Path(model)))[0]), model
     return model, weights or "auto"
 
 

@@ -4,7 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from weights.progress import Progress
-from zoo.checkpoints.source import open_source
+from zoo.checkpoints.source import open_weight_source
 from zoo.export.request import Plan
 from zoo.export.resources import check_resources
 
@@ -17,7 +17,7 @@ def run_export(plan: Plan, progress: Progress) -> "Outcome":
     imported."""
     check_resources(plan, progress)
     entry = plan.model
-    with open_source(plan.weights, entry, progress, plan.options.offline) as source:
+    with open_weight_source(plan.weights, entry, progress, plan.options.offline) as source:
         from zoo.architectures.builder import abstract
         from zoo.checkpoints.load import complete_provenance, load_without_digest
         from zoo.export.exporter import export_model

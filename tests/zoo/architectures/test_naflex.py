@@ -162,7 +162,7 @@ def test_a_file_of_so_many_patches(own, zoo):
 
 def wanted_answers(both, built, sentences):
     """Return each picture with transformers' outputs for it and some sentences."""
-    ids = built.tokenizer.encoded(sentences)["input_ids"]
+    ids = built.tokenizer.encode(sentences)["input_ids"]
     return [(p, naflex.run(both, prepared(p) | {"input_ids": ids})) for p in naflex.PICTURES]
 
 

@@ -32,7 +32,7 @@ from weights.progress import Quiet
 from zoo.architectures.builder import abstract
 from zoo.checkpoints.load import LoadedWeights, load_without_digest
 from zoo.checkpoints.pretrained import find_entry
-from zoo.checkpoints.source import GivenCheckpoint, open_source
+from zoo.checkpoints.source import GivenCheckpoint, open_weight_source
 from zoo.common.errors import ZooError
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -58,7 +58,7 @@ def read(folder: Path) -> LoadedWeights:
     """What the zoo reads. **Raises** `Refused`."""
     try:
         entry, choice = find_entry(None, GivenCheckpoint(folder))
-        with open_source(choice, entry, Quiet()) as source:
+        with open_weight_source(choice, entry, Quiet()) as source:
             return load_without_digest(source, entry)
     except (WeightsError, ZooError) as error:
         raise Refused(str(error)) from error

@@ -19,7 +19,7 @@ from zoo.checkpoints.checkpoint_tokenizer import TokenizerFiles, find_tokenizer_
 from zoo.checkpoints.convert import write_json
 from zoo.checkpoints.load import LoadedWeights, read_for_model
 from zoo.checkpoints.pretrained import find_entry
-from zoo.checkpoints.source import open_source
+from zoo.checkpoints.source import open_weight_source
 from zoo.common import runtime
 from zoo.common.errors import BadOutput
 from zoo.common.runtime import Session
@@ -136,7 +136,7 @@ def build_folder(plan: Plan, progress: Progress) -> Outcome:
         if not options.force:
             _check_replaceable(plan.folder)
         entry, choice = find_entry(plan.model.name, plan.weights)
-        with open_source(choice, entry, progress, options.offline) as source:
+        with open_weight_source(choice, entry, progress, options.offline) as source:
             loaded = read_for_model(source, entry)
         empty = describe_shared(entry, plan.signature, loaded.weights.provenance)
         empty = empty.with_changes(similarity=read_similarity(loaded))
