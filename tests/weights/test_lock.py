@@ -19,11 +19,11 @@ PROCESSES, ROUNDS = 4, 80
 COUNT = """
 import sys, time
 from pathlib import Path
-from weights.lock import locked
+from weights.lock import hold_lock
 from weights.progress import Quiet
 counter = Path(sys.argv[1])
 for _ in range(int(sys.argv[2])):
-    with locked(Path(sys.argv[3]), Quiet()):
+    with hold_lock(Path(sys.argv[3]), Quiet()):
         number = int(counter.read_text())
         time.sleep(0)
         counter.write_text(str(number + 1))
@@ -72,13 +72,13 @@ def test_a_folder_by_any_name(tmp_path, monkeypatch):
 MOUNTED = """
 import os, sys
 from pathlib import Path
-from weights.lock import locked
+from weights.lock import hold_lock
 from weights.progress import Quiet
-with locked(Path("folder"), Quiet()):
+with hold_lock(Path("folder"), Quiet()):
     assert (os.listdir("folder"), os.listdir(".")) == ([".folder.lock"], ["folder"])
 assert os.listdir("folder") == []
 try:
-    with locked(Path("other"), Quiet()):
+    with hold_lock(Path("other"), Quiet()):
         pass
 except PermissionError:
     sys.exit(7)

@@ -208,7 +208,7 @@ def test_biases_have_one_zero():
     """Formats that mask a part of them and those that do not give the same bits."""
     parts = [np.full(3, -0.0, np.float32)] * 3
     for transform, count in ((BIAS, 1), (BIAS_THIRDS, 3), (BIAS_OUTER_THIRDS, 2), (MASKED, 2)):
-        assert not np.signbit(transform.map_tensors(*parts[:count])).any(), transform.name
+        assert not np.signbit(transform.apply(*parts[:count])).any(), transform.name
 
 
 COUNT, SECONDS = 1_500, 6

@@ -148,7 +148,7 @@ def test_a_network_of_another_kind_than_its_family(exported):
     manifest = read_manifest(exported / "vit_digits.manifest.json")
     other = package.info("depth_anything_v2_vits")
     with pytest.raises(BadFile, match="another kind"):
-        entry_of_manifest(manifest.changed(network=other.config, family="vit"))
+        entry_of_manifest(manifest.with_changes(network=other.config, family="vit"))
 
 
 BROKEN = ("null", "5", "[]", '"x"', '{"a": 1}', "[[1]]", "[null]", '["../x", 1]', "true", "1e400")

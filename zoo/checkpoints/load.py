@@ -147,7 +147,7 @@ def with_leaf_names(checkpoint: Checkpoint) -> Checkpoint:
     return checkpoint
 
 
-def published_namings() -> list[Naming]:
+def known_namings() -> list[Naming]:
     """Return the namings of all publishers, for files and for networks in memory."""
     readable = (published for entry in MODELS.values() for published in entry.readable[:-1])
     return [*dict.fromkeys(published.naming for published in readable)]
@@ -258,5 +258,5 @@ def find_naming(checkpoint: Checkpoint, models: Sequence[str]) -> Naming | None:
         return next(fitting_views(checkpoint, MODELS[models[0]].readable))[0].naming
     # A checkpoint with the leaf paths of an unknown model has names of no publisher.
     with suppress(NotACheckpoint):
-        return find_nearest_naming(published_namings(), checkpoint)[0]
+        return find_nearest_naming(known_namings(), checkpoint)[0]
     return None

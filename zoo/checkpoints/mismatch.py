@@ -25,7 +25,7 @@ from zoo.architectures.kinds import (
     with_one_head,
 )
 from zoo.architectures.library_settings import Settings
-from zoo.checkpoints.load import model_shapes, published_namings
+from zoo.checkpoints.load import model_shapes, known_namings
 from zoo.checkpoints.settings.settings_files import CONFIG, LIBRARY_FILE_NAME
 from zoo.registry.lookup import MODELS
 
@@ -108,7 +108,7 @@ def describe_mismatch(checkpoint: Checkpoint, settings: Settings | None) -> str:
             "`zoo list`'s."
         )
     try:
-        naming, view = find_nearest_naming(published_namings(), checkpoint)
+        naming, view = find_nearest_naming(known_namings(), checkpoint)
     except NotACheckpoint as error:
         return f"{checkpoint.path} holds no network of an architecture of the zoo: {error}"
     if reason := _describe_channels(naming, view):

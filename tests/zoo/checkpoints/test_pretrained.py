@@ -56,7 +56,7 @@ def test_plain_equinox_reads_and_writes(model, zoo):
 
 def test_wrong_use():
     for kind in ("int8", "no", bool, 7):
-        with pytest.raises(BadRequest, match="no floating"):
+        with pytest.raises(BadRequest, match="not a floating-point"):
             load("vit_digits", dtype=kind)
 
 

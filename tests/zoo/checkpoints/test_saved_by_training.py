@@ -274,7 +274,7 @@ def test_a_head_that_is_no_linear_layer(tmp_path):
     )
     module.backbone.config.save_pretrained(tmp_path)
     torch.save(module.state_dict(), tmp_path / "pytorch_model.bin")
-    with pytest.raises(MappingError, match=r"no place for \(head.*`without_head`"):
+    with pytest.raises(MappingError, match=r"does not use \(head.*`without_head`"):
         package.from_pretrained("dinov3", tmp_path)
     assert package.from_pretrained("dinov3", tmp_path, without_head=True).head is None
 
