@@ -25,7 +25,7 @@ from zoo.architectures.kinds import (
     with_one_head,
 )
 from zoo.architectures.library_settings import Settings
-from zoo.checkpoints.load import model_shapes, known_namings
+from zoo.checkpoints.load import known_namings, model_shapes
 from zoo.checkpoints.settings.settings_files import CONFIG, LIBRARY_FILE_NAME
 from zoo.registry.lookup import MODELS
 
