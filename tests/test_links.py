@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TEXTS = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "tests/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 BLOCK = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`[^`\n]+`")
 
@@ -28,6 +31,13 @@ def test_links_lead_somewhere(page):
         target = (page.parent / name).resolve() if name else page
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+def test_the_page_on_tests_names_every_folder():
+    tests = ROOT / "tests"
+    folders = {path.parent.relative_to(tests).parts[0] for path in tests.rglob("*/*.py")}
+    named = set(re.findall(r"`(\w+)/`", (tests / "README.md").read_text()))
+    assert folders <= named
 
 
 def test_the_site_asks_nobody():
