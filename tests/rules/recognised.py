@@ -177,6 +177,40 @@ def with_slopes(d: Drawn) -> Expr:
     return d.apply(lambda a, s: jnp.where(a >= 0, a, s * a), x, slopes)
 
 
+def shifted(special: bool) -> Draw:
+    """A softmax of elements less their largest, of one row or of more, at some step of a chain."""
+
+    def draw(d: Drawn) -> Expr:
+        pool = ODD if special and d.chance() else PLAIN
+        dtype, axis = d.pick(("float32", "bfloat16", "float16")), d.integer(0, 2)
+        x, more = d.input((2, 3, 5), dtype, pool), d.input(d.pick([(3, 5), (1, 5)]), dtype, PLAIN)
+        axes = d.pick([axis, axis, (axis,), tuple({axis, 2}), (0, 1, 2), None])
+        step = d.pick(["max", "guard", "floor", "number", "twice"])
+        hidden, low = np.tri(3, 5, 1, dtype=bool), d.pick([-1e4, -np.inf, float(jnp.finfo(dtype).min)])
+        before, after = (d.pick(["add", "mul", "fill", ""]) for _ in range(2))
+        product = d.chance() and pool == PLAIN
+
+        def changed(a: Any, how: str, b: Any) -> Any:
+            if how == "fill":
+                return jnp.where(hidden, a, jnp.asarray(low, a.dtype))
+            return {"add": lambda: a + b, "mul": lambda: a * 0.5, "": lambda: a}[how]()
+
+        def run(a: Any, b: Any) -> Any:
+            a = jnp.einsum("abc,cd->abd", a, 0.5 * np.eye(5, dtype=a.dtype)) if product else a
+            a = changed(a, before, b)
+            top = a.max(axes, keepdims=True)
+            if step == "guard":
+                top = jnp.where(jnp.isfinite(top), top, 0)
+            top = jnp.maximum(top, -1e4) if step == "floor" else top
+            less = a - (jnp.asarray(1, a.dtype) if step == "number" else top)
+            less = less - less.max(axis, keepdims=True) if step == "twice" else less
+            return jax.nn.softmax(changed(less, after, b), axis)
+
+        return d.apply(run, x, more)
+
+    return draw
+
+
 def factor(d: Drawn, shape: tuple[int, ...]) -> Expr:
     """Of any kind and size, or known to be of an ordinary one."""
     pool, kind = d.pick((PLAIN, HUGE, HUGE)), d.pick((d.input, d.number, d.param, d.param))
@@ -368,6 +402,12 @@ CASES: dict[str, Case] = {
         swept({ops.attention: attention.share}),
         prepare=[until("attend"), by_recogniser(attention.ATTENTION)],
         units=64,
+    ),
+    "fuse.attention.shifts.SHIFT": Case(
+        shifted(False), prepare=[canonicalize, by_recogniser(softmax.SOFTMAX)], units=8, enough=MANY
+    ),
+    "fuse.attention.shifts.STRICT_SHIFT": Case(
+        shifted(True), prepare=[canonicalize, by_recogniser(softmax.SOFTMAX)], units=8, enough=MANY
     ),
     "fuse.attention.as_term": Case(
         hidden, swept({ops.select_n: attention.as_term}), prepare=[canonicalize]

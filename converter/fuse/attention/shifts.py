@@ -1,0 +1,157 @@
+"""Shifts that a softmax cancels.
+
+    softmax(f(x - max(x))) = softmax(f(x))
+
+where the maximum is constant along the axis of the softmax, and ``f`` multiplies by numbers, adds
+terms and fills hidden elements with low numbers. The maximum of one row only changes the rounding.
+A maximum of several rows is infinite or NaN for all of them where it is for one, so that a strict
+conversion keeps it.
+
+Sources: TARFlow [Zhai et al., arXiv:2412.06329] subtracts the maximum of all scores of a head,
+CogView [Ding et al., arXiv:2105.13290] that of a row before it multiplies.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import jax.numpy as jnp
+import numpy as np
+
+from converter.fuse.attention.masks import VANISHING
+from converter.fuse.attention.scores import fills
+from converter.fuse.magnitudes import is_moderate
+from converter.fuse.match import PEELED, Uses, operand, operands, proved, through
+from converter.fuse.product_terms import reduction
+from converter.ir import Node, Value, dims, ops
+from converter.ir.axes import View, along
+from converter.ir.rewrite import Editor
+from converter.ir.scalars import scalar
+
+Step = tuple[Node, int]
+"""A node and the index of the operand that leads to the shift."""
+
+
+@dataclass(frozen=True)
+class ShiftedLogits:
+    """The operand of a softmax that contains a shift.
+
+    ``steps`` are the nodes from the softmax down to ``difference``, which subtracts the shift.
+    """
+
+    difference: Node
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A difference ``x - max(x)``, the path to it, and whether its maximum is that of one row."""
+
+    logits: ShiftedLogits
+    is_of_row: bool
+
+
+STRICT = (
+    "the conversion is strict, and a maximum of several rows that is infinite makes all of them NaN"
+)
+NARROW = "in float16, scores may overflow before the maximum is subtracted, or afterwards"
+
+
+def prove_shift(node: Node, uses: Uses, strict: bool = False) -> ShiftedLogits | str | None:
+    """Match a softmax of logits that contain a shift; a ``strict`` one is the maximum of a row."""
+    shift = next(_shifts(along(node.inputs[0]), node.params["axis"], (), uses), None)
+    if shift is None:
+        return None
+    is_narrow = float(jnp.finfo(node.out.dtype).max) < 1e38
+    if is_narrow and not (shift.is_of_row and all(n.op in PEELED for n, _ in shift.logits.steps)):
+        return NARROW
+    return STRICT if strict and not shift.is_of_row else shift.logits
+
+
+def _shifts(view: View, axis: int, steps: tuple[Step, ...], uses: Uses) -> Iterator[Shift]:
+    """Yield the shifts below a view of logits; ``axis`` is that of the softmax in the view."""
+    node = view.base.node
+    if node is None or view.axes[axis] is None or len(steps) > MOST_STEPS:
+        return
+    if node.op is ops.sub and (axes := _shifted_axes(node)) is not None:
+        own_axis = view.axes[axis]
+        if own_axis in axes and (_keeps_order(steps) or _is_product(operand(along(node.out), 0))):
+            yield Shift(ShiftedLogits(node, steps), axes == (own_axis,))
+    for index, inner in _operands_with_shifts(view, axis):
+        if uses.single_use(node.inputs[index]):
+            yield from _shifts(inner, axis, (*steps, (node, index)), uses)
+
+
+MOST_STEPS = 16
+
+
+def _keeps_order(steps: tuple[Step, ...]) -> bool:
+    """Return True if nothing is added or filled in after the shift."""
+    return all(node.op in (*PEELED, ops.mul, ops.div) for node, _ in steps)
+
+
+def _is_product(x: View) -> bool:
+    """Return True for scores without masks. In a row of masked scores, the shift would be so large
+    that it absorbs what is added later."""
+    while x.op() in (ops.mul, ops.div):
+        x = max(operands(x), key=lambda v: len(v.base.shape))
+    return x.op() is ops.einsum
+
+
+def _shifted_axes(node: Node) -> tuple[int, ...] | None:
+    """Return the axes over which the second operand is the maximum of the first, or None."""
+    x, highest = operands(along(node.out))
+    if not dims.same_shape(node.inputs[0].shape, node.out.shape):
+        return None
+    while (guarded := _unguarded(highest)) is not None:
+        highest = guarded
+    while (axes := reduction(highest, x, ops.reduce_max)) is None:
+        filled = fills(x) if x.op() is ops.select_n else []
+        if not filled:
+            return None
+        x = operand(x, filled[0][0])
+    return axes
+
+
+def _unguarded(highest: View) -> View | None:
+    """Return the maximum behind ``where(isfinite(m), m, number)`` or ``maximum(m, number)``.
+
+    Rows whose maximum is not finite are NaN with and without the guard.
+    """
+    if highest.op() is ops.select_n and (filled := fills(highest)):
+        index, fill = filled[0]
+        return operand(highest, index) if np.isfinite(fill.number) else None
+    if highest.op() is ops.max:
+        for bound, other in (operands(highest), operands(highest)[::-1]):
+            number = scalar(bound.base)
+            if number is not None and np.isfinite(number):
+                return other
+    return None
+
+
+def _operands_with_shifts(view: View, axis: int) -> Iterator[tuple[int, View]]:
+    """Yield the operands whose shifts are shifts of the view, with their indices."""
+    node = view.node()
+    if (inner := through(view)) is not None:
+        yield 0, inner
+    elif node.op in (ops.add, ops.sub):
+        yield from ((i, view.operand(i)) for i in range(2 if node.op is ops.add else 1))
+    elif node.op in (ops.mul, ops.div):
+        for i in (0, 1) if node.op is ops.mul else (0,):
+            number = scalar(node.inputs[1 - i])
+            if number is not None and is_moderate(np.asarray(number), nothing=False):
+                yield i, view.operand(i)
+    elif node.op is ops.select_n:
+        yield from ((i, view.operand(i)) for i, f in fills(view) if f.number <= VANISHING)
+
+
+def build_unshifted(node: Node, logits: ShiftedLogits, editor: Editor) -> Value:
+    value = logits.difference.inputs[0]
+    for step, index in ((node, 0), *logits.steps)[::-1]:
+        value = editor.like(step, [value if i == index else v for i, v in enumerate(step.inputs)])
+    return value
+
+
+_as_shift = partial(proved, "Softmax", (ops.softmax,), build=build_unshifted)
+SHIFT = _as_shift(prove=prove_shift)
+STRICT_SHIFT = _as_shift(prove=partial(prove_shift, strict=True))
