@@ -32,6 +32,7 @@ from converter.ir.axes import View, along
 from converter.ir.dims import Shape
 from converter.ir.dtypes import is_float
 from converter.ir.moves import write
+from converter.ir.op import Op
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import scalar
 
@@ -52,6 +53,11 @@ class ProvedAttention:
         """Whether numbers stand in place of scores, whatever those are."""
         return self.mask is not None and any(isinstance(t, FillMask) for t in self.mask.terms)
 
+
+NARROW_QUERIES = (
+    "the scores are multiplied by an array; in float16, the queries may overflow or vanish if they "
+    "are multiplied instead"
+)
 
 HIDDEN = (
     "the conversion is strict, and a score that is NaN or infinite would be NaN where the mask "
@@ -105,6 +111,8 @@ def _with(
     odd = {d.name for d in dtypes if not (is_float(d) and uses.takes("Attention", d))}
     if odd:
         return f"the runtime's operator does not take {', '.join(sorted(odd))}"
+    if score.factors and parts.query.value.dtype == np.float16:
+        return NARROW_QUERIES
     if not all(_is_of_queries(view, parts) for _, view in score.factors):
         return "the scores are multiplied by an array that queries cannot be multiplied by"
     if not all(magnitudes.may_move(view.base, uses) for _, view in score.factors):
@@ -122,10 +130,11 @@ def _with(
 
 
 def _is_of_queries(view: View, parts: Parts) -> bool:
-    """Whether queries may be multiplied in place of the scores; float16 might overflow."""
-    varies = {i for i, a in enumerate(view.axes) if a is not None}
-    same = view.base.dtype == parts.query.value.dtype == np.float32
-    return same and view.complete() and varies <= set(parts.query.axes)
+    """Return True if queries can be multiplied in place of the scores."""
+    axes = {i for i, axis in enumerate(view.axes) if axis is not None}
+    floats = (view.base.dtype, parts.query.value.dtype)
+    has_range = all(is_float(d) and d.itemsize <= 4 and d != np.float16 for d in floats)
+    return has_range and view.complete() and axes <= set(parts.query.axes)
 
 
 # ------------------------------------------------------------------------------------------ writing
@@ -137,7 +146,7 @@ def build_attention(node: Node, attention: ProvedAttention, editor: Editor) -> V
     query = _arrange(editor, p, p.query, (p.outer, heads, p.rows, p.width), dtype)
     for op, factor in attention.factors:
         magnitudes.rely_on_size(editor, factor.base)
-        query = editor.binary(op, query, _attention_along(editor, p, factor))
+        query = _multiplied(editor, op, query, _attention_along(editor, p, factor))
     key = _arrange(editor, p, p.key, (p.outer, p.heads, (p.columns,), p.width), dtype)
     value = _arrange(editor, p, p.value, (p.outer, p.heads, (p.columns,), p.value_width), dtype)
     inputs = [query, key, value]
@@ -159,6 +168,12 @@ def build_attention(node: Node, attention: ProvedAttention, editor: Editor) -> V
     spread = editor.reshape(out, tuple(p.sizes[i] for i in order))
     turned = editor.transpose(spread, [order.index(i) for i in p.out])
     return editor.reshape(turned, node.out.shape)
+
+
+def _multiplied(editor: Editor, op: Op, query: Value, factor: Value) -> Value:
+    """Multiply queries in float32 and round once: bfloat16 scores are rounded as often."""
+    wide = [editor.convert(value, np.float32) for value in (query, factor)]
+    return editor.convert(editor.binary(op, *wide), query.dtype)
 
 
 def _wider(dtype: np.dtype, mask: Mask | None) -> np.dtype:
