@@ -28,7 +28,7 @@ from converter.fuse.dependence import rely_on_scalar
 from converter.fuse.look_alikes import attention_like
 from converter.fuse.match import Uses, proved, unrepeated, whole
 from converter.ir import Node, Value, const, dims, ops
-from converter.ir.axes import View, along
+from converter.ir.axes import View
 from converter.ir.dims import Shape
 from converter.ir.dtypes import is_float
 from converter.ir.moves import write
@@ -99,9 +99,10 @@ def _attention(node: Node, side: int, taken: AttentionWeights, uses: Uses) -> Pr
 def _with(
     score: Scores, node: Node, side: int, taken: AttentionWeights, uses: Uses
 ) -> ProvedAttention | str:
-    parts = attention_axes.axis_parts(node, side, taken.softmax, score.product, uses)
-    if isinstance(parts, str):
-        return parts
+    axes = attention_axes.axis_parts(node, side, taken.softmax, score.product, uses)
+    if isinstance(axes, str):
+        return axes
+    parts, logical = axes
     if node.out.rank == 1:
         return "it is of one query alone, for which two products are faster"
     dtype, precision = node.out.dtype, score.product.base.dtype
@@ -113,7 +114,8 @@ def _with(
         return f"the runtime's operator does not take {', '.join(sorted(odd))}"
     if score.factors and parts.query.value.dtype == np.float16:
         return NARROW_QUERIES
-    if not all(_is_of_queries(view, parts) for _, view in score.factors):
+    factors = [(op, logical.of(view)) for op, view in score.factors]
+    if not all(view is not None and _is_of_queries(view, parts) for _, view in factors):
         return "the scores are multiplied by an array that queries cannot be multiplied by"
     if not all(magnitudes.may_move(view.base, uses) for _, view in score.factors):
         return f"the scores are multiplied by {magnitudes.UNBOUNDED}, and not the queries"
@@ -121,12 +123,15 @@ def _with(
     scale = score.scale * parts.scale * (cap or 1.0)
     if not (0 < scale < float("inf") and 0 <= cap < float("inf")):
         return f"the scale {scale:g} is not positive"
-    mask = masks.prove_masks(score.terms, parts.columns, dtype, taken)
+    columns = taken.softmax.node().params["axis"]
+    mask = masks.prove_masks(score.terms, columns, dtype, taken)
+    mask = mask.along(logical) if isinstance(mask, Mask) else mask
     if isinstance(mask, str):
         return mask
     if cap and mask is not None:
         return CAPPED
-    return ProvedAttention(parts, scale, score.factors, cap, mask, precision)
+    moved = tuple((op, view) for op, view in factors if view is not None)
+    return ProvedAttention(parts, scale, moved, cap, mask, precision)
 
 
 def _is_of_queries(view: View, parts: Parts) -> bool:
@@ -190,8 +195,8 @@ def _arrange(
 ) -> Value:
     """An operand with one axis per group, batch axes that it lacks broadcast."""
     base = editor.convert(operand.value, dtype)
-    seen = along(base, map(operand.axes.get, range(max(parts.sizes) + 1)))
-    return write(editor, seen.merge(groups, parts.sizes), _merged(parts, groups))
+    view = operand.view(base, max(parts.sizes) + 1)
+    return write(editor, view.merge(groups, parts.sizes), _merged(parts, groups))
 
 
 def _merged(parts: Parts, groups: tuple[tuple[int, ...], ...]) -> Shape:

@@ -10,6 +10,8 @@ above the lowest number of its dtype; JAX has NaN there, or an average. A mask t
 have such rows is *lifted* (``lift``), by what is zero for all other rows.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +25,7 @@ from converter.fuse.dependence import is_const, is_weight, known
 from converter.fuse.norm import fits
 from converter.fuse.product_terms import reduction
 from converter.ir import Value, dims, ops
+from converter.ir.axes import View
 
 ABSORBING = -1e30
 """Below this, ``number + score`` is ``number`` in float32 for every score that is not absurd."""
@@ -45,6 +48,15 @@ class Mask:
     dtype: np.dtype
     lifted: bool
     zeroed: FillMask | None = None
+
+    def along(self, logical: View) -> Mask | str:
+        """Return the mask along logical axes, which are a view of its own ones."""
+        terms = [t.along(logical) for t in self.terms]
+        zeroed = None if self.zeroed is None else self.zeroed.along(logical)
+        known = [t for t in terms if t is not None]
+        if len(known) < len(terms) or (self.zeroed is not None and zeroed is None):
+            return "a mask splits an axis of the scores in another way than the products"
+        return replace(self, terms=tuple(known), zeroed=zeroed)
 
 
 def prove_masks(

@@ -11,7 +11,7 @@ import numpy as np
 from converter.fuse.dependence import bound_scalar
 from converter.fuse.magnitudes import is_moderate
 from converter.fuse.match import Uses, converts_float, only_reader, operand, operands, peel
-from converter.ir import Value, ops
+from converter.ir import Value, dims, ops
 from converter.ir.axes import View, along
 from converter.ir.moves import above, descended
 from converter.ir.op import Op
@@ -28,6 +28,11 @@ class AdditiveMask:
 
     def times(self, number: float) -> AdditiveMask:
         return replace(self, coefficient=self.coefficient * number)
+
+    def along(self, logical: View) -> AdditiveMask | None:
+        """Return the mask along logical axes that are a view of its own, or None if it has none."""
+        view = logical.of(self.view)
+        return None if view is None else replace(self, view=view)
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,11 @@ class FillMask:
         """Fill with the number as ``dtype`` holds it."""
         with np.errstate(over="ignore"):
             return replace(self, number=float(np.asarray(self.number).astype(dtype)))
+
+    def along(self, logical: View) -> FillMask | None:
+        """Return the mask along logical axes that are a view of its own, or None if it has none."""
+        view = logical.of(self.view)
+        return None if view is None else replace(self, view=view)
 
     def hides_like(self, other: FillMask) -> bool:
         """Whether both hide the same scores."""
@@ -140,10 +150,22 @@ def _scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> Iterato
 
 
 def _whole_product(view: View, reasons: list[str]) -> Iterator[Scores]:
-    if view.is_whole:
+    """Yield the product if the scores are all of its elements; its axes may be split or merged."""
+    if covers_base(view):
         yield Scores(view)
     else:
-        reasons.append("the first product is reshaped before the softmax")
+        reasons.append("the scores are a part of the first product, or it is repeated")
+
+
+def covers_base(view: View) -> bool:
+    """Return True if a view has every element of its base once."""
+    repeated = any(factor.axis is None for group in view.groups for factor in group)
+    return not repeated and all(
+        factors is not None and dims.same(dims.size_product([f.size for f in factors]), size)
+        for factors, size in zip(
+            map(view.nested, range(view.base.rank)), view.base.shape, strict=True
+        )
+    )
 
 
 def _regrouped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:

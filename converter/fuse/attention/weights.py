@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from converter.fuse.attention.scores import FillMask, fills
-from converter.fuse.match import Uses, only_reader, operand, operands, peel
+from converter.fuse.match import Uses, only_reader, operand, operands, peel, through
 from converter.ir import Value, ops
 from converter.ir.axes import View, along
 
@@ -30,25 +30,34 @@ class AttentionWeights:
 
 
 def weights(value: Value, uses: Uses) -> AttentionWeights | str | None:
-    """Weights that an operand of a product is, or why it is none although there is a softmax."""
-    view = peel(along(value), rounding=True)
+    """Return the weights that an operand of a product is. Return the reason if there is a softmax
+    and the operand is none, and None if there is no softmax."""
+    view = _behind_moves(along(value))
     if view.op() is ops.softmax:
         return AttentionWeights(view) if only_reader(value, view.base, uses) else ELSEWHERE
-    for index, zeroed in _zeroed(view):
-        softmax = operand(view, index, rounding=True)
-        if softmax.op() is ops.softmax:
+    for index, zeroed in _zeroed(along(view.base)) if view.base.node is not None else ():
+        softmax = operand(along(view.base), index, rounding=True)
+        composed = view.of(softmax) if softmax.op() is ops.softmax else None
+        if composed is not None:
             inner = view.node().inputs[index]
             alone = only_reader(value, view.base, uses) and only_reader(inner, softmax.base, uses)
-            own = replace(zeroed, view=_along_own(zeroed.view, softmax))
-            return AttentionWeights(softmax, own, view.op() is ops.mul) if alone else ELSEWHERE
+            hiding = replace(zeroed, view=_along_axes_of(zeroed.view, softmax))
+            return AttentionWeights(composed, hiding, view.op() is ops.mul) if alone else ELSEWHERE
     return None
 
 
 ELSEWHERE = "the weights of the softmax are used elsewhere"
 
 
+def _behind_moves(view: View) -> View:
+    """Look through conversions and moves, also through those that split or merge axes."""
+    while (inner := through(view, rounding=True)) is not None:
+        view = inner
+    return view
+
+
 def _zeroed(view: View) -> Iterator[tuple[int, FillMask]]:
-    """The operands of which some elements are set to zero, and which."""
+    """Yield the operands of which elements are set to zero, with the mask of these elements."""
     if view.op() is ops.select_n:
         yield from ((i, filled) for i, filled in fills(view) if filled.number == 0)
     for i, factor in enumerate(operands(view)) if view.op() is ops.mul else ():
@@ -58,7 +67,7 @@ def _zeroed(view: View) -> Iterator[tuple[int, FillMask]]:
             yield 1 - i, FillMask(which, view.base.dtype, 0.0, False, source)
 
 
-def _along_own(view: View, of: View) -> View:
-    """A view along the axes of the base of another, which has the same axes."""
-    places = {a: i for i, a in enumerate(of.axes) if a is not None}
-    return view.take(map(places.get, range(of.base.rank)))
+def _along_axes_of(view: View, other: View) -> View:
+    """Return a view along the axes of the base of another view that has the same axes."""
+    positions = {axis: i for i, axis in enumerate(other.axes) if axis is not None}
+    return view.take(map(positions.get, range(other.base.rank)))
