@@ -11,11 +11,15 @@ It is written in three ways:
 
 - as the pair above, concatenated or interleaved, alone or among other parts (``pairs``);
 - as ``x * cos + rotate(x) * sin``, where ``rotate`` joins ``-b`` and ``a``. The tables have the
-  full width, and their halves have to be shown to be equal (``half_turn``).
+  full width, and their halves have to be shown to be equal (``half_turn``);
+- as the product of ``[[cos, -sin], [sin, cos]]`` with pairs of elements (``matrices``).
 """
+
+from typing import TypeAlias
 
 from converter.fuse.match import NearMiss, Recogniser, Uses, proved
 from converter.fuse.rotary.half_turn import prove_half_turn
+from converter.fuse.rotary.matrices import PairRotation, build_matrices, prove_matrices
 from converter.fuse.rotary.pairs import Rotations, emit_parts, prove_pair, prove_parts
 from converter.fuse.rotary.rotation import SIGNS, ProvedRotation, emit_rotation
 from converter.fuse.rotary.unnamed import rotary_like
@@ -24,17 +28,24 @@ from converter.ir.axes import along
 from converter.ir.moves import above
 from converter.ir.rewrite import Editor
 
+Evidence: TypeAlias = ProvedRotation | Rotations | PairRotation
 
-def prove_rotary(node: Node, uses: Uses) -> ProvedRotation | Rotations | str | None:
-    """Match a rotary embedding; its root is the last sum, the concatenation or a reshape of it."""
+
+def prove_rotary(node: Node, uses: Uses) -> Evidence | str | None:
+    """Match a rotary embedding. Its root is the last sum or product, the concatenation or a reshape
+    of it."""
     if node.op in SIGNS:
-        return prove_half_turn(node, uses)
+        return prove_half_turn(node, uses) or prove_matrices(node, uses)
+    if node.op in (ops.einsum, ops.reduce_sum):
+        return prove_matrices(node, uses)
     if node.op is ops.concatenate and len(node.inputs) > 2:
         return prove_parts(node, uses)
     return prove_pair(node, uses)
 
 
-def build_rotary(node: Node, evidence: ProvedRotation | Rotations, editor: Editor) -> Value:
+def build_rotary(node: Node, evidence: Evidence, editor: Editor) -> Value:
+    if isinstance(evidence, PairRotation):
+        return build_matrices(node, evidence, editor)
     if isinstance(evidence, dict):
         return emit_parts(node, evidence, editor)
     return editor.reshape(emit_rotation(evidence, node.out.dtype, editor), node.out.shape)
@@ -42,7 +53,7 @@ def build_rotary(node: Node, evidence: ProvedRotation | Rotations, editor: Edito
 
 ROTARY = proved(
     "RotaryEmbedding",
-    (ops.add, ops.sub, ops.concatenate, ops.reshape),
+    (ops.add, ops.sub, ops.concatenate, ops.reshape, ops.einsum, ops.reduce_sum),
     prove_rotary,
     build_rotary,
     rotary_like,

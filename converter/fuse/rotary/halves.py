@@ -131,35 +131,71 @@ def _proved_half(value: Value, axis: int, interleaved: bool, memo: dict[Any, Any
     )
 
 
-def _tables_either(one: View | None, other: View | None, shape: Shape) -> Write | None:
-    """One of two, if they are equal."""
+def equal_tables(
+    one: View, other: View, shape: Shape, sign: int, memo: dict[Any, Any]
+) -> Write | None:
+    """Return a function that emits ``one`` if it is ``sign * other``, or None."""
+    table = _tables_either(one, other, shape, sign)
+    if table is not None:
+        return table
+    one, other = descended(one), descended(other)
+    if one.base is not other.base or not one.is_writable():
+        return None
+    return _by_numbers(one, other, bound(one.base, memo), shape, sign)
+
+
+def _unsigned(view: View) -> tuple[View, int]:
+    """Return a view without negations, and its sign."""
+    sign, view = 1, descended(view)
+    while view.op() is ops.neg:
+        sign, view = -sign, descended(view.operand(0))
+    return view, sign
+
+
+def _tables_either(
+    one: View | None, other: View | None, shape: Shape, sign: int = 1
+) -> Write | None:
+    """Return a function that emits ``one`` if it is ``sign * other``, or None."""
     if one is None or other is None:
         return None
     one, other = descended(one), descended(other)
-    if one == other:
+    (bare_one, one_sign), (bare_other, other_sign) = _unsigned(one), _unsigned(other)
+    if bare_one == bare_other and one_sign == sign * other_sign:
         return lambda editor: write(editor, one, shape)
     if one.base is not other.base or one.groups != other.groups:
         return None
     if one.base.node is None:
-        return _by_numbers(one, other, bound(one.base, {}), shape)
+        return _by_numbers(one, other, bound(one.base, {}), shape, sign)
     if one.node().op is ops.concatenate:
-        return _of_joined(one, other, shape)
+        return _of_joined(one, other, shape, sign)
+    if sign < 0:
+        return None
     if one.node().op in _WHOLE_ROWS:
         return _of_rows(one, other, shape)
     return _of_elements(one, other, shape) if one.node().op.elementwise else None
 
 
-def _by_numbers(one: View, other: View, numbers: np.ndarray | None, shape: Shape) -> Write | None:
-    """One of two parts of what has these numbers, if they are equal."""
+def _by_numbers(
+    one: View, other: View, numbers: np.ndarray | None, shape: Shape, sign: int = 1
+) -> Write | None:
+    """Return a function that emits one of two parts of an array if it is ``sign`` times the other
+    part, or None."""
 
     def holds(numbers: np.ndarray) -> bool:
-        return np.array_equal(_part(numbers, one), _part(numbers, other))
+        return np.array_equal(_part(numbers, one), sign * _part(numbers, other))
 
     if numbers is None or not holds(numbers):
         return None
     steps = [b - a for a, b in zip(one.starts, other.starts, strict=True)]
-    axis = next(i for i, step in enumerate(steps) if step)
+    moved = [i for i, step in enumerate(steps) if step]
+    if not moved:
+        return None
+    axis = moved[0]
     what = f"{'neighbours' if steps[axis] == 1 else 'both halves'} along axis {axis} are equal"
+    if len(moved) > 1:
+        what = (
+            f"entries of the matrices along axes {moved} are {'equal' if sign > 0 else 'opposite'}"
+        )
 
     def written(editor: Editor) -> Value:
         rely(editor, what, one.base, holds)
@@ -187,7 +223,7 @@ def _of_elements(one: View, other: View, shape: Shape) -> Write | None:
     return lambda editor: editor.like(node, [own_half(editor) for own_half in parts], shape)
 
 
-def _of_joined(one: View, other: View, shape: Shape) -> Write | None:
+def _of_joined(one: View, other: View, shape: Shape, sign: int) -> Write | None:
     """Rows, or pairs that lie within their parts."""
     axis, offset, parts = one.node().params["dimension"], 0, list[Write]()
     if axis not in one.axes or not dims.same(shape[one.axes.index(axis)], one.base.shape[axis]):
@@ -196,7 +232,8 @@ def _of_joined(one: View, other: View, shape: Shape) -> Write | None:
     for value in one.node().inputs:
         size = value.shape[axis]
         own = (*shape[:place], size, *shape[place + 1 :])
-        own_half = _tables_either(one.cut(place, offset, size), other.cut(place, offset, size), own)
+        cuts = (view.cut(place, offset, size) for view in (one, other))
+        own_half = _tables_either(*cuts, own, sign)
         if own_half is None:
             return None
         parts.append(own_half)
