@@ -14,6 +14,7 @@ from jax import lax
 from converter.canonicalize import canonicalize, fold_constants
 from converter.canonicalize.emptiness import fill_empty
 from converter.canonicalize.slicing import match_interleaving
+from converter.canonicalize.updates import join_updates
 from converter.fuse import attention, grid_sample, layer_norm, named_calls, resize, rotary, softmax
 from converter.fuse.spelling import Spelling, recognise
 from converter.ir import Graph, ops
@@ -22,13 +23,12 @@ from converter.pipeline.settings import PassSettings
 from tests.conformance import drawn
 from tests.programs.sampling import SPELLED as SAMPLED
 from tests.programs.spellings import dot_product, rotate_full, rotate_interleaved, rotate_rest
-from tests.rules import canonical
+from tests.rules import canonical, other_forms
 from tests.rules.moved import moves
+from tests.rules.other_forms import ODD, PLAIN
 from tests.rules.programs import Drawn, Expr
 from tests.rules.prove import Case, Draw, Step, by_recogniser, swept
 
-PLAIN = (-1.5, 0.75, 2.5, -0.25, 1.125, 0.5, -2.0, 0.0)
-ODD = (*PLAIN, -0.0, np.inf, -np.inf, np.nan)
 HUGE = (np.inf, -np.inf, np.nan, 1e30, 3e38, 1e-30, 0.0, 2.0, 0.5, -1.5)
 """Factors that make something else of zeros, and of what cancels, on another way."""
 
@@ -175,40 +175,6 @@ def sharing(d: Drawn) -> Expr:
 def with_slopes(d: Drawn) -> Expr:
     x, slopes = d.input((2, 3), "float32"), d.param((3,), "float32", PLAIN)
     return d.apply(lambda a, s: jnp.where(a >= 0, a, s * a), x, slopes)
-
-
-def shifted(special: bool) -> Draw:
-    """A softmax of elements less their largest, of one row or of more, at some step of a chain."""
-
-    def draw(d: Drawn) -> Expr:
-        pool = ODD if special and d.chance() else PLAIN
-        dtype, axis = d.pick(("float32", "bfloat16", "float16")), d.integer(0, 2)
-        x, more = d.input((2, 3, 5), dtype, pool), d.input(d.pick([(3, 5), (1, 5)]), dtype, PLAIN)
-        axes = d.pick([axis, axis, (axis,), tuple({axis, 2}), (0, 1, 2), None])
-        step = d.pick(["max", "guard", "floor", "number", "twice"])
-        hidden, low = np.tri(3, 5, 1, dtype=bool), d.pick([-1e4, -np.inf, float(jnp.finfo(dtype).min)])
-        before, after = (d.pick(["add", "mul", "fill", ""]) for _ in range(2))
-        product = d.chance() and pool == PLAIN
-
-        def changed(a: Any, how: str, b: Any) -> Any:
-            if how == "fill":
-                return jnp.where(hidden, a, jnp.asarray(low, a.dtype))
-            return {"add": lambda: a + b, "mul": lambda: a * 0.5, "": lambda: a}[how]()
-
-        def run(a: Any, b: Any) -> Any:
-            a = jnp.einsum("abc,cd->abd", a, 0.5 * np.eye(5, dtype=a.dtype)) if product else a
-            a = changed(a, before, b)
-            top = a.max(axes, keepdims=True)
-            if step == "guard":
-                top = jnp.where(jnp.isfinite(top), top, 0)
-            top = jnp.maximum(top, -1e4) if step == "floor" else top
-            less = a - (jnp.asarray(1, a.dtype) if step == "number" else top)
-            less = less - less.max(axis, keepdims=True) if step == "twice" else less
-            return jax.nn.softmax(changed(less, after, b), axis)
-
-        return d.apply(run, x, more)
-
-    return draw
 
 
 def factor(d: Drawn, shape: tuple[int, ...]) -> Expr:
@@ -381,6 +347,13 @@ CASES: dict[str, Case] = {
         swept({ops.add: match_interleaving, ops.or_: match_interleaving}),
         zeros=True,
     ),
+    "canonicalize.updates.join_updates": Case(
+        other_forms.overwritten,
+        swept({ops.scatter: join_updates}),
+        prepare=[fold_constants],
+        perhaps=[canonical.others(ops.scatter)],
+        enough=MANY,
+    ),
     "fuse.activations.RELU_RULES[max]": Case(canonical.elementwise(ops.max), zeros=True),
     "fuse.activations.SOFTPLUS_RULES[log1p]": Case(
         of(lambda x: jnp.log1p(jnp.exp(-jnp.abs(x)))), prepare=[canonicalize], units=4
@@ -404,10 +377,16 @@ CASES: dict[str, Case] = {
         units=64,
     ),
     "fuse.attention.shifts.SHIFT": Case(
-        shifted(False), prepare=[canonicalize, by_recogniser(softmax.SOFTMAX)], units=8, enough=MANY
+        other_forms.shifted(False),
+        prepare=[canonicalize, by_recogniser(softmax.SOFTMAX)],
+        units=8,
+        enough=MANY,
     ),
     "fuse.attention.shifts.STRICT_SHIFT": Case(
-        shifted(True), prepare=[canonicalize, by_recogniser(softmax.SOFTMAX)], units=8, enough=MANY
+        other_forms.shifted(True),
+        prepare=[canonicalize, by_recogniser(softmax.SOFTMAX)],
+        units=8,
+        enough=MANY,
     ),
     "fuse.attention.as_term": Case(
         hidden, swept({ops.select_n: attention.as_term}), prepare=[canonicalize]
@@ -457,6 +436,12 @@ CASES: dict[str, Case] = {
         units=64,
     ),
     "fuse.rotary.ROTARY": Case(ROTARY, prepare=[canonicalize], units=16),
+    "fuse.rotary.ROTARY by matrices": Case(
+        other_forms.by_matrices, prepare=[canonicalize], units=16, enough=MANY
+    ),
+    "fuse.rotary.ROTARY among others": Case(
+        other_forms.neighbours_of_rest, prepare=[canonicalize], units=16, enough=MANY
+    ),
     "fuse.rotary.PREFIX": Case(
         of_forms((rotate_rest, ((6, 8),)), odd=False),
         prepare=[canonicalize, by_recogniser(rotary.ROTARY), canonicalize],

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from converter.fuse.dependence import rely
+from converter.fuse.dependence import known, rely
 from converter.fuse.match import PEELED, peel, through
 from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import Factor, View, along, as_group
@@ -139,9 +139,17 @@ def equal_tables(
     if table is not None:
         return table
     one, other = descended(one), descended(other)
-    if one.base is not other.base or not one.is_writable():
+    if not one.is_writable():
         return None
-    return _by_numbers(one, other, bound(one.base, memo), shape, sign)
+    if one.base is other.base:
+        return _by_numbers(one, other, bound(one.base, memo), shape, sign)
+    numbers = [known(view.base) for view in (one, other)]
+    if numbers[0] is None or numbers[1] is None:
+        return None
+    first, second = (_part(array, view) for array, view in zip(numbers, (one, other), strict=True))
+    return (
+        (lambda editor: write(editor, one, shape)) if np.array_equal(first, sign * second) else None
+    )
 
 
 def _unsigned(view: View) -> tuple[View, int]:
