@@ -168,3 +168,49 @@ def neighbours_of_rest(d: Drawn) -> Expr:
         return jnp.concatenate(moved, axis)
 
     return d.apply(run, x, angles)
+
+
+def regrouped(d: Drawn) -> Expr:
+    """Attention with groups of queries, two axes of whose scores are merged for mask and softmax.
+
+    Gemma merges the heads and the groups; others merge the groups and the queries for the products.
+    """
+    sizes = {"b": 2, "t": d.integer(2, 5), "k": d.integer(2, 3), "g": d.integer(2, 3)}
+    sizes |= {"s": d.pick((3, 7)), "c": 4}
+
+    def shape(names: str) -> tuple[int, ...]:
+        return tuple(sizes[name] for name in names)
+
+    q, k, v = (d.input(shape(names), "float32", PLAIN) for names in ("btkgc", "bskc", "bskc"))
+    axes = ["btkgs"[i] for i in d.order(5)]
+    places = [i for i in range(4) if "s" not in axes[i : i + 2]]
+    place = d.pick(places)
+    merged = [*axes[:place], "".join(axes[place : place + 2]), *axes[place + 2 :]]
+    last, hides = merged.index("s"), d.pick(["", "known", "bias", "after"])
+    wide = [sizes[name] if len(name) == 1 else sizes[name[0]] * sizes[name[1]] for name in merged]
+    spread = [size if i == last or d.chance() else 1 for i, size in enumerate(wide)]
+    bias = d.input(tuple(spread), "float32", PLAIN)
+    hidden = np.random.default_rng(d.integer(0, 9)).random(spread) > 0.3
+
+    def run(q: Any, k: Any, v: Any, bias: Any) -> Any:
+        names = "".join(axes)
+        scores = jnp.einsum(f"btkgc,bskc->{names}", q, k).reshape(wide) / 2
+        if hides in ("known", "after"):
+            scores = jnp.where(hidden, scores, -1e30)
+        if hides == "bias":
+            scores = scores + bias
+        weights = jax.nn.softmax(scores, last)
+        if hides == "after":
+            weights = jnp.where(hidden, weights, 0)
+        return jnp.einsum(f"{names},bskc->btkgc", weights.reshape(shape(names)), v)
+
+    def rows(q: Any, k: Any, v: Any, bias: Any) -> Any:
+        b, t, heads, groups, c = q.shape
+        q = jnp.transpose(q, (0, 2, 3, 1, 4))
+        scores = jnp.einsum("bkrc,bskc->bkrs", q.reshape(b, heads, groups * t, c), k)
+        scores = scores.reshape(b, heads, groups, t, -1) * 0.5 + bias.ravel()[0]
+        weights = jax.nn.softmax(scores, -1).reshape(b, heads, groups * t, -1)
+        out = jnp.einsum("bkrs,bskc->bkrc", weights, v)
+        return jnp.transpose(out.reshape(b, heads, groups, t, c), (0, 3, 1, 2, 4))
+
+    return d.apply(rows if d.integer(0, 3) == 0 else run, q, k, v, bias)

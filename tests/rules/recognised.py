@@ -370,6 +370,12 @@ CASES: dict[str, Case] = {
     "fuse.attention.ATTENTION tempered": Case(
         tempered, prepare=[canonicalize, by_recogniser(softmax.SOFTMAX)], units=64, enough=MANY
     ),
+    "fuse.attention.ATTENTION regrouped": Case(
+        other_forms.regrouped,
+        prepare=[canonicalize, by_recogniser(softmax.SOFTMAX), canonicalize],
+        units=64,
+        enough=MANY,
+    ),
     "fuse.attention.share": Case(
         GROUPED,
         swept({ops.attention: attention.share}),
