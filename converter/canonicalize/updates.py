@@ -6,8 +6,6 @@
 Rotary embeddings are written in this way. What the first scatter overwrites is not read.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -16,7 +14,7 @@ import numpy as np
 from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import View, along
 from converter.ir.dims import Dim
-from converter.ir.moves import descended, write
+from converter.ir.moves import above, descended, part, write
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import scalar
 from converter.ir.windows import scatter_window
@@ -61,17 +59,30 @@ def join_updates(node: Node, editor: Editor) -> Value | None:
     if not is_joined or parts is None or len(parts) > MOST_PARTS:
         return None
     shape, axis = node.out.shape, update.axis
-    values = [_write_part(editor, part, shape, axis, node.out.dtype) for part in parts]
+    values = [_write_part(editor, piece, shape, axis, node.out.dtype) for piece in parts]
     return values[0] if len(values) == 1 else editor.concatenate(values, axis)
 
 
 def _overwrites(node: Node, update: KnownUpdate) -> bool:
-    """Return True if an update is of a constant, or of an array that another one has overwritten
-    along the same axis."""
+    """Return True if an update is of a constant, of a concatenation along its axis, or of an array
+    that another update overwrites along the same axis."""
     source = node.inputs[0]
     inner = source.made_by(ops.scatter)
     before = None if inner is None else known_update(inner)
-    return scalar(source) is not None or (before is not None and before.axis == update.axis)
+    joined = source.made_by(ops.concatenate)
+    return (
+        scalar(source) is not None
+        or _is_interleaved(source)
+        or (joined is not None and joined.params["dimension"] == update.axis)
+        or (before is not None and before.axis == update.axis)
+    )
+
+
+def _is_interleaved(value: Value) -> bool:
+    """Return True for a reshape of a concatenation along an axis of two."""
+    merged = value.made_by(ops.reshape)
+    joined = None if merged is None else merged.inputs[0].made_by(ops.concatenate)
+    return joined is not None and dims.same(joined.out.shape[joined.params["dimension"]], 2)
 
 
 # ------------------------------------------------------------------------------------ one scatter
@@ -148,15 +159,20 @@ def _alternating(node: Node, update: KnownUpdate) -> list[Part] | None:
         if (other.axis, other.start, other.count, other.step) != expected:
             return None
         half, below = other.updates, inner.inputs[0]
-    elif scalar(source) is not None:
+    else:
         cut = along(source).cut(axis, start + int(is_first), count, 2)
-        if cut is None:
+        if cut is None or not (scalar(source) is not None or _is_in_concatenation(cut)):
             return None
         half, below = cut, source
-    else:
-        return None
     halves = (update.updates, half) if is_first else (half, update.updates)
     return _replaced(_parts(below, axis), axis, start, Part(2 * count, halves))
+
+
+def _is_in_concatenation(view: View) -> bool:
+    """Return True if the elements are all of one operand of a concatenation."""
+    while (inner := above(view)) is not None:
+        view = inner
+    return part(view) is not None
 
 
 def _replaced(parts: list[Part] | None, axis: int, start: int, new: Part) -> list[Part] | None:
@@ -164,37 +180,39 @@ def _replaced(parts: list[Part] | None, axis: int, start: int, new: Part) -> lis
     overlaps with a part whose elements alternate."""
     result: list[Part] = []
     end, offset = start + new.size, 0
-    for part in parts or ():
-        before, after = start - offset, offset + part.size - end
+    for piece in parts or ():
+        before, after = start - offset, offset + piece.size - end
         if before > 0:
-            result.append(part if before >= part.size else _cut(part, axis, 0, before))
-        if before < part.size and offset <= start:
+            result.append(piece if before >= piece.size else _cut(piece, axis, 0, before))
+        if before < piece.size and offset <= start:
             result.append(new)
         if after > 0:
-            whole = after >= part.size
-            result.append(part if whole else _cut(part, axis, part.size - after, after))
-        offset += part.size
-    sizes = [part.size for part in result]
+            whole = after >= piece.size
+            result.append(piece if whole else _cut(piece, axis, piece.size - after, after))
+        offset += piece.size
+    sizes = [piece.size for piece in result]
     return None if parts is None or 0 in sizes else result
 
 
-def _cut(part: Part, axis: int, start: int, size: int) -> Part:
+def _cut(piece: Part, axis: int, start: int, size: int) -> Part:
     """Return some elements of a part; of size zero if they cannot be cut out."""
-    cut = None if isinstance(part.source, tuple) else part.source.cut(axis, start, size)
-    return Part(0, part.source) if cut is None else Part(size, cut)
+    cut = piece.source.cut(axis, start, size) if isinstance(piece.source, View) else None
+    return Part(0, piece.source) if cut is None else Part(size, cut)
 
 
 # ---------------------------------------------------------------------------------------- writing
 
 
-def _write_part(editor: Editor, part: Part, shape: dims.Shape, axis: int, dtype: np.dtype) -> Value:
-    own = (*shape[:axis], part.size, *shape[axis + 1 :])
-    if isinstance(part.source, View):
-        return write(editor, descended(part.source), own, dtype)
-    count = part.size // 2
+def _write_part(
+    editor: Editor, piece: Part, shape: dims.Shape, axis: int, dtype: np.dtype
+) -> Value:
+    own = (*shape[:axis], piece.size, *shape[axis + 1 :])
+    if isinstance(piece.source, View):
+        return write(editor, descended(piece.source), own, dtype)
+    count = piece.size // 2
     half = (*shape[:axis], count, *shape[axis + 1 :])
     single = (*shape[:axis], count, 1, *shape[axis + 1 :])
-    halves = [write(editor, descended(source), half, dtype) for source in part.source]
+    halves = [write(editor, descended(source), half, dtype) for source in piece.source]
     spread = [editor.broadcast(v, half, tuple(range(len(half)))) for v in halves]
     pairs = editor.concatenate([editor.reshape(v, single) for v in spread], axis + 1)
     return editor.reshape(pairs, own)
