@@ -350,8 +350,7 @@ CASES: dict[str, Case] = {
     "canonicalize.updates.join_updates": Case(
         other_forms.overwritten,
         swept({ops.scatter: join_updates}),
-        prepare=[fold_constants],
-        perhaps=[canonical.others(ops.scatter)],
+        prepare=[canonical.others(ops.scatter), fold_constants],
         enough=MANY,
     ),
     "fuse.activations.RELU_RULES[max]": Case(canonical.elementwise(ops.max), zeros=True),
