@@ -1,8 +1,10 @@
-"""Which axis plays which part.
+"""The parts that axes play in attention.
 
-The softmax's axes are numbered, and further ones get numbers behind them. An axis of queries and
-keys is a batch or head axis, one of queries alone a position (or a group of heads that share their
-keys), the softmax's own the key position; what only queries and keys have is the width.
+Logical axes are the axes of the softmax, split where a product has several axes in place of one.
+They are numbered, and further axes of the operands get higher numbers. An axis of queries and keys
+is a batch or head axis. One of queries only is a position, or a group of heads that share their
+keys. The axis of the softmax is the key position. An axis that only queries and keys have is the
+width.
 """
 
 from collections.abc import Sequence
@@ -34,19 +36,32 @@ class AttentionOperand:
 
 @dataclass(frozen=True)
 class Parts:
-    """Queries, keys and values, and what their axes are."""
+    """The operands of attention, and the parts of their logical axes.
+
+    Arguments:
+        scale: the number by which queries and keys are multiplied before the product.
+        out: the axes of the result, without those of size one.
+        sizes: the sizes of all axes.
+        outer: batch axes.
+        heads: the batch axis that is the axis of heads; it may be missing.
+        groups: axes of queries that are heads with the same keys and values.
+        rows: query positions.
+        columns: key positions.
+        width: the width of queries and keys.
+        value_width: the width of values.
+    """
 
     query: AttentionOperand
     key: AttentionOperand
     value: AttentionOperand
-    scale: float  # of queries and keys, before the product
-    out: tuple[int, ...]  # of the result, without axes of size one
+    scale: float
+    out: tuple[int, ...]
     sizes: dict[int, Dim]
-    outer: tuple[int, ...]  # batch axes
-    heads: tuple[int, ...]  # the batch axis that counts as heads
-    groups: tuple[int, ...]  # query axes that are heads sharing keys and values
-    rows: tuple[int, ...]  # query positions
-    columns: int  # key positions
+    outer: tuple[int, ...]
+    heads: tuple[int, ...]
+    groups: tuple[int, ...]
+    rows: tuple[int, ...]
+    columns: int
     width: tuple[int, ...]
     value_width: tuple[int, ...]
 
@@ -54,7 +69,7 @@ class Parts:
         return self.query.value, self.key.value, self.value.value
 
     def result(self) -> tuple[int, ...]:
-        """The axes of what attention gives, in ONNX's order."""
+        """Return the axes of the result in ONNX's order."""
         return (*self.outer, *self.heads, *self.groups, *self.rows, *self.value_width)
 
 
@@ -77,20 +92,20 @@ def axis_parts(
     logical = split_axes(weights, product)
     if isinstance(logical, str):
         return logical
-    own, other = ("lhs", "rhs") if side == 0 else ("rhs", "lhs")
-    numbers = _Numbers(logical)
+    weights_side, value_side = ("lhs", "rhs") if side == 0 else ("rhs", "lhs")
+    numbers = _AxisNumbers(logical)
     upper = numbers.of_product(product, first.params["out"])
-    lower = numbers.of_weights(weights, node.params[own])
+    lower = numbers.of_weights(weights, node.params[weights_side])
     (x, x_scale), (y, y_scale) = (_unscaled(v, uses) for v in first.inputs)
     left = numbers.operand(x, first.params["lhs"], upper)
     right = numbers.operand(y, first.params["rhs"], upper)
-    value = numbers.operand(node.inputs[1 - side], node.params[other], lower)
+    value = numbers.operand(node.inputs[1 - side], node.params[value_side], lower)
     labels = zip(node.params["out"], node.out.shape, strict=True)
     out = tuple(i for label, d in labels if not dims.same(d, 1) for i in lower[label])
     columns = (numbers.of_axis(weights.node().params["axis"]) or [-1])[0]
     for query, key in ((left, right), (right, left)):
         if columns in key.axes and columns not in query.axes and columns in value.axes:
-            parts = _roles(numbers, query, key, value, x_scale * y_scale, out, columns)
+            parts = _assign_parts(numbers, query, key, value, x_scale * y_scale, out, columns)
             return parts if isinstance(parts, str) else (parts, logical)
     return "the softmax does not run over the positions of one operand"
 
@@ -121,7 +136,7 @@ def split_axes(weights: View, product: View) -> View | str:
 
 
 def _unscaled(value: Value, uses: Uses) -> tuple[Value, float]:
-    """Queries are often scaled before the product; the number joins the others."""
+    """Return an operand before it is multiplied by a number, and the number; 1 if there is none."""
     node = value.node
     if node is None or not uses.single_use(value):
         return value, 1.0
@@ -133,8 +148,8 @@ def _unscaled(value: Value, uses: Uses) -> tuple[Value, float]:
     return value, 1.0
 
 
-class _Numbers:
-    """Numbers of logical axes: first those of the softmax, then one for each further label."""
+class _AxisNumbers:
+    """The numbers of logical axes: first those of the softmax, then one for each further label."""
 
     def __init__(self, logical: View) -> None:
         self.logical, self.rank = logical, len(logical.groups)
@@ -163,8 +178,8 @@ class _Numbers:
             for factor in group:
                 assert factor.axis is not None, weights
                 digits, factors = self.of_axis(factor.axis), weights.nested(factor.axis) or []
-                chosen = digits if len(factors) == 1 else [digits[factors.index(factor)]]
-                table.setdefault(label, []).extend(chosen)
+                matched = digits if len(factors) == 1 else [digits[factors.index(factor)]]
+                table.setdefault(label, []).extend(matched)
         return table
 
     def operand(
@@ -193,8 +208,8 @@ def _times(one: Dim, other: Dim) -> Dim:
     return dims.as_dim(one * other)
 
 
-def _roles(
-    numbers: _Numbers,
+def _assign_parts(
+    numbers: _AxisNumbers,
     query: AttentionOperand,
     key: AttentionOperand,
     value: AttentionOperand,
@@ -202,14 +217,14 @@ def _roles(
     out: tuple[int, ...],
     columns: int,
 ) -> Parts | str:
-    rank, sizes, own = numbers.rank, numbers.sizes, list(query.axes)
+    rank, sizes, query_axes = numbers.rank, numbers.sizes, list(query.axes)
     shared = {i: None for i in (*value.axes, *key.axes) if i < rank and i != columns}
-    alone = [i for i in own if i < rank and i not in shared]
-    ordered = sorted(shared, key=lambda i: own.index(i) if i in own else -1)
-    groups = _groups(alone, sizes)
+    unshared = [i for i in query_axes if i < rank and i not in shared]
+    ordered = sorted(shared, key=lambda i: query_axes.index(i) if i in query_axes else -1)
+    groups = _groups(unshared, sizes)
     heads = [i for i in ordered if dims.is_static(sizes[i])][-1:]
-    if groups and ordered == own[:1]:
-        heads = []  # a batch in which all heads share their keys
+    if groups and ordered == query_axes[:1]:
+        heads = []  # the axis is a batch, whose heads all share their keys
     parts = Parts(
         query=query,
         key=key,
@@ -220,27 +235,28 @@ def _roles(
         outer=tuple(i for i in ordered if i not in heads),
         heads=tuple(heads),
         groups=tuple(groups),
-        rows=tuple(i for i in alone if i not in groups),
+        rows=tuple(i for i in unshared if i not in groups),
         columns=columns,
-        width=tuple(i for i in own if i >= rank),
+        width=tuple(i for i in query_axes if i >= rank),
         value_width=tuple(i for i in value.axes if i >= rank),
     )
     return _misfit(parts, rank) or parts
 
 
-def _groups(alone: list[int], sizes: dict[int, Dim]) -> list[int]:
-    """All but the positions, which are what has no fixed size, or else the largest axis."""
-    dynamic = [i for i in alone if not dims.is_static(sizes[i])]
-    rows = dynamic or sorted(alone, key=lambda i: int(sizes[i]))[-1:]
-    return [i for i in alone if i not in rows]
+def _groups(unshared: list[int], sizes: dict[int, Dim]) -> list[int]:
+    """Return the axes without the positions. These are the axes of open size, or else the largest
+    axis."""
+    dynamic = [i for i in unshared if not dims.is_static(sizes[i])]
+    rows = dynamic or sorted(unshared, key=lambda i: int(sizes[i]))[-1:]
+    return [i for i in unshared if i not in rows]
 
 
 def _misfit(parts: Parts, rank: int) -> str:
-    """Why the parts are not those of attention, if they are not."""
+    """Return the reason why the parts are not those of attention, or an empty string."""
     if sorted(parts.width) != sorted(i for i in parts.key.axes if i >= rank):
         return "queries and keys do not share their width"
     if any(dims.same(d, 0) for d in parts.sizes.values()):
-        return "something is empty, which the runtime's operator does not take"
+        return "an axis is empty, which the runtime's operator does not take"
     if sorted(parts.out) != sorted(parts.result()):
-        return "the second product does not sum over the positions alone"
+        return "the second product does not sum over the positions unshared"
     return ""

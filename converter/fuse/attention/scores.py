@@ -1,4 +1,4 @@
-"""What stands between the first product and the softmax."""
+"""The operations between the first product of attention and its softmax."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from converter.ir.scalars import scalar
 
 @dataclass(frozen=True)
 class AdditiveMask:
-    """``coefficient * view`` is added to the scores, in ``dtype``."""
+    """A mask that adds ``coefficient * view`` to the scores, in ``dtype``."""
 
     view: View
     dtype: np.dtype
@@ -37,8 +37,15 @@ class AdditiveMask:
 
 @dataclass(frozen=True)
 class FillMask:
-    """``number``, the ``value``'s, stands in place of the score where the boolean ``view`` is
-    ``hidden``."""
+    """A mask that replaces scores by a number.
+
+    Arguments:
+        view: the boolean array that selects the scores.
+        dtype: the dtype in which the scores are replaced.
+        number: the number, which is that of ``value``.
+        hidden: the element of ``view`` at scores that are replaced.
+        value: the scalar in the graph.
+    """
 
     view: View
     dtype: np.dtype
@@ -47,10 +54,10 @@ class FillMask:
     value: Value
 
     def times(self, number: float) -> FillMask:
-        return replace(self, number=self.number * number).held(self.dtype)
+        return replace(self, number=self.number * number).rounded(self.dtype)
 
-    def held(self, dtype: np.dtype) -> FillMask:
-        """Fill with the number as ``dtype`` holds it."""
+    def rounded(self, dtype: np.dtype) -> FillMask:
+        """Return the mask with its number rounded to a dtype."""
         with np.errstate(over="ignore"):
             return replace(self, number=float(np.asarray(self.number).astype(dtype)))
 
@@ -60,10 +67,10 @@ class FillMask:
         return None if view is None else replace(self, view=view)
 
     def hides_like(self, other: FillMask) -> bool:
-        """Whether both hide the same scores."""
-        return self._negated() == other._negated()
+        """Return True if both masks replace the same scores."""
+        return self._without_negations() == other._without_negations()
 
-    def _negated(self) -> tuple[View, bool]:
+    def _without_negations(self) -> tuple[View, bool]:
         view, hidden = descended(self.view), self.hidden
         while view.op() is ops.not_:
             view, hidden = descended(operand(view, 0)), not hidden
@@ -72,17 +79,16 @@ class FillMask:
 
 ScoreTerm: TypeAlias = AdditiveMask | FillMask
 
-
 ScoreFactor: TypeAlias = tuple[Op, View]
-"""What the scores are multiplied with, or divided by."""
+"""A multiplication or division of the scores, and its other operand."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """The softmax's operand: ``scale * product`` times the factors, then the terms, the first of
-    them first.
+    """The operand of a softmax: ``scale * product`` times the factors, to which the terms are
+    applied in their order.
 
-    With a ``cap`` it is ``cap * tanh(…)`` of what comes before the terms.
+    With a ``cap``, ``cap * tanh(scale * product * factors)`` stands before the terms.
     """
 
     product: View
@@ -100,7 +106,8 @@ class Scores:
 
 @dataclass(frozen=True)
 class ScoreStep:
-    """An operation on the scores, operand ``index``: by a number, a factor, or with a term."""
+    """An operation on the scores, which are its operand ``index``, with a number, a factor or a
+    term."""
 
     index: int
     number: float = 1.0
@@ -108,22 +115,23 @@ class ScoreStep:
     term: ScoreTerm | None = None
 
     def apply(self, scores: Scores) -> Scores | str:
+        """Return the scores after the operation, or the reason why attention has none such."""
         if self.factor is not None:
             if scores.terms or scores.cap is not None:
                 return "the scores are masked, or capped, before they are multiplied"
             return replace(scores, factors=(*scores.factors, self.factor))
-        own = () if self.term is None else (self.term,)
+        added = () if self.term is None else (self.term,)
         scaled = scores.times(self.number)
-        return replace(scaled, terms=(*scaled.terms, *own))
+        return replace(scaled, terms=(*scaled.terms, *added))
 
 
-def scores(logits: Value, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
-    """Every product that the logits can be seen as the scores of; ``reasons`` gets why not."""
+def match_scores(logits: Value, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
+    """Yield each way to see logits as the scores of a product; append reasons against others."""
     yield from _scores(logits, peel(along(logits)), uses, reasons)
 
 
 def _scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
-    """``view`` is what is behind ``value``, which only the next step may read."""
+    """Yield the scores behind a view of ``value``, which only the next step may read."""
     op = view.op()
     if op not in (*_SCORE_STEPS, ops.einsum, ops.tanh, ops.reshape):
         reasons.append(f"between the first product and the softmax stands {op or 'an input'}")
@@ -154,7 +162,7 @@ def _whole_product(view: View, reasons: list[str]) -> Iterator[Scores]:
     if covers_base(view):
         yield Scores(view)
     else:
-        reasons.append("the scores are a part of the first product, or it is repeated")
+        reasons.append("the scores are a part of the first product, or repeat it")
 
 
 def covers_base(view: View) -> bool:
@@ -169,7 +177,7 @@ def covers_base(view: View) -> bool:
 
 
 def _regrouped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
-    """Scores whose axes are split for a while, such as a batch of windows for a mask of each."""
+    """Yield scores whose axes are split or merged for a mask, such as a batch of windows."""
     inner = above(view)
     if inner is None:
         reasons.append("a reshape between the first product and the softmax is not understood")
@@ -178,7 +186,7 @@ def _regrouped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
 
 
 def _capped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
-    """``tanh`` of scaled scores alone: the operator adds masks behind it."""
+    """Yield ``tanh`` of scores without terms: the operator adds masks after it."""
     for inner in _scores(view.node().inputs[0], operand(view, 0), uses, reasons):
         if inner.terms or inner.cap is not None:
             reasons.append("the scores are masked, or capped, before they are capped")
@@ -188,18 +196,18 @@ def _capped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
 
 def _mul(view: View) -> list[ScoreStep]:
     parts = operands(view)
-    return [_multiplied(i, parts[1 - i], ops.mul) for i in (0, 1) if parts[i].op()]
+    return [_multiply_step(i, parts[1 - i], ops.mul) for i in (0, 1) if parts[i].op()]
 
 
 def _div(view: View) -> list[ScoreStep]:
-    return [_multiplied(0, operand(view, 1), ops.div)]
+    return [_multiply_step(0, operand(view, 1), ops.div)]
 
 
-def _multiplied(index: int, by: View, op: Op) -> ScoreStep:
-    """By a number, or else by an array, or by what is no number that may go elsewhere."""
-    number = scalar(by.base)
+def _multiply_step(index: int, factor: View, op: Op) -> ScoreStep:
+    """Return the step of a factor: a number, or an array or a number that may not be moved."""
+    number = scalar(factor.base)
     if number is None or not is_moderate(np.asarray(number), nothing=False):
-        return ScoreStep(index, factor=(op, by))
+        return ScoreStep(index, factor=(op, factor))
     return ScoreStep(index, float(number) if op is ops.mul else 1 / float(number))
 
 
@@ -213,17 +221,18 @@ def _sub(view: View) -> list[ScoreStep]:
 
 
 def _scores_select(view: View) -> list[ScoreStep]:
-    return [ScoreStep(index, term=filled) for index, filled in fills(view)]
+    return [ScoreStep(index, term=filled) for index, filled in match_fills(view)]
 
 
-def fills(view: View) -> list[tuple[int, FillMask]]:
-    """Where a choice between an operand, of that index, and a number takes the number."""
-    which, *cases = operands(view)
-    if len(cases) != 2 or which.base.dtype != np.bool_:
+def match_fills(view: View) -> list[tuple[int, FillMask]]:
+    """Return the fill masks of a selection between an operand and a number, each with the index of
+    the operand."""
+    condition, *cases = operands(view)
+    if len(cases) != 2 or condition.base.dtype != np.bool_:
         return []
     numbers = [(v.base, bound_scalar(v.base)) for v in cases]
     return [
-        (2 - i, FillMask(which, view.base.dtype, float(number), bool(i), value))
+        (2 - i, FillMask(condition, view.base.dtype, float(number), bool(i), value))
         for i, (value, number) in enumerate(numbers)
         if number is not None
     ]

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter.fuse.attention.masks import VANISHING
-from converter.fuse.attention.scores import fills
+from converter.fuse.attention.scores import match_fills
 from converter.fuse.magnitudes import is_moderate
 from converter.fuse.match import PEELED, Uses, operand, operands, proved, through
 from converter.fuse.product_terms import reduction
@@ -106,7 +106,7 @@ def _shifted_axes(node: Node) -> tuple[int, ...] | None:
     while (guarded := _unguarded(highest)) is not None:
         highest = guarded
     while (axes := reduction(highest, x, ops.reduce_max)) is None:
-        filled = fills(x) if x.op() is ops.select_n else []
+        filled = match_fills(x) if x.op() is ops.select_n else []
         if not filled:
             return None
         x = operand(x, filled[0][0])
@@ -118,7 +118,7 @@ def _unguarded(highest: View) -> View | None:
 
     Rows whose maximum is not finite are NaN with and without the guard.
     """
-    if highest.op() is ops.select_n and (filled := fills(highest)):
+    if highest.op() is ops.select_n and (filled := match_fills(highest)):
         index, fill = filled[0]
         return operand(highest, index) if np.isfinite(fill.number) else None
     if highest.op() is ops.max:
@@ -142,7 +142,7 @@ def _operands_with_shifts(view: View, axis: int) -> Iterator[tuple[int, View]]:
             if number is not None and is_moderate(np.asarray(number), nothing=False):
                 yield i, view.operand(i)
     elif node.op is ops.select_n:
-        yield from ((i, view.operand(i)) for i, f in fills(view) if f.number <= VANISHING)
+        yield from ((i, view.operand(i)) for i, f in match_fills(view) if f.number <= VANISHING)
 
 
 def build_unshifted(node: Node, logits: ShiftedLogits, editor: Editor) -> Value:

@@ -1,8 +1,9 @@
-"""What stands between the softmax and the second product: nothing, or what hides weights again.
+"""The softmax of attention, and the operations between it and the second product.
 
-    where(shown, softmax(x), 0)        softmax(x) * shown
+    where(visible, softmax(x), 0)        softmax(x) * visible
 
-``shown`` is what ``x`` is filled by where it is not. So a row that is hidden throughout is zero.
+Both set weights to zero where a mask has filled ``x``, so that rows without visible scores are
+zero.
 """
 
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from converter.fuse.attention.scores import FillMask, fills
+from converter.fuse.attention.scores import FillMask, match_fills
 from converter.fuse.match import Uses, only_reader, operand, operands, peel, through
 from converter.ir import Value, ops
 from converter.ir.axes import View, along
@@ -20,8 +21,10 @@ from converter.ir.axes import View, along
 class AttentionWeights:
     """A softmax along the axes of an operand of the second product.
 
-    ``zeroed``, along the softmax's own axes, is where its results are replaced by zero, or
-    multiplied (``times``) by zero, which leaves what is NaN.
+    Arguments:
+        softmax: the view of the softmax.
+        zeroed: the mask, along the axes of the softmax, of the weights that are set to zero.
+        times: whether these weights are multiplied by zero, which leaves NaN.
     """
 
     softmax: View
@@ -29,7 +32,7 @@ class AttentionWeights:
     times: bool = False
 
 
-def weights(value: Value, uses: Uses) -> AttentionWeights | str | None:
+def match_weights(value: Value, uses: Uses) -> AttentionWeights | str | None:
     """Return the weights that an operand of a product is. Return the reason if there is a softmax
     and the operand is none, and None if there is no softmax."""
     view = _behind_moves(along(value))
@@ -40,9 +43,12 @@ def weights(value: Value, uses: Uses) -> AttentionWeights | str | None:
         composed = view.of(softmax) if softmax.op() is ops.softmax else None
         if composed is not None:
             inner = view.node().inputs[index]
-            alone = only_reader(value, view.base, uses) and only_reader(inner, softmax.base, uses)
+            is_alone = only_reader(value, view.base, uses)
+            is_alone = is_alone and only_reader(inner, softmax.base, uses)
             hiding = replace(zeroed, view=_along_axes_of(zeroed.view, softmax))
-            return AttentionWeights(composed, hiding, view.op() is ops.mul) if alone else ELSEWHERE
+            return (
+                AttentionWeights(composed, hiding, view.op() is ops.mul) if is_alone else ELSEWHERE
+            )
     return None
 
 
@@ -59,12 +65,12 @@ def _behind_moves(view: View) -> View:
 def _zeroed(view: View) -> Iterator[tuple[int, FillMask]]:
     """Yield the operands of which elements are set to zero, with the mask of these elements."""
     if view.op() is ops.select_n:
-        yield from ((i, filled) for i, filled in fills(view) if filled.number == 0)
+        yield from ((i, filled) for i, filled in match_fills(view) if filled.number == 0)
     for i, factor in enumerate(operands(view)) if view.op() is ops.mul else ():
         converted = factor.base.made_by(ops.convert_element_type)
         if converted is not None and (source := converted.inputs[0]).dtype == np.bool_:
-            which = peel(factor._replace(base=source))
-            yield 1 - i, FillMask(which, view.base.dtype, 0.0, False, source)
+            condition = peel(factor._replace(base=source))
+            yield 1 - i, FillMask(condition, view.base.dtype, 0.0, False, source)
 
 
 def _along_axes_of(view: View, other: View) -> View:
