@@ -258,5 +258,5 @@ def _misfit(parts: Parts, rank: int) -> str:
     if any(dims.same(d, 0) for d in parts.sizes.values()):
         return "an axis is empty, which the runtime's operator does not take"
     if sorted(parts.out) != sorted(parts.result()):
-        return "the second product does not sum over the positions unshared"
+        return "the second product does not sum over the positions alone"
     return ""

@@ -60,34 +60,34 @@ ROTARY = proved(
 )
 
 
-# ----------------------------------------------------------------------------------------- a prefix
+# ---------------------------------------------------------------------------------------- prefixes
 
 
-def _prefix(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
-    """``concatenate([x[:n], rotary(x[n:])])`` along the positions is one rotation of x.
+def _match_prefix(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
+    """Rewrite ``concatenate([x[:n], rotary(x[n:])])`` along the positions as a rotation of ``x``.
 
-    Prefix tokens that are not rotated are rows with cos = 1 and sin = 0.
+    The tables get rows with cos = 1 and sin = 0 for prefix tokens, which are not rotated.
     """
     if len(node.inputs) != 2:
         return None
     seq = node.params["dimension"]
     head, tail = node.inputs
-    turned = tail.node
-    if turned is None or turned.op is not ops.rotary or turned.params["positions"][-1] != seq:
+    rotary = tail.node
+    if rotary is None or rotary.op is not ops.rotary or rotary.params["positions"][-1] != seq:
         return None
-    kept, others = above(along(head)), above(along(turned.inputs[0]))
-    if kept is None or not dims.same_shape(kept.base.shape, node.out.shape):
+    prefix, rotated = above(along(head)), above(along(rotary.inputs[0]))
+    if prefix is None or not dims.same_shape(prefix.base.shape, node.out.shape):
         return None
-    source, count = along(kept.base), head.shape[seq]
+    source, count = along(prefix.base), head.shape[seq]
     cuts = source.cut(seq, 0, count), source.cut(seq, count, tail.shape[seq])
-    if (kept, others) != cuts or not editor.single_use(tail) or not dims.is_static(count):
+    if (prefix, rotated) != cuts or not editor.single_use(tail) or not dims.is_static(count):
         return None
     tables = [
         editor.concatenate([_rows(editor, table, count, fill), table], table.rank - 2)
-        for table, fill in zip(turned.inputs[1:], (1, 0), strict=True)
+        for table, fill in zip(rotary.inputs[1:], (1, 0), strict=True)
     ]
-    params = {**turned.params, "prefix": True}
-    return editor.add(ops.rotary, [kept.base, *tables], node.out.shape, node.out.dtype, params)
+    params = {**rotary.params, "prefix": True}
+    return editor.add(ops.rotary, [prefix.base, *tables], node.out.shape, node.out.dtype, params)
 
 
 def _rows(editor: Editor, table: Value, count: int, fill: int) -> Value:
@@ -96,4 +96,4 @@ def _rows(editor: Editor, table: Value, count: int, fill: int) -> Value:
     )
 
 
-PREFIX = Recogniser((ops.concatenate,), _prefix)
+PREFIX = Recogniser((ops.concatenate,), _match_prefix)

@@ -5,9 +5,9 @@ from converter.fuse.product_terms import product
 from converter.fuse.rotary.halves import (
     JoinedHalves,
     Write,
-    distinct_half,
-    joined_halves,
-    united,
+    match_joined_halves,
+    prove_equal_halves,
+    unite_halves,
 )
 from converter.fuse.rotary.rotation import ProvedRotation, prove_rotation, signed_products
 from converter.ir import Node
@@ -31,7 +31,7 @@ def prove_half_turn(node: Node, uses: Uses) -> ProvedRotation | str | None:
             def half(table: View, join: JoinedHalves = join) -> Write | str:
                 axis = table.axes[join.axis]
                 assert axis is not None, table
-                return distinct_half(table.base, axis, join.interleaved, uses.memo)
+                return prove_equal_halves(table.base, axis, join.interleaved, uses.memo)
 
             for value, cos in (straight, straight[::-1]):
                 if descended(value) == x:
@@ -52,7 +52,7 @@ def _match_half_turn(view: View, uses: Uses) -> tuple[View, JoinedHalves, int] |
 
     Return the value, the joined halves, and the sign of the second one.
     """
-    join = joined_halves(view)
+    join = match_joined_halves(view)
     if join is None:
         return None
     parts = [product(half, uses) for half in (join.first, join.second)]
@@ -62,5 +62,5 @@ def _match_half_turn(view: View, uses: Uses) -> tuple[View, JoinedHalves, int] |
     if any(part.divisors or len(part.factors) != 1 for part in parts):
         return None
     (b,), (a,) = (part.factors for part in parts)
-    x = united(a, b, join.axis, join.interleaved)
+    x = unite_halves(a, b, join.axis, join.interleaved)
     return None if x is None else (descended(x), join, int(signs[1]))

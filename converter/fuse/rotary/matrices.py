@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from converter.fuse.match import Uses, operand, peel
-from converter.fuse.rotary.halves import Write, equal_tables, united
+from converter.fuse.rotary.halves import Write, equal_tables, unite_halves
 from converter.fuse.rotary.rotation import (
     SIGNS,
     ProvedRotation,
@@ -93,25 +93,25 @@ def _contracted(node: Node) -> Iterator[tuple[View, View]]:
     """
     if node.op is ops.einsum:
         labels = [node.params["lhs"], node.params["rhs"]]
-        kept = list(node.params["out"])
+        out_labels = list(node.params["out"])
         sizes = dict(zip(labels[0], node.inputs[0].shape, strict=True))
-        summed = [label for label in labels[0] if label not in kept]
+        summed = [label for label in labels[0] if label not in out_labels]
         summed = [label for label in summed if not dims.same(sizes[label], 1)]
         if len(summed) != 1 or not dims.same(sizes[summed[0]], 2) or summed[0] not in labels[1]:
             return
-        if any(label not in labels[0] for label in labels[1] if label not in kept):
+        if any(label not in labels[0] for label in labels[1] if label not in out_labels):
             return
         axes = [
-            [own.index(label) if label in own else None for label in (*kept, *summed)]
-            for own in labels
+            [names.index(label) if label in names else None for label in (*out_labels, *summed)]
+            for names in labels
         ]
         one, other = (along(v, a) for v, a in zip(node.inputs, axes, strict=True))
     else:
-        source, lost = node.inputs[0], node.params["axes"]
-        if len(lost) != 1 or not dims.same(source.shape[lost[0]], 2):
+        source, summed_axes = node.inputs[0], node.params["axes"]
+        if len(summed_axes) != 1 or not dims.same(source.shape[summed_axes[0]], 2):
             return
-        order = [a for a in range(source.rank) if a != lost[0]]
-        product = peel(along(source, (*order, lost[0])))
+        order = [a for a in range(source.rank) if a != summed_axes[0]]
+        product = peel(along(source, (*order, summed_axes[0])))
         if product.op() is not ops.mul:
             return
         one, other = operand(product, 0), operand(product, 1)
@@ -143,28 +143,28 @@ def _entry(view: View, axis: int, index: int) -> View | None:
 
 def _match_rotation(product: PairProduct, shape: Shape, uses: Uses) -> PairRotation | str | None:
     axis = product.axis
-    kept = [i for i in range(len(shape)) if i != axis]
+    other_axes = [i for i in range(len(shape)) if i != axis]
     entries = [
         [(sign, _entry(column, axis, i)) for sign, column in product.columns] for i in (0, 1)
     ]
     views = [view for row in entries for _, view in row if view is not None]
-    rest = tuple(shape[i] for i in kept)
-    varying = [i for i in range(len(rest)) if any(view.groups[i] for view in views)]
-    pair = tuple(view.take(kept) for view in product.pair)
-    found = _unite_pair(pair[0], pair[1], varying, axis)
-    if len(views) < 4 or found is None:
+    pairs_shape = tuple(shape[i] for i in other_axes)
+    varying = [i for i in range(len(pairs_shape)) if any(view.groups[i] for view in views)]
+    pair = tuple(view.take(other_axes) for view in product.pair)
+    united = _unite_pair(pair[0], pair[1], varying, axis)
+    if len(views) < 4 or united is None:
         return None
-    x, width, interleaved = found
+    x, width, interleaved = united
     positions = tuple(sorted({*varying} - {width}, key=lambda i: (i < width, i)))
     (c, minus_s), (s, other_c) = entries
-    cos = _equal(c, other_c, 1, rest, uses)
-    sin = _equal(s, minus_s, -1, rest, uses)
+    cos = _equal(c, other_c, 1, pairs_shape, uses)
+    sin = _equal(s, minus_s, -1, pairs_shape, uses)
     if cos is None or sin is None:
         is_near = cos is not None or sin is not None or any(map(_has_angles, views))
         return NO_ROTATIONS if is_near and positions else None
     if not positions:
         return "the tables do not depend on a position"
-    full = tuple(dims.as_dim(d * 2) if i == width else d for i, d in enumerate(rest))
+    full = tuple(dims.as_dim(d * 2) if i == width else d for i, d in enumerate(pairs_shape))
     if not x.fills(full):
         return "the rotated value is broadcast"
     axes = tuple((*positions, width))
@@ -179,16 +179,16 @@ def _unite_pair(x: View, y: View, varying: list[int], axis: int) -> tuple[View, 
     """Return the value whose pairs are ``x`` and ``y``, the axis of its width, and whether they are
     neighbours there. A value that has its pairs along one axis is preferred.
     """
-    ways = [(i, interleaved) for i in varying for interleaved in (True, False)]
-    ways.sort(key=lambda way: way not in ((axis - 1, True), (axis, False)))
-    found: list[tuple[View, int, bool]] = []
-    for width, interleaved in ways:
-        value = united(x, y, width, interleaved)
+    candidates = [(i, interleaved) for i in varying for interleaved in (True, False)]
+    candidates.sort(key=lambda candidate: candidate not in ((axis - 1, True), (axis, False)))
+    values: list[tuple[View, int, bool]] = []
+    for width, interleaved in candidates:
+        value = unite_halves(x, y, width, interleaved)
         if value is not None and value.is_writable():
-            found.append((value, width, interleaved))
+            values.append((value, width, interleaved))
             if value.is_whole:
-                return found[-1]
-    return found[0] if found else None
+                return values[-1]
+    return values[0] if values else None
 
 
 def _equal(

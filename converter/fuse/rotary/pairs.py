@@ -3,7 +3,13 @@
 import itertools
 
 from converter.fuse.match import Uses, only_reader, peel
-from converter.fuse.rotary.halves import JoinedHalves, Write, joined_halves, stacked, united
+from converter.fuse.rotary.halves import (
+    JoinedHalves,
+    Write,
+    match_joined_halves,
+    match_stacked_halves,
+    unite_halves,
+)
 from converter.fuse.rotary.rotation import (
     ProvedRotation,
     emit_rotation,
@@ -25,9 +31,9 @@ def prove_pair(node: Node, uses: Uses) -> ProvedRotation | str | None:
     All readers of pairs get the rotated value, or none does: a reshape of the pairs that is
     transposed in between has to be their only reader.
     """
-    pairs = stacked(node)
+    pairs = match_stacked_halves(node)
     rotation = None if pairs is None else _rotation_of(pairs[0], pairs[1], uses)
-    join = joined_halves(along(node.out)) if rotation is None else None
+    join = match_joined_halves(along(node.out)) if rotation is None else None
     if join is None or not (join.node is node or only_reader(node.inputs[0], join.node.out, uses)):
         return rotation
     return _rotation_of(join, node.out.shape, uses)
@@ -43,7 +49,7 @@ def _rotation_of(join: JoinedHalves, shape: Shape, uses: Uses) -> ProvedRotation
     for (sign, ac), (other, bs) in (first, first[::-1]):
         for (a, cos), (b, sin) in itertools.product((ac, ac[::-1]), (bs, bs[::-1])):
             expected = [(1, {b, cos}), (-other, {a, sin})]
-            x = united(a, b, join.axis, join.interleaved)
+            x = unite_halves(a, b, join.axis, join.interleaved)
             if sign == 1 and x is not None and crossed in (expected, expected[::-1]):
                 rotation = prove_rotation(
                     shape, x, (cos, sin), join.axis, join.interleaved, _write_table, other == 1

@@ -1,23 +1,24 @@
-"""What looks like a rotation and was not recognised: halves of one value that change places.
+"""Structures that look like a rotation and are not recognised: halves of a value that are swapped.
 
-Either they are put together the other way round, and what that is times something is added to what
-the value is times something; or both are multiplied crosswise, as real and imaginary parts are.
+Either the swapped halves are concatenated, multiplied, and added to a multiple of the value; or
+both halves are multiplied crosswise, like real and imaginary parts.
 """
 
 from collections.abc import Iterator
 
 from converter.fuse.match import UNKNOWN, Uses, carried_from, operand, operands
 from converter.fuse.product_terms import product
-from converter.fuse.rotary.halves import joined_halves, united
+from converter.fuse.rotary.halves import match_joined_halves, unite_halves
 from converter.ir import Graph, Node, Value, ops
 from converter.ir.axes import View, along
 from converter.ir.moves import above
 
-UNSIGNED_HALVES = "the halves change places without a sign, which the tables would have to have"
+UNSIGNED_HALVES = "the halves are swapped without a sign, which the tables would have to have"
 CROSSED = "its halves are not put together in a way that is known"
 
 
 def rotary_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
+    """Yield nodes that look like a part of a rotation, each with a reason."""
     nodes = [*graph.walk()]
     crossed = {key for node in nodes if node.op is ops.add for key in _products(node, uses)}
     swapped: dict[int, bool] = {}
@@ -34,19 +35,19 @@ def rotary_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
 
 
 def _swapped(node: Node) -> bool | None:
-    """Whether one of the halves of a value that are joined has a sign, if they change places."""
-    join = joined_halves(along(node.out)) if len(node.inputs) == 2 else None
+    """Return whether one of two swapped halves is negated, or None if no halves are swapped."""
+    join = match_joined_halves(along(node.out)) if len(node.inputs) == 2 else None
     if join is None:
         return None
     parts = [join.first, join.second]
     first, second = (operand(v, 0) if v.op() is ops.neg else v for v in parts)
-    if united(second, first, join.axis, join.interleaved) is None:
+    if unite_halves(second, first, join.axis, join.interleaved) is None:
         return None
     return len([v for v in parts if v.op() is ops.neg]) == 1
 
 
 def _of_both(node: Node, swapped: dict[int, bool]) -> Iterator[Node]:
-    """The swapped halves that are in one term of a sum, if what they are of is in the other."""
+    """Yield the swapped halves in one term of a sum whose other term contains the value."""
     terms = [term for v in node.inputs if (term := v.made_by(ops.mul)) is not None]
     for one, other in (terms, terms[::-1]) if len(terms) == 2 else ():
         factors = [_source(view.base) for view in operands(along(other.out))]
@@ -57,15 +58,15 @@ def _of_both(node: Node, swapped: dict[int, bool]) -> Iterator[Node]:
 
 
 def _source(value: Value) -> Value:
-    """What all elements were moved from."""
-    seen = along(value)
-    while (inner := above(seen)) is not None:
-        seen = inner
-    return seen.base
+    """Return the value from which all elements were moved."""
+    view = along(value)
+    while (inner := above(view)) is not None:
+        view = inner
+    return view.base
 
 
 Key = frozenset[frozenset[View]]
-"""The factors of both terms of a sum."""
+"""The factors of the two terms of a sum."""
 
 
 def _products(node: Node, uses: Uses) -> Iterator[Key]:
@@ -75,7 +76,7 @@ def _products(node: Node, uses: Uses) -> Iterator[Key]:
 
 
 def _crossings(node: Node, uses: Uses) -> Iterator[Key]:
-    """``{b c, a s}`` of ``a c - b s``, where ``a`` and ``b`` are of one value."""
+    """Yield ``{b c, a s}`` of ``a c - b s`` if ``a`` and ``b`` are parts of one value."""
     first, second = _pairs(node, uses) or ([], [])
     for a, c in (first, first[::-1]) if first else ():
         for b, s in (second, second[::-1]):
