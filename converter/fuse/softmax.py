@@ -50,7 +50,7 @@ def _shift_reason(exponent: View, axes: tuple[int, ...]) -> str:
                 "the maximum of several rows is subtracted, so that all exponentials of a row may "
                 "be zero"
             )
-    return "the maximum is not subtracted first, so that exponentials may overflow"
+    return "the largest number is not taken off first, so that exponentials may overflow"
 
 
 def _of_logarithm(view: View) -> MatchedOperation | None:
@@ -94,7 +94,7 @@ def _visible_axes(total: View, top: View) -> tuple[int, ...] | None:
 
 
 def prove_log_softmax(node: Node, uses: Uses) -> MatchedOperation | None:
-    """Match a shifted value from which the logarithm of the sum of its exponentials is subtracted."""
+    """Match a shifted value minus the logarithm of the sum of its exponentials."""
     shifted, logarithm = operands(along(node.out))
     if shifted.op() is not ops.sub or logarithm.op() is not ops.log:
         return None

@@ -41,6 +41,11 @@ def guarded(scores):
     return scores - jnp.where(jnp.isfinite(largest), largest, 0)
 
 
+def of_exponentials(x):
+    exps = jnp.exp(less(None, x))
+    return exps / exps.sum(-1, keepdims=True)
+
+
 SHIFTS = {
     "of a row": lambda s: less(-1, masked(s)),
     "of a head": lambda s: less((-2, -1), masked(s), stop=False),  # TARFlow
@@ -54,6 +59,8 @@ SHIFTED = [
       for name, fn in SHIFTS.items()),
     Case("shift of a softmax alone", lambda x: jax.nn.softmax(less(0, x), 0), ((5, 3),),
          ops={"Softmax": 1, "ReduceMax": 0}),
+    Case("softmax less the largest of all", of_exponentials, ((5, 3),), ops={"Softmax": 0},
+         said="the maximum of several rows is subtracted"),
     Case("shift of queries", attend(partial(less, -2)), SCORED, ops={"Attention": 0},
          said="scores are used elsewhere"),
     Case("shift of all, strict", attend(SHIFTS["of all"]), SCORED, ops={"Attention": 0},

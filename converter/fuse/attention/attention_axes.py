@@ -256,7 +256,7 @@ def _misfit(parts: Parts, rank: int) -> str:
     if sorted(parts.width) != sorted(i for i in parts.key.axes if i >= rank):
         return "queries and keys do not share their width"
     if any(dims.same(d, 0) for d in parts.sizes.values()):
-        return "an axis is empty, which the runtime's operator does not take"
+        return "something is empty, which the runtime's operator does not take"
     if sorted(parts.out) != sorted(parts.result()):
         return "the second product does not sum over the positions alone"
     return ""

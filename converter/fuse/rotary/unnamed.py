@@ -13,7 +13,7 @@ from converter.ir import Graph, Node, Value, ops
 from converter.ir.axes import View, along
 from converter.ir.moves import above
 
-UNSIGNED_HALVES = "the halves are swapped without a sign, which the tables would have to have"
+UNSIGNED_HALVES = "the halves change places without a sign, which the tables would have to have"
 CROSSED = "its halves are not put together in a way that is known"
 
 
