@@ -61,7 +61,7 @@ def overwritten(d: Drawn) -> Expr:
     step = d.pick((1, 2, 2))
     starts = [d.integer(0, 3) for _ in range(d.integer(1, 4))]
     counts = [d.integer(1, 4) for _ in starts]
-    if d.chance():  # two that belong together
+    if d.integer(0, 3):  # two that belong together
         count = size // 2 - d.integer(0, 1)
         starts, counts = (
             list(d.pick([(0, 1), (1, 0)] if step == 2 else [(0, count), (count, 0)])),

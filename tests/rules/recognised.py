@@ -351,7 +351,6 @@ CASES: dict[str, Case] = {
         other_forms.overwritten,
         swept({ops.scatter: join_updates}),
         prepare=[canonical.others(ops.scatter), fold_constants],
-        enough=MANY,
     ),
     "fuse.activations.RELU_RULES[max]": Case(canonical.elementwise(ops.max), zeros=True),
     "fuse.activations.SOFTPLUS_RULES[log1p]": Case(
