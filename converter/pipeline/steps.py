@@ -110,8 +110,12 @@ def fuse_affine(graph: Graph, settings: PassSettings) -> bool:
     conversion therefore excludes them.
     """
     prefix = () if settings.strict else (rotary.PREFIX,)
-    shift = shifts.STRICT_SHIFT if settings.strict else shifts.SHIFT
-    return recogniser_pass(affine.AFFINE, *prefix, softmax=shift)(graph, settings)
+    several_rows: list[Node] = []
+    shift = shifts.shift_recogniser(settings.strict, several_rows)
+    changed = recogniser_pass(affine.AFFINE, *prefix, softmax=shift)(graph, settings)
+    if several_rows:
+        settings.deviations.setdefault(shifts.DEVIATION, []).extend(several_rows)
+    return changed
 
 
 def name_calls(graph: Graph, settings: PassSettings) -> bool:

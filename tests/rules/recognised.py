@@ -16,6 +16,7 @@ from converter.canonicalize.emptiness import fill_empty
 from converter.canonicalize.slicing import match_interleaving
 from converter.canonicalize.updates import join_updates
 from converter.fuse import attention, grid_sample, layer_norm, named_calls, resize, rotary, softmax
+from converter.fuse.attention import shifts
 from converter.fuse.spelling import Spelling, recognise
 from converter.ir import Graph, ops
 from converter.pipeline.passes import distinct
@@ -380,14 +381,16 @@ CASES: dict[str, Case] = {
         prepare=[until("attend"), by_recogniser(attention.ATTENTION)],
         units=64,
     ),
-    "fuse.attention.shifts.SHIFT": Case(
+    "fuse.attention.shifts.shift_recogniser": Case(
         other_forms.shifted(False),
+        by_recogniser(shifts.shift_recogniser(False)),
         prepare=[canonicalize, by_recogniser(softmax.SOFTMAX)],
         units=8,
         enough=MANY,
     ),
-    "fuse.attention.shifts.STRICT_SHIFT": Case(
+    "fuse.attention.shifts.shift_recogniser strict": Case(
         other_forms.shifted(True),
+        by_recogniser(shifts.shift_recogniser(True)),
         prepare=[canonicalize, by_recogniser(softmax.SOFTMAX)],
         units=8,
         enough=MANY,

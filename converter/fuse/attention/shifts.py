@@ -5,7 +5,7 @@
 where the maximum is constant along the axis of the softmax, and ``f`` multiplies by numbers, adds
 terms and fills hidden elements with low numbers. The maximum of one row only changes the rounding.
 A maximum of several rows is infinite or NaN for all of them where it is for one, so that a strict
-conversion keeps it.
+conversion keeps it, and the report of another one names it.
 
 Sources: TARFlow [Zhai et al., arXiv:2412.06329] subtracts the maximum of all scores of a head,
 CogView [Ding et al., arXiv:2105.13290] that of a row before it multiplies.
@@ -21,7 +21,7 @@ import numpy as np
 from converter.fuse.attention.masks import VANISHING
 from converter.fuse.attention.scores import match_fills
 from converter.fuse.magnitudes import is_moderate
-from converter.fuse.match import PEELED, Uses, operand, operands, proved, through
+from converter.fuse.match import PEELED, Recogniser, Uses, operand, operands, proved, through
 from converter.fuse.product_terms import reduction
 from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import View, along
@@ -36,21 +36,21 @@ Step = tuple[Node, int]
 class ShiftedLogits:
     """The operand of a softmax that contains a shift.
 
-    ``steps`` are the nodes from the softmax down to ``difference``, which subtracts the shift.
+    Arguments:
+        difference: the node ``x - max(x)``.
+        steps: the nodes between the softmax and the difference, that next to the softmax first.
+        is_of_row: whether the maximum is that of one row, along the axis of the softmax.
     """
 
     difference: Node
     steps: tuple[Step, ...]
-
-
-@dataclass(frozen=True)
-class Shift:
-    """A difference ``x - max(x)``, the path to it, and whether its maximum is that of one row."""
-
-    logits: ShiftedLogits
     is_of_row: bool
 
 
+DEVIATION = (
+    "a maximum of several rows that is infinite or NaN, which is subtracted before a softmax, does "
+    "not count in the other rows"
+)
 STRICT = (
     "the conversion is strict, and a maximum of several rows that is infinite makes all of them NaN"
 )
@@ -59,24 +59,24 @@ NARROW = "in float16, scores may overflow before the maximum is subtracted, or a
 
 def prove_shift(node: Node, uses: Uses, strict: bool = False) -> ShiftedLogits | str | None:
     """Match a softmax of logits that contain a shift; a ``strict`` one is the maximum of a row."""
-    shift = next(_shifts(along(node.inputs[0]), node.params["axis"], (), uses), None)
-    if shift is None:
+    logits = next(_shifts(along(node.inputs[0]), node.params["axis"], (), uses), None)
+    if logits is None:
         return None
     is_narrow = float(jnp.finfo(node.out.dtype).max) < 1e38
-    if is_narrow and not (shift.is_of_row and all(n.op in PEELED for n, _ in shift.logits.steps)):
+    if is_narrow and not (logits.is_of_row and all(n.op in PEELED for n, _ in logits.steps)):
         return NARROW
-    return STRICT if strict and not shift.is_of_row else shift.logits
+    return STRICT if strict and not logits.is_of_row else logits
 
 
-def _shifts(view: View, axis: int, steps: tuple[Step, ...], uses: Uses) -> Iterator[Shift]:
+def _shifts(view: View, axis: int, steps: tuple[Step, ...], uses: Uses) -> Iterator[ShiftedLogits]:
     """Yield the shifts below a view of logits; ``axis`` is that of the softmax in the view."""
     node = view.base.node
     if node is None or view.axes[axis] is None or len(steps) > MOST_STEPS:
         return
     if node.op is ops.sub and (axes := _shifted_axes(node)) is not None:
-        own_axis = view.axes[axis]
-        if own_axis in axes and (_keeps_order(steps) or _is_product(operand(along(node.out), 0))):
-            yield Shift(ShiftedLogits(node, steps), axes == (own_axis,))
+        row_axis = view.axes[axis]
+        if row_axis in axes and (_keeps_order(steps) or _is_product(operand(along(node.out), 0))):
+            yield ShiftedLogits(node, steps, axes == (row_axis,))
     for index, inner in _operands_with_shifts(view, axis):
         if uses.single_use(node.inputs[index]):
             yield from _shifts(inner, axis, (*steps, (node, index)), uses)
@@ -145,13 +145,28 @@ def _operands_with_shifts(view: View, axis: int) -> Iterator[tuple[int, View]]:
         yield from ((i, view.operand(i)) for i, f in match_fills(view) if f.number <= VANISHING)
 
 
-def build_unshifted(node: Node, logits: ShiftedLogits, editor: Editor) -> Value:
+def _build_unshifted(
+    node: Node, logits: ShiftedLogits, editor: Editor, *, several_rows: list[Node]
+) -> Value:
+    """Emit the softmax without the shift, and record one that is a maximum of several rows."""
+    if not logits.is_of_row:
+        several_rows.append(node)
     value = logits.difference.inputs[0]
     for step, index in ((node, 0), *logits.steps)[::-1]:
         value = editor.like(step, [value if i == index else v for i, v in enumerate(step.inputs)])
     return value
 
 
-_as_shift = partial(proved, "Softmax", (ops.softmax,), build=build_unshifted)
-SHIFT = _as_shift(prove=prove_shift)
-STRICT_SHIFT = _as_shift(prove=partial(prove_shift, strict=True))
+def shift_recogniser(strict: bool, several_rows: list[Node] | None = None) -> Recogniser:
+    """Return a recogniser that drops shifts.
+
+    Arguments:
+        several_rows: gets each softmax from which a maximum of several rows is dropped.
+    """
+    record = [] if several_rows is None else several_rows
+    return proved(
+        "Softmax",
+        (ops.softmax,),
+        partial(prove_shift, strict=strict),
+        partial(_build_unshifted, several_rows=record),
+    )
