@@ -160,7 +160,7 @@ def _match_rotation(product: PairProduct, shape: Shape, uses: Uses) -> PairRotat
     cos = _equal(c, other_c, 1, pairs_shape, uses)
     sin = _equal(s, minus_s, -1, pairs_shape, uses)
     if cos is None or sin is None:
-        is_near = cos is not None or sin is not None or any(map(_has_angles, views))
+        is_near = cos is not None or sin is not None or any(map(_may_rotate, views))
         return NO_ROTATIONS if is_near and positions else None
     if not positions:
         return "the tables do not depend on a position"
@@ -214,8 +214,16 @@ def _equal(
     return write_negated
 
 
-def _has_angles(view: View) -> bool:
-    return any(v.made_by(ops.cos) or v.made_by(ops.sin) for v in ancestors(descended(view).base))
+def _may_rotate(view: View) -> bool:
+    """Return True if entries are made from sines, cosines or a parameter that has no value yet."""
+    return any(
+        value.made_by(ops.cos) or value.made_by(ops.sin) or _is_open(value)
+        for value in ancestors(descended(view).base)
+    )
+
+
+def _is_open(value: Value) -> bool:
+    return value.kind == "param" and value.bound is None
 
 
 def build_matrices(node: Node, pairs: PairRotation, editor: Editor) -> Value:
