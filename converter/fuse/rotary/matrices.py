@@ -151,7 +151,8 @@ def _match_rotation(product: PairProduct, shape: Shape, uses: Uses) -> PairRotat
     pairs_shape = tuple(shape[i] for i in other_axes)
     varying = [i for i in range(len(pairs_shape)) if any(view.groups[i] for view in views)]
     pair = tuple(view.take(other_axes) for view in product.pair)
-    united = _unite_pair(pair[0], pair[1], varying, axis)
+    widths = [i for i in varying if dims.is_static(pairs_shape[i])]
+    united = _unite_pair(pair[0], pair[1], widths, axis)
     if len(views) < 4 or united is None:
         return None
     x, width, interleaved = united
@@ -175,11 +176,12 @@ def _match_rotation(product: PairProduct, shape: Shape, uses: Uses) -> PairRotat
     return PairRotation(ProvedRotation(full, x, tables, positions, width, interleaved), axis)
 
 
-def _unite_pair(x: View, y: View, varying: list[int], axis: int) -> tuple[View, int, bool] | None:
-    """Return the value whose pairs are ``x`` and ``y``, the axis of its width, and whether they are
-    neighbours there. A value that has its pairs along one axis is preferred.
+def _unite_pair(x: View, y: View, widths: list[int], axis: int) -> tuple[View, int, bool] | None:
+    """Return the value whose pairs are ``x`` and ``y``, the axis of its width, which is one of
+    ``widths``, and whether they are neighbours there. A value with its pairs along one axis is
+    preferred.
     """
-    candidates = [(i, interleaved) for i in varying for interleaved in (True, False)]
+    candidates = [(i, interleaved) for i in widths for interleaved in (True, False)]
     candidates.sort(key=lambda candidate: candidate not in ((axis - 1, True), (axis, False)))
     values: list[tuple[View, int, bool]] = []
     for width, interleaved in candidates:
