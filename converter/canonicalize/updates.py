@@ -55,8 +55,11 @@ def join_updates(node: Node, editor: Editor) -> Value | None:
     if update is None or not dims.is_static(node.out.shape[update.axis]):
         return None
     parts = _parts(node.out, update.axis)
-    is_joined = _overwrites(node, update)
-    if not is_joined or parts is None or len(parts) > MOST_PARTS:
+    if not _overwrites(node, update) or parts is None or len(parts) > MOST_PARTS:
+        return None
+    if not all(
+        _is_of_one_operand(piece.source) for piece in parts if isinstance(piece.source, View)
+    ):
         return None
     shape, axis = node.out.shape, update.axis
     values = [_write_part(editor, piece, shape, axis, node.out.dtype) for piece in parts]
@@ -170,9 +173,20 @@ def _alternating(node: Node, update: KnownUpdate) -> list[Part] | None:
 
 def _is_in_concatenation(view: View) -> bool:
     """Return True if the elements are all of one operand of a concatenation."""
+    return part(_behind_moves(view)) is not None
+
+
+def _is_of_one_operand(view: View) -> bool:
+    """Return False for elements of several operands of a concatenation. A chain of many updates
+    would be a concatenation of slices of concatenations."""
+    view = _behind_moves(view)
+    return view.op() is not ops.concatenate or part(view) is not None
+
+
+def _behind_moves(view: View) -> View:
     while (inner := above(view)) is not None:
         view = inner
-    return part(view) is not None
+    return view
 
 
 def _replaced(parts: list[Part] | None, axis: int, start: int, new: Part) -> list[Part] | None:
