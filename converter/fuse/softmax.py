@@ -28,8 +28,8 @@ from converter.ir.scalars import scalar
 def prove_softmax(node: Node, uses: Uses) -> MatchedOperation | str | None:
     """Match a quotient of exponentials and their sum, or the exponential of a log softmax."""
     if node.op is ops.exp:
-        return _of_logarithm(operand(along(node.out), 0))
-    top, total = operands(along(node.out)) if node.op is ops.div else _quotient(node, uses)
+        return _match_exp_of_log_softmax(operand(along(node.out), 0))
+    top, total = operands(along(node.out)) if node.op is ops.div else _match_quotient(node, uses)
     if top is None or total is None or top.op() is not ops.exp:
         return None
     axes = reduction(total, top, ops.reduce_sum) or _visible_axes(total, top)
@@ -53,7 +53,7 @@ def _shift_reason(exponent: View, axes: tuple[int, ...]) -> str:
     return "the largest number is not taken off first, so that exponentials may overflow"
 
 
-def _of_logarithm(view: View) -> MatchedOperation | None:
+def _match_exp_of_log_softmax(view: View) -> MatchedOperation | None:
     """Match exp(log_softmax(x))."""
     if view.op() is not ops.log_softmax or not view.complete():
         return None
@@ -66,7 +66,7 @@ def _of_logarithm(view: View) -> MatchedOperation | None:
     )
 
 
-def _quotient(node: Node, uses: Uses) -> tuple[View | None, View | None]:
+def _match_quotient(node: Node, uses: Uses) -> tuple[View | None, View | None]:
     """Return the factor and the divisor of a product that has no others, or two times None."""
     if not any(v.made_by(ops.exp) for v in node.inputs):
         return None, None

@@ -163,17 +163,19 @@ def _is_of_queries(view: View, parts: Parts) -> bool:
 
 
 def build_attention(node: Node, attention: ProvedAttention, editor: Editor) -> Value:
-    p, dtype = attention.parts, _wider(node.out.dtype, attention.mask)
+    p, dtype = attention.parts, _widest_dtype(node.out.dtype, attention.mask)
     heads = (*p.heads, *p.groups)
-    query = _arrange(editor, p, p.query, (p.outer, heads, p.rows, p.width), dtype)
+    query = _emit_operand(editor, p, p.query, (p.outer, heads, p.rows, p.width), dtype)
     for op, factor in attention.factors:
         magnitudes.rely_on_size(editor, factor.base)
-        query = _multiply_queries(editor, op, query, _attention_along(editor, p, factor))
-    key = _arrange(editor, p, p.key, (p.outer, p.heads, (p.columns,), p.width), dtype)
-    value = _arrange(editor, p, p.value, (p.outer, p.heads, (p.columns,), p.value_width), dtype)
+        query = _multiply_queries(editor, op, query, _emit_scores_view(editor, p, factor))
+    key = _emit_operand(editor, p, p.key, (p.outer, p.heads, (p.columns,), p.width), dtype)
+    value = _emit_operand(
+        editor, p, p.value, (p.outer, p.heads, (p.columns,), p.value_width), dtype
+    )
     inputs = [query, key, value]
     if attention.mask is not None:
-        inputs.append(_mask(editor, p, attention.mask, (query.shape[2], key.shape[2]), dtype))
+        inputs.append(_emit_mask(editor, p, attention.mask, (query.shape[2], key.shape[2]), dtype))
     params = {
         "scale": attention.scale,
         "softcap": attention.softcap,
@@ -185,7 +187,7 @@ def build_attention(node: Node, attention: ProvedAttention, editor: Editor) -> V
     shape = (*query.shape[:3], value.shape[3])
     out = editor.convert(editor.add(ops.attention, inputs, shape, dtype, params), node.out.dtype)
     if attention.mask is not None and attention.mask.zeroed is not None:
-        out = _zeroed_rows(editor, p, attention.mask.zeroed, out)
+        out = _zero_hidden_rows(editor, p, attention.mask.zeroed, out)
     order = p.result()
     split = editor.reshape(out, tuple(p.sizes[i] for i in order))
     transposed = editor.transpose(split, [order.index(i) for i in p.out])
@@ -198,12 +200,12 @@ def _multiply_queries(editor: Editor, op: Op, query: Value, factor: Value) -> Va
     return editor.convert(editor.binary(op, *operands), query.dtype)
 
 
-def _wider(dtype: np.dtype, mask: Mask | None) -> np.dtype:
+def _widest_dtype(dtype: np.dtype, mask: Mask | None) -> np.dtype:
     """Return the dtype in which the operator computes: that of the mask if it has more bits."""
     return mask.dtype if mask is not None and mask.dtype.itemsize > dtype.itemsize else dtype
 
 
-def _arrange(
+def _emit_operand(
     editor: Editor,
     parts: Parts,
     operand: AttentionOperand,
@@ -213,14 +215,14 @@ def _arrange(
     """Emit an operand with one axis per group; batch axes that it lacks are broadcast."""
     base = editor.convert(operand.value, dtype)
     view = operand.view(base, max(parts.sizes) + 1)
-    return write(editor, view.merge(groups, parts.sizes), _merged(parts, groups))
+    return write(editor, view.merge(groups, parts.sizes), _merged_shape(parts, groups))
 
 
-def _merged(parts: Parts, groups: tuple[tuple[int, ...], ...]) -> Shape:
+def _merged_shape(parts: Parts, groups: tuple[tuple[int, ...], ...]) -> Shape:
     return tuple(dims.size_product([parts.sizes[i] for i in group]) for group in groups)
 
 
-def _mask(
+def _emit_mask(
     editor: Editor, parts: Parts, mask: Mask, full: tuple[dims.Dim, dims.Dim], dtype: np.dtype
 ) -> Value:
     """Emit the terms applied to zero, in the order of the program.
@@ -236,10 +238,10 @@ def _mask(
     return editor.broadcast(total, (*total.shape[:2], *full), (0, 1, 2, 3))
 
 
-def _zeroed_rows(editor: Editor, parts: Parts, hiding: FillMask, out: Value) -> Value:
+def _zero_hidden_rows(editor: Editor, parts: Parts, hiding: FillMask, out: Value) -> Value:
     """Set the rows without visible scores to zero. The operator gives other numbers there in each
     version of the runtimes."""
-    condition = _attention_along(editor, parts, hiding.view)
+    condition = _emit_scores_view(editor, parts, hiding.view)
     visible = condition
     if hiding.hidden:
         visible = editor.add(ops.not_, [condition], condition.shape, np.bool_)
@@ -253,7 +255,7 @@ def _zeroed_rows(editor: Editor, parts: Parts, hiding: FillMask, out: Value) -> 
 def _apply_term(
     editor: Editor, parts: Parts, term: ScoreTerm, total: Value, dtype: np.dtype
 ) -> Value:
-    value = _attention_along(editor, parts, term.view)
+    value = _emit_scores_view(editor, parts, term.view)
     if isinstance(term, AdditiveMask):
         value = editor.convert(value, dtype)
         if term.coefficient != 1:
@@ -267,11 +269,11 @@ def _apply_term(
     return editor.add(ops.select_n, [value, *cases], shape, dtype)
 
 
-def _attention_along(editor: Editor, parts: Parts, view: View) -> Value:
+def _emit_scores_view(editor: Editor, parts: Parts, view: View) -> Value:
     """Emit a view along logical axes with ONNX's four axes, each of full size or of size one."""
     groups = (parts.outer, (*parts.heads, *parts.groups), parts.rows, (parts.columns,))
     merged = view.merge(groups, parts.sizes)
-    return write(editor, merged, merged.bare(_merged(parts, groups)))
+    return write(editor, merged, merged.bare(_merged_shape(parts, groups)))
 
 
 def lift(editor: Editor, mask: Value) -> Value:
@@ -312,7 +314,7 @@ def share(node: Node, editor: Editor) -> Value | None:
     query, *repeated = node.inputs[:3]
     views = [_unrepeated_heads(value) for value in repeated]
     fewer = [view for view in views if view is not None]
-    counts = {_heads(view) for view in fewer}
+    counts = {_head_count(view) for view in fewer}
     if len(fewer) < 2 or len(counts) > 1 or counts == {node.params["kv_heads"]}:
         return None
     count = counts.pop()
@@ -332,7 +334,7 @@ def _unrepeated_heads(value: Value) -> View | None:
     return source[0].take((0, 1, 3, 4)) if source is not None and source[1] == 1 else None
 
 
-def _heads(view: View) -> dims.Dim:
+def _head_count(view: View) -> dims.Dim:
     return 1 if view.axes[1] is None else view.base.shape[view.axes[1]]
 
 

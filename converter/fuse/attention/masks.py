@@ -66,7 +66,7 @@ def prove_masks(
 ) -> Mask | str | None:
     """Return the mask for operands of ``dtype``, or the reason why there is none. Return None if
     there are no terms."""
-    if weights.zeroed is not None and (reason := _not_zero_already(weights, terms, columns)):
+    if weights.zeroed is not None and (reason := _nonzero_reason(weights, terms, columns)):
         return reason
     if not terms:
         return None
@@ -77,16 +77,16 @@ def prove_masks(
     if not all(number and fits(number, dtype) for number, dtype in factors):
         return "a mask is multiplied by what its dtype cannot hold"
     fills = [t for t in rounded_terms if isinstance(t, FillMask)]
-    full = len(fills) == 1 and _leaves_all_rows(fills[0], columns)
+    full = len(fills) == 1 and _has_visible_rows(fills[0], columns)
     zeroed = None if full else weights.zeroed
     open_ = full or zeroed is not None
-    mask = _absorbing(rounded_terms, open_)
+    mask = _absorb_fills(rounded_terms, open_)
     if isinstance(mask, str):
         return mask
-    return replace(_narrowed(_unlifted(mask, open_), open_, dtype), zeroed=zeroed)
+    return replace(_narrow(_drop_lifting(mask, open_), open_, dtype), zeroed=zeroed)
 
 
-def _not_zero_already(weights: AttentionWeights, terms: Sequence[ScoreTerm], columns: int) -> str:
+def _nonzero_reason(weights: AttentionWeights, terms: Sequence[ScoreTerm], columns: int) -> str:
     """Return the reason why weights that are set to zero may not have been zero before, or an
     empty string."""
     fills = [t for t in terms if isinstance(t, FillMask)]
@@ -97,7 +97,7 @@ def _not_zero_already(weights: AttentionWeights, terms: Sequence[ScoreTerm], col
         return "between the softmax and the second product weights are hidden that it does not hide"
     if weights.times and any(t.number == -math.inf for t in fills):
         return "weights are multiplied by zero where a row that is hidden throughout is NaN"
-    if not (all(t.number == -math.inf for t in fills) or _mild(terms)):
+    if not (all(t.number == -math.inf for t in fills) or _are_terms_mild(terms)):
         return "what is added to the scores may be below what hidden ones are filled with"
     return ""
 
@@ -108,19 +108,19 @@ def _is_of_rows(zeroed: FillMask, fill: FillMask, columns: int) -> bool:
     return reduced_axes == (columns,) and not (zeroed.hidden or fill.hidden)
 
 
-def _absorbing(terms: Sequence[ScoreTerm], open_: bool) -> Mask | str:
+def _absorb_fills(terms: Sequence[ScoreTerm], open_: bool) -> Mask | str:
     """Return the mask with numbers that may be added, or the reason why there is none. ``open_`` is
     True if every row has visible scores."""
     dtype = terms[0].dtype
     fills = [t for t in terms if isinstance(t, FillMask)]
     weak = [f.number for f in fills if not _absorbs(f.number, dtype)]
-    if not weak or (open_ and _mild(terms)):
+    if not weak or (open_ and _are_terms_mild(terms)):
         high = [n for n in weak if not n <= VANISHING]
         return _too_high(high[0]) if high else Mask(tuple(terms), dtype, True)
     if not max(weak) <= VANISHING:
         return _too_high(max(weak))
     on_top = any(isinstance(t, AdditiveMask) for t in terms[terms.index(fills[0]) :])
-    if len({f.number for f in fills}) > 1 or on_top or not _mild(terms):
+    if len({f.number for f in fills}) > 1 or on_top or not _are_terms_mild(terms):
         return (
             "a row may be hidden throughout, where it matters how low the fill value "
             f"{weak[0]:g} is beside other masks"
@@ -137,7 +137,7 @@ def _absorbs(fill: float, dtype: np.dtype) -> bool:
     return fill == -math.inf or (fill <= ABSORBING and float(jnp.finfo(dtype).max) > 1e38)
 
 
-def _leaves_all_rows(fill: FillMask, columns: int) -> bool:
+def _has_visible_rows(fill: FillMask, columns: int) -> bool:
     """Return True if every row is known to have visible scores."""
     value = fill.view.base
     if not dims.all_static(value.shape) or math.prod(value.shape) > LARGEST_MASK:
@@ -149,11 +149,11 @@ def _leaves_all_rows(fill: FillMask, columns: int) -> bool:
     return bool((visible if axis is None else visible.any(axis=axis)).all())
 
 
-def _mild(terms: Sequence[ScoreTerm]) -> bool:
+def _are_terms_mild(terms: Sequence[ScoreTerm]) -> bool:
     """Return True if all added terms are far above the fill numbers, or are learnt biases."""
     fills = [t.number for t in terms if isinstance(t, FillMask)]
     return all(
-        _least(t) > max(fills) / 2 or _is_parameter(t.view.base)
+        _lowest_number(t) > max(fills) / 2 or _is_parameter(t.view.base)
         for t in terms
         if isinstance(t, AdditiveMask)
     )
@@ -163,7 +163,7 @@ def _is_parameter(value: Value) -> bool:
     return is_weight(value) and not is_const(value)
 
 
-def _least(term: AdditiveMask) -> float:
+def _lowest_number(term: AdditiveMask) -> float:
     """Return the lowest number that is added, or -inf if it is not known."""
     if not is_const(term.view.base):
         return -math.inf
@@ -171,11 +171,11 @@ def _least(term: AdditiveMask) -> float:
     return float(array.min(initial=math.inf)) if not np.isnan(array).any() else -math.inf
 
 
-def _unlifted(mask: Mask, open_: bool) -> Mask:
+def _drop_lifting(mask: Mask, open_: bool) -> Mask:
     """Return the mask without lifting if all rows are known to be above the lowest number."""
     lowest = float(jnp.finfo(mask.dtype).min)
     fills = [t for t in mask.terms if isinstance(t, FillMask)]
-    if any(isinstance(t, AdditiveMask) and not _least(t) > lowest / 8 for t in mask.terms):
+    if any(isinstance(t, AdditiveMask) and not _lowest_number(t) > lowest / 8 for t in mask.terms):
         return mask
     if open_:
         return replace(mask, lifted=False)
@@ -190,7 +190,7 @@ def _raised(fill: float, lowest: float) -> float:
     return max(fill, fill / 2 + lowest / 4)
 
 
-def _narrowed(mask: Mask, open_: bool, dtype: np.dtype) -> Mask:
+def _narrow(mask: Mask, open_: bool, dtype: np.dtype) -> Mask:
     """Return the mask in the dtype of the operands if it only fills, and the dtype has numbers that
     are low enough."""
     fills = [t for t in mask.terms if isinstance(t, FillMask)]

@@ -127,10 +127,10 @@ class ScoreStep:
 
 def match_scores(logits: Value, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
     """Yield each way to see logits as the scores of a product; append reasons against others."""
-    yield from _scores(logits, peel(along(logits)), uses, reasons)
+    yield from _match_scores(logits, peel(along(logits)), uses, reasons)
 
 
-def _scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
+def _match_scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
     """Yield the scores behind a view of ``value``, which only the next step may read."""
     op = view.op()
     if op not in (*_SCORE_STEPS, ops.einsum, ops.tanh, ops.reshape):
@@ -138,18 +138,18 @@ def _scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> Iterato
     elif not only_reader(value, view.base, uses):
         reasons.append("the scores are used elsewhere")
     elif op is ops.einsum:
-        yield from _whole_product(view, reasons)
+        yield from _match_product(view, reasons)
     elif op is ops.reshape:
-        yield from _regrouped(view, uses, reasons)
+        yield from _match_reshaped(view, uses, reasons)
     elif op is ops.tanh:
-        yield from _capped(view, uses, reasons)
+        yield from _match_capped(view, uses, reasons)
     else:
         steps = _SCORE_STEPS[op](view)
         if not steps:
             reasons.append(f"a {op} between the first product and the softmax is not understood")
         for step in steps:
             scored = view.node().inputs[step.index]
-            for inner in _scores(scored, operand(view, step.index), uses, reasons):
+            for inner in _match_scores(scored, operand(view, step.index), uses, reasons):
                 inner_scores = step.apply(inner)
                 if isinstance(inner_scores, Scores):
                     yield inner_scores
@@ -157,7 +157,7 @@ def _scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> Iterato
                     reasons.append(inner_scores)
 
 
-def _whole_product(view: View, reasons: list[str]) -> Iterator[Scores]:
+def _match_product(view: View, reasons: list[str]) -> Iterator[Scores]:
     """Yield the product if the scores are all of its elements; its axes may be split or merged."""
     if covers_base(view):
         yield Scores(view)
@@ -176,30 +176,30 @@ def covers_base(view: View) -> bool:
     )
 
 
-def _regrouped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
+def _match_reshaped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
     """Yield scores whose axes are split or merged for a mask, such as a batch of windows."""
     inner = above(view)
     if inner is None:
         reasons.append("a reshape between the first product and the softmax is not understood")
     else:
-        yield from _scores(view.node().inputs[0], peel(inner), uses, reasons)
+        yield from _match_scores(view.node().inputs[0], peel(inner), uses, reasons)
 
 
-def _capped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
+def _match_capped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
     """Yield ``tanh`` of scores without terms: the operator adds masks after it."""
-    for inner in _scores(view.node().inputs[0], operand(view, 0), uses, reasons):
+    for inner in _match_scores(view.node().inputs[0], operand(view, 0), uses, reasons):
         if inner.terms or inner.cap is not None:
             reasons.append("the scores are masked, or capped, before they are capped")
         else:
             yield replace(inner, cap=1.0)
 
 
-def _mul(view: View) -> list[ScoreStep]:
+def _multiplication_steps(view: View) -> list[ScoreStep]:
     parts = operands(view)
     return [_multiply_step(i, parts[1 - i], ops.mul) for i in (0, 1) if parts[i].op()]
 
 
-def _div(view: View) -> list[ScoreStep]:
+def _division_steps(view: View) -> list[ScoreStep]:
     return [_multiply_step(0, operand(view, 1), ops.div)]
 
 
@@ -211,16 +211,16 @@ def _multiply_step(index: int, factor: View, op: Op) -> ScoreStep:
     return ScoreStep(index, float(number) if op is ops.mul else 1 / float(number))
 
 
-def _add(view: View) -> list[ScoreStep]:
+def _addition_steps(view: View) -> list[ScoreStep]:
     terms = [AdditiveMask(v, view.base.dtype) for v in operands(view)]
     return [ScoreStep(i, term=terms[1 - i]) for i in (0, 1)]
 
 
-def _sub(view: View) -> list[ScoreStep]:
+def _subtraction_steps(view: View) -> list[ScoreStep]:
     return [ScoreStep(0, term=AdditiveMask(operand(view, 1), view.base.dtype, -1.0))]
 
 
-def _scores_select(view: View) -> list[ScoreStep]:
+def _fill_steps(view: View) -> list[ScoreStep]:
     return [ScoreStep(index, term=filled) for index, filled in match_fills(view)]
 
 
@@ -238,15 +238,15 @@ def match_fills(view: View) -> list[tuple[int, FillMask]]:
     ]
 
 
-def _scores_convert(view: View) -> list[ScoreStep]:
+def _conversion_steps(view: View) -> list[ScoreStep]:
     return [ScoreStep(0)] if converts_float(view.node()) else []
 
 
 _SCORE_STEPS: dict[Op, Callable[[View], list[ScoreStep]]] = {
-    ops.mul: _mul,
-    ops.div: _div,
-    ops.add: _add,
-    ops.sub: _sub,
-    ops.select_n: _scores_select,
-    ops.convert_element_type: _scores_convert,
+    ops.mul: _multiplication_steps,
+    ops.div: _division_steps,
+    ops.add: _addition_steps,
+    ops.sub: _subtraction_steps,
+    ops.select_n: _fill_steps,
+    ops.convert_element_type: _conversion_steps,
 }

@@ -38,7 +38,7 @@ def match_weights(value: Value, uses: Uses) -> AttentionWeights | str | None:
     view = _behind_moves(along(value))
     if view.op() is ops.softmax:
         return AttentionWeights(view) if only_reader(value, view.base, uses) else ELSEWHERE
-    for index, zeroed in _zeroed(along(view.base)) if view.base.node is not None else ():
+    for index, zeroed in _match_zeroed(along(view.base)) if view.base.node is not None else ():
         softmax = operand(along(view.base), index, rounding=True)
         composed = view.of(softmax) if softmax.op() is ops.softmax else None
         if composed is not None:
@@ -62,7 +62,7 @@ def _behind_moves(view: View) -> View:
     return view
 
 
-def _zeroed(view: View) -> Iterator[tuple[int, FillMask]]:
+def _match_zeroed(view: View) -> Iterator[tuple[int, FillMask]]:
     """Yield the operands of which elements are set to zero, with the mask of these elements."""
     if view.op() is ops.select_n:
         yield from ((i, filled) for i, filled in match_fills(view) if filled.number == 0)

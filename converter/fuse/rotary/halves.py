@@ -132,7 +132,7 @@ def _compare_halves(
         is_open = any(v.kind == "param" and v.bound is None for v in ancestors(value))
         cause = ": it is made from a parameter that has no value yet" if is_open else ""
         return f"the {columns} a table cannot be shown to be equal{cause}"
-    return _by_numbers(one, other, numbers, shape) or (
+    return _compare_numbers(one, other, numbers, shape) or (
         f"the {columns} a table differ, which is no rotation"
     )
 
@@ -148,7 +148,7 @@ def equal_tables(
     if not one.is_writable():
         return None
     if one.base is other.base:
-        return _by_numbers(one, other, bound(one.base, memo), shape, sign)
+        return _compare_numbers(one, other, bound(one.base, memo), shape, sign)
     first, second = known(one.base), known(other.base)
     if first is None or second is None:
         return None
@@ -177,17 +177,17 @@ def _compare_tables(
     if one.base is not other.base or one.groups != other.groups:
         return None
     if one.base.node is None:
-        return _by_numbers(one, other, bound(one.base, {}), shape, sign)
+        return _compare_numbers(one, other, bound(one.base, {}), shape, sign)
     if one.node().op is ops.concatenate:
-        return _of_joined(one, other, shape, sign)
+        return _compare_concatenated(one, other, shape, sign)
     if sign < 0:
         return None
     if one.node().op in _WHOLE_ROWS:
-        return _of_rows(one, other, shape)
-    return _of_elements(one, other, shape) if one.node().op.elementwise else None
+        return _compare_rows(one, other, shape)
+    return _compare_operands(one, other, shape) if one.node().op.elementwise else None
 
 
-def _by_numbers(
+def _compare_numbers(
     one: View, other: View, numbers: np.ndarray | None, shape: Shape, sign: int = 1
 ) -> Write | None:
     """Return a function that emits one of two parts of an array if it is ``sign`` times the other
@@ -228,7 +228,7 @@ def _part(numbers: np.ndarray, view: View) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(array, [f.size for f in factors], steps)
 
 
-def _of_elements(one: View, other: View, shape: Shape) -> Write | None:
+def _compare_operands(one: View, other: View, shape: Shape) -> Write | None:
     """Compare two views of an elementwise node by its operands."""
     node, parts = one.node(), list[Write]()
     for i, value in enumerate(node.inputs):
@@ -240,7 +240,7 @@ def _of_elements(one: View, other: View, shape: Shape) -> Write | None:
     return lambda editor: editor.like(node, [write_half(editor) for write_half in parts], shape)
 
 
-def _of_joined(one: View, other: View, shape: Shape, sign: int) -> Write | None:
+def _compare_concatenated(one: View, other: View, shape: Shape, sign: int) -> Write | None:
     """Compare two views of a concatenation by its operands."""
     axis, offset, parts = one.node().params["dimension"], 0, list[Write]()
     if axis not in one.axes or not dims.same(shape[one.axes.index(axis)], one.base.shape[axis]):
@@ -258,7 +258,7 @@ def _of_joined(one: View, other: View, shape: Shape, sign: int) -> Write | None:
     return lambda editor: editor.concatenate([write_half(editor) for write_half in parts], position)
 
 
-def _of_rows(one: View, other: View, shape: Shape) -> Write | None:
+def _compare_rows(one: View, other: View, shape: Shape) -> Write | None:
     """Compare two views of rows that indices select, by the halves of the table."""
     node = one.node()
     pairs = enumerate(zip(one.starts, other.starts, strict=True))

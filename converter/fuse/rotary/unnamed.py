@@ -20,21 +20,21 @@ CROSSED = "its halves are not put together in a way that is known"
 def rotary_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
     """Yield nodes that look like a part of a rotation, each with a reason."""
     nodes = [*graph.walk()]
-    crossed = {key for node in nodes if node.op is ops.add for key in _products(node, uses)}
+    crossed = {key for node in nodes if node.op is ops.add for key in _factor_sets(node, uses)}
     swapped: dict[int, bool] = {}
     for node in nodes:
-        if node.op is ops.concatenate and (signed := _swapped(node)) is not None:
+        if node.op is ops.concatenate and (signed := _match_swapped(node)) is not None:
             swapped[id(node)] = signed
             if signed:
                 yield node, UNKNOWN
         elif node.op in (ops.add, ops.sub):
-            for inner in _of_both(node, swapped):
+            for inner in _swapped_halves(node, swapped):
                 yield inner, UNSIGNED_HALVES
             if node.op is ops.sub and any(key in crossed for key in _crossings(node, uses)):
                 yield node, CROSSED
 
 
-def _swapped(node: Node) -> bool | None:
+def _match_swapped(node: Node) -> bool | None:
     """Return whether one of two swapped halves is negated, or None if no halves are swapped."""
     join = match_joined_halves(along(node.out)) if len(node.inputs) == 2 else None
     if join is None:
@@ -46,7 +46,7 @@ def _swapped(node: Node) -> bool | None:
     return len([v for v in parts if v.op() is ops.neg]) == 1
 
 
-def _of_both(node: Node, swapped: dict[int, bool]) -> Iterator[Node]:
+def _swapped_halves(node: Node, swapped: dict[int, bool]) -> Iterator[Node]:
     """Yield the swapped halves in one term of a sum whose other term contains the value."""
     terms = [term for v in node.inputs if (term := v.made_by(ops.mul)) is not None]
     for one, other in (terms, terms[::-1]) if len(terms) == 2 else ():
@@ -69,22 +69,22 @@ Key = frozenset[frozenset[View]]
 """The factors of the two terms of a sum."""
 
 
-def _products(node: Node, uses: Uses) -> Iterator[Key]:
-    factors = _pairs(node, uses)
+def _factor_sets(node: Node, uses: Uses) -> Iterator[Key]:
+    factors = _factor_pairs(node, uses)
     if factors is not None:
         yield frozenset(map(frozenset, factors))
 
 
 def _crossings(node: Node, uses: Uses) -> Iterator[Key]:
     """Yield ``{b c, a s}`` of ``a c - b s`` if ``a`` and ``b`` are parts of one value."""
-    first, second = _pairs(node, uses) or ([], [])
+    first, second = _factor_pairs(node, uses) or ([], [])
     for a, c in (first, first[::-1]) if first else ():
         for b, s in (second, second[::-1]):
             if a.base is not b.base and _source(a.base) is _source(b.base):
                 yield frozenset({frozenset({b, c}), frozenset({a, s})})
 
 
-def _pairs(node: Node, uses: Uses) -> tuple[list[View], list[View]] | None:
+def _factor_pairs(node: Node, uses: Uses) -> tuple[list[View], list[View]] | None:
     terms = operands(along(node.out))
     if any(term.op() is not ops.mul for term in terms):
         return None
