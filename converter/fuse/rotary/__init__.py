@@ -15,7 +15,7 @@ It is written in three ways:
 - as the product of ``[[cos, -sin], [sin, cos]]`` with pairs of elements (``matrices``).
 """
 
-from typing import TypeAlias
+from dataclasses import dataclass
 
 from converter.fuse.match import NearMiss, Recogniser, Uses, proved
 from converter.fuse.rotary.half_turn import prove_half_turn
@@ -28,12 +28,22 @@ from converter.ir.axes import along
 from converter.ir.moves import above
 from converter.ir.rewrite import Editor
 
-Evidence: TypeAlias = ProvedRotation | Rotations | PairRotation
+
+@dataclass(frozen=True)
+class RotaryEvidence:
+    """A rotation, rotations of parts of a concatenation, or a rotation of pairs."""
+
+    evidence: ProvedRotation | Rotations | PairRotation
 
 
-def prove_rotary(node: Node, uses: Uses) -> Evidence | str | None:
+def prove_rotary(node: Node, uses: Uses) -> RotaryEvidence | str | None:
     """Match a rotary embedding. Its root is the last sum or product, the concatenation or a reshape
     of it."""
+    evidence = _match_forms(node, uses)
+    return evidence if evidence is None or isinstance(evidence, str) else RotaryEvidence(evidence)
+
+
+def _match_forms(node: Node, uses: Uses) -> ProvedRotation | Rotations | PairRotation | str | None:
     if node.op in SIGNS:
         return prove_half_turn(node, uses) or prove_matrices(node, uses)
     if node.op in (ops.einsum, ops.reduce_sum):
@@ -43,7 +53,8 @@ def prove_rotary(node: Node, uses: Uses) -> Evidence | str | None:
     return prove_pair(node, uses)
 
 
-def build_rotary(node: Node, evidence: Evidence, editor: Editor) -> Value:
+def build_rotary(node: Node, rotary: RotaryEvidence, editor: Editor) -> Value:
+    evidence = rotary.evidence
     if isinstance(evidence, PairRotation):
         return build_matrices(node, evidence, editor)
     if isinstance(evidence, dict):

@@ -249,8 +249,8 @@ def _compare_concatenated(one: View, other: View, shape: Shape, sign: int) -> Wr
     for value in one.node().inputs:
         size = value.shape[axis]
         part_shape = (*shape[:position], size, *shape[position + 1 :])
-        cuts = (view.cut(position, offset, size) for view in (one, other))
-        write_half = _compare_tables(*cuts, part_shape, sign)
+        first, second = (view.cut(position, offset, size) for view in (one, other))
+        write_half = _compare_tables(first, second, part_shape, sign)
         if write_half is None:
             return None
         parts.append(write_half)
