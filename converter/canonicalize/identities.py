@@ -8,6 +8,7 @@ import numpy as np
 
 from converter.canonicalize.emptiness import reduce_empty, scatter_empty, skip_empty_update
 from converter.canonicalize.slicing import match_interleaving
+from converter.canonicalize.updates import join_updates
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.dtypes import is_float
 from converter.ir.op import Op
@@ -232,6 +233,9 @@ RULES: dict[Op, Rule] = {
     **dict.fromkeys((ops.reduce_window_max, ops.reduce_window_min), reduce_empty),
     ops.dynamic_update_slice: skip_empty_update(1),
     **dict.fromkeys(ops.SCATTERS, skip_empty_update(2)),
+    ops.scatter: lambda node, editor: (
+        skip_empty_update(2)(node, editor) or join_updates(node, editor)
+    ),
     ops.select_and_scatter_add: scatter_empty,
     ops.scan: _drop_empty_scan,
 }

@@ -1,10 +1,10 @@
-"""Softmax and its logarithm in any layout, both along one axis, as ONNX has them.
+"""Softmax and its logarithm along one axis, in any layout.
 
     exp(s) / sum(exp(s)) = exp(log_softmax(x)) = softmax(x)
     s - log(sum(exp(s))) = log_softmax(x)
 
-where ``s = x - max(x)``. Where ``x`` is -inf throughout ``hidden``, the sum may leave that out, as
-JAX's softmax with ``where`` does: of a row that is hidden throughout all are NaN either way.
+where ``s = x - max(x)``. The sum may leave out elements whose ``x`` is -inf, as JAX's softmax with
+``where`` does: a row without other elements is NaN in both cases.
 """
 
 import math
@@ -26,22 +26,35 @@ from converter.ir.scalars import scalar
 
 
 def prove_softmax(node: Node, uses: Uses) -> MatchedOperation | str | None:
+    """Match a quotient of exponentials and their sum, or the exponential of a log softmax."""
     if node.op is ops.exp:
-        return _of_logarithm(operand(along(node.out), 0))
-    top, total = operands(along(node.out)) if node.op is ops.div else _quotient(node, uses)
+        return _match_exp_of_log_softmax(operand(along(node.out), 0))
+    top, total = operands(along(node.out)) if node.op is ops.div else _match_quotient(node, uses)
     if top is None or total is None or top.op() is not ops.exp:
         return None
-    axes = reduction(total, top, ops.reduce_sum) or _shown_axes(total, top)
+    axes = reduction(total, top, ops.reduce_sum) or _visible_axes(total, top)
     if axes is None:
         return None
     if len(axes) != 1:
         return "it is over several axes at once"
-    missing = "the largest number is not taken off first, so that exponentials may overflow"
-    return _softmax_shifted(operand(top, 0), axes) or missing
+    return _match_shifted(operand(top, 0), axes) or _shift_reason(operand(top, 0), axes)
 
 
-def _of_logarithm(view: View) -> MatchedOperation | None:
-    """exp(log_softmax(x))"""
+def _shift_reason(exponent: View, axes: tuple[int, ...]) -> str:
+    """Return the reason why an exponent does not have its maximum subtracted."""
+    if exponent.op() is ops.sub:
+        x, highest = operands(exponent)
+        shifted = reduction(highest, x, ops.reduce_max)
+        if shifted is not None and {*axes} < {*shifted}:
+            return (
+                "the maximum of several rows is subtracted, so that all exponentials of a row may "
+                "be zero"
+            )
+    return "the largest number is not taken off first, so that exponentials may overflow"
+
+
+def _match_exp_of_log_softmax(view: View) -> MatchedOperation | None:
+    """Match exp(log_softmax(x))."""
     if view.op() is not ops.log_softmax or not view.complete():
         return None
     node = view.node()
@@ -53,17 +66,19 @@ def _of_logarithm(view: View) -> MatchedOperation | None:
     )
 
 
-def _quotient(node: Node, uses: Uses) -> tuple[View | None, View | None]:
-    """The two parts of a product that is one of a value with the inverse of another."""
+def _match_quotient(node: Node, uses: Uses) -> tuple[View | None, View | None]:
+    """Return the factor and the divisor of a product that has no others, or two times None."""
     if not any(v.made_by(ops.exp) for v in node.inputs):
         return None, None
     parts = product_of(node, uses)
-    alone = len(parts.factors) == len(parts.divisors) == 1 and parts.coefficient == 1
-    return (parts.factors[0], parts.divisors[0]) if alone else (None, None)
+    is_quotient = len(parts.factors) == len(parts.divisors) == 1 and parts.coefficient == 1
+    return (parts.factors[0], parts.divisors[0]) if is_quotient else (None, None)
 
 
-def _shown_axes(total: View, top: View) -> tuple[int, ...] | None:
-    """The axes over which it is the sum of all exponentials but those that are hidden, and zero."""
+def _visible_axes(total: View, top: View) -> tuple[int, ...] | None:
+    """Return the axes over which ``total`` sums the exponentials ``top`` without those that are
+    hidden, which are zero; None if it is no such sum.
+    """
     summed = reduced(total, ops.reduce_sum)
     shifted = operand(top, 0)
     x = operands(shifted)[0] if shifted.op() is ops.sub else None
@@ -72,29 +87,30 @@ def _shown_axes(total: View, top: View) -> tuple[int, ...] | None:
     for i in (1, 2):
         zero, low = operand(summed.view, 3 - i), operand(x, 3 - i)
         axes = summed.operand(i).axes_of(top)
-        same = axes == summed.operand(0).axes_of(operand(x, 0))
-        if axes and same and scalar(zero.base) == 0 and scalar(low.base) == -math.inf:
+        is_same_mask = axes == summed.operand(0).axes_of(operand(x, 0))
+        if axes and is_same_mask and scalar(zero.base) == 0 and scalar(low.base) == -math.inf:
             return axes
     return None
 
 
 def prove_log_softmax(node: Node, uses: Uses) -> MatchedOperation | None:
+    """Match a shifted value minus the logarithm of the sum of its exponentials."""
     shifted, logarithm = operands(along(node.out))
     if shifted.op() is not ops.sub or logarithm.op() is not ops.log:
         return None
     inner = reduced(operand(logarithm, 0), ops.reduce_sum)
     if inner is None or inner.view.op() is not ops.exp:
         return None
-    return _softmax_shifted(shifted, inner.operand(0).axes_of(shifted))
+    return _match_shifted(shifted, inner.operand(0).axes_of(shifted))
 
 
-def _softmax_shifted(shifted: View, axes: tuple[int, ...] | None) -> MatchedOperation | None:
-    """x, if ``shifted`` is x less its largest value along the one axis."""
+def _match_shifted(shifted: View, axes: tuple[int, ...] | None) -> MatchedOperation | None:
+    """Match ``x - max(x)`` along the only axis of ``axes``."""
     if shifted.op() is not ops.sub or axes is None or len(axes) != 1:
         return None
     x, highest = operands(shifted)
-    proper = reduction(highest, x, ops.reduce_max) == axes and x.complete()
-    return MatchedOperation(x, {"axis": axes[0]}) if proper else None
+    is_maximum = reduction(highest, x, ops.reduce_max) == axes and x.complete()
+    return MatchedOperation(x, {"axis": axes[0]}) if is_maximum else None
 
 
 SOFTMAX = proved(

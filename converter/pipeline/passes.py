@@ -146,7 +146,8 @@ ACTIVATE = Pass(
 )
 COMPLETE = Pass(
     "complete",
-    "Scales and biases are fused into norms, unrotated tokens into rotary embeddings.",
+    "Scales and biases are fused into norms, unrotated tokens into rotary embeddings; shifts of a "
+    "softmax are dropped.",
     steps.fuse_affine,
     after=("recognise", "recognise rms norm"),
     canonical=True,

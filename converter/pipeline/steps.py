@@ -25,6 +25,7 @@ from converter.fuse import (
     spelling,
     user_recognisers,
 )
+from converter.fuse.attention import shifts
 from converter.fuse.match import NearMiss, Recogniser, recogniser_rules, report_look_alikes
 from converter.ir import Graph, Node, Value, ops
 from converter.ir.op import Op
@@ -102,13 +103,19 @@ fuse_blocks = recogniser_pass(
 
 
 def fuse_affine(graph: Graph, settings: PassSettings) -> bool:
-    """Fuse scales and biases into norms, and unrotated tokens into rotary embeddings.
+    """Fuse scales and biases into norms, and unrotated tokens into rotary embeddings. Drop shifts
+    that a softmax cancels.
 
     Unrotated tokens are additionally multiplied by zero, which gives NaN for infinities. A strict
     conversion therefore excludes them.
     """
     prefix = () if settings.strict else (rotary.PREFIX,)
-    return recogniser_pass(affine.AFFINE, *prefix)(graph, settings)
+    several_rows: list[Node] = []
+    shift = shifts.shift_recogniser(settings.strict, several_rows)
+    changed = recogniser_pass(affine.AFFINE, *prefix, softmax=shift)(graph, settings)
+    if several_rows:
+        settings.deviations.setdefault(shifts.DEVIATION, []).extend(several_rows)
+    return changed
 
 
 def name_calls(graph: Graph, settings: PassSettings) -> bool:

@@ -162,6 +162,7 @@ def behind_the_mask(q, k, v, m):
 
 
 OWN = (Q, (2, 6, 7, 8), (2, 6, 7, 4))
+TEMPERATURES = np.log([0.5, 1, 2, 4, 8, 16])
 GROUPS = [
     *(Case(name, fn, shapes, (23, 24), SHARED, tags=DEFAULT)
       for name, (fn, shapes) in FORMS.items()),
@@ -177,7 +178,10 @@ GROUPS = [
     Case("heated by zero", partial(heated, least=None), (*OWN, (6,)), ops=NONE,
          said="may be infinite, huge or zero"),
     Case("heated, float16", heated, [(shape, np.float16) for shape in (*OWN, (6,))], ops=NONE,
-         said="queries cannot"),
+         said="in float16, the queries may overflow"),
+    Case("heated, bfloat16", heated,
+         [*((shape, jnp.bfloat16) for shape in OWN), TEMPERATURES.astype(jnp.bfloat16)], ops=ONE,
+         tolerance=2, tags=DEFAULT),
     Case("along keys", ALONG_KEYS, (*OWN, (6,)), ops=NONE, said="queries cannot be multiplied by"),
     Case("behind the mask", behind_the_mask, (*OWN, (6,)), ops=NONE,
          said="before they are multiplied"),

@@ -23,6 +23,7 @@ from tests.programs import (
     lookalikes,
     named,
     public,
+    published,
     recurrent,
     reduce,
     resize,
@@ -37,7 +38,7 @@ SUBJECTS: Mapping[str, Sequence[Case]] = {
     for module in (
         *(control, elementwise, indexing, layers, layouts, reduce, resize, window, computations),
         *(decompositions, complex_numbers, calls, collectives, found, spellings, uniform, public),
-        *(attention, channels, lookalikes, named, recurrent),
+        *(attention, channels, lookalikes, named, recurrent, published),
     )
 }
 

@@ -14,7 +14,9 @@ from jax import lax
 from converter.canonicalize import canonicalize, fold_constants
 from converter.canonicalize.emptiness import fill_empty
 from converter.canonicalize.slicing import match_interleaving
+from converter.canonicalize.updates import join_updates
 from converter.fuse import attention, grid_sample, layer_norm, named_calls, resize, rotary, softmax
+from converter.fuse.attention import shifts
 from converter.fuse.spelling import Spelling, recognise_spellings
 from converter.ir import Graph, ops
 from converter.pipeline.passes import distinct
@@ -22,13 +24,12 @@ from converter.pipeline.settings import PassSettings
 from tests.conformance import drawn
 from tests.programs.sampling import SPELLED as SAMPLED
 from tests.programs.spellings import dot_product, rotate_full, rotate_interleaved, rotate_rest
-from tests.rules import canonical
+from tests.rules import canonical, other_forms
 from tests.rules.moved import moves
+from tests.rules.other_forms import ODD, PLAIN
 from tests.rules.programs import Drawn, Expr
 from tests.rules.prove import Case, Draw, Step, by_recogniser, swept
 
-PLAIN = (-1.5, 0.75, 2.5, -0.25, 1.125, 0.5, -2.0, 0.0)
-ODD = (*PLAIN, -0.0, np.inf, -np.inf, np.nan)
 HUGE = (np.inf, -np.inf, np.nan, 1e30, 3e38, 1e-30, 0.0, 2.0, 0.5, -1.5)
 """Factors that make something else of zeros, and of what cancels, on another way."""
 
@@ -347,6 +348,11 @@ CASES: dict[str, Case] = {
         swept({ops.add: match_interleaving, ops.or_: match_interleaving}),
         zeros=True,
     ),
+    "canonicalize.updates.join_updates": Case(
+        other_forms.overwritten,
+        swept({ops.scatter: join_updates}),
+        prepare=[canonical.others(ops.scatter), fold_constants],
+    ),
     "fuse.activations.RELU_RULES[max]": Case(canonical.elementwise(ops.max), zeros=True),
     "fuse.activations.SOFTPLUS_RULES[log1p]": Case(
         of(lambda x: jnp.log1p(jnp.exp(-jnp.abs(x)))), prepare=[canonicalize], units=4
@@ -363,11 +369,31 @@ CASES: dict[str, Case] = {
     "fuse.attention.ATTENTION tempered": Case(
         tempered, prepare=[canonicalize, by_recogniser(softmax.SOFTMAX)], units=64, enough=MANY
     ),
+    "fuse.attention.ATTENTION regrouped": Case(
+        other_forms.regrouped,
+        prepare=[canonicalize, by_recogniser(softmax.SOFTMAX), canonicalize],
+        units=64,
+        enough=MANY,
+    ),
     "fuse.attention.share": Case(
         GROUPED,
         swept({ops.attention: attention.share}),
         prepare=[until("attend"), by_recogniser(attention.ATTENTION)],
         units=64,
+    ),
+    "fuse.attention.shifts.shift_recogniser": Case(
+        other_forms.shifted(False),
+        by_recogniser(shifts.shift_recogniser(False)),
+        prepare=[canonicalize, by_recogniser(softmax.SOFTMAX)],
+        units=8,
+        enough=MANY,
+    ),
+    "fuse.attention.shifts.shift_recogniser strict": Case(
+        other_forms.shifted(True),
+        by_recogniser(shifts.shift_recogniser(True)),
+        prepare=[canonicalize, by_recogniser(softmax.SOFTMAX)],
+        units=8,
+        enough=MANY,
     ),
     "fuse.attention.as_term": Case(
         hidden, swept({ops.select_n: attention.as_term}), prepare=[canonicalize]
@@ -421,6 +447,12 @@ CASES: dict[str, Case] = {
         units=64,
     ),
     "fuse.rotary.ROTARY": Case(ROTARY, prepare=[canonicalize], units=16),
+    "fuse.rotary.ROTARY by matrices": Case(
+        other_forms.by_matrices, prepare=[canonicalize], units=16, enough=MANY
+    ),
+    "fuse.rotary.ROTARY among others": Case(
+        other_forms.neighbours_of_rest, prepare=[canonicalize], units=16, enough=MANY
+    ),
     "fuse.rotary.PREFIX": Case(
         of_forms((rotate_rest, ((6, 8),)), odd=False),
         prepare=[canonicalize, by_recogniser(rotary.ROTARY), canonicalize],

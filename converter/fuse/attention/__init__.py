@@ -2,14 +2,16 @@
 
     softmax(f(q k^T)) v = attention(q, k, v, mask=f(0), scale=c, softcap=t)
 
-where ``f`` multiplies by numbers (``c`` together) and by what the queries take instead, may cap
-what it has so far (``t * tanh(x / t)``), adds terms, and puts low numbers in the place of hidden
-scores; in any order of axes, of heads and batches. The root is the second product. Its softmax
-operand is followed up, through ``f`` (``scores``), to the first product; all axes are numbered as
-the softmax's own (``axes``); what ``f`` adds and hides has to mean the same when it is added as a
-mask (``masks``); then the node is written, its operands as [batch, heads, positions, width], and
-keys and values that were repeated are taken once. Weights that are set to zero behind the softmax
-where ``f`` hides scores (``weights``) make zeros of rows that are hidden throughout.
+``f`` multiplies the scores by numbers, whose product is ``c``, and by arrays, which multiply the
+queries instead. It may cap the result (``t * tanh(x / t)``). It adds terms, and fills hidden scores
+with low numbers. Axes, heads and batches may have any order.
+
+The root is the second product. Its operand is followed to the softmax (``weights``), and from there
+through ``f`` to the first product (``scores``). All axes are numbered as those of the softmax
+(``attention_axes``). The terms of ``f`` become one mask that is added (``masks``). The operator
+gets operands of [batch, heads, positions, width]; keys and values that are repeated for several
+heads are passed once. If the weights of hidden scores are set to zero after the softmax, rows
+without visible scores are zero.
 """
 
 from dataclasses import dataclass
@@ -19,39 +21,58 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter.fuse import magnitudes
-from converter.fuse.attention import attention_axes, masks, scores, weights
+from converter.fuse.attention import attention_axes, masks
 from converter.fuse.attention.attention_axes import AttentionOperand, Parts
 from converter.fuse.attention.masks import VANISHING, Mask
-from converter.fuse.attention.scores import AdditiveMask, FillMask, ScoreFactor, Scores, ScoreTerm
-from converter.fuse.attention.weights import AttentionWeights
+from converter.fuse.attention.scores import (
+    AdditiveMask,
+    FillMask,
+    ScoreFactor,
+    Scores,
+    ScoreTerm,
+    match_scores,
+)
+from converter.fuse.attention.weights import AttentionWeights, match_weights
 from converter.fuse.dependence import rely_on_scalar
 from converter.fuse.look_alikes import attention_like
 from converter.fuse.match import Uses, proved, unrepeated, whole
 from converter.ir import Node, Value, const, dims, ops
-from converter.ir.axes import View, along
+from converter.ir.axes import View
 from converter.ir.dims import Shape
 from converter.ir.dtypes import is_float
 from converter.ir.moves import write
+from converter.ir.op import Op
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import scalar
 
 
 @dataclass(frozen=True)
 class ProvedAttention:
-    """All that the node takes; ``precision`` is what the scores are computed in."""
+    """The operands and parameters of an attention node.
+
+    Arguments:
+        factors: arrays that multiply or divide the queries.
+        softcap: the bound of the scores; zero for none.
+        precision: the dtype in which the scores are computed.
+    """
 
     parts: Parts
     scale: float
-    factors: tuple[ScoreFactor, ...]  # of the queries
-    softcap: float  # zero for none
+    factors: tuple[ScoreFactor, ...]
+    softcap: float
     mask: Mask | None
     precision: np.dtype
 
     @property
     def hides(self) -> bool:
-        """Whether numbers stand in place of scores, whatever those are."""
+        """Whether the mask replaces scores by numbers."""
         return self.mask is not None and any(isinstance(t, FillMask) for t in self.mask.terms)
 
+
+NARROW_QUERIES = (
+    "the scores are multiplied by an array; in float16, the queries may overflow or vanish if they "
+    "are multiplied instead"
+)
 
 HIDDEN = (
     "the conversion is strict, and a score that is NaN or infinite would be NaN where the mask "
@@ -65,12 +86,12 @@ CAPPED = (
 
 
 def prove_attention(node: Node, uses: Uses, strict: bool = False) -> ProvedAttention | str | None:
-    """Evidence; a ``strict`` one has no scores that are hidden."""
+    """Match attention around a softmax. A ``strict`` one hides no scores."""
     reason = None
     for side in (0, 1):
-        weights_or_reason = weights.weights(node.inputs[side], uses)
+        weights_or_reason = match_weights(node.inputs[side], uses)
         evidence = (
-            _attention(node, side, weights_or_reason, uses)
+            _match_scores_of(node, side, weights_or_reason, uses)
             if isinstance(weights_or_reason, AttentionWeights)
             else weights_or_reason
         )
@@ -80,32 +101,38 @@ def prove_attention(node: Node, uses: Uses, strict: bool = False) -> ProvedAtten
     return reason
 
 
-def _attention(node: Node, side: int, taken: AttentionWeights, uses: Uses) -> ProvedAttention | str:
+def _match_scores_of(
+    node: Node, side: int, weights: AttentionWeights, uses: Uses
+) -> ProvedAttention | str:
     reasons: list[str] = []
-    for score in scores.scores(taken.softmax.node().inputs[0], uses, reasons):
-        evidence = _with(score, node, side, taken, uses)
+    for score in match_scores(weights.softmax.node().inputs[0], uses, reasons):
+        evidence = _prove_parts(score, node, side, weights, uses)
         if isinstance(evidence, ProvedAttention):
             return evidence
         reasons.append(evidence)
     return reasons[0]
 
 
-def _with(
-    score: Scores, node: Node, side: int, taken: AttentionWeights, uses: Uses
+def _prove_parts(
+    score: Scores, node: Node, side: int, weights: AttentionWeights, uses: Uses
 ) -> ProvedAttention | str:
-    parts = attention_axes.axis_parts(node, side, taken.softmax, score.product, uses)
-    if isinstance(parts, str):
-        return parts
+    axes = attention_axes.axis_parts(node, side, weights.softmax, score.product, uses)
+    if isinstance(axes, str):
+        return axes
+    parts, logical = axes
     if node.out.rank == 1:
         return "it is of one query alone, for which two products are faster"
     dtype, precision = node.out.dtype, score.product.base.dtype
     if not all(v.dtype == dtype for v in parts.values()):
         return "queries, keys, values and result differ in dtype"
     dtypes = {dtype, precision, *(t.dtype for t in score.terms)}
-    odd = {d.name for d in dtypes if not (is_float(d) and uses.takes("Attention", d))}
-    if odd:
-        return f"the runtime's operator does not take {', '.join(sorted(odd))}"
-    if not all(_is_of_queries(view, parts) for _, view in score.factors):
+    unsupported = {d.name for d in dtypes if not (is_float(d) and uses.takes("Attention", d))}
+    if unsupported:
+        return f"the runtime's operator does not take {', '.join(sorted(unsupported))}"
+    if score.factors and parts.query.value.dtype == np.float16:
+        return NARROW_QUERIES
+    factors = [(op, logical.of(view)) for op, view in score.factors]
+    if not all(view is not None and _is_of_queries(view, parts) for _, view in factors):
         return "the scores are multiplied by an array that queries cannot be multiplied by"
     if not all(magnitudes.may_move(view.base, uses) for _, view in score.factors):
         return f"the scores are multiplied by {magnitudes.UNBOUNDED}, and not the queries"
@@ -113,36 +140,42 @@ def _with(
     scale = score.scale * parts.scale * (cap or 1.0)
     if not (0 < scale < float("inf") and 0 <= cap < float("inf")):
         return f"the scale {scale:g} is not positive"
-    mask = masks.prove_masks(score.terms, parts.columns, dtype, taken)
+    columns = weights.softmax.node().params["axis"]
+    mask = masks.prove_masks(score.terms, columns, dtype, weights)
+    mask = mask.along(logical) if isinstance(mask, Mask) else mask
     if isinstance(mask, str):
         return mask
     if cap and mask is not None:
         return CAPPED
-    return ProvedAttention(parts, scale, score.factors, cap, mask, precision)
+    moved = tuple((op, view) for op, view in factors if view is not None)
+    return ProvedAttention(parts, scale, moved, cap, mask, precision)
 
 
 def _is_of_queries(view: View, parts: Parts) -> bool:
-    """Whether queries may be multiplied in place of the scores; float16 might overflow."""
-    varies = {i for i, a in enumerate(view.axes) if a is not None}
-    same = view.base.dtype == parts.query.value.dtype == np.float32
-    return same and view.complete() and varies <= set(parts.query.axes)
+    """Return True if queries can be multiplied in place of the scores."""
+    axes = {i for i, axis in enumerate(view.axes) if axis is not None}
+    floats = (view.base.dtype, parts.query.value.dtype)
+    has_range = all(is_float(d) and d.itemsize <= 4 and d != np.float16 for d in floats)
+    return has_range and view.complete() and axes <= set(parts.query.axes)
 
 
-# ------------------------------------------------------------------------------------------ writing
+# ----------------------------------------------------------------------------------------- emission
 
 
 def build_attention(node: Node, attention: ProvedAttention, editor: Editor) -> Value:
-    p, dtype = attention.parts, _wider(node.out.dtype, attention.mask)
+    p, dtype = attention.parts, _widest_dtype(node.out.dtype, attention.mask)
     heads = (*p.heads, *p.groups)
-    query = _arrange(editor, p, p.query, (p.outer, heads, p.rows, p.width), dtype)
+    query = _emit_operand(editor, p, p.query, (p.outer, heads, p.rows, p.width), dtype)
     for op, factor in attention.factors:
         magnitudes.rely_on_size(editor, factor.base)
-        query = editor.binary(op, query, _attention_along(editor, p, factor))
-    key = _arrange(editor, p, p.key, (p.outer, p.heads, (p.columns,), p.width), dtype)
-    value = _arrange(editor, p, p.value, (p.outer, p.heads, (p.columns,), p.value_width), dtype)
+        query = _multiply_queries(editor, op, query, _emit_scores_view(editor, p, factor))
+    key = _emit_operand(editor, p, p.key, (p.outer, p.heads, (p.columns,), p.width), dtype)
+    value = _emit_operand(
+        editor, p, p.value, (p.outer, p.heads, (p.columns,), p.value_width), dtype
+    )
     inputs = [query, key, value]
     if attention.mask is not None:
-        inputs.append(_mask(editor, p, attention.mask, (query.shape[2], key.shape[2]), dtype))
+        inputs.append(_emit_mask(editor, p, attention.mask, (query.shape[2], key.shape[2]), dtype))
     params = {
         "scale": attention.scale,
         "softcap": attention.softcap,
@@ -154,66 +187,75 @@ def build_attention(node: Node, attention: ProvedAttention, editor: Editor) -> V
     shape = (*query.shape[:3], value.shape[3])
     out = editor.convert(editor.add(ops.attention, inputs, shape, dtype, params), node.out.dtype)
     if attention.mask is not None and attention.mask.zeroed is not None:
-        out = _zeroed_rows(editor, p, attention.mask.zeroed, out)
+        out = _zero_hidden_rows(editor, p, attention.mask.zeroed, out)
     order = p.result()
-    spread = editor.reshape(out, tuple(p.sizes[i] for i in order))
-    turned = editor.transpose(spread, [order.index(i) for i in p.out])
-    return editor.reshape(turned, node.out.shape)
+    split = editor.reshape(out, tuple(p.sizes[i] for i in order))
+    transposed = editor.transpose(split, [order.index(i) for i in p.out])
+    return editor.reshape(transposed, node.out.shape)
 
 
-def _wider(dtype: np.dtype, mask: Mask | None) -> np.dtype:
-    """The operator computes in one dtype, which is the mask's where that has more bits."""
+def _multiply_queries(editor: Editor, op: Op, query: Value, factor: Value) -> Value:
+    """Multiply queries in float32 and round the result once, as the scores would be rounded."""
+    operands = [editor.convert(value, np.float32) for value in (query, factor)]
+    return editor.convert(editor.binary(op, *operands), query.dtype)
+
+
+def _widest_dtype(dtype: np.dtype, mask: Mask | None) -> np.dtype:
+    """Return the dtype in which the operator computes: that of the mask if it has more bits."""
     return mask.dtype if mask is not None and mask.dtype.itemsize > dtype.itemsize else dtype
 
 
-def _arrange(
+def _emit_operand(
     editor: Editor,
     parts: Parts,
     operand: AttentionOperand,
     groups: tuple[tuple[int, ...], ...],
     dtype: np.dtype,
 ) -> Value:
-    """An operand with one axis per group, batch axes that it lacks broadcast."""
+    """Emit an operand with one axis per group; batch axes that it lacks are broadcast."""
     base = editor.convert(operand.value, dtype)
-    seen = along(base, map(operand.axes.get, range(max(parts.sizes) + 1)))
-    return write(editor, seen.merge(groups, parts.sizes), _merged(parts, groups))
+    view = operand.view(base, max(parts.sizes) + 1)
+    return write(editor, view.merge(groups, parts.sizes), _merged_shape(parts, groups))
 
 
-def _merged(parts: Parts, groups: tuple[tuple[int, ...], ...]) -> Shape:
+def _merged_shape(parts: Parts, groups: tuple[tuple[int, ...], ...]) -> Shape:
     return tuple(dims.size_product([parts.sizes[i] for i in group]) for group in groups)
 
 
-def _mask(
+def _emit_mask(
     editor: Editor, parts: Parts, mask: Mask, full: tuple[dims.Dim, dims.Dim], dtype: np.dtype
 ) -> Value:
-    """The terms applied to zero; the last two axes, which the operator does not broadcast, in full.
+    """Emit the terms applied to zero, in the order of the program.
 
-    It fills and adds as the source does, in its order, so that what lies beside or on top of what
-    is what it was.
+    The last two axes have their full sizes, because the operator does not broadcast them.
     """
     total = const(0, mask.dtype)
     for term in mask.terms:
-        total = _applied(editor, parts, term, total, mask.dtype)
+        total = _apply_term(editor, parts, term, total, mask.dtype)
     if mask.lifted:
         total = lift(editor, total)
     total = editor.convert(total, dtype)
     return editor.broadcast(total, (*total.shape[:2], *full), (0, 1, 2, 3))
 
 
-def _zeroed_rows(editor: Editor, parts: Parts, hiding: FillMask, out: Value) -> Value:
-    """With zero in the rows that are hidden throughout. What the operator gives there is another
-    number in each version of the runtimes."""
-    which = _attention_along(editor, parts, hiding.view)
-    shown = editor.add(ops.not_, [which], which.shape, np.bool_) if hiding.hidden else which
+def _zero_hidden_rows(editor: Editor, parts: Parts, hiding: FillMask, out: Value) -> Value:
+    """Set the rows without visible scores to zero. The operator gives other numbers there in each
+    version of the runtimes."""
+    condition = _emit_scores_view(editor, parts, hiding.view)
+    visible = condition
+    if hiding.hidden:
+        visible = editor.add(ops.not_, [condition], condition.shape, np.bool_)
     axes = {"axes": (3,)}
-    if not dims.same(shown.shape[3], 1):
-        shown = editor.add(ops.reduce_or, [shown], shown.shape[:3], np.bool_, axes)
-    rows = editor.reshape(shown, (*which.shape[:3], 1))
+    if not dims.same(visible.shape[3], 1):
+        visible = editor.add(ops.reduce_or, [visible], visible.shape[:3], np.bool_, axes)
+    rows = editor.reshape(visible, (*condition.shape[:3], 1))
     return editor.where(rows, out, const(0, out.dtype))
 
 
-def _applied(editor: Editor, parts: Parts, term: ScoreTerm, total: Value, dtype: np.dtype) -> Value:
-    value = _attention_along(editor, parts, term.view)
+def _apply_term(
+    editor: Editor, parts: Parts, term: ScoreTerm, total: Value, dtype: np.dtype
+) -> Value:
+    value = _emit_scores_view(editor, parts, term.view)
     if isinstance(term, AdditiveMask):
         value = editor.convert(value, dtype)
         if term.coefficient != 1:
@@ -227,19 +269,19 @@ def _applied(editor: Editor, parts: Parts, term: ScoreTerm, total: Value, dtype:
     return editor.add(ops.select_n, [value, *cases], shape, dtype)
 
 
-def _attention_along(editor: Editor, parts: Parts, view: View) -> Value:
-    """A view of the scores with ONNX's four axes, each in full or one."""
+def _emit_scores_view(editor: Editor, parts: Parts, view: View) -> Value:
+    """Emit a view along logical axes with ONNX's four axes, each of full size or of size one."""
     groups = (parts.outer, (*parts.heads, *parts.groups), parts.rows, (parts.columns,))
     merged = view.merge(groups, parts.sizes)
-    return write(editor, merged, merged.bare(_merged(parts, groups)))
+    return write(editor, merged, merged.bare(_merged_shape(parts, groups)))
 
 
 def lift(editor: Editor, mask: Value) -> Value:
-    """``mask - min(max(mask) - low, 0)``, the maximum being that of each row.
+    """Return ``mask - min(max(mask) - low, 0)``, with the maximum of each row.
 
-    ``low`` is three quarters of the lowest number. Zero is taken off a row that shows something.
-    One that lies below ``low`` is raised to it, where it absorbs as many scores as before; one of
-    -inf becomes NaN, as it is in JAX.
+    ``low`` is three quarters of the lowest number. Rows with visible scores are not changed. A row
+    below ``low`` is raised to it, where it absorbs as many scores as before. A row of -inf becomes
+    NaN, as in JAX.
     """
     shape = (*mask.shape[:-1], 1)
     top = editor.add(
@@ -258,61 +300,61 @@ ATTENTION = _as_attention(prove=prove_attention)
 STRICT_ATTENTION = _as_attention(prove=partial(prove_attention, strict=True))
 
 
-# ---------------------------------------------------------------------------------- rules beside it
+# ----------------------------------------------------------------------------------- further rules
 
 
 def share(node: Node, editor: Editor) -> Value | None:
-    """Attention on keys and values as they were before each was repeated for every head of a group
-    [Ainslie et al., arXiv:2305.13245].
+    """Pass keys and values once that are repeated for every head of a group [Ainslie et al.,
+    arXiv:2305.13245].
 
         attention(q, repeat(k, n, heads), repeat(v, n, heads)) = attention(q, k, v)
 
-    where the right side has ``n`` heads of queries to each of keys and values.
+    The right side has ``n`` heads of queries for each head of keys and values.
     """
     query, *repeated = node.inputs[:3]
-    views = [_once(value) for value in repeated]
+    views = [_unrepeated_heads(value) for value in repeated]
     fewer = [view for view in views if view is not None]
-    counts = {_heads(view) for view in fewer}
+    counts = {_head_count(view) for view in fewer}
     if len(fewer) < 2 or len(counts) > 1 or counts == {node.params["kv_heads"]}:
         return None
     count = counts.pop()
-    once = [
+    sources = [
         write(editor, view, (v.shape[0], count, *v.shape[2:]), v.dtype)
         for view, v in zip(fewer, repeated, strict=True)
     ]
-    return editor.like(node, [query, *once, *node.inputs[3:]], kv_heads=count)
+    return editor.like(node, [query, *sources, *node.inputs[3:]], kv_heads=count)
 
 
-def _once(value: Value) -> View | None:
-    """What is [batch, heads, positions, width] with the fewest heads."""
+def _unrepeated_heads(value: Value) -> View | None:
+    """Return a view of [batch, heads, positions, width] before heads are repeated, or None."""
     view = whole(value)
     if view.axes[1] is None:
         return view
-    once = unrepeated(view)
-    return once[0].take((0, 1, 3, 4)) if once is not None and once[1] == 1 else None
+    source = unrepeated(view)
+    return source[0].take((0, 1, 3, 4)) if source is not None and source[1] == 1 else None
 
 
-def _heads(view: View) -> dims.Dim:
+def _head_count(view: View) -> dims.Dim:
     return 1 if view.axes[1] is None else view.base.shape[view.axes[1]]
 
 
 def as_term(node: Node, editor: Editor) -> Value | None:
-    """Scores that are lowered where they are hidden, as a term that is added.
+    """Rewrite scores that are lowered where they are hidden as a sum with a term.
 
         where(hidden, x - c, x)  =  x - where(hidden, c, 0)
 
-    for large ``c``. Keras' ``Attention`` layer writes the left side.
+    for large ``c``. Keras' ``Attention`` layer has the left side.
     """
-    which, *cases = node.inputs
+    condition, *cases = node.inputs
     for i, (lowered, x) in enumerate((cases, cases[::-1]) if len(cases) == 2 else ()):
-        less = lowered.made_by(ops.sub)
-        if less is None or less.inputs[0] is not x:
+        difference = lowered.made_by(ops.sub)
+        if difference is None or difference.inputs[0] is not x:
             continue
-        number = scalar(less.inputs[1])
+        number = scalar(difference.inputs[1])
         if number is not None and number >= -VANISHING:
             numbers = [const(number if j == i else 0, x.dtype) for j in (0, 1)]
-            seen = whole(which)
-            small = write(editor, seen, seen.bare(which.shape))
+            view = whole(condition)
+            small = write(editor, view, view.bare(condition.shape))
             term = editor.add(ops.select_n, [small, *numbers], small.shape, x.dtype)
             return editor.binary(ops.sub, x, term)
     return None

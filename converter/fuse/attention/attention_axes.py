@@ -1,46 +1,67 @@
-"""Which axis plays which part.
+"""The parts that axes play in attention.
 
-The softmax's axes are numbered, and further ones get numbers behind them. An axis of queries and
-keys is a batch or head axis, one of queries alone a position (or a group of heads that share their
-keys), the softmax's own the key position; what only queries and keys have is the width.
+Logical axes are the axes of the softmax, split where a product has several axes in place of one.
+They are numbered, and further axes of the operands get higher numbers. An axis of queries and keys
+is a batch or head axis. One of queries only is a position, or a group of heads that share their
+keys. The axis of the softmax is the key position. An axis that only queries and keys have is the
+width.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import accumulate, count
 
 import numpy as np
 
 from converter.fuse.magnitudes import is_moderate
 from converter.fuse.match import Uses
 from converter.ir import Node, Value, dims, ops
-from converter.ir.axes import View
+from converter.ir.axes import Factor, Group, View, as_group
 from converter.ir.dims import Dim
 from converter.ir.scalars import scalar
 
 
 @dataclass(frozen=True)
 class AttentionOperand:
-    """A value, and where it has an axis of a number; none are of size one."""
+    """A value and its logical axes by number; none of them has size one."""
 
     value: Value
-    axes: dict[int, int]
+    axes: dict[int, Factor]
+
+    def view(self, base: Value, rank: int) -> View:
+        """Return a view of ``base``, which has the shape of the value, along the logical axes."""
+        groups = [as_group([self.axes[i]]) if i in self.axes else () for i in range(rank)]
+        return View(base, tuple(groups), (0,) * base.rank)
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Queries, keys and values, and what their axes are."""
+    """The operands of attention, and the parts of their logical axes.
+
+    Arguments:
+        scale: the number by which queries and keys are multiplied before the product.
+        out: the axes of the result, without those of size one.
+        sizes: the sizes of all axes.
+        outer: batch axes.
+        heads: the batch axis that is the axis of heads; it may be missing.
+        groups: axes of queries that are heads with the same keys and values.
+        rows: query positions.
+        columns: key positions.
+        width: the width of queries and keys.
+        value_width: the width of values.
+    """
 
     query: AttentionOperand
     key: AttentionOperand
     value: AttentionOperand
-    scale: float  # of queries and keys, before the product
-    out: tuple[int, ...]  # of the result, without axes of size one
+    scale: float
+    out: tuple[int, ...]
     sizes: dict[int, Dim]
-    outer: tuple[int, ...]  # batch axes
-    heads: tuple[int, ...]  # the batch axis that counts as heads
-    groups: tuple[int, ...]  # query axes that are heads sharing keys and values
-    rows: tuple[int, ...]  # query positions
-    columns: int  # key positions
+    outer: tuple[int, ...]
+    heads: tuple[int, ...]
+    groups: tuple[int, ...]
+    rows: tuple[int, ...]
+    columns: int
     width: tuple[int, ...]
     value_width: tuple[int, ...]
 
@@ -48,34 +69,74 @@ class Parts:
         return self.query.value, self.key.value, self.value.value
 
     def result(self) -> tuple[int, ...]:
-        """The axes of what attention gives, in ONNX's order."""
+        """Return the axes of the result in ONNX's order."""
         return (*self.outer, *self.heads, *self.groups, *self.rows, *self.value_width)
 
 
-def axis_parts(node: Node, side: int, weights: View, product: View, uses: Uses) -> Parts | str:
-    """``node`` multiplies values with the weights on its ``side``, ``product`` gave the scores."""
-    columns, first = weights.node().params["axis"], product.node()
+def axis_parts(
+    node: Node, side: int, weights: View, product: View, uses: Uses
+) -> tuple[Parts, View] | str:
+    """Match the axes of attention.
+
+    Arguments:
+        node: the second product, whose operand ``side`` is the weights.
+        weights: the softmax along the axes of that operand.
+        product: the first product along the axes of the softmax.
+
+    Returns the parts, and the logical axes as a view of the axes of the softmax; or the reason why
+    there is no attention.
+    """
+    first = product.node()
     if not (weights.fills(node.inputs[side].shape) and product.fills(weights.base.shape)):
         return "the scores are broadcast between the two products"
-    own, other = ("lhs", "rhs") if side == 0 else ("rhs", "lhs")
-    numbers = _Numbers(weights.base.rank)
-    upper = {first.params["out"][a]: i for i, a in enumerate(product.axes) if a is not None}
-    pairs = zip(node.params[own], weights.axes, strict=True)
-    lower = {label: i for label, i in pairs if i is not None}
+    logical = split_axes(weights, product)
+    if isinstance(logical, str):
+        return logical
+    weights_side, value_side = ("lhs", "rhs") if side == 0 else ("rhs", "lhs")
+    numbers = _AxisNumbers(logical)
+    upper = numbers.of_product(product, first.params["out"])
+    lower = numbers.of_weights(weights, node.params[weights_side])
     (x, x_scale), (y, y_scale) = (_unscaled(v, uses) for v in first.inputs)
     left = numbers.operand(x, first.params["lhs"], upper)
     right = numbers.operand(y, first.params["rhs"], upper)
-    value = numbers.operand(node.inputs[1 - side], node.params[other], lower)
+    value = numbers.operand(node.inputs[1 - side], node.params[value_side], lower)
     labels = zip(node.params["out"], node.out.shape, strict=True)
-    out = tuple(lower[label] for label, d in labels if not dims.same(d, 1))
+    out = tuple(i for label, d in labels if not dims.same(d, 1) for i in lower[label])
+    columns = (numbers.of_axis(weights.node().params["axis"]) or [-1])[0]
     for query, key in ((left, right), (right, left)):
         if columns in key.axes and columns not in query.axes and columns in value.axes:
-            return _roles(numbers, query, key, value, x_scale * y_scale, out, columns)
+            parts = _assign_parts(numbers, query, key, value, x_scale * y_scale, out, columns)
+            return parts if isinstance(parts, str) else (parts, logical)
     return "the softmax does not run over the positions of one operand"
 
 
+def split_axes(weights: View, product: View) -> View | str:
+    """Return the logical axes, as a view of the axes of the softmax; or the reason why there are
+    none.
+
+    An axis is split where one of the products has several axes in its place, such as heads that
+    are groups of queries by key heads.
+    """
+    groups: list[Group] = []
+    shape, columns = weights.base.shape, weights.node().params["axis"]
+    for axis, size in enumerate(shape):
+        splits = [weights.nested_factors(axis), product.groups[axis]]
+        sizes = [[f.size for f in factors] for factors in splits if factors and len(factors) > 1]
+        if len(sizes) == 2 and not dims.same_shape(*sizes):
+            return "the two products split an axis of the softmax in two ways"
+        if sizes and axis == columns:
+            return "the axis of the softmax is split in a product"
+        stride: dims.Dim = 1
+        digits: list[Group] = []
+        for digit in (sizes[0] if sizes else [size])[::-1]:
+            digits.append(as_group([Factor(axis, stride, digit)]))
+            stride = dims.as_dim(stride * digit)
+        groups += digits[::-1]
+    return View(weights.base, tuple(groups), (0,) * len(shape))
+
+
 def _unscaled(value: Value, uses: Uses) -> tuple[Value, float]:
-    """Queries are often scaled before the product; the number joins the others."""
+    """Return an operand before it is multiplied by a number, and the number; 1 if there is none."""
     node = value.node
     if node is None or not uses.single_use(value):
         return value, 1.0
@@ -87,25 +148,68 @@ def _unscaled(value: Value, uses: Uses) -> tuple[Value, float]:
     return value, 1.0
 
 
-class _Numbers:
-    """Numbers for axes: the softmax's own first, then one for each further label."""
+class _AxisNumbers:
+    """The numbers of logical axes: first those of the softmax, then one for each further label."""
 
-    def __init__(self, rank: int) -> None:
-        self.rank, self._fresh = rank, count(rank)
+    def __init__(self, logical: View) -> None:
+        self.logical, self.rank = logical, len(logical.groups)
         self.sizes: dict[int, Dim] = {}
+        self._fresh = count(self.rank)
 
-    def operand(self, value: Value, labels: list[int], roles: dict[int, int]) -> AttentionOperand:
-        axes: dict[int, int] = {}
+    def of_axis(self, axis: int) -> list[int]:
+        """Return the numbers of the digits of an axis of the softmax, the slowest first."""
+        return [i for i, group in enumerate(self.logical.groups) if group and group[0].axis == axis]
+
+    def of_product(self, product: View, labels: Sequence[int]) -> dict[int, list[int]]:
+        """Return the numbers that each label of the first product has."""
+        view = self.logical.of(product)
+        assert view is not None, (self.logical, product)
+        factors = [group[0] if group else None for group in view.groups]
+        table = {
+            label: [factors.index(factor) for factor in view.nested_factors(axis) or ()]
+            for axis, label in enumerate(labels)
+        }
+        return {label: numbers for label, numbers in table.items() if numbers}
+
+    def of_weights(self, weights: View, labels: Sequence[int]) -> dict[int, list[int]]:
+        """Return the numbers that each label of the weights has in the second product."""
+        table: dict[int, list[int]] = {}
+        for group, label in zip(weights.groups, labels, strict=True):
+            for factor in group:
+                assert factor.axis is not None, weights
+                digits, factors = self.of_axis(factor.axis), weights.nested_factors(factor.axis) or []
+                matched = digits if len(factors) == 1 else [digits[factors.index(factor)]]
+                table.setdefault(label, []).extend(matched)
+        return table
+
+    def operand(
+        self, value: Value, labels: Sequence[int], roles: dict[int, list[int]]
+    ) -> AttentionOperand:
+        """Return an operand of a product along the logical axes; new labels get numbers."""
+        axes: dict[int, Factor] = {}
         for axis, (label, size) in enumerate(zip(labels, value.shape, strict=True)):
             if dims.same(size, 1):
                 continue
-            number = roles[label] = roles[label] if label in roles else next(self._fresh)
-            self.sizes[number], axes[number] = size, axis
+            if label not in roles:
+                roles[label] = [next(self._fresh)]
+                self.sizes[roles[label][0]] = size
+            strides = [1, *accumulate(map(self._size, roles[label][:0:-1]), _times)][::-1]
+            for number, stride in zip(roles[label], strides, strict=True):
+                axes[number] = Factor(axis, stride, self._size(number))
         return AttentionOperand(value, axes)
 
+    def _size(self, number: int) -> Dim:
+        if number < self.rank:
+            self.sizes[number] = self.logical.groups[number][0].size
+        return self.sizes[number]
 
-def _roles(
-    numbers: _Numbers,
+
+def _times(one: Dim, other: Dim) -> Dim:
+    return dims.as_dim(one * other)
+
+
+def _assign_parts(
+    numbers: _AxisNumbers,
     query: AttentionOperand,
     key: AttentionOperand,
     value: AttentionOperand,
@@ -113,14 +217,14 @@ def _roles(
     out: tuple[int, ...],
     columns: int,
 ) -> Parts | str:
-    rank, sizes, own = numbers.rank, numbers.sizes, list(query.axes)
+    rank, sizes, query_axes = numbers.rank, numbers.sizes, list(query.axes)
     shared = {i: None for i in (*value.axes, *key.axes) if i < rank and i != columns}
-    alone = [i for i in own if i < rank and i not in shared]
-    ordered = sorted(shared, key=lambda i: own.index(i) if i in own else -1)
-    groups = _groups(alone, sizes)
+    unshared = [i for i in query_axes if i < rank and i not in shared]
+    ordered = sorted(shared, key=lambda i: query_axes.index(i) if i in query_axes else -1)
+    groups = _groups(unshared, sizes)
     heads = [i for i in ordered if dims.is_static(sizes[i])][-1:]
-    if groups and ordered == own[:1]:
-        heads = []  # a batch in which all heads share their keys
+    if groups and ordered == query_axes[:1]:
+        heads = []  # the axis is a batch, whose heads all share their keys
     parts = Parts(
         query=query,
         key=key,
@@ -131,23 +235,24 @@ def _roles(
         outer=tuple(i for i in ordered if i not in heads),
         heads=tuple(heads),
         groups=tuple(groups),
-        rows=tuple(i for i in alone if i not in groups),
+        rows=tuple(i for i in unshared if i not in groups),
         columns=columns,
-        width=tuple(i for i in own if i >= rank),
+        width=tuple(i for i in query_axes if i >= rank),
         value_width=tuple(i for i in value.axes if i >= rank),
     )
     return _misfit(parts, rank) or parts
 
 
-def _groups(alone: list[int], sizes: dict[int, Dim]) -> list[int]:
-    """All but the positions, which are what has no fixed size, or else the largest axis."""
-    dynamic = [i for i in alone if not dims.is_static(sizes[i])]
-    rows = dynamic or sorted(alone, key=lambda i: int(sizes[i]))[-1:]
-    return [i for i in alone if i not in rows]
+def _groups(unshared: list[int], sizes: dict[int, Dim]) -> list[int]:
+    """Return the axes without the positions. These are the axes of open size, or else the largest
+    axis."""
+    dynamic = [i for i in unshared if not dims.is_static(sizes[i])]
+    rows = dynamic or sorted(unshared, key=lambda i: int(sizes[i]))[-1:]
+    return [i for i in unshared if i not in rows]
 
 
 def _misfit(parts: Parts, rank: int) -> str:
-    """Why the parts are not those of attention, if they are not."""
+    """Return the reason why the parts are not those of attention, or an empty string."""
     if sorted(parts.width) != sorted(i for i in parts.key.axes if i >= rank):
         return "queries and keys do not share their width"
     if any(dims.same(d, 0) for d in parts.sizes.values()):

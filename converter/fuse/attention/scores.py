@@ -1,4 +1,4 @@
-"""What stands between the first product and the softmax."""
+"""The operations between the first product of attention and its softmax."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from converter.fuse.dependence import bound_scalar
 from converter.fuse.magnitudes import is_moderate
 from converter.fuse.match import Uses, converts_float, only_reader, operand, operands, peel
-from converter.ir import Value, ops
+from converter.ir import Value, dims, ops
 from converter.ir.axes import View, along
 from converter.ir.moves import above, descended
 from converter.ir.op import Op
@@ -20,7 +20,7 @@ from converter.ir.scalars import scalar
 
 @dataclass(frozen=True)
 class AdditiveMask:
-    """``coefficient * view`` is added to the scores, in ``dtype``."""
+    """A mask that adds ``coefficient * view`` to the scores, in ``dtype``."""
 
     view: View
     dtype: np.dtype
@@ -29,11 +29,23 @@ class AdditiveMask:
     def times(self, number: float) -> AdditiveMask:
         return replace(self, coefficient=self.coefficient * number)
 
+    def along(self, logical: View) -> AdditiveMask | None:
+        """Return the mask along logical axes that are a view of its own, or None if it has none."""
+        view = logical.of(self.view)
+        return None if view is None else replace(self, view=view)
+
 
 @dataclass(frozen=True)
 class FillMask:
-    """``number``, the ``value``'s, stands in place of the score where the boolean ``view`` is
-    ``hidden``."""
+    """A mask that replaces scores by a number.
+
+    Arguments:
+        view: the boolean array that selects the scores.
+        dtype: the dtype in which the scores are replaced.
+        number: the number, which is that of ``value``.
+        hidden: the element of ``view`` at scores that are replaced.
+        value: the scalar in the graph.
+    """
 
     view: View
     dtype: np.dtype
@@ -42,18 +54,23 @@ class FillMask:
     value: Value
 
     def times(self, number: float) -> FillMask:
-        return replace(self, number=self.number * number).held(self.dtype)
+        return replace(self, number=self.number * number).rounded(self.dtype)
 
-    def held(self, dtype: np.dtype) -> FillMask:
-        """Fill with the number as ``dtype`` holds it."""
+    def rounded(self, dtype: np.dtype) -> FillMask:
+        """Return the mask with its number rounded to a dtype."""
         with np.errstate(over="ignore"):
             return replace(self, number=float(np.asarray(self.number).astype(dtype)))
 
-    def hides_like(self, other: FillMask) -> bool:
-        """Whether both hide the same scores."""
-        return self._negated() == other._negated()
+    def along(self, logical: View) -> FillMask | None:
+        """Return the mask along logical axes that are a view of its own, or None if it has none."""
+        view = logical.of(self.view)
+        return None if view is None else replace(self, view=view)
 
-    def _negated(self) -> tuple[View, bool]:
+    def hides_like(self, other: FillMask) -> bool:
+        """Return True if both masks replace the same scores."""
+        return self._without_negations() == other._without_negations()
+
+    def _without_negations(self) -> tuple[View, bool]:
         view, hidden = descended(self.view), self.hidden
         while view.op() is ops.not_:
             view, hidden = descended(operand(view, 0)), not hidden
@@ -62,17 +79,16 @@ class FillMask:
 
 ScoreTerm: TypeAlias = AdditiveMask | FillMask
 
-
 ScoreFactor: TypeAlias = tuple[Op, View]
-"""What the scores are multiplied with, or divided by."""
+"""A multiplication or division of the scores, and its other operand."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """The softmax's operand: ``scale * product`` times the factors, then the terms, the first of
-    them first.
+    """The operand of a softmax: ``scale * product`` times the factors, to which the terms are
+    applied in their order.
 
-    With a ``cap`` it is ``cap * tanh(…)`` of what comes before the terms.
+    With a ``cap``, ``cap * tanh(scale * product * factors)`` stands before the terms.
     """
 
     product: View
@@ -90,7 +106,8 @@ class Scores:
 
 @dataclass(frozen=True)
 class ScoreStep:
-    """An operation on the scores, operand ``index``: by a number, a factor, or with a term."""
+    """An operation on the scores, which are its operand ``index``, with a number, a factor or a
+    term."""
 
     index: int
     number: float = 1.0
@@ -98,40 +115,41 @@ class ScoreStep:
     term: ScoreTerm | None = None
 
     def apply(self, scores: Scores) -> Scores | str:
+        """Return the scores after the operation, or the reason why attention has none such."""
         if self.factor is not None:
             if scores.terms or scores.cap is not None:
                 return "the scores are masked, or capped, before they are multiplied"
             return replace(scores, factors=(*scores.factors, self.factor))
-        own = () if self.term is None else (self.term,)
+        added = () if self.term is None else (self.term,)
         scaled = scores.times(self.number)
-        return replace(scaled, terms=(*scaled.terms, *own))
+        return replace(scaled, terms=(*scaled.terms, *added))
 
 
-def scores(logits: Value, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
-    """Every product that the logits can be seen as the scores of; ``reasons`` gets why not."""
-    yield from _scores(logits, peel(along(logits)), uses, reasons)
+def match_scores(logits: Value, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
+    """Yield each way to see logits as the scores of a product; append reasons against others."""
+    yield from _match_scores(logits, peel(along(logits)), uses, reasons)
 
 
-def _scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
-    """``view`` is what is behind ``value``, which only the next step may read."""
+def _match_scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
+    """Yield the scores behind a view of ``value``, which only the next step may read."""
     op = view.op()
     if op not in (*_SCORE_STEPS, ops.einsum, ops.tanh, ops.reshape):
         reasons.append(f"between the first product and the softmax stands {op or 'an input'}")
     elif not only_reader(value, view.base, uses):
         reasons.append("the scores are used elsewhere")
     elif op is ops.einsum:
-        yield from _whole_product(view, reasons)
+        yield from _match_product(view, reasons)
     elif op is ops.reshape:
-        yield from _regrouped(view, uses, reasons)
+        yield from _match_reshaped(view, uses, reasons)
     elif op is ops.tanh:
-        yield from _capped(view, uses, reasons)
+        yield from _match_capped(view, uses, reasons)
     else:
         steps = _SCORE_STEPS[op](view)
         if not steps:
             reasons.append(f"a {op} between the first product and the softmax is not understood")
         for step in steps:
             scored = view.node().inputs[step.index]
-            for inner in _scores(scored, operand(view, step.index), uses, reasons):
+            for inner in _match_scores(scored, operand(view, step.index), uses, reasons):
                 inner_scores = step.apply(inner)
                 if isinstance(inner_scores, Scores):
                     yield inner_scores
@@ -139,83 +157,96 @@ def _scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> Iterato
                     reasons.append(inner_scores)
 
 
-def _whole_product(view: View, reasons: list[str]) -> Iterator[Scores]:
-    if view.is_whole:
+def _match_product(view: View, reasons: list[str]) -> Iterator[Scores]:
+    """Yield the product if the scores are all of its elements; its axes may be split or merged."""
+    if covers_base(view):
         yield Scores(view)
     else:
-        reasons.append("the first product is reshaped before the softmax")
+        reasons.append("the scores are a part of the first product, or repeat it")
 
 
-def _regrouped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
-    """Scores whose axes are split for a while, such as a batch of windows for a mask of each."""
+def covers_base(view: View) -> bool:
+    """Return True if a view has every element of its base once."""
+    repeated = any(factor.axis is None for group in view.groups for factor in group)
+    return not repeated and all(
+        factors is not None and dims.same(dims.size_product([f.size for f in factors]), size)
+        for factors, size in zip(
+            map(view.nested, range(view.base.rank)), view.base.shape, strict=True
+        )
+    )
+
+
+def _match_reshaped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
+    """Yield scores whose axes are split or merged for a mask, such as a batch of windows."""
     inner = above(view)
     if inner is None:
         reasons.append("a reshape between the first product and the softmax is not understood")
     else:
-        yield from _scores(view.node().inputs[0], peel(inner), uses, reasons)
+        yield from _match_scores(view.node().inputs[0], peel(inner), uses, reasons)
 
 
-def _capped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
-    """``tanh`` of scaled scores alone: the operator adds masks behind it."""
-    for inner in _scores(view.node().inputs[0], operand(view, 0), uses, reasons):
+def _match_capped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
+    """Yield ``tanh`` of scores without terms: the operator adds masks after it."""
+    for inner in _match_scores(view.node().inputs[0], operand(view, 0), uses, reasons):
         if inner.terms or inner.cap is not None:
             reasons.append("the scores are masked, or capped, before they are capped")
         else:
             yield replace(inner, cap=1.0)
 
 
-def _mul(view: View) -> list[ScoreStep]:
+def _multiplication_steps(view: View) -> list[ScoreStep]:
     parts = operands(view)
-    return [_multiplied(i, parts[1 - i], ops.mul) for i in (0, 1) if parts[i].op()]
+    return [_multiply_step(i, parts[1 - i], ops.mul) for i in (0, 1) if parts[i].op()]
 
 
-def _div(view: View) -> list[ScoreStep]:
-    return [_multiplied(0, operand(view, 1), ops.div)]
+def _division_steps(view: View) -> list[ScoreStep]:
+    return [_multiply_step(0, operand(view, 1), ops.div)]
 
 
-def _multiplied(index: int, by: View, op: Op) -> ScoreStep:
-    """By a number, or else by an array, or by what is no number that may go elsewhere."""
-    number = scalar(by.base)
+def _multiply_step(index: int, factor: View, op: Op) -> ScoreStep:
+    """Return the step of a factor: a number, or an array or a number that may not be moved."""
+    number = scalar(factor.base)
     if number is None or not is_moderate(np.asarray(number), allow_zero=False):
-        return ScoreStep(index, factor=(op, by))
+        return ScoreStep(index, factor=(op, factor))
     return ScoreStep(index, float(number) if op is ops.mul else 1 / float(number))
 
 
-def _add(view: View) -> list[ScoreStep]:
+def _addition_steps(view: View) -> list[ScoreStep]:
     terms = [AdditiveMask(v, view.base.dtype) for v in operands(view)]
     return [ScoreStep(i, term=terms[1 - i]) for i in (0, 1)]
 
 
-def _sub(view: View) -> list[ScoreStep]:
+def _subtraction_steps(view: View) -> list[ScoreStep]:
     return [ScoreStep(0, term=AdditiveMask(operand(view, 1), view.base.dtype, -1.0))]
 
 
-def _scores_select(view: View) -> list[ScoreStep]:
-    return [ScoreStep(index, term=filled) for index, filled in fills(view)]
+def _fill_steps(view: View) -> list[ScoreStep]:
+    return [ScoreStep(index, term=filled) for index, filled in match_fills(view)]
 
 
-def fills(view: View) -> list[tuple[int, FillMask]]:
-    """Where a choice between an operand, of that index, and a number takes the number."""
-    which, *cases = operands(view)
-    if len(cases) != 2 or which.base.dtype != np.bool_:
+def match_fills(view: View) -> list[tuple[int, FillMask]]:
+    """Return the fill masks of a selection between an operand and a number, each with the index of
+    the operand."""
+    condition, *cases = operands(view)
+    if len(cases) != 2 or condition.base.dtype != np.bool_:
         return []
     numbers = [(v.base, bound_scalar(v.base)) for v in cases]
     return [
-        (2 - i, FillMask(which, view.base.dtype, float(number), bool(i), value))
+        (2 - i, FillMask(condition, view.base.dtype, float(number), bool(i), value))
         for i, (value, number) in enumerate(numbers)
         if number is not None
     ]
 
 
-def _scores_convert(view: View) -> list[ScoreStep]:
+def _conversion_steps(view: View) -> list[ScoreStep]:
     return [ScoreStep(0)] if converts_float(view.node()) else []
 
 
 _SCORE_STEPS: dict[Op, Callable[[View], list[ScoreStep]]] = {
-    ops.mul: _mul,
-    ops.div: _div,
-    ops.add: _add,
-    ops.sub: _sub,
-    ops.select_n: _scores_select,
-    ops.convert_element_type: _scores_convert,
+    ops.mul: _multiplication_steps,
+    ops.div: _division_steps,
+    ops.add: _addition_steps,
+    ops.sub: _subtraction_steps,
+    ops.select_n: _fill_steps,
+    ops.convert_element_type: _conversion_steps,
 }

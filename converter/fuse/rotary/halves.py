@@ -1,6 +1,6 @@
-"""Two halves of a value along an axis: put together, what they are the halves of, equal ones.
+"""Halves of a value along an axis: concatenations of halves, and halves that are equal.
 
-A half is the first or the second one, or the even or the odd elements, however it is written:
+Halves are the first and the second one, or the even and the odd elements, in any form:
 ``x[..., :n]``, ``x.reshape(…, 2, n)[…, 0, :]``, ``x[..., ::2]``, ``x.reshape(…, n, 2)[…, 0]``.
 """
 
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from converter.fuse.dependence import rely
+from converter.fuse.dependence import known, rely
 from converter.fuse.match import PEELED, peel, through
 from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import Factor, View, along, as_group
@@ -22,69 +22,69 @@ from converter.ir.origins import ancestors
 from converter.ir.rewrite import Editor
 
 Write: TypeAlias = Callable[[Editor], Value]
-"""A value that is still to be written."""
+"""A function that emits a value."""
 
 
 @dataclass(frozen=True)
 class JoinedHalves:
-    """Two halves along a logical axis: one after the other, or taking turns."""
+    """Two halves along a logical axis, which ``node`` concatenates or interleaves."""
 
-    node: Node  # the concatenation
+    node: Node
     first: View
     second: View
     axis: int
     interleaved: bool
 
 
-def stacked(node: Node) -> tuple[JoinedHalves, Shape] | None:
-    """Views that take turns along an axis of two, [..., n, 2, ...], which its reader reshapes to
-    [..., 2n, ...]; and that shape."""
+def match_stacked_halves(node: Node) -> tuple[JoinedHalves, Shape] | None:
+    """Match halves that are stacked to [..., n, 2, ...], which a reader may reshape to
+    [..., 2n, ...]. Return the halves and that shape."""
     last, shape = node.params.get("dimension", 0), node.out.shape
     if node.op is not ops.concatenate or last == 0 or not dims.same(shape[last], 2):
         return None
     merged = (*shape[: last - 1], dims.as_dim(shape[last - 1] * 2), *shape[last + 1 :])
-    seen = along(node.out)
-    pair = as_group((*seen.groups[last - 1], *seen.groups[last]))
-    groups = (*seen.groups[: last - 1], pair, *seen.groups[last + 1 :])
-    halves = joined_halves(seen._replace(groups=groups))
+    view = along(node.out)
+    pair = as_group((*view.groups[last - 1], *view.groups[last]))
+    groups = (*view.groups[: last - 1], pair, *view.groups[last + 1 :])
+    halves = match_joined_halves(view._replace(groups=groups))
     return None if halves is None else (halves, merged)
 
 
-def joined_halves(view: View) -> JoinedHalves | None:
-    """The two values that are the halves of a view."""
-    node, seen = view.base.node, view
+def match_joined_halves(view: View) -> JoinedHalves | None:
+    """Match a view whose halves along an axis are the two operands of a concatenation."""
+    node = view.base.node
     while node is not None and node.op in PEELED:
         node = node.inputs[0].node
     if node is None or node.op is not ops.concatenate or len(node.inputs) != 2:
         return None
-    while seen.base.node is not node:
-        inner = through(seen)
+    while view.base.node is not node:
+        inner = through(view)
         if inner is None:
             return None
-        seen = inner
-    for axis, group in enumerate(seen.groups):
+        view = inner
+    for axis, group in enumerate(view.groups):
         width = dims.size_product([factor.size for factor in group])
         if node.params["dimension"] not in (f.axis for f in group):
             continue
-        if not dims.is_static(width) or width % 2:  # what is known of open sizes takes seconds
+        if not dims.is_static(width) or width % 2:  # comparisons of open sizes take seconds
             continue
         for stride, second in ((1, width // 2), (2, 1)):
-            cuts = (seen.cut(axis, start, width // 2, stride) for start in (0, second))
+            cuts = (view.cut(axis, start, width // 2, stride) for start in (0, second))
             one, other = (None if cut is None else part(cut) for cut in cuts)
             if one is not None and other is not None:
                 return JoinedHalves(node, peel(one), peel(other), axis, stride == 2)
     return None
 
 
-def united(first: View, second: View, axis: int, interleaved: bool) -> View | None:
-    """Value whose halves along an axis two views are."""
+def unite_halves(first: View, second: View, axis: int, interleaved: bool) -> View | None:
+    """Return the view whose halves along an axis are two views, or None."""
     one, other, unified = first, second, None
     while one.groups == other.groups and len(one.starts) == len(other.starts):
         steps = [dims.as_dim(b - a) for a, b in zip(one.starts, other.starts, strict=True)]
         moved = [i for i, step in enumerate(steps) if not dims.same(step, 0)]
         if one.base is other.base and len(moved) == 1 and dims.is_at_least(steps[moved[0]], 1):
-            both, own = Factor(moved[0], steps[moved[0]], 2), one.groups[axis]
-            group = as_group((*own, both) if interleaved else (both, *own))
+            pair, half = Factor(moved[0], steps[moved[0]], 2), one.groups[axis]
+            group = as_group((*half, pair) if interleaved else (pair, *half))
             groups = (*one.groups[:axis], group, *one.groups[axis + 1 :])
             unified = one._replace(groups=groups)
             if unified.is_whole:
@@ -99,138 +99,193 @@ def united(first: View, second: View, axis: int, interleaved: bool) -> View | No
 # ------------------------------------------------------------------------------------------- tables
 
 
-def distinct_half(value: Value, axis: int, interleaved: bool, memo: dict[Any, Any]) -> Write | str:
-    """The distinct half of ``value`` along ``axis``, or why there is none.
+def prove_equal_halves(
+    value: Value, axis: int, interleaved: bool, memo: dict[Any, Any]
+) -> Write | str:
+    """Return a function that emits one half of ``value`` along ``axis``, or the reason why the
+    halves may differ.
 
-    Rotary tables are usually tiled to the full width. The fused operator wants half of one, so the
-    equality of the two has to be proved: from how the table is made, or from its numbers, where
-    parameters have any. All layers of a network read the same tables, which are proved once.
+    Rotary tables are usually tiled to the full width. The fused operator takes half of a table, so
+    that both halves have to be equal. The proof follows the operations that make the table, or
+    compares its numbers if parameters have values. All layers of a network read the same tables,
+    which are compared once.
     """
     key = (id(value), axis, interleaved)
-    if key not in memo:  # held there, so that nothing else gets its id
-        memo[key] = value, _proved_half(value, axis, interleaved, memo)
+    if key not in memo:  # the memo holds the value, so that its id stays its own
+        memo[key] = value, _compare_halves(value, axis, interleaved, memo)
     return memo[key][1]
 
 
-def _proved_half(value: Value, axis: int, interleaved: bool, memo: dict[Any, Any]) -> Write | str:
+def _compare_halves(
+    value: Value, axis: int, interleaved: bool, memo: dict[Any, Any]
+) -> Write | str:
     width = value.shape[axis] // 2
     stride, second = (2, 1) if interleaved else (1, width)
     one, other = (along(value).cut(axis, start, width, stride) for start in (0, second))
     shape = tuple(width if i == axis else d for i, d in enumerate(value.shape))
-    tables = _tables_either(one, other, shape)
-    if tables or one is None or other is None:
-        return tables or "a table has no halves"
+    half = _compare_tables(one, other, shape)
+    if half or one is None or other is None:
+        return half or "a table has no halves"
     numbers = bound(value, memo)
     columns = "neighbours in" if interleaved else "two halves of"
     if numbers is None:
-        empty = any(v.kind == "param" and v.bound is None for v in ancestors(value))
-        why = ": it is made from a parameter that has no value yet" if empty else ""
-        return f"the {columns} a table cannot be shown to be equal{why}"
-    return _by_numbers(one, other, numbers, shape) or (
+        is_open = any(v.kind == "param" and v.bound is None for v in ancestors(value))
+        cause = ": it is made from a parameter that has no value yet" if is_open else ""
+        return f"the {columns} a table cannot be shown to be equal{cause}"
+    return _compare_numbers(one, other, numbers, shape) or (
         f"the {columns} a table differ, which is no rotation"
     )
 
 
-def _tables_either(one: View | None, other: View | None, shape: Shape) -> Write | None:
-    """One of two, if they are equal."""
+def equal_tables(
+    one: View, other: View, shape: Shape, sign: int, memo: dict[Any, Any]
+) -> Write | None:
+    """Return a function that emits ``one`` if it is ``sign * other``, or None."""
+    table = _compare_tables(one, other, shape, sign)
+    if table is not None:
+        return table
+    one, other = descended(one), descended(other)
+    if not one.is_writable():
+        return None
+    if one.base is other.base:
+        return _compare_numbers(one, other, bound(one.base, memo), shape, sign)
+    first, second = known(one.base), known(other.base)
+    if first is None or second is None:
+        return None
+    is_equal = np.array_equal(_part(first, one), sign * _part(second, other))
+    return (lambda editor: write(editor, one, shape)) if is_equal else None
+
+
+def _unsigned(view: View) -> tuple[View, int]:
+    """Return a view without negations, and its sign."""
+    sign, view = 1, descended(view)
+    while view.op() is ops.neg:
+        sign, view = -sign, descended(view.operand(0))
+    return view, sign
+
+
+def _compare_tables(
+    one: View | None, other: View | None, shape: Shape, sign: int = 1
+) -> Write | None:
+    """Return a function that emits ``one`` if it is ``sign * other``, or None."""
     if one is None or other is None:
         return None
     one, other = descended(one), descended(other)
-    if one == other:
+    (bare_one, one_sign), (bare_other, other_sign) = _unsigned(one), _unsigned(other)
+    if bare_one == bare_other and one_sign == sign * other_sign:
         return lambda editor: write(editor, one, shape)
     if one.base is not other.base or one.groups != other.groups:
         return None
     if one.base.node is None:
-        return _by_numbers(one, other, bound(one.base, {}), shape)
+        return _compare_numbers(one, other, bound(one.base, {}), shape, sign)
     if one.node().op is ops.concatenate:
-        return _of_joined(one, other, shape)
+        return _compare_concatenated(one, other, shape, sign)
+    if sign < 0:
+        return None
     if one.node().op in _WHOLE_ROWS:
-        return _of_rows(one, other, shape)
-    return _of_elements(one, other, shape) if one.node().op.elementwise else None
+        return _compare_rows(one, other, shape)
+    return _compare_operands(one, other, shape) if one.node().op.elementwise else None
 
 
-def _by_numbers(one: View, other: View, numbers: np.ndarray | None, shape: Shape) -> Write | None:
-    """One of two parts of what has these numbers, if they are equal."""
+def _compare_numbers(
+    one: View, other: View, numbers: np.ndarray | None, shape: Shape, sign: int = 1
+) -> Write | None:
+    """Return a function that emits one of two parts of an array if it is ``sign`` times the other
+    part, or None."""
 
     def holds(numbers: np.ndarray) -> bool:
-        return np.array_equal(_part(numbers, one), _part(numbers, other))
+        return np.array_equal(_part(numbers, one), sign * _part(numbers, other))
 
     if numbers is None or not holds(numbers):
         return None
-    steps = [b - a for a, b in zip(one.starts, other.starts, strict=True)]
-    axis = next(i for i, step in enumerate(steps) if step)
-    what = f"{'neighbours' if steps[axis] == 1 else 'both halves'} along axis {axis} are equal"
+    steps = {
+        axis: end - start
+        for axis, (start, end) in enumerate(zip(one.starts, other.starts, strict=True))
+        if end != start
+    }
+    sentence = _relation(steps, sign)
 
-    def written(editor: Editor) -> Value:
-        rely(editor, what, one.base, holds)
+    def write_part(editor: Editor) -> Value:
+        rely(editor, sentence, one.base, holds)
         return write(editor, one, shape)
 
-    return written
+    return write_part
 
 
-def _part(numbers: np.ndarray, seen: View) -> np.ndarray:
-    """What is seen of an array, with an axis for each factor."""
-    array = numbers[tuple(slice(start, None) for start in seen.starts)]
-    factors = [factor for group in seen.groups for factor in group]
+def _relation(steps: dict[int, Any], sign: int) -> str:
+    """Return the sentence about two parts of an array that are ``steps`` apart, by axis."""
+    if len(steps) != 1 or sign < 0:
+        return f"parts along axes {[*steps]} are {'equal' if sign > 0 else 'opposite'}"
+    ((axis, step),) = steps.items()
+    return f"{'neighbours' if step == 1 else 'both halves'} along axis {axis} are equal"
+
+
+def _part(numbers: np.ndarray, view: View) -> np.ndarray:
+    """Return the elements of a view of an array, with an axis for each factor."""
+    array = numbers[tuple(slice(start, None) for start in view.starts)]
+    factors = [factor for group in view.groups for factor in group]
     steps = [0 if f.axis is None else f.stride * array.strides[f.axis] for f in factors]
     return np.lib.stride_tricks.as_strided(array, [f.size for f in factors], steps)
 
 
-def _of_elements(one: View, other: View, shape: Shape) -> Write | None:
+def _compare_operands(one: View, other: View, shape: Shape) -> Write | None:
+    """Compare two views of an elementwise node by its operands."""
     node, parts = one.node(), list[Write]()
     for i, value in enumerate(node.inputs):
         first, second = one.operand(i), other.operand(i)
-        own_half = _tables_either(first, second, first.bare(shape) if value.rank else ())
-        if own_half is None:
+        write_half = _compare_tables(first, second, first.bare(shape) if value.rank else ())
+        if write_half is None:
             return None
-        parts.append(own_half)
-    return lambda editor: editor.like(node, [own_half(editor) for own_half in parts], shape)
+        parts.append(write_half)
+    return lambda editor: editor.like(node, [write_half(editor) for write_half in parts], shape)
 
 
-def _of_joined(one: View, other: View, shape: Shape) -> Write | None:
-    """Rows, or pairs that lie within their parts."""
+def _compare_concatenated(one: View, other: View, shape: Shape, sign: int) -> Write | None:
+    """Compare two views of a concatenation by its operands."""
     axis, offset, parts = one.node().params["dimension"], 0, list[Write]()
     if axis not in one.axes or not dims.same(shape[one.axes.index(axis)], one.base.shape[axis]):
         return None
-    place = one.axes.index(axis)
+    position = one.axes.index(axis)
     for value in one.node().inputs:
         size = value.shape[axis]
-        own = (*shape[:place], size, *shape[place + 1 :])
-        own_half = _tables_either(one.cut(place, offset, size), other.cut(place, offset, size), own)
-        if own_half is None:
+        part_shape = (*shape[:position], size, *shape[position + 1 :])
+        first, second = (view.cut(position, offset, size) for view in (one, other))
+        write_half = _compare_tables(first, second, part_shape, sign)
+        if write_half is None:
             return None
-        parts.append(own_half)
+        parts.append(write_half)
         offset += size
-    return lambda editor: editor.concatenate([own_half(editor) for own_half in parts], place)
+    return lambda editor: editor.concatenate([write_half(editor) for write_half in parts], position)
 
 
-def _of_rows(one: View, other: View, shape: Shape) -> Write | None:
-    """Rows that are taken whole, by indices: the same rows of half a table."""
+def _compare_rows(one: View, other: View, shape: Shape) -> Write | None:
+    """Compare two views of rows that indices select, by the halves of the table."""
     node = one.node()
-    cut = [a for a, pair in enumerate(zip(one.starts, other.starts, strict=True)) if _differ(*pair)]
-    own_axis = _WHOLE_ROWS[node.op](node, cut[0]) if len(cut) == 1 else None
+    pairs = enumerate(zip(one.starts, other.starts, strict=True))
+    halved = [axis for axis, pair in pairs if _differ(*pair)]
+    table_axis = _WHOLE_ROWS[node.op](node, halved[0]) if len(halved) == 1 else None
     table, sizes = node.inputs[0], list(node.params["slice_sizes"])
-    if own_axis is None or not dims.same(sizes[own_axis], table.shape[own_axis]):
+    if table_axis is None or not dims.same(sizes[table_axis], table.shape[table_axis]):
         return None
-    if not _is_rest_whole(one, cut[0]):
+    if not _is_rest_whole(one, halved[0]):
         return None
-    (factor,) = one.factors(cut[0])
+    (factor,) = one.factors(halved[0])
     first, second = (
-        along(table).cut(own_axis, seen.starts[cut[0]], factor.size, factor.stride)
-        for seen in (one, other)
+        along(table).cut(table_axis, view.starts[halved[0]], factor.size, factor.stride)
+        for view in (one, other)
     )
-    own_half = _tables_either(first, second, _sized(table.shape, own_axis, factor.size))
-    if own_half is None:
+    write_half = _compare_tables(first, second, _sized(table.shape, table_axis, factor.size))
+    if write_half is None:
         return None
-    sizes[own_axis] = factor.size
-    taken = _sized(node.out.shape, cut[0], factor.size)
+    sizes[table_axis] = factor.size
+    row_shape = _sized(node.out.shape, halved[0], factor.size)
 
-    def written(editor: Editor) -> Value:
-        rows = [own_half(editor), *node.inputs[1:]]
-        half = editor.like(node, rows, taken, slice_sizes=tuple(sizes))
+    def write_rows(editor: Editor) -> Value:
+        operands = [write_half(editor), *node.inputs[1:]]
+        half = editor.like(node, operands, row_shape, slice_sizes=tuple(sizes))
         return write(editor, along(half, one.axes), shape)
 
-    return written
+    return write_rows
 
 
 def _differ(one: dims.Dim, other: dims.Dim) -> bool:
@@ -241,24 +296,24 @@ def _sized(shape: Shape, axis: int, size: dims.Dim) -> Shape:
     return (*shape[:axis], size, *shape[axis + 1 :])
 
 
-def _is_rest_whole(seen: View, cut: int) -> bool:
-    """Whether each axis is one of the base, and all but one are whole."""
-    if cut not in seen.axes:
+def _is_rest_whole(view: View, halved: int) -> bool:
+    """Return True if each axis of the view is one of the base, whole except for the halved one."""
+    if halved not in view.axes:
         return False
-    whole = seen.put(seen.axes.index(cut), cut)
-    starts = tuple(0 if a == cut else start for a, start in enumerate(seen.starts))
-    return whole._replace(starts=starts).is_whole
+    unsplit = view.put(view.axes.index(halved), halved)
+    starts = tuple(0 if axis == halved else start for axis, start in enumerate(view.starts))
+    return unsplit._replace(starts=starts).is_whole
 
 
 def _gathered_axis(node: Node, axis: int) -> int | None:
-    """The axis of a gather's operand that is that of its result, if no index goes along it."""
+    """Return the axis of a gather's operand that is an axis of its result, or None if indices
+    select along it."""
     numbers = node.params["dimension_numbers"]
     batched = numbers.operand_batching_dims
-    kept = [
-        a for a in range(node.inputs[0].rank) if a not in (*numbers.collapsed_slice_dims, *batched)
-    ]
+    removed = (*numbers.collapsed_slice_dims, *batched)
+    window_axes = [a for a in range(node.inputs[0].rank) if a not in removed]
     offsets = list(numbers.offset_dims)
-    gathered_axis = kept[offsets.index(axis)] if axis in offsets else None
+    gathered_axis = window_axes[offsets.index(axis)] if axis in offsets else None
     return None if gathered_axis in numbers.start_index_map else gathered_axis
 
 
@@ -266,4 +321,5 @@ _WHOLE_ROWS: dict[Op, Callable[[Node, int], int | None]] = {
     ops.gather: _gathered_axis,
     ops.dynamic_slice: lambda _, axis: axis,
 }
-"""What takes rows of a table, and which of its axes is one of the result's."""
+"""The operations that select rows of a table, each with a function from an axis of the result to
+the axis of the table."""

@@ -1,14 +1,14 @@
-"""What looks like a rotation and was not recognised: halves of one value that change places.
+"""Structures that look like a rotation and are not recognised: halves of a value that are swapped.
 
-Either they are put together the other way round, and what that is times something is added to what
-the value is times something; or both are multiplied crosswise, as real and imaginary parts are.
+Either the swapped halves are concatenated, multiplied, and added to a multiple of the value; or
+both halves are multiplied crosswise, like real and imaginary parts.
 """
 
 from collections.abc import Iterator
 
 from converter.fuse.match import UNKNOWN, Uses, carried_from, operand, operands
 from converter.fuse.product_terms import product
-from converter.fuse.rotary.halves import joined_halves, united
+from converter.fuse.rotary.halves import match_joined_halves, unite_halves
 from converter.ir import Graph, Node, Value, ops
 from converter.ir.axes import View, along
 from converter.ir.moves import above
@@ -18,35 +18,36 @@ CROSSED = "its halves are not put together in a way that is known"
 
 
 def rotary_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
+    """Yield nodes that look like a part of a rotation, each with a reason."""
     nodes = [*graph.walk()]
-    crossed = {key for node in nodes if node.op is ops.add for key in _products(node, uses)}
+    crossed = {key for node in nodes if node.op is ops.add for key in _factor_sets(node, uses)}
     swapped: dict[int, bool] = {}
     for node in nodes:
-        if node.op is ops.concatenate and (signed := _swapped(node)) is not None:
+        if node.op is ops.concatenate and (signed := _match_swapped(node)) is not None:
             swapped[id(node)] = signed
             if signed:
                 yield node, UNKNOWN
         elif node.op in (ops.add, ops.sub):
-            for inner in _of_both(node, swapped):
+            for inner in _swapped_halves(node, swapped):
                 yield inner, UNSIGNED_HALVES
             if node.op is ops.sub and any(key in crossed for key in _crossings(node, uses)):
                 yield node, CROSSED
 
 
-def _swapped(node: Node) -> bool | None:
-    """Whether one of the halves of a value that are joined has a sign, if they change places."""
-    join = joined_halves(along(node.out)) if len(node.inputs) == 2 else None
+def _match_swapped(node: Node) -> bool | None:
+    """Return whether one of two swapped halves is negated, or None if no halves are swapped."""
+    join = match_joined_halves(along(node.out)) if len(node.inputs) == 2 else None
     if join is None:
         return None
     parts = [join.first, join.second]
     first, second = (operand(v, 0) if v.op() is ops.neg else v for v in parts)
-    if united(second, first, join.axis, join.interleaved) is None:
+    if unite_halves(second, first, join.axis, join.interleaved) is None:
         return None
     return len([v for v in parts if v.op() is ops.neg]) == 1
 
 
-def _of_both(node: Node, swapped: dict[int, bool]) -> Iterator[Node]:
-    """The swapped halves that are in one term of a sum, if what they are of is in the other."""
+def _swapped_halves(node: Node, swapped: dict[int, bool]) -> Iterator[Node]:
+    """Yield the swapped halves in one term of a sum whose other term contains the value."""
     terms = [term for v in node.inputs if (term := v.made_by(ops.mul)) is not None]
     for one, other in (terms, terms[::-1]) if len(terms) == 2 else ():
         factors = [_source(view.base) for view in operands(along(other.out))]
@@ -57,33 +58,33 @@ def _of_both(node: Node, swapped: dict[int, bool]) -> Iterator[Node]:
 
 
 def _source(value: Value) -> Value:
-    """What all elements were moved from."""
-    seen = along(value)
-    while (inner := above(seen)) is not None:
-        seen = inner
-    return seen.base
+    """Return the value from which all elements were moved."""
+    view = along(value)
+    while (inner := above(view)) is not None:
+        view = inner
+    return view.base
 
 
 Key = frozenset[frozenset[View]]
-"""The factors of both terms of a sum."""
+"""The factors of the two terms of a sum."""
 
 
-def _products(node: Node, uses: Uses) -> Iterator[Key]:
-    factors = _pairs(node, uses)
+def _factor_sets(node: Node, uses: Uses) -> Iterator[Key]:
+    factors = _factor_pairs(node, uses)
     if factors is not None:
         yield frozenset(map(frozenset, factors))
 
 
 def _crossings(node: Node, uses: Uses) -> Iterator[Key]:
-    """``{b c, a s}`` of ``a c - b s``, where ``a`` and ``b`` are of one value."""
-    first, second = _pairs(node, uses) or ([], [])
+    """Yield ``{b c, a s}`` of ``a c - b s`` if ``a`` and ``b`` are parts of one value."""
+    first, second = _factor_pairs(node, uses) or ([], [])
     for a, c in (first, first[::-1]) if first else ():
         for b, s in (second, second[::-1]):
             if a.base is not b.base and _source(a.base) is _source(b.base):
                 yield frozenset({frozenset({b, c}), frozenset({a, s})})
 
 
-def _pairs(node: Node, uses: Uses) -> tuple[list[View], list[View]] | None:
+def _factor_pairs(node: Node, uses: Uses) -> tuple[list[View], list[View]] | None:
     terms = operands(along(node.out))
     if any(term.op() is not ops.mul for term in terms):
         return None

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from converter.fuse.attention import shifts
 from converter.legalize.bounds import UNCHECKED_TEXT
 from tests.converter.operators.test_planted import STAYS, TABLE
 
@@ -17,7 +18,11 @@ def rows() -> list[list[str]]:
 
 
 def test_the_page_has_each_sentence_of_a_report():
-    sentences = {UNCHECKED_TEXT, *(deviation.sentence for deviation in TABLE.values())}
+    sentences = {
+        UNCHECKED_TEXT,
+        shifts.DEVIATION,
+        *(deviation.sentence for deviation in TABLE.values()),
+    }
     assert sorted(row[0] for row in rows()) == sorted(sentences)
 
 

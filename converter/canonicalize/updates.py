@@ -1,0 +1,232 @@
+"""Rewrite scatters at known indices that together overwrite a part of an array as a concatenation.
+
+    zeros.at[..., :n].set(a).at[..., n:].set(b)        = concatenate([a, b])
+    zeros.at[..., ::2].set(a).at[..., 1::2].set(b)     = reshape(stack([a, b], -1))
+
+Rotary embeddings are written in this way. What the first scatter overwrites is not read.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from converter.ir import Node, Value, dims, ops
+from converter.ir.axes import View, along
+from converter.ir.dims import Dim
+from converter.ir.moves import above, descended, part, write
+from converter.ir.rewrite import Editor
+from converter.ir.scalars import scalar
+from converter.ir.windows import scatter_window
+
+
+@dataclass(frozen=True)
+class KnownUpdate:
+    """Elements ``start``, ``start + step``, … of an axis that a scatter overwrites.
+
+    ``updates`` is a view along the axes of the array.
+    """
+
+    axis: int
+    start: int
+    count: int
+    step: int
+    updates: View
+
+
+Source: TypeAlias = View | tuple[View, View]
+"""The elements of a part: a view along the axes of the array, or two whose elements alternate."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """``size`` consecutive elements of an axis."""
+
+    size: int
+    source: Source
+
+
+MOST_PARTS = 8
+
+
+def join_updates(node: Node, editor: Editor) -> Value | None:
+    """Rewrite the last scatter of a chain that overwrites neighbouring parts of an array."""
+    update = known_update(node)
+    if update is None or not dims.is_static(node.out.shape[update.axis]):
+        return None
+    parts = _parts(node.out, update.axis)
+    if not _overwrites(node, update) or parts is None or len(parts) > MOST_PARTS:
+        return None
+    if not all(
+        _is_of_one_operand(piece.source) for piece in parts if isinstance(piece.source, View)
+    ):
+        return None
+    shape, axis = node.out.shape, update.axis
+    values = [_write_part(editor, piece, shape, axis, node.out.dtype) for piece in parts]
+    return values[0] if len(values) == 1 else editor.concatenate(values, axis)
+
+
+def _overwrites(node: Node, update: KnownUpdate) -> bool:
+    """Return True if an update is of a constant, of a concatenation along its axis, or of an array
+    that another update overwrites along the same axis."""
+    source = node.inputs[0]
+    inner = source.made_by(ops.scatter)
+    before = None if inner is None else known_update(inner)
+    joined = source.made_by(ops.concatenate)
+    return (
+        scalar(source) is not None
+        or _is_interleaved(source)
+        or (joined is not None and joined.params["dimension"] == update.axis)
+        or (before is not None and before.axis == update.axis)
+    )
+
+
+def _is_interleaved(value: Value) -> bool:
+    """Return True for a reshape of a concatenation along an axis of two."""
+    merged = value.made_by(ops.reshape)
+    joined = None if merged is None else merged.inputs[0].made_by(ops.concatenate)
+    return joined is not None and dims.same(joined.out.shape[joined.params["dimension"]], 2)
+
+
+# ------------------------------------------------------------------------------------ one scatter
+
+
+def known_update(node: Node) -> KnownUpdate | None:
+    """Return the update of a scatter at constant indices, which are consecutive elements of one
+    axis or every second one; otherwise None."""
+    x, indices, updates = node.inputs
+    numbers, array = node.params["dimension_numbers"], indices.const
+    if not isinstance(array, np.ndarray) or numbers.operand_batching_dims or 0 in array.shape:
+        return None
+    vectors = array.reshape(-1, array.shape[-1]).astype(np.int64) if array.ndim else array
+    if not 0 < array.ndim <= 2 or vectors.shape[1] != len(numbers.scatter_dims_to_operand_dims):
+        return None
+    window = scatter_window(numbers, x.rank, updates.shape)
+    partial = [i for i in range(x.rank) if not dims.same(window[i], x.shape[i])]
+    if len(partial) != 1 or not dims.all_static((window[partial[0]], x.shape[partial[0]])):
+        return None
+    (axis,) = partial
+    columns = dict(zip(numbers.scatter_dims_to_operand_dims, vectors.T, strict=True))
+    if axis not in columns or any(column.any() for a, column in columns.items() if a != axis):
+        return None
+    return _along_axis(node, axis, columns[axis], window[axis])
+
+
+def _along_axis(node: Node, axis: int, column: np.ndarray, size: Dim) -> KnownUpdate | None:
+    """Return the update of windows of a size that start at the indices of a column."""
+    x, _, updates = node.inputs
+    numbers, start, count = node.params["dimension_numbers"], int(column[0]), len(column)
+    steps = np.diff(column)
+    step = int(steps[0]) if count > 1 else 1
+    if count > 1 and not (dims.same(size, 1) and step in (1, 2) and (steps == step).all()):
+        return None
+    length = count if count > 1 else int(size)
+    if start < 0 or start + (length - 1) * step >= x.shape[axis]:
+        return None
+    kept = [i for i in range(x.rank) if i not in numbers.inserted_window_dims]
+    axes: list[int | None] = [None] * x.rank
+    for position, a in zip(numbers.update_window_dims, kept, strict=True):
+        axes[a] = position
+    if count > 1:
+        (axes[axis],) = (i for i in range(updates.rank) if i not in numbers.update_window_dims)
+    return KnownUpdate(axis, start, length, step, along(updates, axes))
+
+
+# ------------------------------------------------------------------------------------------ parts
+
+
+def _parts(value: Value, axis: int) -> list[Part] | None:
+    """Return the parts of an array along an axis that scatters have overwritten, or None."""
+    size = int(value.shape[axis])
+    node = value.made_by(ops.scatter)
+    update = None if node is None else known_update(node)
+    if node is None or update is None or update.axis != axis:
+        return [Part(size, along(value))]
+    if update.step == 1:
+        parts = _parts(node.inputs[0], axis)
+        return _replaced(parts, axis, update.start, Part(update.count, update.updates))
+    return _alternating(node, update)
+
+
+def _alternating(node: Node, update: KnownUpdate) -> list[Part] | None:
+    """Return the parts if every second element is overwritten and the others are known too."""
+    source, axis = node.inputs[0], update.axis
+    start, count = update.start - update.start % 2, update.count
+    is_first = update.start == start
+    if start + 2 * count > source.shape[axis]:
+        return None
+    inner = source.made_by(ops.scatter)
+    other = None if inner is None else known_update(inner)
+    if inner is not None and other is not None:
+        expected = (axis, start + int(is_first), count, 2)
+        if (other.axis, other.start, other.count, other.step) != expected:
+            return None
+        half, below = other.updates, inner.inputs[0]
+    else:
+        cut = along(source).cut(axis, start + int(is_first), count, 2)
+        if cut is None or not (scalar(source) is not None or _is_in_concatenation(cut)):
+            return None
+        half, below = cut, source
+    halves = (update.updates, half) if is_first else (half, update.updates)
+    return _replaced(_parts(below, axis), axis, start, Part(2 * count, halves))
+
+
+def _is_in_concatenation(view: View) -> bool:
+    """Return True if the elements are all of one operand of a concatenation."""
+    return part(_behind_moves(view)) is not None
+
+
+def _is_of_one_operand(view: View) -> bool:
+    """Return False for elements of several operands of a concatenation. A chain of many updates
+    would be a concatenation of slices of concatenations."""
+    view = _behind_moves(view)
+    return view.op() is not ops.concatenate or part(view) is not None
+
+
+def _behind_moves(view: View) -> View:
+    while (inner := above(view)) is not None:
+        view = inner
+    return view
+
+
+def _replaced(parts: list[Part] | None, axis: int, start: int, new: Part) -> list[Part] | None:
+    """Return the parts with ``new`` in place of the elements from ``start`` on, or None if it
+    overlaps with a part whose elements alternate."""
+    result: list[Part] = []
+    end, offset = start + new.size, 0
+    for piece in parts or ():
+        before, after = start - offset, offset + piece.size - end
+        if before > 0:
+            result.append(piece if before >= piece.size else _cut(piece, axis, 0, before))
+        if before < piece.size and offset <= start:
+            result.append(new)
+        if after > 0:
+            whole = after >= piece.size
+            result.append(piece if whole else _cut(piece, axis, piece.size - after, after))
+        offset += piece.size
+    sizes = [piece.size for piece in result]
+    return None if parts is None or 0 in sizes else result
+
+
+def _cut(piece: Part, axis: int, start: int, size: int) -> Part:
+    """Return some elements of a part; of size zero if they cannot be cut out."""
+    cut = piece.source.cut(axis, start, size) if isinstance(piece.source, View) else None
+    return Part(0, piece.source) if cut is None else Part(size, cut)
+
+
+# ---------------------------------------------------------------------------------------- writing
+
+
+def _write_part(
+    editor: Editor, piece: Part, shape: dims.Shape, axis: int, dtype: np.dtype
+) -> Value:
+    own = (*shape[:axis], piece.size, *shape[axis + 1 :])
+    if isinstance(piece.source, View):
+        return write(editor, descended(piece.source), own, dtype)
+    count = piece.size // 2
+    half = (*shape[:axis], count, *shape[axis + 1 :])
+    single = (*shape[:axis], count, 1, *shape[axis + 1 :])
+    halves = [write(editor, descended(source), half, dtype) for source in piece.source]
+    spread = [editor.broadcast(v, half, tuple(range(len(half)))) for v in halves]
+    pairs = editor.concatenate([editor.reshape(v, single) for v in spread], axis + 1)
+    return editor.reshape(pairs, own)

@@ -1,0 +1,172 @@
+"""Shifts that a softmax cancels.
+
+    softmax(f(x - max(x))) = softmax(f(x))
+
+where the maximum is constant along the axis of the softmax, and ``f`` multiplies by numbers, adds
+terms and fills hidden elements with low numbers. The maximum of one row only changes the rounding.
+A maximum of several rows is infinite or NaN for all of them where it is for one, so that a strict
+conversion keeps it, and the report of another one names it.
+
+Sources: TARFlow [Zhai et al., arXiv:2412.06329] subtracts the maximum of all scores of a head,
+CogView [Ding et al., arXiv:2105.13290] that of a row before it multiplies.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import jax.numpy as jnp
+import numpy as np
+
+from converter.fuse.attention.masks import VANISHING
+from converter.fuse.attention.scores import match_fills
+from converter.fuse.magnitudes import is_moderate
+from converter.fuse.match import PEELED, Recogniser, Uses, operand, operands, proved, through
+from converter.fuse.product_terms import reduction
+from converter.ir import Node, Value, dims, ops
+from converter.ir.axes import View, along
+from converter.ir.rewrite import Editor
+from converter.ir.scalars import scalar
+
+Step = tuple[Node, int]
+"""A node and the index of the operand that leads to the shift."""
+
+
+@dataclass(frozen=True)
+class ShiftedLogits:
+    """The operand of a softmax that contains a shift.
+
+    Arguments:
+        difference: the node ``x - max(x)``.
+        steps: the nodes between the softmax and the difference, that next to the softmax first.
+        is_of_row: whether the maximum is that of one row, along the axis of the softmax.
+    """
+
+    difference: Node
+    steps: tuple[Step, ...]
+    is_of_row: bool
+
+
+DEVIATION = (
+    "a maximum of several rows that is infinite or NaN, which is subtracted before a softmax, does "
+    "not count in the other rows"
+)
+STRICT = (
+    "the conversion is strict, and a maximum of several rows that is infinite makes all of them NaN"
+)
+NARROW = "in float16, scores may overflow before the maximum is subtracted, or afterwards"
+
+
+def prove_shift(node: Node, uses: Uses, strict: bool = False) -> ShiftedLogits | str | None:
+    """Match a softmax of logits that contain a shift; a ``strict`` one is the maximum of a row."""
+    logits = next(_shifts(along(node.inputs[0]), node.params["axis"], (), uses), None)
+    if logits is None:
+        return None
+    is_narrow = float(jnp.finfo(node.out.dtype).max) < 1e38
+    if is_narrow and not (logits.is_of_row and all(n.op in PEELED for n, _ in logits.steps)):
+        return NARROW
+    return STRICT if strict and not logits.is_of_row else logits
+
+
+def _shifts(view: View, axis: int, steps: tuple[Step, ...], uses: Uses) -> Iterator[ShiftedLogits]:
+    """Yield the shifts below a view of logits; ``axis`` is that of the softmax in the view."""
+    node = view.base.node
+    if node is None or view.axes[axis] is None or len(steps) > MOST_STEPS:
+        return
+    if node.op is ops.sub and (axes := _shifted_axes(node)) is not None:
+        row_axis = view.axes[axis]
+        if row_axis in axes and (_keeps_order(steps) or _is_product(operand(along(node.out), 0))):
+            yield ShiftedLogits(node, steps, axes == (row_axis,))
+    for index, inner in _operands_with_shifts(view, axis):
+        if uses.single_use(node.inputs[index]):
+            yield from _shifts(inner, axis, (*steps, (node, index)), uses)
+
+
+MOST_STEPS = 16
+
+
+def _keeps_order(steps: tuple[Step, ...]) -> bool:
+    """Return True if nothing is added or filled in after the shift."""
+    return all(node.op in (*PEELED, ops.mul, ops.div) for node, _ in steps)
+
+
+def _is_product(x: View) -> bool:
+    """Return True for scores without masks. In a row of masked scores, the shift would be so large
+    that it absorbs what is added later."""
+    while x.op() in (ops.mul, ops.div):
+        x = max(operands(x), key=lambda v: len(v.base.shape))
+    return x.op() is ops.einsum
+
+
+def _shifted_axes(node: Node) -> tuple[int, ...] | None:
+    """Return the axes over which the second operand is the maximum of the first, or None."""
+    x, highest = operands(along(node.out))
+    if not dims.same_shape(node.inputs[0].shape, node.out.shape):
+        return None
+    while (guarded := _unguarded(highest)) is not None:
+        highest = guarded
+    while (axes := reduction(highest, x, ops.reduce_max)) is None:
+        filled = match_fills(x) if x.op() is ops.select_n else []
+        if not filled:
+            return None
+        x = operand(x, filled[0][0])
+    return axes
+
+
+def _unguarded(highest: View) -> View | None:
+    """Return the maximum behind ``where(isfinite(m), m, number)`` or ``maximum(m, number)``.
+
+    Rows whose maximum is not finite are NaN with and without the guard.
+    """
+    if highest.op() is ops.select_n and (filled := match_fills(highest)):
+        index, fill = filled[0]
+        return operand(highest, index) if np.isfinite(fill.number) else None
+    if highest.op() is ops.max:
+        for bound, other in (operands(highest), operands(highest)[::-1]):
+            number = scalar(bound.base)
+            if number is not None and np.isfinite(number):
+                return other
+    return None
+
+
+def _operands_with_shifts(view: View, axis: int) -> Iterator[tuple[int, View]]:
+    """Yield the operands whose shifts are shifts of the view, with their indices."""
+    node = view.node()
+    if (inner := through(view)) is not None:
+        yield 0, inner
+    elif node.op in (ops.add, ops.sub):
+        yield from ((i, view.operand(i)) for i in range(2 if node.op is ops.add else 1))
+    elif node.op in (ops.mul, ops.div):
+        for i in (0, 1) if node.op is ops.mul else (0,):
+            number = scalar(node.inputs[1 - i])
+            if number is not None and is_moderate(np.asarray(number), allow_zero=False):
+                yield i, view.operand(i)
+    elif node.op is ops.select_n:
+        yield from ((i, view.operand(i)) for i, f in match_fills(view) if f.number <= VANISHING)
+
+
+def _build_unshifted(
+    node: Node, logits: ShiftedLogits, editor: Editor, *, several_rows: list[Node]
+) -> Value:
+    """Emit the softmax without the shift, and record one that is a maximum of several rows."""
+    if not logits.is_of_row:
+        several_rows.append(node)
+    value = logits.difference.inputs[0]
+    for step, index in ((node, 0), *logits.steps)[::-1]:
+        value = editor.like(step, [value if i == index else v for i, v in enumerate(step.inputs)])
+    return value
+
+
+def shift_recogniser(strict: bool, several_rows: list[Node] | None = None) -> Recogniser:
+    """Return a recogniser that drops shifts.
+
+    Arguments:
+        several_rows: gets each softmax from which a maximum of several rows is dropped.
+    """
+    record = [] if several_rows is None else several_rows
+    return proved(
+        "Softmax",
+        (ops.softmax,),
+        partial(prove_shift, strict=strict),
+        partial(_build_unshifted, several_rows=record),
+    )

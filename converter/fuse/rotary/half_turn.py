@@ -1,0 +1,66 @@
+"""Rotations written as ``x * cos + rotate(x) * sin``, where ``rotate`` joins ``-b`` and ``a``."""
+
+from converter.fuse.match import Uses
+from converter.fuse.product_terms import product
+from converter.fuse.rotary.halves import (
+    JoinedHalves,
+    Write,
+    match_joined_halves,
+    prove_equal_halves,
+    unite_halves,
+)
+from converter.fuse.rotary.rotation import ProvedRotation, prove_rotation, signed_products
+from converter.ir import Node
+from converter.ir.axes import View, along
+from converter.ir.moves import descended
+
+
+def prove_half_turn(node: Node, uses: Uses) -> ProvedRotation | str | None:
+    """Match a sum or difference of ``x * cos`` and ``rotate(x) * sin``.
+
+    The tables have the full width; their halves have to be equal.
+    """
+    terms = signed_products(along(node.out), uses)
+    for (sign, straight), (other, crossed) in (terms, terms[::-1]) if terms else ():
+        for rotated, sin in (crossed, crossed[::-1]) if sign == 1 else ():
+            half_turn = _match_half_turn(rotated, uses)
+            if half_turn is None:
+                continue
+            x, join, direction = half_turn
+
+            def half(table: View, join: JoinedHalves = join) -> Write | str:
+                axis = table.axes[join.axis]
+                assert axis is not None, table
+                return prove_equal_halves(table.base, axis, join.interleaved, uses.memo)
+
+            for value, cos in (straight, straight[::-1]):
+                if descended(value) == x:
+                    return prove_rotation(
+                        node.out.shape,
+                        value,
+                        (cos, sin),
+                        join.axis,
+                        join.interleaved,
+                        half,
+                        other * direction < 0,
+                    )
+    return None
+
+
+def _match_half_turn(view: View, uses: Uses) -> tuple[View, JoinedHalves, int] | None:
+    """Match ``(-b, a)`` or ``(b, -a)`` of the halves ``a`` and ``b`` of a value.
+
+    Return the value, the joined halves, and the sign of the second one.
+    """
+    join = match_joined_halves(view)
+    if join is None:
+        return None
+    parts = [product(half, uses) for half in (join.first, join.second)]
+    signs = [part.coefficient for part in parts]
+    if signs not in ([-1, 1], [1, -1]):
+        return None
+    if any(part.divisors or len(part.factors) != 1 for part in parts):
+        return None
+    (b,), (a,) = (part.factors for part in parts)
+    x = unite_halves(a, b, join.axis, join.interleaved)
+    return None if x is None else (descended(x), join, int(signs[1]))

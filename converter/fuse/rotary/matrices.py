@@ -1,0 +1,241 @@
+"""Rotations written as products with matrices of two.
+
+    y[i] = sum_j matrix[i, j] * x[j],    matrix = [[cos, -sin], [sin, cos]]
+
+where ``x`` is a value whose width is split into pairs. The product is an einsum, the sum of a
+product along the axis ``j``, or ``matrix[..., 0] * x[0] + matrix[..., 1] * x[1]`` as FLUX [Black
+Forest Labs, ``apply_rope``] has it. Matrices that are rotations only by their numbers are compared
+by these.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from converter.fuse.match import Uses, operand, peel
+from converter.fuse.rotary.halves import Write, equal_tables, unite_halves
+from converter.fuse.rotary.rotation import (
+    SIGNS,
+    ProvedRotation,
+    emit_rotation,
+    signed_products,
+)
+from converter.ir import Node, Value, dims, ops
+from converter.ir.axes import Factor, View, along, as_group
+from converter.ir.dims import Shape
+from converter.ir.dtypes import is_float
+from converter.ir.moves import descended, write
+from converter.ir.origins import ancestors
+from converter.ir.rewrite import Editor
+
+
+@dataclass(frozen=True)
+class PairProduct:
+    """A product of matrices of two with pairs, along the axes of its result.
+
+    Arguments:
+        axis: the axis ``i`` of the result.
+        columns: the views of ``matrix[:, 0]`` and ``matrix[:, 1]``, with their signs.
+        pair: the views of ``x[0]`` and ``x[1]``, which do not vary along ``axis``.
+    """
+
+    axis: int
+    columns: tuple[tuple[int, View], tuple[int, View]]
+    pair: tuple[View, View]
+
+
+@dataclass(frozen=True)
+class PairRotation:
+    """A rotation whose result is split into pairs, which lie along ``axis``."""
+
+    rotation: ProvedRotation
+    axis: int
+
+
+NO_ROTATIONS = "the matrices of two that pairs are multiplied by are not shown to be rotations"
+
+
+def prove_matrices(node: Node, uses: Uses) -> PairRotation | str | None:
+    """Match the product of rotation matrices with pairs of elements."""
+    reason: str | None = None
+    for product in _pair_products(node, uses) if is_float(node.out.dtype) else ():
+        rotation = _match_rotation(product, node.out.shape, uses)
+        if isinstance(rotation, PairRotation):
+            return rotation
+        reason = reason or rotation
+    return reason
+
+
+# -------------------------------------------------------------------------------------- products
+
+
+def _pair_products(node: Node, uses: Uses) -> Iterator[PairProduct]:
+    """Yield each way to see a node as a product of matrices of two with pairs."""
+    pairs = [i for i, size in enumerate(node.out.shape) if dims.same(size, 2)]
+    if not pairs:
+        return
+    if node.op in SIGNS:
+        yield from _sums_of_columns(node, pairs, uses)
+        return
+    for matrix, vector in _contracted(node):
+        for axis in pairs:
+            if matrix.groups[axis] and not vector.groups[axis]:
+                last = len(matrix.groups) - 1
+                halves = [[_entry(view, last, j) for j in (0, 1)] for view in (matrix, vector)]
+                (first, second), (x, y) = halves
+                if first and second and x and y:
+                    yield PairProduct(axis, ((1, first), (1, second)), (x, y))
+
+
+def _contracted(node: Node) -> Iterator[tuple[View, View]]:
+    """Yield both operands of a contraction over one axis of two, in both orders.
+
+    Their views have the axes of the result and then the contracted one.
+    """
+    if node.op is ops.einsum:
+        labels = [node.params["lhs"], node.params["rhs"]]
+        out_labels = list(node.params["out"])
+        sizes = dict(zip(labels[0], node.inputs[0].shape, strict=True))
+        summed = [label for label in labels[0] if label not in out_labels]
+        summed = [label for label in summed if not dims.same(sizes[label], 1)]
+        if len(summed) != 1 or not dims.same(sizes[summed[0]], 2) or summed[0] not in labels[1]:
+            return
+        if any(label not in labels[0] for label in labels[1] if label not in out_labels):
+            return
+        axes = [
+            [names.index(label) if label in names else None for label in (*out_labels, *summed)]
+            for names in labels
+        ]
+        one, other = (along(v, a) for v, a in zip(node.inputs, axes, strict=True))
+    else:
+        source, summed_axes = node.inputs[0], node.params["axes"]
+        if len(summed_axes) != 1 or not dims.same(source.shape[summed_axes[0]], 2):
+            return
+        order = [a for a in range(source.rank) if a != summed_axes[0]]
+        product = peel(along(source, (*order, summed_axes[0])))
+        if product.op() is not ops.mul:
+            return
+        one, other = operand(product, 0), operand(product, 1)
+    yield one, other
+    yield other, one
+
+
+def _sums_of_columns(node: Node, pairs: list[int], uses: Uses) -> Iterator[PairProduct]:
+    terms = signed_products(along(node.out), uses)
+    for (sign, one), (other_sign, other) in (terms, terms[::-1]) if terms else ():
+        for axis in pairs:
+            columns = [[v for v in factors if v.groups[axis]] for factors in (one, other)]
+            pair = [[v for v in factors if not v.groups[axis]] for factors in (one, other)]
+            if all(len(views) == 1 for views in (*columns, *pair)):
+                (first,), (second,), (x,), (y,) = *columns, *pair
+                yield PairProduct(axis, ((sign, first), (other_sign, second)), (x, y))
+
+
+def _entry(view: View, axis: int, index: int) -> View | None:
+    """Return the elements at an index of an axis of two, without that axis."""
+    part = view.cut(axis, index, 1)
+    if part is None:
+        return None
+    return part.take([i for i in range(len(view.groups)) if i != axis])
+
+
+# ------------------------------------------------------------------------------------- rotations
+
+
+def _match_rotation(product: PairProduct, shape: Shape, uses: Uses) -> PairRotation | str | None:
+    axis = product.axis
+    other_axes = [i for i in range(len(shape)) if i != axis]
+    entries = [
+        [(sign, _entry(column, axis, i)) for sign, column in product.columns] for i in (0, 1)
+    ]
+    views = [view for row in entries for _, view in row if view is not None]
+    pairs_shape = tuple(shape[i] for i in other_axes)
+    varying = [i for i in range(len(pairs_shape)) if any(view.groups[i] for view in views)]
+    pair = tuple(view.take(other_axes) for view in product.pair)
+    widths = [i for i in varying if dims.is_static(pairs_shape[i])]
+    united = _unite_pair(pair[0], pair[1], widths, axis)
+    if len(views) < 4 or united is None:
+        return None
+    x, width, interleaved = united
+    positions = tuple(sorted({*varying} - {width}, key=lambda i: (i < width, i)))
+    (c, minus_s), (s, other_c) = entries
+    cos = _equal(c, other_c, 1, pairs_shape, uses)
+    sin = _equal(s, minus_s, -1, pairs_shape, uses)
+    if cos is None or sin is None:
+        is_near = cos is not None or sin is not None or any(map(_may_rotate, views))
+        return NO_ROTATIONS if is_near and positions else None
+    if not positions:
+        return "the tables do not depend on a position"
+    full = tuple(dims.as_dim(d * 2) if i == width else d for i, d in enumerate(pairs_shape))
+    if not x.fills(full):
+        return "the rotated value is broadcast"
+    axes = tuple((*positions, width))
+    tables = tuple(
+        (table, tuple(i if view.groups[i] else None for i in axes))
+        for table, view in ((cos, views[0]), (sin, views[2]))
+    )
+    return PairRotation(ProvedRotation(full, x, tables, positions, width, interleaved), axis)
+
+
+def _unite_pair(x: View, y: View, widths: list[int], axis: int) -> tuple[View, int, bool] | None:
+    """Return the value whose pairs are ``x`` and ``y``, the axis of its width, which is one of
+    ``widths``, and whether they are neighbours there. A value with its pairs along one axis is
+    preferred.
+    """
+    candidates = [(i, interleaved) for i in widths for interleaved in (True, False)]
+    candidates.sort(key=lambda candidate: candidate not in ((axis - 1, True), (axis, False)))
+    values: list[tuple[View, int, bool]] = []
+    for width, interleaved in candidates:
+        value = unite_halves(x, y, width, interleaved)
+        if value is not None and value.is_writable():
+            values.append((value, width, interleaved))
+            if value.is_whole:
+                return values[-1]
+    return values[0] if values else None
+
+
+def _equal(
+    one: tuple[int, View | None],
+    other: tuple[int, View | None],
+    sign: int,
+    shape: Shape,
+    uses: Uses,
+) -> Write | None:
+    """Return a function that emits an entry if it is another entry times ``sign``, or None."""
+    (first_sign, first), (second_sign, second) = one, other
+    assert first is not None and second is not None
+    write_entry = equal_tables(
+        first, second, first.bare(shape), sign * first_sign * second_sign, uses.memo
+    )
+    if write_entry is None or first_sign > 0:
+        return write_entry
+
+    def write_negated(editor: Editor) -> Value:
+        value = write_entry(editor)
+        return editor.add(ops.neg, [value], value.shape, value.dtype)
+
+    return write_negated
+
+
+def _may_rotate(view: View) -> bool:
+    """Return True if entries are made from sines, cosines or a parameter that has no value yet."""
+    return any(
+        value.made_by(ops.cos) or value.made_by(ops.sin) or _is_open(value)
+        for value in ancestors(descended(view).base)
+    )
+
+
+def _is_open(value: Value) -> bool:
+    return value.kind == "param" and value.bound is None
+
+
+def build_matrices(node: Node, pairs: PairRotation, editor: Editor) -> Value:
+    """Emit the rotation and split its result into pairs."""
+    rotation = pairs.rotation
+    value = emit_rotation(rotation, node.out.dtype, editor)
+    width, axis = rotation.width, pairs.axis
+    size = node.out.shape[width if width < axis else width + 1]
+    strides = (2, 1) if rotation.interleaved else (1, size)
+    groups = [*along(value).groups]
+    groups[width] = as_group([Factor(width, strides[0], size)])
+    groups.insert(axis, as_group([Factor(width, strides[1], 2)]))
+    return write(editor, View(value, tuple(groups), (0,) * value.rank), node.out.shape)

@@ -1,0 +1,132 @@
+"""The evidence of a rotation, and the node that is emitted for it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+
+from converter.fuse.match import Uses, operands
+from converter.fuse.product_terms import product
+from converter.fuse.rotary.halves import Write
+from converter.ir import Value, ops
+from converter.ir.axes import View, along
+from converter.ir.dims import Shape
+from converter.ir.moves import write
+from converter.ir.rewrite import Editor
+
+Table: TypeAlias = tuple[Write, tuple[int | None, ...]]
+"""A function that emits half of a table, and its axes of positions and of elements."""
+
+
+@dataclass(frozen=True)
+class ProvedRotation:
+    """The operands of a rotary embedding.
+
+    Arguments:
+        shape: the shape of the rotated value. Where the root has an axis of pairs, it is merged
+            with the axis before it.
+        x: the value, along the axes of ``shape``.
+        tables: the tables of cosines and of sines.
+        positions: the axes besides ``width`` along which the tables vary.
+        width: the axis of the rotated elements.
+        interleaved: whether neighbours are rotated together, and not the halves of ``width``.
+    """
+
+    shape: Shape
+    x: View
+    tables: tuple[Table, ...]
+    positions: tuple[int, ...]
+    width: int
+    interleaved: bool
+
+
+def prove_rotation(
+    shape: Shape,
+    x: View,
+    tables: Sequence[View],
+    width: int,
+    interleaved: bool,
+    half: Callable[[View], Write | str],
+    backwards: bool = False,
+) -> ProvedRotation | str:
+    """Return the rotation of ``x`` by tables of cosines and sines, or the reason against it.
+
+    Arguments:
+        half: returns a function that emits half of a table, or the reason why there is none.
+        backwards: whether the sines have the opposite sign.
+    """
+    positions = _positions(x, tables, width, shape)
+    if isinstance(positions, str):
+        return positions
+    halves: list[Table] = []
+    for table in tables:
+        write_half = half(table)
+        if isinstance(write_half, str):
+            return write_half
+        if backwards and halves:
+            write_half = partial(_write_negated, write_half)
+        halves.append((write_half, tuple(table.axes[i] for i in (*positions, width))))
+    return ProvedRotation(shape, x, tuple(halves), positions, width, interleaved)
+
+
+def _write_negated(write_table: Write, editor: Editor) -> Value:
+    table = write_table(editor)
+    return editor.add(ops.neg, [table], table.shape, table.dtype)
+
+
+def _positions(x: View, tables: Sequence[View], width: int, shape: Shape) -> tuple[int, ...] | str:
+    """Return the axes besides ``width`` along which the tables vary, or the reason against them.
+
+    The last one before ``width`` is the axis of positions; the others are batch axes.
+    """
+    if any(t.axes[width] is None or not t.complete() for t in tables):
+        return "a table does not vary along the rotated axis"
+    axes = {i for t in tables for i, a in enumerate(t.axes) if a is not None and i != width}
+    if not axes:
+        return "the tables do not depend on a position"
+    ordered = tuple(sorted(axes, key=lambda i: (i < width, i)))
+    return ordered if x.fills(shape) else "the rotated value is broadcast"
+
+
+def emit_rotation(rotation: ProvedRotation, dtype: np.dtype, editor: Editor) -> Value:
+    """Emit a rotary embedding and return its result, of ``rotation.shape``."""
+    sizes = tuple(rotation.shape[i] for i in rotation.positions)
+    table_shape = (*sizes, rotation.shape[rotation.width] // 2)
+    tables = [
+        write(editor, along(write_half(editor), axes), table_shape, dtype)
+        for write_half, axes in rotation.tables
+    ]
+    value = write(editor, rotation.x, rotation.shape, dtype)
+    params = {
+        "positions": rotation.positions,
+        "width": rotation.width,
+        "interleaved": rotation.interleaved,
+    }
+    return editor.add(ops.rotary, [value, *tables], value.shape, value.dtype, params)
+
+
+# ------------------------------------------------------------------------------- sums of products
+
+SIGNS = {ops.add: 1, ops.sub: -1}
+"""The sign of the second term of a sum and of a difference."""
+
+SignedProduct: TypeAlias = tuple[int, list[View]]
+"""A sign and the two factors of a product."""
+
+
+def signed_products(view: View, uses: Uses) -> list[SignedProduct] | None:
+    """Return the two terms of a sum or difference if both are products of two factors."""
+    op = view.op()
+    if op not in SIGNS:
+        return None
+    products: list[SignedProduct] = []
+    for sign, term in zip((1, SIGNS[op]), operands(view), strict=True):
+        if term.op() not in (ops.mul, ops.neg):
+            return None
+        parts = product(term, uses)
+        if abs(parts.coefficient) != 1 or parts.divisors or len(parts.factors) != 2:
+            return None
+        products.append((sign * int(parts.coefficient), parts.factors))
+    return products
