@@ -171,7 +171,7 @@ def covers_base(view: View) -> bool:
     return not repeated and all(
         factors is not None and dims.same(dims.size_product([f.size for f in factors]), size)
         for factors, size in zip(
-            map(view.nested, range(view.base.rank)), view.base.shape, strict=True
+            map(view.nested_factors, range(view.base.rank)), view.base.shape, strict=True
         )
     )
 
