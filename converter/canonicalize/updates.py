@@ -177,8 +177,9 @@ def _is_in_concatenation(view: View) -> bool:
 
 
 def _is_of_one_operand(view: View) -> bool:
-    """Return False for elements of several operands of a concatenation. A chain of many updates
-    would be a concatenation of slices of concatenations."""
+    """Return True if the elements of a view are from one operand of a concatenation.
+
+    Otherwise a chain of many updates would become slices of concatenations of slices."""
     view = _behind_moves(view)
     return view.op() is not ops.concatenate or part(view) is not None
 

@@ -100,7 +100,7 @@ def diagonal(x: jax.Array) -> jax.Array:
 
 
 def pad_zeros(x: jax.Array, height: int, width: int) -> jax.Array:
-    """Return matrices with rows and columns of zeros appended."""
+    """Pad matrices `[..., rows, columns]` with zeros at the end, to `[..., height, width]`."""
     padding = [(0, 0)] * (x.ndim - 2) + [(0, height - x.shape[-2]), (0, width - x.shape[-1])]
     return jnp.pad(x, padding)
 

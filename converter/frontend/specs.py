@@ -93,8 +93,10 @@ def _refuse_specs(specs: Any) -> NoReturn:
 
 
 def _is_array(path: Path, leaf: Any) -> bool:
-    """Return True if an argument is an array; keyword arguments may be numbers, strings and
-    functions."""
+    """Return True if an argument is an array.
+
+    Leaves of positional arguments are. A keyword argument may also be a number, a string or a
+    function, which is a constant of the program."""
     return not _is_named(path) or is_array_like(leaf) or isinstance(leaf, (list, tuple))
 
 

@@ -59,8 +59,10 @@ def _find_exponentials(node: Node) -> Iterator[Node]:
 
 
 def _is_softmax_of_product(node: Node, summed: set[int]) -> bool:
-    """Return True for a softmax, or a normalized exponential, of a value that contains a
-    contraction."""
+    """Return True for a softmax of a value that is computed by a matrix product.
+
+    A softmax written by hand counts too: an exponential that is divided by its sum. ``summed`` are
+    the ids of the exponentials that a sum adds."""
     inner_nodes = carried_from(node, (ops.reduce_max, ops.exp, ops.softmax, *_LOGARITHMS))
     operations = {n.op for n in inner_nodes}
     is_normalized = node.op is ops.softmax or id(node) in summed or operations & _LOGARITHMS

@@ -130,8 +130,8 @@ def _is_power(view: View, exponent: float) -> bool:
 
 
 def _is_attribute(number: float, dtype: np.dtype) -> bool:
-    """Return True if an ONNX attribute, which is float32, holds the number exactly enough for this
-    dtype."""
+    """Return True if an ONNX attribute can hold the number. Attributes are float32, so that a
+    float64 operator needs a number that float32 holds exactly."""
     return dtype != np.float64 or float(np.float32(number)) == number
 
 

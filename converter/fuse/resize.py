@@ -187,7 +187,8 @@ def _is_slice(size: Dim, count: Dim) -> bool:
 
 
 def _is_exact(size: Dim, count: Dim) -> bool:
-    """Return True if ONNX's position in ``float32`` rounds to the right neighbour on every runtime.
+    """Return True if a nearest resize of ``count`` to ``size`` elements selects the same ones on
+    every runtime, although runtimes compute positions in ``float32``.
 
     The position is ``(i + 0.5) / scale - 0.5``, with halves rounded up. With size / count = p / q
     in lowest terms, there are exact halves if p is even. They are right if the scale q / p is

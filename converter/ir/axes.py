@@ -60,7 +60,7 @@ class View(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """True if each axis of the view is a full axis of the base or has no factors."""
+        """True if each axis of the view is a full axis of the base, or has size one."""
         shape = self.base.shape
         for group in self.groups:
             for axis, stride, size in group:

@@ -21,7 +21,7 @@ Part = tuple[Row, ...]
 
 
 def parse_rows(text: str) -> Part:
-    """Return the rows of a table in the notation `path[shape] path[shape] …`."""
+    """Parse `path[shape] path[shape] …`. Return the pairs (path, shape) as text."""
     return tuple(re.findall(r"(\S+)\[(.*?)\]", text))
 
 

@@ -87,8 +87,9 @@ def read_field(facts: FieldFacts, default: Any, settings: Settings) -> Any:
 
 
 def _find_setting(library: str, key: Key, settings: Settings) -> object:
-    """Return the value in a library's settings; None if there is none or if the field is not
-    read."""
+    """Return the value of a key in a library's settings file.
+
+    Return None for Equimo, if the file does not state it, or if the key is never read."""
     if library == EQUIMO or not key.is_read:
         return None
     return settings.get(key.name) if library == TRANSFORMERS else settings.model_args.get(key.name)

@@ -345,6 +345,7 @@ class ModelInfo:
         raise KeyError(f"{self.name} has no checkpoints in the names of {name}")
 
     def with_config(self, config: Config) -> ModelInfo:
-        """Return the entry with another network of the same architecture, in all namings."""
+        """Return a copy of the entry with this configuration, for the entry itself and for each of
+        its published namings."""
         published = tuple(replace(row, config=config) for row in self.published)
         return replace(self, config=config, published=published)

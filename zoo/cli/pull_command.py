@@ -47,7 +47,7 @@ def pull(
 
 
 def pull_blocks(folder: Path, result: "PullPreview | PullResult") -> "Iterator[Block]":
-    """What was downloaded, or would be."""
+    """Return what was downloaded, or would be."""
     from zoo.artifacts.pull import PullPreview
     from zoo.cli.tables import Table, count_noun
 

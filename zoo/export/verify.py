@@ -404,7 +404,11 @@ def to_comparison(
     level: Level = "all",
     excused: float = 0,
 ) -> Comparison:
-    """Return the record of the comparison of an output. `sides` are the batch size and the named
-    sizes of the inputs (`batch`, `height`, …)."""
+    """Return the record of the comparison of an output.
+
+    - `sides`: the batch size and the named sizes of the inputs (`batch`, `height`, …).
+    - `level`: the optimization level of ONNX Runtime.
+    - `excused`: the share of numbers that are right only within the rounding of their ranking.
+    """
     record = Comparison(output=output, **sides, **asdict(error), level=level)
     return record.model_copy(update={"excused": excused}) if excused else record

@@ -141,7 +141,8 @@ def _compute_windows(
 
 
 def _triangle(distance: Array, unit: Array) -> Array:
-    """Return 1 - x for a distance x up to 1, and 0 beyond, times the unit."""
+    """Return `max(unit - distance, 0)`, the triangle filter for distances in multiples of
+    `unit`."""
     return unit - jnp.minimum(distance, unit)
 
 

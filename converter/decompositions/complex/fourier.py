@@ -173,7 +173,8 @@ def _matrix(length: int, inverse: bool, dtype: Any) -> np.ndarray:
 
 
 def _roots_of_unity(angles: np.ndarray, length: int, inverse: bool, dtype: Any) -> Pair:
-    """Return powers of the root of unity as constant arrays."""
+    """Return `exp(-2πi k / length)` for the whole numbers `k` in ``angles`` as constants, and the
+    conjugates for the inverse transform."""
     exact = _exact_roots(angles, length, inverse)
     return Pair(*(jnp.asarray(half, dtype) for half in (exact.real, exact.imag)))
 

@@ -177,7 +177,10 @@ class _AxisNumbers:
         for group, label in zip(weights.groups, labels, strict=True):
             for factor in group:
                 assert factor.axis is not None, weights
-                digits, factors = self.of_axis(factor.axis), weights.nested_factors(factor.axis) or []
+                digits, factors = (
+                    self.of_axis(factor.axis),
+                    weights.nested_factors(factor.axis) or [],
+                )
                 matched = digits if len(factors) == 1 else [digits[factors.index(factor)]]
                 table.setdefault(label, []).extend(matched)
         return table

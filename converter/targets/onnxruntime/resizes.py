@@ -98,8 +98,10 @@ def resize_axes_separately(node: Node, editor: Editor) -> Value | None:
 
 
 def moved_orders(value: Value, memo: dict[Any, Any]) -> Orders:
-    """Return the transposes that the optimizer may move to a value. ``memo`` has those of earlier
-    values."""
+    """Return the permutations by which ONNX Runtime's optimizer may transpose a value, because it
+    moves `Transpose` nodes forwards through the graph.
+
+    ``memo`` holds results for other values, and gets those that are computed here."""
     stack = [value]
     while stack:
         top = stack[-1]

@@ -198,7 +198,7 @@ def finite_errors(errors: Float32) -> Float32:
 def patch_means(errors: Float32, grid: Size) -> Float32:
     """Return the mean error of each patch, `[rows, columns]`.
 
-    For a vector, return its errors, `[1, dim]`.
+    For the errors of a vector `[dim]`, return them unchanged, `[1, dim]`.
     """
     numbers = np.nan_to_num(errors[0], posinf=0.0)
     count = math.prod(grid)

@@ -27,8 +27,8 @@ def _network_class() -> Callable[..., Any]:
 
 
 def _sizes(config: DepthConfig, shapes: Shapes) -> DepthConfig | None:
-    """Return the configuration with the sizes of four maps; None if a checkpoint has another number
-    of maps."""
+    """Return the configuration with the channels of the four maps that the head joins; None if the
+    shapes of a checkpoint are those of another number of maps."""
     sized = with_sizes(config, shapes)
     return sized if sized and len(sized.channels) == 4 else None
 

@@ -58,7 +58,7 @@ class DepthConfig(OnBackbone):
 
     @property
     def is_consistent(self) -> bool:
-        """Whether there are four maps, of existing blocks."""
+        """Whether the head takes exactly four maps, and each is of a block that the network has."""
         return len(self.layers) == len(self.channels) == 4 and max(self.layers) <= self.depth
 
     @property

@@ -27,8 +27,9 @@ def _text_network_class() -> Callable[..., Any]:
 
 
 def _complete(config: TextConfig, facts: CheckpointFacts) -> TextConfig:
-    """Return the configuration completed from settings, with the number of the word that ends a
-    text."""
+    """Return the configuration with the values that tensor shapes do not determine.
+
+    One of them is the number of the token that ends a text, which settings files state."""
     return replace(with_settings(config, facts.settings), end=_end(config, facts))
 
 

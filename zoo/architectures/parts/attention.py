@@ -266,7 +266,7 @@ class Attention(eqx.Module):
 
 
 def attend(q: Queries, k: Keys, v: Keys, mask: Mask | None = None) -> Float[Array, "queries dim"]:
-    """**Returns** `softmax(Q Kᵀ / √head_dim) V` of every head, the heads side by side.
+    """Return `softmax(Q Kᵀ / √head_dim) V` of every head, the heads side by side.
 
     A mask says over which keys the softmax is taken."""
     return mixed(attention_weights(q, k, mask), v)

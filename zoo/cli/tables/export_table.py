@@ -85,7 +85,7 @@ def _file_sizes(manifest: Manifest) -> tuple[object, ...]:
 
 
 def describe_outcome(variant: Variant, is_published: bool) -> str:
-    """Return whether a file was written, and if not, the reason."""
+    """Return "written" for a file that was published, or else why it was not written."""
     if is_published:
         return "written"
     if variant.precision == "fp32":

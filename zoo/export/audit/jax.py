@@ -92,8 +92,10 @@ def skip_comparison(passed: bool, detail: str) -> Compare:
 
 
 def read_manifest_signature(manifest: Manifest, entry: ModelInfo) -> Signature:
-    """Return the signature of an exported file. **Raises** `BadFile` if its model cannot have such
-    a signature."""
+    """Return the signature of an exported file from its manifest.
+
+    **Raises** `BadFile` if an export of the model cannot have it: sizes that are no multiples of
+    the stride, layers or outputs that the model does not have, or no batch axis."""
     inputs = manifest.only.inputs
     batch = inputs[0].shape[0] if inputs and inputs[0].shape else 0
     if (
