@@ -418,9 +418,7 @@ STRUCTURES = {
         frozenset({"numbers for nothing"}),
         frozenset({"zeroed by a product", "capped"}),
     ),
-    "rotary": Structure(
-        ROTARY, rotary, ("RotaryEmbedding",), frozenset({"subtracted", "rolled", "scattered"})
-    ),
+    "rotary": Structure(ROTARY, rotary, ("RotaryEmbedding",), frozenset({"subtracted", "rolled"})),
     "norm": Structure(
         NORM, norm, ("LayerNormalization", "RMSNormalization"), frozenset({"epsilon beside"})
     ),

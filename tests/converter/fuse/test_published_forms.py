@@ -19,11 +19,10 @@ def test_a_maximum_of_several_rows_is_reported(axis, is_reported):
 
     report = converter.to_onnx(fn, [X], verify=[X]).report
     assert report.histogram == {"Softmax": 1}
-    assert any(sentence.startswith(shifts.DEVIATION) for sentence in report.deviations) is (
-        is_reported
-    )
+    has_deviation = any(text.startswith(shifts.DEVIATION) for text in report.deviations)
+    assert has_deviation == is_reported
     strict = converter.to_onnx(fn, [X], verify=[X], strict=True).report
-    assert ("ReduceMax" in strict.histogram) is is_reported
+    assert ("ReduceMax" in strict.histogram) == is_reported
 
 
 def rotations(seed):
