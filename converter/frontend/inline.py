@@ -324,8 +324,8 @@ def _inline_while(inliner: Inliner, eqn: Any, inputs: list[Value], nodes: list[N
 
 
 Lanes = Callable[[Sequence[Value], list[Node]], Value]
-"""Function that appends the nodes of a loop's condition for a state to a list of nodes. It returns a
-Boolean for each lane (each entry of the batch): True while the lane is live."""
+"""Function that appends the nodes of a loop's condition for a state to a list of nodes. It returns
+a Boolean for each lane (each entry of the batch): True while the lane is live."""
 
 
 def _batched_while(
