@@ -224,9 +224,9 @@ def _fraction_digits(node: Node, dtype: np.dtype) -> Value | None:
     """Return the operand d of ``d | bits of 1.0`` if d is known to fit the fraction of a float of
     this dtype. Otherwise return None."""
     one = int(np.ones((), dtype).view(node.out.dtype))
-    most = (1 << jnp.finfo(dtype).nmant) - 1
+    largest = (1 << jnp.finfo(dtype).nmant) - 1
     for number, digits in (node.inputs, node.inputs[::-1]):
-        if scalar(number) == one and known_range(digits).within(0, most):
+        if scalar(number) == one and known_range(digits).within(0, largest):
             return digits
     return None
 

@@ -90,12 +90,12 @@ def _merge_broadcasts(parts: list[Value], axis: int, editor: Editor) -> list[Val
     """
     result: list[Value] = []
     for value in parts:
-        before = result[-1].made_by(ops.broadcast_in_dim) if result else None
+        previous = result[-1].made_by(ops.broadcast_in_dim) if result else None
         node = value.made_by(ops.broadcast_in_dim)
-        if before is not None and node is not None and _are_broadcast_alike(before, node, axis):
+        if previous is not None and node is not None and _are_broadcast_alike(previous, node, axis):
             axes = node.params["broadcast_dimensions"]
-            joined = editor.concatenate([before.inputs[0], node.inputs[0]], axes.index(axis))
-            size = dims.as_dim(before.out.shape[axis] + value.shape[axis])
+            joined = editor.concatenate([previous.inputs[0], node.inputs[0]], axes.index(axis))
+            size = dims.as_dim(previous.out.shape[axis] + value.shape[axis])
             shape = (*value.shape[:axis], size, *value.shape[axis + 1 :])
             result[-1] = editor.broadcast(joined, shape, axes)
         else:
@@ -201,16 +201,18 @@ def _gather_to_slice(node: Node, editor: Editor) -> Value | None:
         return None
     columns = dict(zip(numbers.start_index_map, array.reshape(-1, array.shape[-1]).T, strict=True))
     steps = {axis: _constant_step(column) for axis, column in columns.items()}
-    moving = [axis for axis, step in steps.items() if step != 0]
+    varying_axes = [axis for axis, step in steps.items() if step != 0]
     if None in steps.values() or not _is_within_bounds(node, columns):
         return None
-    if array.ndim == 2 and not (len(moving) <= 1 and _keeps_axis_position(node, moving)):
+    if array.ndim == 2 and not (
+        len(varying_axes) <= 1 and _keeps_axis_position(node, varying_axes)
+    ):
         return None
     starts = tuple(int(columns[i][0]) if i in columns else 0 for i in range(x.rank))
-    last = [int(columns[i][-1]) if i in columns else 0 for i in range(x.rank)]
-    limits = tuple(dims.as_dim(at + size) for at, size in zip(last, sizes, strict=True))
+    last_indices = [int(columns[i][-1]) if i in columns else 0 for i in range(x.rank)]
+    limits = tuple(dims.as_dim(at + size) for at, size in zip(last_indices, sizes, strict=True))
     strides = tuple(steps.get(i) or 1 for i in range(x.rank))
-    shape = tuple(len(columns[i]) if i in moving else size for i, size in enumerate(sizes))
+    shape = tuple(len(columns[i]) if i in varying_axes else size for i, size in enumerate(sizes))
     params = {"start_indices": starts, "limit_indices": limits, "strides": strides}
     return editor.reshape(editor.add(ops.slice, [x], shape, x.dtype, params), node.out.shape)
 
@@ -241,19 +243,19 @@ def _is_within_bounds(node: Node, columns: dict[int, np.ndarray]) -> bool:
     )
 
 
-def _keeps_axis_position(node: Node, moving: list[int]) -> bool:
+def _keeps_axis_position(node: Node, varying_axes: list[int]) -> bool:
     """Return True if the axis that the indices of a gather select has the same position in the
     result.
 
-    ``moving`` has the axis, or none. A slice for each index has one element along it, and may keep
-    an axis of size one for it.
+    ``varying_axes`` has the axis along which the indices differ, or no axis; then return False. A
+    slice for each index has one element along it, and may keep an axis of size one for it.
     """
     numbers, sizes = node.params["dimension_numbers"], node.params["slice_sizes"]
-    if not moving or sizes[moving[0]] != 1:
+    if not varying_axes or sizes[varying_axes[0]] != 1:
         return False
     kept_axes = iter([i for i in range(len(sizes)) if i not in numbers.collapsed_slice_dims])
     order = [next(kept_axes) if i in numbers.offset_dims else None for i in range(node.out.rank)]
-    axes = [moving[0] if i is None else i for i in order if i != moving[0]]
+    axes = [varying_axes[0] if i is None else i for i in order if i != varying_axes[0]]
     return axes == sorted(axes)
 
 

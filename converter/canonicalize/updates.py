@@ -229,14 +229,18 @@ def _insert_part(parts: list[Part] | None, axis: int, start: int, new: Part) -> 
     result: list[Part] = []
     end, offset = start + new.size, 0
     for piece in parts or ():
-        before, after = start - offset, offset + piece.size - end
-        if before > 0:
-            result.append(piece if before >= piece.size else _cut_part(piece, axis, 0, before))
-        if before < piece.size and offset <= start:
+        size_before, size_after = start - offset, offset + piece.size - end
+        if size_before > 0:
+            result.append(
+                piece if size_before >= piece.size else _cut_part(piece, axis, 0, size_before)
+            )
+        if size_before < piece.size and offset <= start:
             result.append(new)
-        if after > 0:
-            is_uncut = after >= piece.size
-            result.append(piece if is_uncut else _cut_part(piece, axis, piece.size - after, after))
+        if size_after > 0:
+            is_uncut = size_after >= piece.size
+            result.append(
+                piece if is_uncut else _cut_part(piece, axis, piece.size - size_after, size_after)
+            )
         offset += piece.size
     sizes = [piece.size for piece in result]
     return None if parts is None or 0 in sizes else result
@@ -270,6 +274,6 @@ def _write_part(
     half = (*shape[:axis], count, *shape[axis + 1 :])
     single = (*shape[:axis], count, 1, *shape[axis + 1 :])
     halves = [write(editor, descended(source), half, dtype) for source in piece.source]
-    spread = [editor.broadcast(v, half, tuple(range(len(half)))) for v in halves]
-    pairs = editor.concatenate([editor.reshape(v, single) for v in spread], axis + 1)
+    broadcast_halves = [editor.broadcast(v, half, tuple(range(len(half)))) for v in halves]
+    pairs = editor.concatenate([editor.reshape(v, single) for v in broadcast_halves], axis + 1)
     return editor.reshape(pairs, part_shape)

@@ -215,12 +215,12 @@ def _substitute_rows(a: jax.Array, b: jax.Array, lower: bool) -> jax.Array:
     size = b.shape[-2]
     rows = lax.iota(jnp.int32, size)[:, None]
 
-    def step(count: Index, left: jax.Array) -> jax.Array:
+    def step(count: Index, right_side: jax.Array) -> jax.Array:
         k = count if lower else size - 1 - count
         column = take_index(a, k, -1)
-        solved = take_index(left, k, -2) / take_index(column, k, -2)
+        solved = take_index(right_side, k, -2) / take_index(column, k, -2)
         following = rows > k if lower else rows < k
-        remaining = jnp.where(following, left - column * solved, left)
+        remaining = jnp.where(following, right_side - column * solved, right_side)
         return jnp.where(rows == k, solved, remaining)
 
     return iterate(size, step, b)

@@ -34,7 +34,7 @@ def grouped_convolution(
     x, kernel = jnp.transpose(x, numbers.lhs_spec), jnp.transpose(kernel, numbers.rhs_spec)
     x = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0)] * 2 + pads(padding, lhs_dilation))
     outputs, inputs, *window = kernel.shape
-    reach = [
+    extent = [
         size - (length - 1) * dilation
         for size, length, dilation in zip(x.shape[2:], window, rhs_dilation, strict=True)
     ]
@@ -42,9 +42,9 @@ def grouped_convolution(
     kernel = kernel.reshape(groups, outputs // groups, inputs, *window)
     total: Any = 0
     for position in np.ndindex(*window):
-        first = [int(i) * dilation for i, dilation in zip(position, rhs_dilation, strict=True)]
+        start = [int(i) * dilation for i, dilation in zip(position, rhs_dilation, strict=True)]
         part = window_elements(
-            x, (0, 0, 0, *first), (*x.shape[:3], *reach), (1, 1, 1, *window_strides)
+            x, (0, 0, 0, *start), (*x.shape[:3], *extent), (1, 1, 1, *window_strides)
         )
         total = total + _group_product(part, kernel[(..., *position)])
     result = total.reshape(x.shape[0], outputs, *total.shape[3:])

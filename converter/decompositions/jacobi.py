@@ -216,9 +216,9 @@ def diagonalize(
         )
 
     def is_unfinished(loop: Any) -> jax.Array:
-        count, before, current, *_ = loop
+        count, previous, current, *_ = loop
         return (count < MAX_STEPS) & jnp.any(
-            (current > 1) & ((current > CONVERGED_FACTOR) | (current < before))
+            (current > 1) & ((current > CONVERGED_FACTOR) | (current < previous))
         )
 
     def rotate(loop: Any) -> Any:
@@ -275,8 +275,8 @@ def _nearest_rotation(tangents: jax.Array) -> jax.Array:
     fourth = second @ second
     bound = jnp.sum(squares(fourth), (-2, -1), keepdims=True)
     shortening = 1 / jnp.maximum(jnp.sqrt(jnp.sqrt(bound)), 1)
-    first, last = SERIES
-    series = eye - first * shortening * second + last * (shortening * shortening) * fourth
+    linear, quadratic = SERIES
+    series = eye - linear * shortening * second + quadratic * (shortening * shortening) * fourth
     estimate = (eye - jnp.sqrt(shortening) * tangents) @ series
     remaining_error = SERIES_ERROR
     while remaining_error > jnp.finfo(estimate.dtype).eps / 4:

@@ -87,14 +87,14 @@ def _reflect_column(k: Index, reduced: jax.Array) -> tuple[jax.Array, Packed]:
     rows = lax.iota(jnp.int32, reduced.shape[-2])[:, None]
     line = take_index(reduced, k, -1)
     below, top = jnp.where(rows > k, line, jnp.zeros_like(line)), take_index(line, k, -2)
-    level, other = jnp.real(top), jnp.real(adjoint(below) @ below)
+    level, other_squares = jnp.real(top), jnp.real(adjoint(below) @ below)
     if jnp.iscomplexobj(top):
-        other = other + jnp.imag(top) ** 2
-    length = jnp.sqrt(level * level + other)
+        other_squares = other_squares + jnp.imag(top) ** 2
+    length = jnp.sqrt(level * level + other_squares)
     end = jnp.where(level < 0, length, -length)
     # Smaller squares have lost digits. In scaled columns they are below the rounding error.
-    kind = jnp.finfo(other.dtype)
-    is_reflected_already = other <= 8 * kind.tiny / kind.eps
+    limits = jnp.finfo(other_squares.dtype)
+    is_reflected_already = other_squares <= 8 * limits.tiny / limits.eps
     distance = jnp.where(is_reflected_already, jnp.ones_like(top), top - end)
     mirror = jnp.where(rows == k, jnp.ones_like(line), below / distance)
     factor = jnp.where(is_reflected_already, jnp.zeros_like(top), distance / end)

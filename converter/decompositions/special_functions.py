@@ -340,8 +340,8 @@ def _scaled_bessel(
 def _chebyshev(x: jax.Array, coefficients: Sequence[float]) -> jax.Array:
     """Return the sum of a Chebyshev series in ``x / 2`` by Clenshaw's recurrence. The coefficients
     are ordered from the highest to the constant one."""
-    before, last, value = (jnp.zeros_like(x) for _ in range(3))
+    second_last, last, value = (jnp.zeros_like(x) for _ in range(3))
     for coefficient in coefficients:
-        before, last = last, value
-        value = x * last - before + coefficient
-    return (value - before) / 2
+        second_last, last = last, value
+        value = x * last - second_last + coefficient
+    return (value - second_last) / 2

@@ -157,17 +157,17 @@ def reduce_windows(
     config = pads(padding, base_dilation)
     xs = [lax.pad(x, jnp.asarray(v, x.dtype), config) for x, v in zip(xs, fillers, strict=True)]
     for axis in reversed(range(xs[0].ndim)):
-        last = (size[axis] - 1) * dilation[axis]
-        reach = xs[0].shape[axis] - last
-        if not dims.is_at_least(reach, 0):
+        last_offset = (size[axis] - 1) * dilation[axis]
+        extent = xs[0].shape[axis] - last_offset
+        if not dims.is_at_least(extent, 0):
             raise UnsupportedError(
                 f"primitive 'reduce_window' with a computation of its own over an axis of size "
                 f"{xs[0].shape[axis]} cannot be written: it has to be known that a window of "
-                f"{last + 1} fits; use a sum, maximum or minimum, or a size that is known"
+                f"{last_offset + 1} fits; use a sum, maximum or minimum, or a size that is known"
             )
-        starts = range(0, last + 1, dilation[axis])
+        starts = range(0, last_offset + 1, dilation[axis])
         parts = [
-            [lax.slice_in_dim(x, i, i + reach, strides[axis], axis) for x in xs] for i in starts
+            [lax.slice_in_dim(x, i, i + extent, strides[axis], axis) for x in xs] for i in starts
         ]
         xs = parts[0]
         for part in parts[1:]:
@@ -176,16 +176,16 @@ def reduce_windows(
 
 
 def window_elements(
-    x: jax.Array, position: Sequence[Any], reach: Sequence[Any], strides: Sequence[int]
+    x: jax.Array, position: Sequence[Any], extent: Sequence[Any], strides: Sequence[int]
 ) -> jax.Array:
     """Return the element of each window at one position in the window.
 
     Arguments:
         position: the position, along each axis.
-        reach: along each axis, the size of the part of ``x`` in which windows begin.
+        extent: the size of the part of ``x`` in which windows begin, along each axis.
         strides: the distance between windows.
     """
-    ends = [start + size for start, size in zip(position, reach, strict=True)]
+    ends = [start + size for start, size in zip(position, extent, strict=True)]
     return lax.slice(x, position, ends, strides)
 
 
@@ -269,7 +269,7 @@ def _unary_form(combine: Combine) -> Callable[..., jax.Array]:
 
 def _scatter_selected(
     x: jax.Array,
-    inside: jax.Array,
+    is_selectable: jax.Array,
     source: jax.Array,
     start: jax.Array,
     select: Callable[..., jax.Array],
@@ -283,7 +283,7 @@ def _scatter_selected(
 
     Arguments:
         x: the padded array.
-        inside: False where ``x`` is padding that must not be selected.
+        is_selectable: False where ``x`` is padding that must not be selected.
         source: an element for each window.
         select: compares two elements. An element stays selected while the comparison with the next
             one is True.
@@ -293,21 +293,25 @@ def _scatter_selected(
         padding: the padding of ``x``, which is cut off from the result.
     """
     positions = list(itertools.product(*map(range, size)))
-    reach = [n - k + 1 for n, k in zip(x.shape, size, strict=True)]
-    best, best_is_inside = (window_elements(y, positions[0], reach, strides) for y in (x, inside))
+    extent = [n - k + 1 for n, k in zip(x.shape, size, strict=True)]
+    best, best_is_selectable = (
+        window_elements(y, positions[0], extent, strides) for y in (x, is_selectable)
+    )
     selected = jnp.zeros(source.shape, jnp.int32)
     for number, position in enumerate(positions[1:], 1):
-        other, is_there = (window_elements(y, position, reach, strides) for y in (x, inside))
-        moves = is_there & ~(best_is_inside & select(best, other))
-        best, best_is_inside = jnp.where(moves, other, best), best_is_inside | is_there
+        other, is_there = (
+            window_elements(y, position, extent, strides) for y in (x, is_selectable)
+        )
+        moves = is_there & ~(best_is_selectable & select(best, other))
+        best, best_is_selectable = jnp.where(moves, other, best), best_is_selectable | is_there
         selected = jnp.where(moves, number, selected)
     total = jnp.broadcast_to(start, x.shape)
     for number, position in enumerate(positions):
-        hit = (selected == number) & best_is_inside
+        is_target = (selected == number) & best_is_selectable
         edges = _window_padding(position, source.shape, strides, x.shape)
         updates, is_hit = (
             lax.pad(source, start, edges),
-            lax.pad(hit, False, edges),
+            lax.pad(is_target, False, edges),
         )
         total = jnp.where(is_hit, scatter(total, updates), total)
     return lax.pad(total, start, [(-low, -high, 0) for low, high in padding])

@@ -97,11 +97,11 @@ def _trace_scatter_apply(eqn: Any) -> Any:
     p = eqn.params
     if p["update_jaxpr"] is None:
         return None
-    before, after = eqn.invars[0].aval.dtype, p["update_jaxpr"].outvars[0].aval.dtype
-    if before != after:
+    dtype, result_dtype = eqn.invars[0].aval.dtype, p["update_jaxpr"].outvars[0].aval.dtype
+    if dtype != result_dtype:
         raise UnsupportedError(
-            f"the function of x.at[…].apply returns {after} for {before}, which JAX itself does "
-            f"not compile; convert x before it, or the result of the function to {before}"
+            f"the function of x.at[…].apply returns {result_dtype} for {dtype}, which JAX itself "
+            f"does not compile; convert x before it, or the result of the function to {dtype}"
         )
     update = jex.jaxpr_as_fun(jex.ClosedJaxpr(p["update_jaxpr"], p["update_consts"]))
 
@@ -126,10 +126,10 @@ def _trace_solve(eqn: Any) -> Any:
     serve derivatives only.
     """
     lengths = eqn.params["const_lengths"]
-    first = lengths.matvec + lengths.vecmat
-    operands, last = slice(first, first + lengths.solve), sum(lengths)
+    solve_start = lengths.matvec + lengths.vecmat
+    operands, constants_end = slice(solve_start, solve_start + lengths.solve), sum(lengths)
     solve = jex.jaxpr_as_fun(eqn.params["jaxprs"].solve)
-    return _trace_operands(eqn, lambda *xs: solve(*xs[operands], *xs[last:]))
+    return _trace_operands(eqn, lambda *xs: solve(*xs[operands], *xs[constants_end:]))
 
 
 def _single_device_jaxpr(eqn: Any) -> Any:

@@ -317,8 +317,8 @@ def _inline_while(inliner: Inliner, eqn: Any, inputs: list[Value], nodes: list[N
     start = inputs[n_cond + n_body :]
 
     def lanes(state: Sequence[Value], nodes: list[Node]) -> Value:
-        (live,) = inliner.inline(eqn.params["cond_jaxpr"], [*inputs[:n_cond], *state], nodes)
-        return live
+        (is_live,) = inliner.inline(eqn.params["cond_jaxpr"], [*inputs[:n_cond], *state], nodes)
+        return is_live
 
     return _batched_while(eqn, start, body, lanes, nodes)
 
@@ -343,8 +343,10 @@ def _batched_while(
         lanes: appends the condition of the lanes for a state.
         nodes: the list to which nodes before the loop are appended.
     """
-    first = lanes(start, nodes)
-    is_live, still_live = (Value(first.shape, first.dtype, "input") for _ in range(2))
+    live_at_start = lanes(start, nodes)
+    is_live, still_live = (
+        Value(live_at_start.shape, live_at_start.dtype, "input") for _ in range(2)
+    )
     axes = tuple(range(is_live.rank))
     editor = node_appender(body.nodes)
     next_states = [
@@ -358,8 +360,8 @@ def _batched_while(
     any_live = node_appender(condition).add(
         ops.reduce_or, [still_live], (), still_live.dtype, params
     )
-    types = [*_types(eqn.outvars), (first.shape, first.dtype)]
-    node = make_node(ops.while_, [*start, first], types)
+    types = [*_types(eqn.outvars), (live_at_start.shape, live_at_start.dtype)]
+    node = make_node(ops.while_, [*start, live_at_start], types)
     node.bodies = {
         "cond": Graph([*state, still_live], [any_live], condition),
         "body": Graph([*body.inputs, is_live], next_states, body.nodes),

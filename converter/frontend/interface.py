@@ -138,18 +138,20 @@ def _move_channels_first(graph: Graph, names: Collection[str]) -> None:
     table: dict[int, Value] = {}
     for position in _indices_of_names([v.name for v in graph.inputs], names):
         inner = graph.inputs[position]
-        first, last = _channel_permutations(inner, inner.name)
-        outer = Value(tuple(inner.shape[a] for a in first), inner.dtype, "input", inner.name)
+        to_channels_first, to_channels_last = _channel_permutations(inner, inner.name)
+        outer = Value(
+            tuple(inner.shape[a] for a in to_channels_first), inner.dtype, "input", inner.name
+        )
         node = make_node(
-            ops.transpose, [outer], [(inner.shape, inner.dtype)], {"permutation": last}
+            ops.transpose, [outer], [(inner.shape, inner.dtype)], {"permutation": to_channels_last}
         )
         graph.inputs[position], table[id(inner)] = outer, node.out
         graph.nodes.insert(0, node)
     graph.replace_operands(lambda v: table.get(id(v), v))
     for position in _indices_of_names(graph.output_names, names):
         inner = graph.outputs[position]
-        first, _ = _channel_permutations(inner, graph.output_names[position])
-        graph.outputs[position] = node_appender(graph.nodes).transpose(inner, first)
+        to_channels_first, _ = _channel_permutations(inner, graph.output_names[position])
+        graph.outputs[position] = node_appender(graph.nodes).transpose(inner, to_channels_first)
 
 
 def _channel_permutations(value: Value, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:

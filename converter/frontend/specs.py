@@ -352,7 +352,11 @@ def changed_leaves(module: Any, leaves: Sequence[Any]) -> list[str]:
         module: the module after the call.
         leaves: its arrays before the call. If their number has changed, the result is empty.
     """
-    after = array_leaves(module)[0]
-    if len(after) != len(leaves):
+    leaves_after = array_leaves(module)[0]
+    if len(leaves_after) != len(leaves):
         return []
-    return [path for (path, now), was in zip(after, leaves, strict=True) if now is not was]
+    return [
+        path
+        for (path, array), previous in zip(leaves_after, leaves, strict=True)
+        if array is not previous
+    ]

@@ -96,11 +96,11 @@ def square(x: Pair) -> Pair:
 @meaning("integer_pow")
 def integer_pow(x: Pair, *, y: int) -> Pair:
     """Return ``x ** y`` for an integer ``y``, by repeated squaring as in JAX."""
-    result, left = None, abs(y)
-    while left:
-        if left % 2:
+    result, remaining = None, abs(y)
+    while remaining:
+        if remaining % 2:
             result = x if result is None else multiply(result, x)
-        x, left = square(x), left // 2
+        x, remaining = square(x), remaining // 2
     power = one_like(x) if result is None else result
     return power if y >= 0 else divide(one_like(x), power)
 
@@ -130,19 +130,19 @@ def conj(x: Any) -> Pair:
 def convert_element_type(x: Any, *, new_dtype: Any) -> Any:
     """Return ``x``, a pair or a real array, in another dtype. A pair is converted to a real dtype
     by its real part."""
-    part = real_dtype(new_dtype)
+    part_dtype = real_dtype(new_dtype)
     if not is_complex(new_dtype):
         return lax.convert_element_type(x.re, new_dtype)
     if isinstance(x, Pair):
-        return Pair(*(lax.convert_element_type(half, part) for half in x))
-    return Pair(lax.convert_element_type(x, part), jnp.zeros(x.shape, part))
+        return Pair(*(lax.convert_element_type(half, part_dtype) for half in x))
+    return Pair(lax.convert_element_type(x, part_dtype), jnp.zeros(x.shape, part_dtype))
 
 
 @meaning("iota")
 def iota(*_: Any, dtype: Any, shape: tuple[int, ...], dimension: int) -> Pair:
     """Return the numbers 0, 1 … along an axis of this shape, with imaginary parts of zero."""
-    part = real_dtype(dtype)
-    return Pair(lax.broadcasted_iota(part, shape, dimension), jnp.zeros(shape, part))
+    part_dtype = real_dtype(dtype)
+    return Pair(lax.broadcasted_iota(part_dtype, shape, dimension), jnp.zeros(shape, part_dtype))
 
 
 meanings(
@@ -210,8 +210,8 @@ meaning("reduce_min")(partial(_order_reduced, lax.min))
 def reduce_prod(x: Pair, *, axes: tuple[int, ...]) -> Pair:
     """Return the product over some axes; it is 1 if there are no elements."""
     if 0 in x.re.shape:
-        left = lax.reduce_prod(x.re, axes)
-        return Pair(left, jnp.zeros_like(left))
+        ones = lax.reduce_prod(x.re, axes)
+        return Pair(ones, jnp.zeros_like(ones))
     return _order_reduced(lax.mul, x, axes=axes)
 
 

@@ -62,7 +62,6 @@ def rsqrt(x: Pair) -> Pair:
 
 @meaning("exp")
 def exp(x: Pair) -> Pair:
-    """Return ``exp(x)``."""
     return polar_product(jnp.exp(x.re / 2), x.im)
 
 
@@ -220,9 +219,9 @@ finite."""
 def atanh(x: Pair) -> Pair:
     """Return ``atanh(x)``. The signs of zeros decide the side of a branch cut."""
     real_size, high = (jnp.minimum(jnp.abs(part), HUGE) for part in x)
-    left = 1 - real_size
-    re = jnp.log1p(4 * real_size / (left * left + high * high)) / 4
-    im = jnp.arctan2(2 * high, left * (1 + real_size) - high * high) / 2
+    below_one = 1 - real_size
+    re = jnp.log1p(4 * real_size / (below_one * below_one + high * high)) / 4
+    im = jnp.arctan2(2 * high, below_one * (1 + real_size) - high * high) / 2
     return Pair(copy_minus(re, x.re), copy_minus(im, x.im))
 
 

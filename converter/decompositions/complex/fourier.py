@@ -76,16 +76,16 @@ def _known_lengths(lengths: tuple[Any, ...]) -> tuple[int, ...]:
     return lengths
 
 
-def _transform_axes(x: jax.Array, lengths: Any, inverse: bool, after: int) -> jax.Array:
+def _transform_axes(x: jax.Array, lengths: Any, inverse: bool, trailing_axes: int) -> jax.Array:
     """Return the complex transform over several axes.
 
     Arguments:
         lengths: the lengths of the axes, which are neighbours.
         inverse: true for the inverse transform.
-        after: the number of axes after them, without the axis of two.
+        trailing_axes: the number of axes after them, without the axis of two.
     """
     for index, length in enumerate(reversed(lengths)):
-        axis = x.ndim - 2 - after - index
+        axis = x.ndim - 2 - trailing_axes - index
         x = jnp.moveaxis(_transform(jnp.moveaxis(x, axis, -2), length, inverse), -2, axis)
     return x
 
