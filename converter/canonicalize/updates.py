@@ -52,11 +52,19 @@ MOST_PARTS = 8
 
 
 def join_updates(node: Node, editor: Editor) -> Value | None:
-    """Rewrite the last scatter of a chain that overwrites neighbouring parts of an array.
+    """Rewrite a chain of scatters that overwrite parts of an array as the concatenation of the
+    parts.
 
-    The result is the concatenation of the parts. Return None if the indices are not constant, if
-    the parts are not known or more than `MOST_PARTS`, or if a part has elements of several operands
-    of a concatenation.
+    Arguments:
+        node: the last scatter of the chain. It overwrites consecutive elements of an axis, or every
+            second one, at constant indices.
+
+    Returns:
+        The concatenation. None if the indices are of another kind, if the scatters overlap in a way
+        that
+        cannot be split into parts, if there are more than `MOST_PARTS`, or if a part has elements
+        of
+        several operands of a concatenation.
     """
     update = known_update(node)
     if update is None or not dims.is_static(node.out.shape[update.axis]):
@@ -77,7 +85,11 @@ def _continues_chain(node: Node, update: KnownUpdate) -> bool:
     """Return True if joining a scatter with the computation of its array saves an operation.
 
     The array must be one number everywhere, a concatenation along the axis of the update, a reshape
-    that interleaves two arrays, or the result of a known update of the same axis.
+    that interleaves two arrays, or the result of a scatter along the same axis at constant indices.
+
+    Arguments:
+        node: the scatter.
+        update: the elements that it overwrites.
     """
     source = node.inputs[0]
     inner = source.made_by(ops.scatter)
@@ -103,8 +115,11 @@ def _is_interleaved(value: Value) -> bool:
 
 
 def known_update(node: Node) -> KnownUpdate | None:
-    """Return the update of a scatter at constant indices, which are consecutive elements of one
-    axis or every second one; otherwise None."""
+    """Return which elements of an axis a scatter overwrites, if its indices are constant.
+
+    Return None if the indices are not constant, or if the elements are neither consecutive along
+    one axis nor every second one.
+    """
     x, indices, updates = node.inputs
     numbers, array = node.params["dimension_numbers"], indices.const
     if not isinstance(array, np.ndarray) or numbers.operand_batching_dims or 0 in array.shape:
@@ -124,14 +139,15 @@ def known_update(node: Node) -> KnownUpdate | None:
 
 
 def _update_along_axis(node: Node, axis: int, column: np.ndarray, size: Dim) -> KnownUpdate | None:
-    """Return the update of windows that start at given positions of an axis, or None.
+    """Return the elements of an axis that a scatter overwrites, or None.
 
-    The result is None for several windows unless these are single elements at a distance of 1 or 2,
-    and for windows that are not within the array.
+    Return None for several windows unless these are single elements at a distance of 1 or 2, and
+    for windows that are not within the array.
 
     Arguments:
         node: the scatter.
-        column: the first position of each window.
+        axis: the only axis along which windows are shorter than the array.
+        column: the first position of each window along the axis.
         size: the size of a window along the axis.
     """
     x, _, updates = node.inputs
@@ -156,10 +172,11 @@ def _update_along_axis(node: Node, axis: int, column: np.ndarray, size: Dim) -> 
 
 
 def _find_parts(value: Value, axis: int) -> list[Part] | None:
-    """Return the parts of which an array consists along an axis, in order, as scatters wrote them.
+    """Return the parts of which an array consists along an axis, in order.
 
-    An array that is no such scatter is one part. Return None if scatters overlap in a way that
-    cannot be split into parts.
+    The parts are those that scatters at constant indices wrote, and the remaining elements of the
+    array below them. An array that is not written by scatters is one part. Return None if scatters
+    overlap in a way that cannot be split into parts.
     """
     size = int(value.shape[axis])
     node = value.made_by(ops.scatter)
@@ -177,6 +194,10 @@ def _alternating_parts(node: Node, update: KnownUpdate) -> list[Part] | None:
 
     The elements between them must be overwritten by another such scatter, or be of one operand of a
     concatenation, or be one number.
+
+    Arguments:
+        node: the scatter that computes the array.
+        update: the elements that it overwrites.
     """
     source, axis = node.inputs[0], update.axis
     start, count = update.start - update.start % 2, update.count
@@ -200,12 +221,13 @@ def _alternating_parts(node: Node, update: KnownUpdate) -> list[Part] | None:
 
 
 def _is_in_concatenation(view: View) -> bool:
-    """Return True if all elements of a view are of one operand of a concatenation."""
+    """Return True if a view is of a concatenation and all its elements are of one operand.
+    Operations that only move elements are looked through."""
     return part(_view_of_origin(view)) is not None
 
 
 def _is_of_one_operand(view: View) -> bool:
-    """Return True unless a view has elements of several operands of a concatenation.
+    """Return False if a view is of a concatenation and has elements of several operands.
 
     A chain of many updates would otherwise become slices of concatenations of slices.
     """
@@ -225,6 +247,10 @@ def _insert_part(parts: list[Part] | None, axis: int, start: int, new: Part) -> 
 
     Return None if ``parts`` is None, or if ``new`` overlaps with a part that cannot be cut there,
     such as one whose elements alternate.
+
+    Arguments:
+        parts: the parts of an array along ``axis``, in order.
+        start: the position of the first replaced element in the array.
     """
     result: list[Part] = []
     end, offset = start + new.size, 0
@@ -259,13 +285,14 @@ def _cut_part(piece: Part, axis: int, start: int, size: int) -> Part:
 def _write_part(
     editor: Editor, piece: Part, shape: dims.Shape, axis: int, dtype: np.dtype
 ) -> Value:
-    """Emit the operations that compute a part, and return its value.
+    """Emit the operations that compute a part of an array, and return its value.
 
     Alternating elements are concatenated on a new axis, which is merged with ``axis``.
 
     Arguments:
-        shape: the shape of the array of which the part is cut along ``axis``.
-        dtype: the dtype of that array.
+        shape: the shape of the whole array.
+        axis: the axis along which the part is shorter.
+        dtype: the dtype of the array.
     """
     part_shape = (*shape[:axis], piece.size, *shape[axis + 1 :])
     if isinstance(piece.source, View):

@@ -232,8 +232,10 @@ class Inliner:
 
 
 def _effect_error(name: str, sources: tuple[Any, ...]) -> UnsupportedError:
-    """Return the error for a primitive that must not be dropped although it has no result to
-    convert.
+    """Return the error for a primitive with an effect but no result, or one that is never
+    converted.
+
+    It would otherwise be dropped silently, or its value would become a constant.
 
     Arguments:
         name: the name of the primitive.
@@ -251,8 +253,13 @@ def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
 def _plain_node(eqn: Any, inputs: list[Value]) -> Node:
     """Return the node of an equation without nested jaxprs.
 
-    Hints are not among its parameters. An operation on keys or complex numbers evaluates the
-    primitive on them (`HeldFunction`), and is a separate variant of the operation.
+    Its parameters are those of the equation without `HINTS`. If an operand or result is a key or a
+    complex number, the node's meaning is the primitive on keys or complex numbers, and its
+    operation is a separate variant.
+
+    Arguments:
+        eqn: an equation of a jaxpr.
+        inputs: the values of its operands.
     """
     all_params = named_params(eqn)
     hints = {k: v for k, v in all_params.items() if k in HINTS}
@@ -279,8 +286,14 @@ def _plain_ints(param: Any) -> Any:
 def _control_node(
     eqn: Any, inputs: Sequence[Value], params: Mapping[str, Any], **bodies: Graph
 ) -> Node:
-    """Return the node of ``scan``, ``while`` or ``cond``, with the nested graphs ``bodies`` by
-    name."""
+    """Return the node of a ``scan``, ``while`` or ``cond``.
+
+    Arguments:
+        eqn: the equation of the jaxpr.
+        inputs: the operands of the node, without those that its bodies capture.
+        params: the parameters of the node.
+        bodies: the nested graphs by name.
+    """
     node = make_node(ops.op_by_name(eqn.primitive.name), inputs, _types(eqn.outvars), params)
     node.bodies = bodies
     return node

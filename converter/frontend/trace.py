@@ -146,20 +146,24 @@ def _trace_jaxpr(
     inputs: Sequence[jax.ShapeDtypeStruct],
     leaves: Sequence[tuple[str, Any]],
 ) -> tuple[Any, LeafIndices]:
-    """Return what `_jaxpr` returns for a function, and the indices of the leaves that are concrete.
+    """Trace a function with as few concrete parameters as possible.
 
-    A leaf is concrete if ``fn`` needs its numbers in Python. As few leaves as possible are
-    concrete. If tracing fails otherwise, everything that depends only on concrete numbers is
-    computed while tracing.
+    A parameter has to be concrete if the function needs its numbers in Python. If tracing fails
+    otherwise, everything that depends only on concrete numbers is computed while tracing.
 
     Arguments:
-        fn: a function of the list of all leaves and of the inputs.
+        fn: a function of the list of all parameters and of the inputs.
         inputs: the types of the inputs.
         leaves: names and arrays of the parameters.
 
+    Returns:
+        A pair of the closed jaxpr and a pytree with the types of the results; and the indices of
+        the
+        concrete parameters.
+
     Raises:
         UnsupportedError: the function cannot be traced, for a reason that the converter can
-            explain.
+            explain. Other errors of the function are raised unchanged.
     """
 
     def run(structs: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, LeafIndices]:
@@ -192,13 +196,13 @@ def _jaxpr(
     """Return the closed jaxpr of a function, and a pytree with the types of its results.
 
     Arguments:
-        fn: a function of the list of all leaves and of the inputs.
+        fn: a function of the list of all parameters and of the inputs.
         inputs: the types of the inputs.
         leaves: names and arrays of the parameters.
-        concrete_indices: indices of the leaves whose numbers the function sees. The others are
+        concrete_indices: indices of the parameters whose numbers the function sees. The others are
             abstract and become inputs of the jaxpr.
-        eager: true to compute everything that depends only on concrete numbers, as outside of
-            ``jit``.
+        eager: true to compute everything that depends only on concrete numbers while tracing, as
+            outside of ``jit``.
     """
 
     def run_with_leaves(arrays: Mapping[int, Any], *args: Any) -> Any:
@@ -217,8 +221,8 @@ def _jaxpr(
 
 
 def _to_struct(array: Any) -> jax.ShapeDtypeStruct:
-    """Return the type that JAX uses for an array. Without x64 it has 32 bits in place of 64; jax >=
-    0.12 would warn about that."""
+    """Return the type that JAX uses for an array: 32 bits in place of 64 unless x64 is enabled. jax
+    >= 0.12 would warn about that."""
     dtype = array.dtype if is_key(array) else jax.dtypes.canonicalize_dtype(array.dtype)
     return jax.ShapeDtypeStruct(array.shape, dtype)
 
