@@ -61,10 +61,8 @@ def join_updates(node: Node, editor: Editor) -> Value | None:
 
     Returns:
         The concatenation. None if the indices are of another kind, if the scatters overlap in a way
-        that
-        cannot be split into parts, if there are more than `MOST_PARTS`, or if a part has elements
-        of
-        several operands of a concatenation.
+        that cannot be split into parts, if there are more than `MOST_PARTS`, or if a part has
+        elements of several operands of a concatenation.
     """
     update = known_update(node)
     if update is None or not dims.is_static(node.out.shape[update.axis]):

@@ -268,8 +268,8 @@ def _eliminate(top: Arrays, following: Arrays) -> tuple[Arrays, Arrays]:
 
     Returns:
         The row that remains, in the form of ``top``, and the row that eliminated it: its diagonal,
-        two
-        entries to the right, and its right side. The row with the larger first entry eliminates.
+        two entries to the right, and its right side. The row with the larger first entry
+        eliminates.
     """
     first, second, right_side = top
     lead, second_entry, further, value = following

@@ -158,8 +158,7 @@ def _trace_jaxpr(
 
     Returns:
         A pair of the closed jaxpr and a pytree with the types of the results; and the indices of
-        the
-        concrete parameters.
+        the concrete parameters.
 
     Raises:
         UnsupportedError: the function cannot be traced, for a reason that the converter can
