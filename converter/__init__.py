@@ -28,7 +28,8 @@ __all__ = sorted(_MODULES)
 
 
 def __getattr__(name):
-    """Return a public name, imported on first use."""
+    """Import the public name `name` on its first use and return it. Raise `AttributeError` for
+    other names."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value = getattr(import_module(_MODULES[name]), name)

@@ -7,13 +7,17 @@ class ConverterError(Exception):
 
 
 class SpecError(ConverterError, ValueError):
-    """Error for an argument of ``to_onnx`` that cannot be used."""
+    """Error for an argument that cannot be used, such as a spec, a name or an option of
+    ``to_onnx``."""
 
 
 class UnsupportedError(ConverterError, NotImplementedError):
-    """Error for a primitive, or a form of it, that has no rule at the requested opset.
+    """Error for an operation that cannot be converted: it has no rule at the requested opset, or
+    not for these parameters, shapes or dtypes.
 
-    ``reason`` is the message without the source line, ``line`` is that line.
+    ``reason`` is the message without the source line. ``line`` is the line of the user's source
+    that the operation comes from, or "" if it is unknown. The text of the error is ``reason
+    [line]``.
     """
 
     def __init__(self, reason: str, line: str = "") -> None:
@@ -22,13 +26,16 @@ class UnsupportedError(ConverterError, NotImplementedError):
 
 
 class CheckError(ConverterError, ValueError):
-    """Error for a file that is not verified, or cannot be compared because inputs or outputs do not
-    fit."""
+    """Error for a file that computes other results than JAX, or that cannot be compared because the
+    inputs or outputs have other names, shapes or dtypes."""
 
 
 class SaveError(ConverterError, OSError):
-    """Error for a file that cannot be written. ``errno`` and ``strerror`` are those of the
-    system."""
+    """Error for a file that cannot be written.
+
+    ``errno`` and ``strerror`` are those of the operating system's error. The text of the error is
+    its first argument.
+    """
 
     def __str__(self) -> str:
         return str(self.args[0])

@@ -40,18 +40,25 @@ TOP_K_HAS_AXIS = jax.__version_info__ >= (0, 8)
 
 
 def named_params(eqn: Any) -> Mapping[str, Any]:
-    """Return the parameters of an equation as the newest JAX has them."""
-    if eqn.primitive.name == "top_k":  # before jax 0.8 it has no axis: the last is meant
+    """Return the parameters of an equation of a jaxpr as the newest JAX would name them.
+
+    Before jax 0.8 ``top_k`` has no parameter ``axis``; the last axis is added. The precision
+    ``F16_F16_F32`` is replaced by None, because XLA's compiler for CPUs refuses that name, and
+    computes the same without it.
+    """
+    if eqn.primitive.name == "top_k":  # before jax 0.8 it has no axis and uses the last one
         return {"axis": len(eqn.invars[0].aval.shape) - 1, **eqn.params}
     if eqn.params.get("precision") is lax.DotAlgorithmPreset.F16_F16_F32:
-        # XLA's compiler for CPUs refuses the name, and does what it means without it.
+        # XLA's compiler for CPUs refuses this name, and computes the same without it.
         return {**eqn.params, "precision": None}
     return eqn.params
 
 
 def top_k(x: Any, k: int, axis: int) -> tuple[Any, Any]:
-    """Return the largest entries along an axis and their positions; before jax 0.8 `lax.top_k` has
-    no axis."""
+    """Return the ``k`` largest entries along ``axis``, the largest first, and their indices.
+
+    Before jax 0.8 `lax.top_k` has no axis, so ``axis`` is moved to the end and back.
+    """
     if TOP_K_HAS_AXIS:
         values, positions = lax.top_k(x, k, axis=axis)
         return values, positions
@@ -60,16 +67,21 @@ def top_k(x: Any, k: int, axis: int) -> tuple[Any, Any]:
 
 
 def bind_params(primitive: Any, params: Mapping[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
-    """Return the functions and parameters that ``bind`` needs for the parameters of an equation.
+    """Return what ``primitive.bind`` needs for the parameters of an equation of a jaxpr.
 
-    Since jax 0.9 no primitive needs functions.
+    The first result are functions to pass before the operands, the second one the keyword
+    arguments. Since jax 0.9 no primitive needs functions; the first result is then empty.
     """
     bound = primitive.get_bind_params(dict(params))
     return bound if isinstance(bound, tuple) else ((), bound)
 
 
 def bind_primitive(primitive: Any, operands: Sequence[Any], params: Mapping[str, Any]) -> list[Any]:
-    """Return the results of a primitive for operands, with the parameters of an equation."""
+    """Apply a JAX primitive to operands, with the parameters of an equation of a jaxpr.
+
+    The operands are concrete or traced arrays. The results are a list, also for a primitive with
+    one result.
+    """
     functions, bind_options = bind_params(primitive, params)
     results = primitive.bind(*functions, *operands, **bind_options)
     return list(results) if primitive.multiple_results else [results]

@@ -39,14 +39,20 @@ WEB_RELEASE: Final = "1.30.0"
 
 
 def is_older(version: str, other: str) -> bool:
-    """Return True if a version is older than another: ``1.9.1`` is older than ``1.23``."""
+    """Return True if ``version`` is an older release than ``other``: ``1.9.1`` is older than
+    ``1.23``.
+
+    The first three numbers of the texts are compared as numbers. An equal version is not older.
+    """
     first, second = (tuple(map(int, re.findall(r"\d+", text)[:3])) for text in (version, other))
     return first < second
 
 
 def too_old(version: str) -> str:
-    """Return a warning for an ONNX Runtime in which files cannot be verified, or "" for a newer
-    one."""
+    """Return a warning if this version of ONNX Runtime is older than ``OLDEST_RUNTIME``, else "".
+
+    Files cannot be verified in an older version.
+    """
     if not is_older(version, OLDEST_RUNTIME):
         return ""
     return (

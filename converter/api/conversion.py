@@ -129,7 +129,8 @@ def to_onnx(request: FileRequest) -> Export:
 def _freeze_existing_objects() -> Iterator[None]:
     """Exclude the objects that exist now from garbage collection while the context is active.
 
-    Searching all objects that JAX holds takes longer than most of the passes together.
+    Searching all objects that JAX holds takes longer than most of the passes together. The context
+    does nothing if the caller has frozen objects already.
     """
     if gc.get_freeze_count():  # unfreezing would also release objects that the caller has frozen
         yield
@@ -142,7 +143,16 @@ def _freeze_existing_objects() -> Iterator[None]:
 
 
 def _verify_export(export: Export, request: FileRequest, inputs: Sequence[Any] | None) -> Export:
-    """Return the export with its verdict. Raise `CheckError` if the file is not verified."""
+    """Compare the export with JAX, and return it with its verdict.
+
+    Arguments:
+        inputs: arrays for the function; None to draw inputs.
+
+    Raises:
+        SpecError: parameters have no values, so that the file cannot be run.
+        CheckError: an output differs from JAX by more than its tolerance. The message names the
+            output and, where there is one, an option that accepts or mends the difference.
+    """
     if missing_names := saving.missing_parameters(export.model, export.graph):
         raise SpecError(
             f"a file without weights cannot be verified: {missing_names[0]} has no value; "
@@ -170,8 +180,19 @@ def finish(
     metadata: Metadata | None = None,
     source_lines: bool = False,
 ) -> Export:
-    """Return the export of a graph: lower it, clean up the model, and bind parameters that have
-    values."""
+    """Return the export of a graph after all passes.
+
+    The graph is lowered to an ONNX model, the model is cleaned up, and its report is written. If
+    every parameter has a value, the values are bound to the model's initializers.
+
+    Arguments:
+        settings: target, opset and options; the passes have recorded deviations, near misses and
+            newer fusions in it, which the report repeats.
+        retrace: returns the graph of the function before any pass. Checks of the export evaluate
+            it.
+        metadata: metadata of the file; None for the default.
+        source_lines: true to write the source line of each node into its ``doc_string``.
+    """
     target = settings.runtime
     known_deviations = deviations(target)
     model = clean_up_model(lower(graph, settings.version, target, lines=source_lines), target)
@@ -198,10 +219,11 @@ def finish(
 
 
 def clean_up_model(model: ir.Model, target: Target) -> ir.Model:
-    """Remove quirks of the target, merge equal nodes, drop unused nodes and sort the rest, in
-    place.
+    """Remove the target's quirks from the model, merge equal nodes, drop unused nodes and sort the
+    rest.
 
-    Identity nodes stay: the lowering emits one only where an output needs a separate name.
+    The model is changed in place and returned; its outputs keep their types and shapes. Identity
+    nodes stay: the lowering emits one only where an output needs a separate name.
     """
     target.remove_quirks(model)
     output_types = [(graph, [(v.type, v.shape) for v in graph.outputs]) for graph in model.graphs()]
@@ -218,8 +240,11 @@ def clean_up_model(model: ir.Model, target: Target) -> ir.Model:
 
 
 def _stage_dumper(folder: str | None) -> Callable[[str, object], None]:
-    """Return a function that writes a stage as text into the ``folder``, or does nothing without
-    one."""
+    """Return a function that writes the text of a stage into ``folder``, for debugging.
+
+    It takes the stage's name and its content, and writes ``str(content)`` to a numbered file such
+    as ``00_trace.txt``. If ``folder`` is None or empty, the function does nothing.
+    """
     numbers = count()
 
     def dump(stage: str, content: object) -> None:

@@ -11,8 +11,10 @@ from converter.pipeline import passes
 
 @dataclass(frozen=True)
 class Obstacle:
-    """A reason why a function cannot be converted, with advice, and the source lines that it
-    concerns."""
+    """A reason why a function cannot be converted.
+
+    ``reason`` includes advice. ``lines`` are the user's source lines where it occurs.
+    """
 
     reason: str
     lines: tuple[str, ...]
@@ -34,7 +36,7 @@ class Explanation:
 
     @property
     def is_convertible(self) -> bool:
-        """True if the function can be converted."""
+        """True if there are no obstacles, so that the function can be converted."""
         return not self.obstacles
 
     def __str__(self) -> str:
@@ -46,7 +48,12 @@ class Explanation:
 
 @accepts_arguments_of(GraphRequest)
 def explain(request: GraphRequest) -> Explanation:
-    """Return the obstacles that ``to_onnx`` would meet. All arguments are those of ``to_onnx``."""
+    """Return the obstacles that ``to_onnx`` would meet, without writing a model.
+
+    All arguments are those of ``to_onnx``. An obstacle while tracing or in a pass ends the search;
+    it is then the only one, and ``Explanation.is_complete`` is False. Otherwise all operations
+    without a rule are listed.
+    """
     refused: list[UnsupportedError] = []
     try:
         graph = request.trace(request.calls)
@@ -58,6 +65,8 @@ def explain(request: GraphRequest) -> Explanation:
 
 
 def _group_by_reason(refused: Sequence[UnsupportedError]) -> list[Obstacle]:
+    """Return one obstacle for each different reason, in order, with the source lines of all its
+    errors."""
     lines: dict[str, dict[str, None]] = {}
     for error in refused:
         lines.setdefault(error.reason, {})[error.line] = None

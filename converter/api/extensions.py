@@ -23,7 +23,9 @@ def rule(
 ) -> Callable[[Lowering], Lowering]:
     """Register a lowering rule for one or more operations.
 
-    The rule gets the builder, the ONNX values of the operands, and the parameters as keywords:
+    The result is a decorator, which returns the rule unchanged. The rule gets the builder, the ONNX
+    values of the operands, and the parameters of the node as keywords. It returns the ONNX value of
+    each output:
 
         @converter.rule("my_primitive")
         def _(b, x, *, alpha):
@@ -49,7 +51,8 @@ def expansion(
 ) -> Callable[[DecompositionFunction], DecompositionFunction]:
     """Register a JAX function that is traced in place of one or more primitives.
 
-    The function gets the operands as positional arguments and the parameters as keywords:
+    The result is a decorator, which returns the function unchanged. The function gets the operands
+    as positional arguments and the primitive's parameters as keywords:
 
         @converter.expansion("my_primitive")
         def _(x, *, alpha):
@@ -59,8 +62,8 @@ def expansion(
         primitives: primitives or names of primitives.
         ignores: parameters that the function ignores on purpose. A primitive with any other
             parameter is not expanded.
-        only: a predicate of the operand types and the parameters that decides whether the function
-            applies.
+        only: returns True if the function applies to operands of these types with these parameters.
+            By default it always applies.
     """
     operations = [*map(_find_operation, primitives)]
     return register_as(outside.expansions.add, operations, ignores, applies=only)
@@ -68,11 +71,13 @@ def expansion(
 
 @contextmanager
 def extensions() -> Iterator[None]:
-    """Remove the rules, expansions and recognisers registered inside this context when it ends.
+    """Limit the registration of rules, expansions and recognisers to a ``with`` block.
 
-    with converter.extensions():
-        converter.rule("my_primitive")(lambda b, x: b.op("Softsign", x))
-        export = converter.to_onnx(fn, specs)
+    Those registered inside the block are removed when it ends. Earlier ones are restored.
+
+        with converter.extensions():
+            converter.rule("my_primitive")(lambda b, x: b.op("Softsign", x))
+            export = converter.to_onnx(fn, specs)
     """
     with (
         outside.registered_rules.restoring(),
@@ -83,6 +88,11 @@ def extensions() -> Iterator[None]:
 
 
 def _find_operation(op: OperationName) -> Op | str:
+    """Return the operation of a primitive; a name is returned unchanged.
+
+    A primitive that belongs to neither JAX nor Equinox is identified by the object itself, since
+    users' primitives may share a name.
+    """
     if isinstance(op, str):
         return op
     return ops.user_op(op) if is_users(op) else ops.op_by_name(op.name)

@@ -19,13 +19,20 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class GraphRequest(PassSettings, ConvertedFunction):
-    """Request for a converted graph: a function, the names of its values, and options of the
-    passes."""
+    """Request for a converted graph.
+
+    It has a function with the specs and names of its inputs and outputs, and the options of the
+    passes. Its fields are the arguments of ``explain``.
+    """
 
 
 @dataclass(frozen=True)
 class FileRequest(GraphRequest):
-    """Request for a file: its path, its verification and its metadata."""
+    """Request for a converted graph that is written to a file.
+
+    It adds the path, verification and metadata of the file. Its fields are the arguments of
+    ``to_onnx``, which describes them.
+    """
 
     path: str | os.PathLike[str] | None = field(default=None, kw_only=True)
     external_data: bool | None = field(default=None, kw_only=True)
@@ -44,30 +51,39 @@ class FileRequest(GraphRequest):
 
 @dataclass(frozen=True)
 class BisectionRequest(GraphRequest):
-    """Request for the first step that changes a number on the given inputs."""
+    """Request for the first step of a conversion that changes a number on the inputs.
+
+    Its fields are the arguments of ``bisect``. ``specs`` is None if they are the shapes of the
+    inputs.
+    """
 
     specs: Sequence[Spec] | None = field(default=None, kw_only=True)
     inputs: Sequence[Any]
 
 
 def accepts_arguments_of(
-    request: Callable[P, Any],
+    request_type: Callable[P, Any],
 ) -> Callable[[Callable[[Any], Result]], Callable[P, Result]]:
-    """Return a decorator that lets a function of a request be called with the arguments of the
-    request."""
+    """Return a decorator for a function whose only argument is a request.
 
-    def decorate(answer: Callable[[Any], Result]) -> Callable[P, Result]:
-        returns = inspect.signature(answer).return_annotation
-        signature = inspect.signature(request).replace(return_annotation=returns)
+    The decorated function takes the arguments of the class ``request_type`` instead, builds the
+    request from them and passes it on: ``to_onnx(fn, specs, opset=23)`` calls the function with
+    ``FileRequest(fn, specs, opset=23)``. Its signature shows these arguments. Wrong arguments raise
+    a `TypeError` that names the function.
+    """
+
+    def decorate(function: Callable[[Any], Result]) -> Callable[P, Result]:
+        returns = inspect.signature(function).return_annotation
+        signature = inspect.signature(request_type).replace(return_annotation=returns)
 
         def call(*args: P.args, **kwargs: P.kwargs) -> Result:
             try:
                 signature.bind(*args, **kwargs)
             except TypeError as error:
-                raise TypeError(f"{answer.__name__}: {error}") from None
-            return answer(request(*args, **kwargs))
+                raise TypeError(f"{function.__name__}: {error}") from None
+            return function(request_type(*args, **kwargs))
 
-        update_wrapper(call, answer)
+        update_wrapper(call, function)
         del call.__wrapped__  # type: ignore[attr-defined]
         call.__signature__ = signature  # type: ignore[attr-defined]
         return call

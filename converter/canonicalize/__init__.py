@@ -29,7 +29,11 @@ ELIMINATED_OPS = frozenset({*_REWRITTEN_OPS, *FORWARDING_OPS})
 
 
 def canonicalize(graph: Graph) -> None:
-    """Canonicalize a graph in place."""
+    """Bring a graph into canonical form, in place.
+
+    The rules are applied, constants folded, equal nodes merged and dead nodes dropped, until
+    nothing changes or `MAX_ROUNDS` is reached.
+    """
     fill_empty(graph)
     drop_dead(graph)
     for round_index in range(MAX_ROUNDS):
@@ -60,7 +64,12 @@ EXTRA_BYTES = 16 * CEILING
 
 
 def fold_constants(graph: Graph) -> bool:
-    """Evaluate nodes that depend only on constants, if another node reads their results."""
+    """Replace values that depend only on constants by their numbers, in place.
+
+    A value is replaced if it is an output, or an operand of a node that depends on other values
+    too, and if its numbers take at most `CEILING` bytes. Broadcasts stay in the graph. Return True
+    if any value was replaced.
+    """
     constants = computable(graph, ("const",))
     needed: dict[int, Value] = {}
     for value in boundary(graph, constants) if constants else ():
@@ -76,9 +85,14 @@ def fold_constants(graph: Graph) -> bool:
 
 
 def computable(graph: Graph, kinds: Container[str]) -> set[int]:
-    """Return the ids of values that depend only on values of these kinds.
+    """Return the ids of the values that can be evaluated from values of these kinds alone.
 
-    Values whose intermediate results are much larger than their sources are excluded.
+    Results of control flow and calls, and values with named sizes, are excluded. So are values that
+    are larger than all their sources together plus `EXTRA_BYTES`, and values that depend on
+    excluded ones.
+
+    Arguments:
+        kinds: kinds of values (``Value.kind``), such as "const" or "param".
     """
     computable_ids: set[int] = set()
     leaves: dict[int, dict[int, float]] = {}  # id(value) -> the sizes of what it is made from
@@ -96,7 +110,14 @@ def computable(graph: Graph, kinds: Container[str]) -> set[int]:
 
 
 def boundary(graph: Graph, inner: Container[int]) -> list[Value]:
-    """Return the values that nodes outside of ``inner`` read, and the outputs of all graphs."""
+    """Return the values that are read from outside of a set of values.
+
+    These are the inputs of all nodes that compute no value of the set, and the outputs of the graph
+    and its bodies. Values that are not in the set are among the results.
+
+    Arguments:
+        inner: ids of the values of the set.
+    """
     read = all_outputs(graph)
     for node in graph.walk():
         if not any(id(v) in inner for v in node.outputs):
@@ -105,6 +126,6 @@ def boundary(graph: Graph, inner: Container[int]) -> list[Value]:
 
 
 def all_outputs(graph: Graph) -> list[Value]:
-    """Return the outputs of a graph and of its bodies."""
+    """Return the outputs of a graph, and of the bodies of its nodes."""
     bodies = [b for n in graph.walk() for b in n.bodies.values()]
     return [v for g in (graph, *bodies) for v in g.outputs]

@@ -8,7 +8,11 @@ from converter.ir.rewrite import Editor, Rule
 
 
 def fill_empty(graph: Graph) -> None:
-    """Replace every value without elements, in place."""
+    """Replace all values that have no elements by constants without elements, in place.
+
+    Parameters and inputs are replaced where they are read. A constant with named sizes is a
+    broadcast of a constant whose named sizes are 1.
+    """
     table: dict[int, Value] = {}
     _fill(graph, table)
     if table:
@@ -16,6 +20,8 @@ def fill_empty(graph: Graph) -> None:
 
 
 def _fill(graph: Graph, table: dict[int, Value]) -> None:
+    """Add a constant for each value without elements of a graph and its bodies to ``table``, by the
+    id of the value. The nodes of the constants are added to the graph."""
     nodes: list[Node] = []
     for value in (*graph.params, *graph.inputs):
         if is_empty(value):
@@ -31,12 +37,16 @@ def _fill(graph: Graph, table: dict[int, Value]) -> None:
 
 
 def is_empty(value: Value) -> bool:
-    """Return True if a value has no elements, whatever the named sizes are."""
+    """Return True if an axis of the value has size 0. A named dimension is not 0."""
     return any([dims.is_static(d) and d == 0 for d in value.shape])
 
 
 def reduce_empty(node: Node, editor: Editor) -> Value | None:
-    """Replace a reduction over no elements by a constant."""
+    """Replace a reduction, product or convolution that reduces no elements by its neutral number.
+
+    The result of a sum over an empty axis, for example, is a broadcast zero. Return None if no
+    operand is empty, or if the result is empty too.
+    """
     if is_empty(node.out) or not any(map(is_empty, node.inputs)):
         return None
     with use_precision_of([node]):
@@ -50,7 +60,8 @@ def _empty_array(value: Value) -> np.ndarray:
 
 
 def _empty_constant(value: Value, nodes: list[Node]) -> Value:
-    """Return a constant without elements, broadcast to its named sizes."""
+    """Return a constant without elements for ``value``, which is empty. If the shape has named
+    sizes, a broadcast of the constant to them is appended to ``nodes``."""
     constant = const(_empty_array(value))
     if dims.all_static(value.shape):
         return constant
@@ -61,18 +72,21 @@ def _empty_constant(value: Value, nodes: list[Node]) -> Value:
 
 
 def _is_filled(node: Node) -> bool:
-    spread = node.op is ops.broadcast_in_dim and node.inputs[0].kind == "const"
-    return spread and not dims.all_static(node.out.shape)
+    """Return True if a node already broadcasts a constant to a shape with named sizes, as the
+    replacement of an empty value does."""
+    is_broadcast = node.op is ops.broadcast_in_dim and node.inputs[0].kind == "const"
+    return is_broadcast and not dims.all_static(node.out.shape)
 
 
 def skip_empty_update(index: int) -> Rule:
-    """Return a rule that replaces an update by its operand if operand ``index``, the update, is
-    empty."""
+    """Return a rule that replaces an update of an array by the array itself if operand ``index``,
+    the elements to write, has no elements."""
     return lambda node, _: node.inputs[0] if is_empty(node.inputs[index]) else None
 
 
 def scatter_empty(node: Node, editor: Editor) -> Value | None:
-    """Replace a scatter of no windows by zeros."""
+    """Replace ``select_and_scatter_add`` by zeros if its first operand, the elements to scatter,
+    has no elements. Otherwise return None."""
     if not is_empty(node.inputs[0]):
         return None
     return editor.broadcast(const(0, node.out.dtype), node.out.shape, ())

@@ -28,11 +28,14 @@ NEUTRAL_NUMBERS: dict[Op, float] = {
 
 
 def _drop_neutral(node: Node, _: Editor) -> Value | None:
+    """Return x for ``x op number`` with the neutral number of the operation, such as ``x + 0`` or
+    ``x / 1``, if x has the shape of the result. Otherwise return None."""
     return _drop_number(node, NEUTRAL_NUMBERS[node.op])
 
 
 def _drop_number(node: Node, number: float) -> Value | None:
-    """Return x for ``x op number`` if x has the type of the result."""
+    """Return x for ``x op number`` if x has the shape of the result, also for ``number op x`` if
+    the operation commutes. Otherwise return None."""
     for side in (0, 1) if node.op.commutes else (1,):
         other = node.inputs[1 - side]
         if scalar(node.inputs[side]) == number and dims.same_shape(other.shape, node.out.shape):
@@ -41,13 +44,18 @@ def _drop_number(node: Node, number: float) -> Value | None:
 
 
 def _mul(node: Node, editor: Editor) -> Value | None:
+    """Return ``square(x)`` for ``x * x``, and x for ``x * 1``. Otherwise return None."""
     if node.inputs[0] is node.inputs[1]:
         return editor.add(ops.square, node.inputs[:1], node.out.shape, node.out.dtype)
     return _drop_neutral(node, editor)
 
 
 def _logical(node: Node, editor: Editor) -> Value | None:
-    """Fold a logical operation with a constant operand."""
+    """Fold ``and`` or ``or`` of Booleans with a constant operand.
+
+    Return a constant for ``x & False`` and ``x | True``, and x for ``x & True`` and ``x | False``.
+    Return None for other operands and for integers.
+    """
     if node.out.dtype != np.bool_:
         return None
     absorbs = node.op is ops.or_
@@ -57,6 +65,7 @@ def _logical(node: Node, editor: Editor) -> Value | None:
 
 
 def _integer_pow(node: Node, editor: Editor) -> Value | None:
+    """Return x for ``x ** 1`` and ``square(x)`` for ``x ** 2``. Otherwise return None."""
     if node.params["y"] == 1:
         return node.inputs[0]
     if node.params["y"] == 2:
@@ -65,8 +74,10 @@ def _integer_pow(node: Node, editor: Editor) -> Value | None:
 
 
 def _pow(node: Node, editor: Editor) -> Value | None:
-    """Replace the power 3/2 of a nonnegative number by x * sqrt(x); Pow takes as long as twenty
-    products."""
+    """Return ``x * sqrt(x)`` for ``x ** 1.5`` if x is known not to be negative, otherwise None.
+
+    ONNX's Pow takes as long as twenty products.
+    """
     x, exponent = node.inputs
     if not dims.same_shape(x.shape, node.out.shape):
         return None
@@ -83,9 +94,12 @@ _MIRRORED = {ops.gt: ops.lt, ops.ge: ops.le}
 
 
 def _fold_order_comparison(node: Node, editor: Editor) -> Value | None:
-    """Fold a comparison with a number if the ranges of the operands decide it.
+    """Replace a comparison of order with a constant number if the known ranges of both sides decide
+    it.
 
-    Named dimensions are known to be positive; means are compared with zero before a division.
+    Named dimensions, for example, are known to be positive. Programs compare means with zero before
+    a division. A comparison that holds is not replaced if an operand may be NaN. Return None if the
+    ranges do not decide it.
     """
     if not any(scalar(v) is not None for v in node.inputs):
         return None
@@ -101,8 +115,11 @@ def _fold_order_comparison(node: Node, editor: Editor) -> Value | None:
 
 
 def _fold_equality(node: Node, editor: Editor) -> Value | None:
-    """Fold a comparison for equality if ranges are disjoint or single numbers, or if one side is a
-    Boolean."""
+    """Replace a comparison by ``==`` or ``!=`` whose result is known.
+
+    It is known if the ranges of the operands are disjoint, or if both are the same single number
+    and cannot be NaN. For Booleans, ``x == True`` and ``x != False`` are x. Otherwise return None.
+    """
     if node.inputs[0].dtype == np.bool_:
         return _drop_number(node, node.op is ops.eq)
     if not any(scalar(v) is not None for v in node.inputs):
@@ -116,7 +133,7 @@ def _fold_equality(node: Node, editor: Editor) -> Value | None:
 
 
 def _drop_clamp(node: Node, _: Editor) -> Value | None:
-    """Drop a clamp whose operand is known to be within the bounds."""
+    """Return the operand of a clamp if its known range is within the bounds, otherwise None."""
     x = node.inputs[1]
     if not dims.same_shape(x.shape, node.out.shape):
         return None
@@ -126,7 +143,12 @@ def _drop_clamp(node: Node, _: Editor) -> Value | None:
 
 
 def _drop_abs(node: Node, _: Editor) -> Value | None:
-    """Drop the absolute value of a nonnegative sum, which is never the negative zero either."""
+    """Return x for ``abs(x)`` if x is a float sum, exponential or square that is known not to be
+    negative.
+
+    Results of these operations are never a negative zero, which ``abs`` would change. Otherwise
+    return None.
+    """
     x = node.inputs[0]
     is_nonnegative_op = x.made_by(ops.reduce_sum, ops.exp, ops.square) is not None and is_float(
         x.dtype
@@ -138,14 +160,16 @@ _PARTIAL_ORDERS = {ops.eq_to: ops.eq, ops.le_to: ops.le, ops.lt_to: ops.lt}
 
 
 def _drop_total_order(node: Node, editor: Editor) -> Value | None:
-    """Replace a comparison by total order by an ordinary one for operands that cannot be NaN."""
+    """Replace a comparison in the total order of floats, such as ``lt_to``, by the ordinary one if
+    the operands are no floats. Otherwise return None."""
     if is_float(node.inputs[0].dtype):
         return None
     return editor.add(_PARTIAL_ORDERS[node.op], node.inputs, node.out.shape, node.out.dtype)
 
 
 def _fold_select(node: Node, _: Editor) -> Value | None:
-    """Fold a selection with a known index, or with cases that are all the same."""
+    """Return the selected case if the selector is one known number, or if all cases are the same
+    value. Return None otherwise, or if the case has another shape than the result."""
     selector, cases = source_behind(node.inputs[0], BROADCAST_OPS), node.inputs[1:]
     numbers = known_range(selector) if selector.kind == "const" else None
     if numbers is not None and numbers.low == numbers.high:
@@ -158,6 +182,8 @@ def _fold_select(node: Node, _: Editor) -> Value | None:
 
 
 def _reduce(node: Node, editor: Editor) -> Value | None:
+    """Return the operand, reshaped, if all reduced axes have size one. Return a constant for a
+    reduction over no elements, otherwise None."""
     source = node.inputs[0]
     if all(dims.same(source.shape[a], 1) for a in node.params["axes"]):
         return editor.reshape(source, node.out.shape)
@@ -165,21 +191,23 @@ def _reduce(node: Node, editor: Editor) -> Value | None:
 
 
 def _scatter_sub(node: Node, editor: Editor) -> Value:
+    """Return a ``scatter_add`` of the negated updates for a ``scatter_sub``."""
     x, indices, updates = node.inputs
     negated = editor.add(ops.neg, [updates], updates.shape, updates.dtype)
     return editor.add(ops.scatter_add, [x, indices, negated], x.shape, x.dtype, node.params)
 
 
 def _dim_as_value(node: Node, _: Editor) -> Value | None:
+    """Return a constant for a dimension whose size is a number, or None for a named dimension."""
     dim = node.params["dim"]
     return const(dim, node.out.dtype) if dims.is_static(dim) else None
 
 
 def _fraction_of_bits(node: Node, editor: Editor) -> Value | None:
-    """Rewrite a float from 1 to 2 that is built from bits, minus 1, as a scaled integer.
+    """Rewrite ``bitcast(bits | bits of 1.0) - 1`` as ``float(bits) * eps``, otherwise return None.
 
-    JAX draws numbers between 0 and 1 in this way. Before opset 26, ONNX has no operator that
-    reinterprets bits as a float.
+    ``bits`` are an integer that fits the fraction of a float. JAX draws numbers between 0 and 1 in
+    this way. Before opset 26, ONNX has no operator that reinterprets bits as a float.
     """
     bitcast, dtype = node.inputs[0].made_by(ops.bitcast_convert_type), node.out.dtype
     if bitcast is None or scalar(node.inputs[1]) != 1 or not is_float(dtype):
@@ -193,17 +221,19 @@ def _fraction_of_bits(node: Node, editor: Editor) -> Value | None:
 
 
 def _fraction_digits(node: Node, dtype: np.dtype) -> Value | None:
-    """Return the digits that are combined with the bits of 1, or None if there are other bits."""
+    """Return the operand d of ``d | bits of 1.0`` if d is known to fit the fraction of a float of
+    this dtype. Otherwise return None."""
     one = int(np.ones((), dtype).view(node.out.dtype))
-    most = (1 << jnp.finfo(dtype).nmant) - 1
+    largest = (1 << jnp.finfo(dtype).nmant) - 1
     for number, digits in (node.inputs, node.inputs[::-1]):
-        if scalar(number) == one and known_range(digits).within(0, most):
+        if scalar(number) == one and known_range(digits).within(0, largest):
             return digits
     return None
 
 
 def _drop_empty_scan(node: Node, editor: Editor) -> Sequence[Value] | None:
-    """Replace a scan of length zero by its initial states and empty results."""
+    """Return the initial states and empty results of a scan of length zero. Otherwise return
+    None."""
     if not dims.same(node.params["length"], 0):
         return None
     count = node.params["num_carry"]

@@ -14,16 +14,24 @@ from converter.ir.rewrite import Editor, Rule, inverse_order, moves_only_ones
 
 
 def _drop_conversion(node: Node, _: Editor) -> Value | None:
+    """Return the operand of a conversion to the dtype that it already has, otherwise None."""
     return node.inputs[0] if node.inputs[0].dtype == node.out.dtype else None
 
 
 def _drop_cumulative(node: Node, _: Editor) -> Value | None:
-    """Drop a cumulative operation along an axis of one element."""
+    """Return the operand of a cumulative sum, product or extremum along an axis of size one,
+    otherwise None."""
     x = node.inputs[0]
     return x if dims.same(x.shape[node.params["axis"]], 1) else None
 
 
 def _canonicalize_reshape(node: Node, editor: Editor) -> Value | None:
+    """Rewrite a reshape or squeeze in canonical form: one ``reshape``, without ``dimensions``.
+
+    A reshape in a given order of axes becomes a transpose and a reshape. One that moves only axes
+    of size one is absorbed by an einsum before it. Reshapes in a row are merged, and one to the
+    same shape is dropped. Return None if the node is in canonical form.
+    """
     source, is_reshape = node.inputs[0], node.op is ops.reshape
     if is_reshape and (order := node.params.get("dimensions")) is not None:
         return editor.reshape(editor.transpose(source, order), node.out.shape)
@@ -38,7 +46,8 @@ def _canonicalize_reshape(node: Node, editor: Editor) -> Value | None:
 
 
 def _move_ones_into_einsum(node: Node, editor: Editor) -> Value | None:
-    """Replace a reshape that only moves axes of size one by a permutation of an einsum's labels."""
+    """Rewrite a reshape that only moves axes of size one, after an einsum that nothing else reads,
+    as an einsum with its result labels permuted. Otherwise return None."""
     source, shape = node.inputs[0], node.out.shape
     inner = source.made_by(ops.einsum)
     if inner is None or not editor.single_use(source) or source.rank != len(shape):
@@ -55,6 +64,12 @@ def _move_ones_into_einsum(node: Node, editor: Editor) -> Value | None:
 
 
 def _canonicalize_transpose(node: Node, editor: Editor) -> Value | None:
+    """Merge a transpose with the einsum, transpose or broadcast before it, or make it a reshape.
+
+    The einsum must have no other use. A transpose becomes a reshape if it moves only axes of size
+    one. It moves before a broadcast if the axes of the broadcast's operand keep their order.
+    Otherwise return None.
+    """
     source, order, shape = node.inputs[0], tuple(node.params["permutation"]), node.out.shape
     if (inner := source.made_by(ops.einsum)) and editor.single_use(source):
         params = {**inner.params, "out": [inner.params["out"][i] for i in order]}
@@ -68,6 +83,11 @@ def _canonicalize_transpose(node: Node, editor: Editor) -> Value | None:
 
 
 def _canonicalize_broadcast(node: Node, editor: Editor) -> Value | None:
+    """Merge a broadcast with the broadcast before it, or drop a reshape before it that adds axes of
+    one.
+
+    A broadcast that only adds axes of size one becomes a reshape. Otherwise return None.
+    """
     source, shape = node.inputs[0], node.out.shape
     axes = list(node.params["broadcast_dimensions"])
     if inner := source.made_by(ops.broadcast_in_dim):
@@ -83,7 +103,8 @@ def _canonicalize_broadcast(node: Node, editor: Editor) -> Value | None:
 
 
 def _drop_double_reverse(node: Node, editor: Editor) -> Value | None:
-    """Drop two reversals of the same axes, also with a transpose between them."""
+    """Return the operand of two reversals of the same axes, also if there is a transpose between
+    them, which stays. Otherwise return None."""
     view = above(along(node.out))
     if view is not None and view.op() is ops.transpose:
         view = above(view)
@@ -95,8 +116,11 @@ def _drop_double_reverse(node: Node, editor: Editor) -> Value | None:
 
 
 def _dot_general(node: Node, editor: Editor) -> Value:
-    """Rewrite as einsum: batch axes first, then free axes of the left operand, then of the right
-    one."""
+    """Rewrite a ``dot_general`` as an einsum, or as a constant if it reduces no elements.
+
+    The result has the batch axes first, then the free axes of the left operand, then of the right
+    one.
+    """
     if (constant := reduce_empty(node, editor)) is not None:
         return constant
     (lhs_sum, rhs_sum), (lhs_batch, rhs_batch) = node.params["dimension_numbers"]
@@ -113,7 +137,12 @@ def _dot_general(node: Node, editor: Editor) -> Value:
 
 
 def _einsum(node: Node, editor: Editor) -> Value | None:
-    """Absorb transposes of operands into their labels, and drop axes that broadcasts add."""
+    """Absorb transposes of an einsum's operands into their labels, and drop axes that broadcasts
+    add.
+
+    An added axis is dropped if the other operand and the result have it too. Return None if no
+    operand changes.
+    """
     labels = [node.params["lhs"], node.params["rhs"]]
     inputs = list(node.inputs)
     for side in (0, 1):
@@ -136,8 +165,17 @@ def _einsum(node: Node, editor: Editor) -> Value | None:
 def _labels_without_broadcast(
     inner: Node, labels: Any, other_labels: Any, result_labels: Any
 ) -> list[Any] | None:
-    """Return the labels of a broadcast operand without the added axes, or None if only it has
-    them."""
+    """Return the labels of an einsum's operand without the axes that a broadcast adds, or None.
+
+    The result is None if an added axis is in the broadcast operand only, or is summed, or if the
+    broadcast repeats an axis of size one.
+
+    Arguments:
+        inner: the broadcast that computes the operand.
+        labels: the labels of the operand's axes.
+        other_labels: the labels of the other operand.
+        result_labels: the labels of the einsum's result.
+    """
     axes, source = inner.params["broadcast_dimensions"], inner.inputs[0]
     if not all(dims.same(source.shape[i], inner.out.shape[a]) for i, a in enumerate(axes)):
         return None

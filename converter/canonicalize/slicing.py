@@ -15,6 +15,11 @@ from converter.ir.scalars import scalar
 
 
 def _canonicalize_slice(node: Node, editor: Editor) -> Value | None:
+    """Drop a slice of the whole operand, or merge it with the slice or concatenation before it.
+
+    A slice of a concatenation becomes a slice of one operand if that has all elements. A slice
+    without strides gets strides of 1. Return None if nothing changes.
+    """
     source, params = node.inputs[0], node.params
     if dims.same_shape(source.shape, node.out.shape):
         return source  # a slice of the same shape is the whole operand
@@ -32,13 +37,15 @@ def _canonicalize_slice(node: Node, editor: Editor) -> Value | None:
 
 
 def _slices_same_axes(inner: Node | None, outer: Node) -> bool:
-    """Return True if both slice the same axes, so that one slice replaces both; others keep their
-    roles."""
+    """Return True if ``inner`` is a slice without strides that shortens the same axes as ``outer``,
+    so that one slice can replace both."""
     is_unstrided = inner is not None and not has_strides(inner)
     return inner is not None and is_unstrided and shortened_axes(inner) == shortened_axes(outer)
 
 
 def _split(node: Node, editor: Editor) -> list[Value] | None:
+    """Return the slices that are equal to the results of a split, or None for a split that is not
+    by sizes."""
     source, axis = node.inputs[0], node.params["axis"]
     if "sizes" not in node.params:
         return None
@@ -47,6 +54,7 @@ def _split(node: Node, editor: Editor) -> list[Value] | None:
 
 
 def _unstack(node: Node, editor: Editor) -> list[Value]:
+    """Return the slices of size one along an axis, reshaped without it."""
     source, axis = node.inputs[0], node.params["axis"] % node.inputs[0].rank
     shape = (*source.shape[:axis], *source.shape[axis + 1 :])
     parts = [editor.slice(source, axis, i, i + 1) for i in range(len(node.outputs))]
@@ -54,12 +62,15 @@ def _unstack(node: Node, editor: Editor) -> list[Value]:
 
 
 def _stack(node: Node, editor: Editor) -> Value:
+    """Return the concatenation of the operands, reshaped with an axis of size one."""
     axis = node.params["axis"] % node.out.rank
     shape = tuple(1 if i == axis else d for i, d in enumerate(node.out.shape))
     return editor.concatenate([editor.reshape(v, shape) for v in node.inputs], axis)
 
 
 def _canonicalize_concatenate(node: Node, editor: Editor) -> Value | None:
+    """Drop empty operands of a concatenation, and merge neighbours that are broadcast in the same
+    way. Return None if nothing changes."""
     axis = node.params["dimension"]
     parts = [v for v in node.inputs if not dims.same(v.shape[axis], 0)]
     if len(parts) == 1:
@@ -71,15 +82,20 @@ def _canonicalize_concatenate(node: Node, editor: Editor) -> Value | None:
 
 
 def _merge_broadcasts(parts: list[Value], axis: int, editor: Editor) -> list[Value]:
-    """Concatenate neighbours that are broadcast alike first, and broadcast the result once."""
+    """Return the operands of a concatenation with neighbours merged that are broadcast in the same
+    way.
+
+    The operands of their broadcasts are concatenated along ``axis``, and the result is broadcast
+    once.
+    """
     result: list[Value] = []
     for value in parts:
-        before = result[-1].made_by(ops.broadcast_in_dim) if result else None
+        previous = result[-1].made_by(ops.broadcast_in_dim) if result else None
         node = value.made_by(ops.broadcast_in_dim)
-        if before is not None and node is not None and _are_broadcast_alike(before, node, axis):
+        if previous is not None and node is not None and _are_broadcast_alike(previous, node, axis):
             axes = node.params["broadcast_dimensions"]
-            joined = editor.concatenate([before.inputs[0], node.inputs[0]], axes.index(axis))
-            size = dims.as_dim(before.out.shape[axis] + value.shape[axis])
+            joined = editor.concatenate([previous.inputs[0], node.inputs[0]], axes.index(axis))
+            size = dims.as_dim(previous.out.shape[axis] + value.shape[axis])
             shape = (*value.shape[:axis], size, *value.shape[axis + 1 :])
             result[-1] = editor.broadcast(joined, shape, axes)
         else:
@@ -88,6 +104,11 @@ def _merge_broadcasts(parts: list[Value], axis: int, editor: Editor) -> list[Val
 
 
 def _are_broadcast_alike(first: Node, second: Node, axis: int) -> bool:
+    """Return True if the concatenation of two broadcasts is the broadcast of a concatenation.
+
+    Both must map the same axes, among them ``axis``, whose size neither changes. Their operands
+    must have the same sizes along the other axes.
+    """
     axes = first.params["broadcast_dimensions"]
     if axes != second.params["broadcast_dimensions"] or axis not in axes:
         return False
@@ -98,15 +119,17 @@ def _are_broadcast_alike(first: Node, second: Node, axis: int) -> bool:
 
 
 def _pad(node: Node, _: Editor) -> Value | None:
+    """Return the operand of a pad without any padding, otherwise None."""
     empty = all(tuple(p) == (0, 0, 0) for p in node.params["padding_config"])
     return node.inputs[0] if empty else None
 
 
 def match_interleaving(node: Node, editor: Editor) -> Value | None:
-    """Match the interleaving of two arrays, which ``lax.associative_scan`` writes as a sum of
-    padded arrays.
+    """Match a sum or logical or of two arrays that are padded with zeros between their entries.
 
-    A negative zero keeps its sign, which it would lose in a sum with zero.
+    ``lax.associative_scan`` interleaves arrays in this way. Return the interleaved array without
+    the sum, or None if there is no match. A negative zero keeps its sign, which it would lose in a
+    sum with zero.
     """
     parts = [_spread_entries(v) for v in node.inputs]
     for first, second in (parts, parts[::-1]):
@@ -119,7 +142,7 @@ def match_interleaving(node: Node, editor: Editor) -> Value | None:
 
 @dataclass(frozen=True)
 class SpreadEntries:
-    """Entries of ``x`` with a zero between neighbours, after ``low`` zeros."""
+    """Entries of ``x`` along ``axis`` with one zero between neighbours, after ``low`` zeros."""
 
     x: Value
     axis: int
@@ -127,6 +150,8 @@ class SpreadEntries:
 
 
 def _spread_entries(value: Value) -> SpreadEntries | None:
+    """Return the entries that a pad spreads along one axis, with one zero between neighbours and up
+    to one after the last. Return None for other values."""
     pad = value.made_by(ops.pad)
     if pad is None or scalar(pad.inputs[1]) != 0:
         return None
@@ -139,7 +164,14 @@ def _spread_entries(value: Value) -> SpreadEntries | None:
 
 
 def _interleave(first: SpreadEntries, second: SpreadEntries, node: Node, editor: Editor) -> Value:
-    """Interleave entries on a new axis; for an odd number of entries the last filler is cut off."""
+    """Return the entries of two arrays in turn, those of ``first`` at even positions.
+
+    Both are concatenated on a new axis, which is merged with theirs. If ``first`` has one entry
+    more, ``second`` gets a filler, which is cut off at the end.
+
+    Arguments:
+        node: the node to replace, whose shape the result gets.
+    """
     axis, x, y = first.axis, first.x, second.x
     if x.shape[axis] > y.shape[axis]:
         config = tuple((0, int(i == axis), 0) for i in range(x.rank))
@@ -158,7 +190,8 @@ def _gather_to_slice(node: Node, editor: Editor) -> Value | None:
     """Rewrite a gather with constant indices as a slice: ``x[:, 1]``, ``x[..., 4:]``, ``x[...,
     ::2]``.
 
-    jnp emits gathers for these if a size is named.
+    jnp emits gathers for these if a size is named. Return None if the indices are not constant, not
+    within bounds, or not at equal distances along one axis.
     """
     x, indices = node.inputs
     numbers, sizes = node.params["dimension_numbers"], node.params["slice_sizes"]
@@ -168,23 +201,25 @@ def _gather_to_slice(node: Node, editor: Editor) -> Value | None:
         return None
     columns = dict(zip(numbers.start_index_map, array.reshape(-1, array.shape[-1]).T, strict=True))
     steps = {axis: _constant_step(column) for axis, column in columns.items()}
-    moving = [axis for axis, step in steps.items() if step != 0]
+    varying_axes = [axis for axis, step in steps.items() if step != 0]
     if None in steps.values() or not _is_within_bounds(node, columns):
         return None
-    if array.ndim == 2 and not (len(moving) <= 1 and _keeps_axis_position(node, moving)):
+    if array.ndim == 2 and not (
+        len(varying_axes) <= 1 and _keeps_axis_position(node, varying_axes)
+    ):
         return None
     starts = tuple(int(columns[i][0]) if i in columns else 0 for i in range(x.rank))
-    last = [int(columns[i][-1]) if i in columns else 0 for i in range(x.rank)]
-    limits = tuple(dims.as_dim(at + size) for at, size in zip(last, sizes, strict=True))
+    last_indices = [int(columns[i][-1]) if i in columns else 0 for i in range(x.rank)]
+    limits = tuple(dims.as_dim(at + size) for at, size in zip(last_indices, sizes, strict=True))
     strides = tuple(steps.get(i) or 1 for i in range(x.rank))
-    shape = tuple(len(columns[i]) if i in moving else size for i, size in enumerate(sizes))
+    shape = tuple(len(columns[i]) if i in varying_axes else size for i, size in enumerate(sizes))
     params = {"start_indices": starts, "limit_indices": limits, "strides": strides}
     return editor.reshape(editor.add(ops.slice, [x], shape, x.dtype, params), node.out.shape)
 
 
 def _constant_step(column: np.ndarray) -> int | None:
-    """Return the difference between consecutive numbers: 0 if all are the same, None if it
-    varies."""
+    """Return the positive difference between consecutive numbers, 0 if all numbers are the same, or
+    None for other numbers."""
     steps = np.diff(column.astype(np.int64))
     if not steps.size or not steps.any():
         return 0
@@ -192,7 +227,11 @@ def _constant_step(column: np.ndarray) -> int | None:
 
 
 def _is_within_bounds(node: Node, columns: dict[int, np.ndarray]) -> bool:
-    """Return True if all indices are within bounds; for a named size, JAX may promise it."""
+    """Return True if all indices of a gather are within bounds.
+
+    For a named size they are if the gather has JAX's promise (``promise_in_bounds``). ``columns``
+    has the indices by axis of the operand.
+    """
     if any(column.min() < 0 for column in columns.values()):
         return False
     mode = lax.GatherScatterMode.from_any(node.params["mode"])
@@ -204,17 +243,19 @@ def _is_within_bounds(node: Node, columns: dict[int, np.ndarray]) -> bool:
     )
 
 
-def _keeps_axis_position(node: Node, moving: list[int]) -> bool:
-    """Return True if the axis that the indices select keeps its position in the result.
+def _keeps_axis_position(node: Node, varying_axes: list[int]) -> bool:
+    """Return True if the axis that the indices of a gather select has the same position in the
+    result.
 
-    Entries of one element may keep an axis of size one for it.
+    ``varying_axes`` has the axis along which the indices differ, or no axis; then return False. A
+    slice for each index has one element along it, and may keep an axis of size one for it.
     """
     numbers, sizes = node.params["dimension_numbers"], node.params["slice_sizes"]
-    if not moving or sizes[moving[0]] != 1:
+    if not varying_axes or sizes[varying_axes[0]] != 1:
         return False
     kept_axes = iter([i for i in range(len(sizes)) if i not in numbers.collapsed_slice_dims])
     order = [next(kept_axes) if i in numbers.offset_dims else None for i in range(node.out.rank)]
-    axes = [moving[0] if i is None else i for i in order if i != moving[0]]
+    axes = [varying_axes[0] if i is None else i for i in order if i != varying_axes[0]]
     return axes == sorted(axes)
 
 

@@ -3,7 +3,8 @@
     zeros.at[..., :n].set(a).at[..., n:].set(b)        = concatenate([a, b])
     zeros.at[..., ::2].set(a).at[..., 1::2].set(b)     = reshape(stack([a, b], -1))
 
-Rotary embeddings are written in this way. What the first scatter overwrites is not read.
+Rotary embeddings are written in this way. Elements of the array that scatters overwrite are not
+read.
 """
 
 from dataclasses import dataclass
@@ -22,9 +23,10 @@ from converter.ir.windows import scatter_window
 
 @dataclass(frozen=True)
 class KnownUpdate:
-    """Elements ``start``, ``start + step``, … of an axis that a scatter overwrites.
+    """Elements of an axis that a scatter overwrites: ``count`` elements from ``start`` on, each
+    ``step`` after the one before.
 
-    ``updates`` is a view along the axes of the array.
+    ``updates`` is a view of the new values along the axes of the array.
     """
 
     axis: int
@@ -40,7 +42,7 @@ Source: TypeAlias = View | tuple[View, View]
 
 @dataclass(frozen=True)
 class Part:
-    """``size`` consecutive elements of an axis."""
+    """Consecutive elements of an axis, ``size`` of them, with the values that they have."""
 
     size: int
     source: Source
@@ -50,12 +52,23 @@ MOST_PARTS = 8
 
 
 def join_updates(node: Node, editor: Editor) -> Value | None:
-    """Rewrite the last scatter of a chain that overwrites neighbouring parts of an array."""
+    """Rewrite a chain of scatters that overwrite parts of an array as the concatenation of the
+    parts.
+
+    Arguments:
+        node: the last scatter of the chain. It overwrites consecutive elements of an axis, or every
+            second one, at constant indices.
+
+    Returns:
+        The concatenation. None if the indices are of another kind, if the scatters overlap in a way
+        that cannot be split into parts, if there are more than `MOST_PARTS`, or if a part has
+        elements of several operands of a concatenation.
+    """
     update = known_update(node)
     if update is None or not dims.is_static(node.out.shape[update.axis]):
         return None
-    parts = _parts(node.out, update.axis)
-    if not _overwrites(node, update) or parts is None or len(parts) > MOST_PARTS:
+    parts = _find_parts(node.out, update.axis)
+    if not _continues_chain(node, update) or parts is None or len(parts) > MOST_PARTS:
         return None
     if not all(
         _is_of_one_operand(piece.source) for piece in parts if isinstance(piece.source, View)
@@ -66,23 +79,31 @@ def join_updates(node: Node, editor: Editor) -> Value | None:
     return values[0] if len(values) == 1 else editor.concatenate(values, axis)
 
 
-def _overwrites(node: Node, update: KnownUpdate) -> bool:
-    """Return True if an update is of a constant, of a concatenation along its axis, or of an array
-    that another update overwrites along the same axis."""
+def _continues_chain(node: Node, update: KnownUpdate) -> bool:
+    """Return True if joining a scatter with the computation of its array saves an operation.
+
+    The array must be one number everywhere, a concatenation along the axis of the update, a reshape
+    that interleaves two arrays, or the result of a scatter along the same axis at constant indices.
+
+    Arguments:
+        node: the scatter.
+        update: the elements that it overwrites.
+    """
     source = node.inputs[0]
     inner = source.made_by(ops.scatter)
-    before = None if inner is None else known_update(inner)
+    inner_update = None if inner is None else known_update(inner)
     joined = source.made_by(ops.concatenate)
     return (
         scalar(source) is not None
         or _is_interleaved(source)
         or (joined is not None and joined.params["dimension"] == update.axis)
-        or (before is not None and before.axis == update.axis)
+        or (inner_update is not None and inner_update.axis == update.axis)
     )
 
 
 def _is_interleaved(value: Value) -> bool:
-    """Return True for a reshape of a concatenation along an axis of two."""
+    """Return True for a reshape of a concatenation along an axis of size two, which interleaves two
+    arrays."""
     merged = value.made_by(ops.reshape)
     joined = None if merged is None else merged.inputs[0].made_by(ops.concatenate)
     return joined is not None and dims.same(joined.out.shape[joined.params["dimension"]], 2)
@@ -92,8 +113,11 @@ def _is_interleaved(value: Value) -> bool:
 
 
 def known_update(node: Node) -> KnownUpdate | None:
-    """Return the update of a scatter at constant indices, which are consecutive elements of one
-    axis or every second one; otherwise None."""
+    """Return which elements of an axis a scatter overwrites, if its indices are constant.
+
+    Return None if the indices are not constant, or if the elements are neither consecutive along
+    one axis nor every second one.
+    """
     x, indices, updates = node.inputs
     numbers, array = node.params["dimension_numbers"], indices.const
     if not isinstance(array, np.ndarray) or numbers.operand_batching_dims or 0 in array.shape:
@@ -109,11 +133,21 @@ def known_update(node: Node) -> KnownUpdate | None:
     columns = dict(zip(numbers.scatter_dims_to_operand_dims, vectors.T, strict=True))
     if axis not in columns or any(column.any() for a, column in columns.items() if a != axis):
         return None
-    return _along_axis(node, axis, columns[axis], window[axis])
+    return _update_along_axis(node, axis, columns[axis], window[axis])
 
 
-def _along_axis(node: Node, axis: int, column: np.ndarray, size: Dim) -> KnownUpdate | None:
-    """Return the update of windows of a size that start at the indices of a column."""
+def _update_along_axis(node: Node, axis: int, column: np.ndarray, size: Dim) -> KnownUpdate | None:
+    """Return the elements of an axis that a scatter overwrites, or None.
+
+    Return None for several windows unless these are single elements at a distance of 1 or 2, and
+    for windows that are not within the array.
+
+    Arguments:
+        node: the scatter.
+        axis: the only axis along which windows are shorter than the array.
+        column: the first position of each window along the axis.
+        size: the size of a window along the axis.
+    """
     x, _, updates = node.inputs
     numbers, start, count = node.params["dimension_numbers"], int(column[0]), len(column)
     steps = np.diff(column)
@@ -123,9 +157,9 @@ def _along_axis(node: Node, axis: int, column: np.ndarray, size: Dim) -> KnownUp
     length = count if count > 1 else int(size)
     if start < 0 or start + (length - 1) * step >= x.shape[axis]:
         return None
-    kept = [i for i in range(x.rank) if i not in numbers.inserted_window_dims]
+    window_axes = [i for i in range(x.rank) if i not in numbers.inserted_window_dims]
     axes: list[int | None] = [None] * x.rank
-    for position, a in zip(numbers.update_window_dims, kept, strict=True):
+    for position, a in zip(numbers.update_window_dims, window_axes, strict=True):
         axes[a] = position
     if count > 1:
         (axes[axis],) = (i for i in range(updates.rank) if i not in numbers.update_window_dims)
@@ -135,21 +169,34 @@ def _along_axis(node: Node, axis: int, column: np.ndarray, size: Dim) -> KnownUp
 # ------------------------------------------------------------------------------------------ parts
 
 
-def _parts(value: Value, axis: int) -> list[Part] | None:
-    """Return the parts of an array along an axis that scatters have overwritten, or None."""
+def _find_parts(value: Value, axis: int) -> list[Part] | None:
+    """Return the parts of which an array consists along an axis, in order.
+
+    The parts are those that scatters at constant indices wrote, and the remaining elements of the
+    array below them. An array that is not written by scatters is one part. Return None if scatters
+    overlap in a way that cannot be split into parts.
+    """
     size = int(value.shape[axis])
     node = value.made_by(ops.scatter)
     update = None if node is None else known_update(node)
     if node is None or update is None or update.axis != axis:
         return [Part(size, along(value))]
     if update.step == 1:
-        parts = _parts(node.inputs[0], axis)
-        return _replaced(parts, axis, update.start, Part(update.count, update.updates))
-    return _alternating(node, update)
+        parts = _find_parts(node.inputs[0], axis)
+        return _insert_part(parts, axis, update.start, Part(update.count, update.updates))
+    return _alternating_parts(node, update)
 
 
-def _alternating(node: Node, update: KnownUpdate) -> list[Part] | None:
-    """Return the parts if every second element is overwritten and the others are known too."""
+def _alternating_parts(node: Node, update: KnownUpdate) -> list[Part] | None:
+    """Return the parts of an array of which a scatter overwrites every second element, or None.
+
+    The elements between them must be overwritten by another such scatter, or be of one operand of a
+    concatenation, or be one number.
+
+    Arguments:
+        node: the scatter that computes the array.
+        update: the elements that it overwrites.
+    """
     source, axis = node.inputs[0], update.axis
     start, count = update.start - update.start % 2, update.count
     is_first = update.start == start
@@ -161,56 +208,71 @@ def _alternating(node: Node, update: KnownUpdate) -> list[Part] | None:
         expected = (axis, start + int(is_first), count, 2)
         if (other.axis, other.start, other.count, other.step) != expected:
             return None
-        half, below = other.updates, inner.inputs[0]
+        half, remaining = other.updates, inner.inputs[0]
     else:
         cut = along(source).cut(axis, start + int(is_first), count, 2)
         if cut is None or not (scalar(source) is not None or _is_in_concatenation(cut)):
             return None
-        half, below = cut, source
+        half, remaining = cut, source
     halves = (update.updates, half) if is_first else (half, update.updates)
-    return _replaced(_parts(below, axis), axis, start, Part(2 * count, halves))
+    return _insert_part(_find_parts(remaining, axis), axis, start, Part(2 * count, halves))
 
 
 def _is_in_concatenation(view: View) -> bool:
-    """Return True if the elements are all of one operand of a concatenation."""
-    return part(_behind_moves(view)) is not None
+    """Return True if a view is of a concatenation and all its elements are of one operand.
+    Operations that only move elements are looked through."""
+    return part(_view_of_origin(view)) is not None
 
 
 def _is_of_one_operand(view: View) -> bool:
-    """Return True if the elements of a view are from one operand of a concatenation.
+    """Return False if a view is of a concatenation and has elements of several operands.
 
-    Otherwise a chain of many updates would become slices of concatenations of slices."""
-    view = _behind_moves(view)
+    A chain of many updates would otherwise become slices of concatenations of slices.
+    """
+    view = _view_of_origin(view)
     return view.op() is not ops.concatenate or part(view) is not None
 
 
-def _behind_moves(view: View) -> View:
+def _view_of_origin(view: View) -> View:
+    """Return the same elements as a view of the value before all operations that only move them."""
     while (inner := above(view)) is not None:
         view = inner
     return view
 
 
-def _replaced(parts: list[Part] | None, axis: int, start: int, new: Part) -> list[Part] | None:
-    """Return the parts with ``new`` in place of the elements from ``start`` on, or None if it
-    overlaps with a part whose elements alternate."""
+def _insert_part(parts: list[Part] | None, axis: int, start: int, new: Part) -> list[Part] | None:
+    """Return the parts with ``new`` in place of the elements from ``start`` on.
+
+    Return None if ``parts`` is None, or if ``new`` overlaps with a part that cannot be cut there,
+    such as one whose elements alternate.
+
+    Arguments:
+        parts: the parts of an array along ``axis``, in order.
+        start: the position of the first replaced element in the array.
+    """
     result: list[Part] = []
     end, offset = start + new.size, 0
     for piece in parts or ():
-        before, after = start - offset, offset + piece.size - end
-        if before > 0:
-            result.append(piece if before >= piece.size else _cut(piece, axis, 0, before))
-        if before < piece.size and offset <= start:
+        size_before, size_after = start - offset, offset + piece.size - end
+        if size_before > 0:
+            result.append(
+                piece if size_before >= piece.size else _cut_part(piece, axis, 0, size_before)
+            )
+        if size_before < piece.size and offset <= start:
             result.append(new)
-        if after > 0:
-            whole = after >= piece.size
-            result.append(piece if whole else _cut(piece, axis, piece.size - after, after))
+        if size_after > 0:
+            is_uncut = size_after >= piece.size
+            result.append(
+                piece if is_uncut else _cut_part(piece, axis, piece.size - size_after, size_after)
+            )
         offset += piece.size
     sizes = [piece.size for piece in result]
     return None if parts is None or 0 in sizes else result
 
 
-def _cut(piece: Part, axis: int, start: int, size: int) -> Part:
-    """Return some elements of a part; of size zero if they cannot be cut out."""
+def _cut_part(piece: Part, axis: int, start: int, size: int) -> Part:
+    """Return ``size`` elements of a part from ``start`` on, or a part of size zero if they cannot
+    be cut out."""
     cut = piece.source.cut(axis, start, size) if isinstance(piece.source, View) else None
     return Part(0, piece.source) if cut is None else Part(size, cut)
 
@@ -221,13 +283,22 @@ def _cut(piece: Part, axis: int, start: int, size: int) -> Part:
 def _write_part(
     editor: Editor, piece: Part, shape: dims.Shape, axis: int, dtype: np.dtype
 ) -> Value:
-    own = (*shape[:axis], piece.size, *shape[axis + 1 :])
+    """Emit the operations that compute a part of an array, and return its value.
+
+    Alternating elements are concatenated on a new axis, which is merged with ``axis``.
+
+    Arguments:
+        shape: the shape of the whole array.
+        axis: the axis along which the part is shorter.
+        dtype: the dtype of the array.
+    """
+    part_shape = (*shape[:axis], piece.size, *shape[axis + 1 :])
     if isinstance(piece.source, View):
-        return write(editor, descended(piece.source), own, dtype)
+        return write(editor, descended(piece.source), part_shape, dtype)
     count = piece.size // 2
     half = (*shape[:axis], count, *shape[axis + 1 :])
     single = (*shape[:axis], count, 1, *shape[axis + 1 :])
     halves = [write(editor, descended(source), half, dtype) for source in piece.source]
-    spread = [editor.broadcast(v, half, tuple(range(len(half)))) for v in halves]
-    pairs = editor.concatenate([editor.reshape(v, single) for v in spread], axis + 1)
-    return editor.reshape(pairs, own)
+    broadcast_halves = [editor.broadcast(v, half, tuple(range(len(half)))) for v in halves]
+    pairs = editor.concatenate([editor.reshape(v, single) for v in broadcast_halves], axis + 1)
+    return editor.reshape(pairs, part_shape)

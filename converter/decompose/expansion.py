@@ -37,9 +37,12 @@ from converter.ir.rewrite import Editor, drop_dead, sweep
 
 
 def decompose(graph: Graph, only: Callable[[Op], bool] = lambda op: True) -> bool:
-    """Expand all nodes that have a decomposition, in place. Return True if there were any.
+    """Replace all nodes that have a decomposition by the operations of its JAX function, in place.
 
-    ``only`` selects the operations to expand.
+    Nodes without elements are left as they are. Return True if any node was replaced.
+
+    Arguments:
+        only: returns True for the operations to replace; by default for all.
     """
     drop_dead(graph)
     constants, user_op_names = Constants([], Names()), graph.user_op_names()
@@ -58,14 +61,22 @@ def decompose(graph: Graph, only: Callable[[Op], bool] = lambda op: True) -> boo
 
 @dataclass(eq=False)
 class Decomposer(Inliner):
-    """Inliner of jaxprs that replace a node; all new nodes have the source line of that node."""
+    """Inliner of the jaxpr of a decomposition.
+
+    All new nodes get the source line of the node that is replaced. New nodes that have a
+    decomposition are replaced too. ``user_op_names`` are the names of the graph's own primitives of
+    users.
+    """
 
     user_op_names: frozenset[str] = frozenset()
 
     def at_source(self, source: Any) -> Decomposer:
+        """Return this inliner unchanged: nodes keep the source line of the replaced node."""
         return self
 
     def append(self, node: Node, nodes: list[Node]) -> list[Value]:
+        """Append a node, or the nodes of its decomposition if it has one, and return the values of
+        its outputs."""
         closed = _expanded_jaxpr(node, self.user_op_names)
         if closed is None:
             return super().append(node, nodes)
@@ -73,13 +84,23 @@ class Decomposer(Inliner):
 
 
 def _is_expandable(node: Node, user_op_names: Collection[str]) -> bool:
+    """Return True if there is a decomposition for the operation of a node.
+
+    For a node on complex numbers there always is one. Nodes on keys have none here; see
+    `expand_key_operations`. ``user_op_names`` are the names of the graph's own primitives of users.
+    """
     if isinstance(node.meaning, HeldFunction):
         return node.meaning.kind == COMPLEX
     return decompositions.find_decomposition(node.op, user_op_names) is not None
 
 
 def _expanded_jaxpr(node: Node, user_op_names: Collection[str]) -> Any:
-    """Return the jaxpr that replaces a node, or None if the node stays, possibly with a refusal."""
+    """Return the closed jaxpr that replaces a node, or None if the node stays.
+
+    It stays if there is no decomposition, or none for its parameters and operands, or if its
+    outputs have no elements. If the decomposition raises `UnsupportedError`, the node gets the
+    reason as its ``refusal``, which the lowering reports together with all others.
+    """
     if not _is_expandable(node, user_op_names) or all(0 in v.shape for v in node.outputs):
         return None
     with translate_errors(node.op.name, node.inputs, node.source):
@@ -95,6 +116,12 @@ def _expanded_jaxpr(node: Node, user_op_names: Collection[str]) -> Any:
 
 
 def _apply_expansion(expansion: Expansion | None, node: Node, types: Sequence[Any]) -> Any:
+    """Return the closed jaxpr of an expansion for a node, or None if it does not apply.
+
+    Arguments:
+        expansion: the expansion of the node's operation, or None.
+        types: the shapes and dtypes of the operands.
+    """
     if expansion is None or expansion.unknown(node.params):
         return None
     if not expansion.applies(types, node.params):
@@ -103,8 +130,15 @@ def _apply_expansion(expansion: Expansion | None, node: Node, types: Sequence[An
 
 
 def _complex_jaxpr(node: Node, meaning: HeldFunction) -> Any:
-    """Return the jaxpr of an operation on complex numbers, as a function of pairs of real
-    numbers."""
+    """Return the closed jaxpr of an operation on complex numbers, as a function of pairs of real
+    numbers.
+
+    It is the definition of the primitive on real and imaginary parts. If there is none, it is the
+    decomposition of the primitive, if that holds for complex numbers. Otherwise return None.
+
+    Arguments:
+        meaning: the function of the node on complex numbers, with the JAX types of its operands.
+    """
     primitive, types = meaning.primitive, meaning.types
     pairs = zip(types, node.inputs, strict=True)
     real = [is_complex(aval.dtype) and is_known_real(value) for aval, value in pairs]
@@ -119,7 +153,8 @@ def _complex_jaxpr(node: Node, meaning: HeldFunction) -> Any:
 
 
 def trace_expansion(function: DecompositionFunction, types: Sequence[Any]) -> Any:
-    """Return the jaxpr of a function for operands of these types."""
+    """Return the closed jaxpr of a function of arrays, for operands with the shapes and dtypes of
+    ``types``."""
     return jax.make_jaxpr(function)(*(jax.ShapeDtypeStruct(t.shape, t.dtype) for t in types))
 
 
@@ -128,7 +163,12 @@ KEY_COMPARISONS = {"eq": jnp.all, "ne": jnp.any}
 
 
 def expand_key_operations(graph: Graph) -> bool:
-    """Expand operations on keys, in place, until there are none. Return True if there were any."""
+    """Replace operations on PRNG keys by operations on the numbers of the keys, in place.
+
+    This is repeated until there are none, since an operation may be replaced by others on keys.
+    Keys of other generators than threefry are only moved and compared. Return True if any node was
+    replaced.
+    """
     changed = False
     while operations := {node.op for node in graph.walk() if _holds_keys(node)}:
         changed |= sweep(graph, dict.fromkeys(operations, _expand_key_node))
@@ -136,12 +176,15 @@ def expand_key_operations(graph: Graph) -> bool:
 
 
 def _expand_key_node(node: Node, editor: Editor) -> Sequence[Value]:
+    """Append the nodes that compute an operation on keys from their numbers, and return the values
+    of its outputs."""
     closed = trace_expansion(function_on_numbers(node), node.inputs)
     return Decomposer(Constants([], Names()), node.source).inline(closed, node.inputs, editor.nodes)
 
 
 def _holds_keys(node: Node) -> bool:
-    """Return True if a node computes with keys and can be expressed on their numbers."""
+    """Return True if a node moves or compares keys, or draws from threefry keys, so that it can be
+    expressed on their numbers."""
     meaning = node.meaning
     if not isinstance(meaning, HeldFunction) or meaning.kind == COMPLEX:
         return False
@@ -149,7 +192,11 @@ def _holds_keys(node: Node) -> bool:
 
 
 def function_on_numbers(node: Node) -> Callable[..., Any]:
-    """Return the function of a node on the numbers of its keys."""
+    """Return a JAX function that computes the outputs of a node from the numbers of its keys.
+
+    The function takes and returns arrays in the form of the graph: a key is uint32 numbers on a
+    last axis.
+    """
     assert isinstance(node.meaning, HeldFunction)
     meaning, primitive = node.meaning, node.meaning.primitive
     if primitive.name not in DRAWING_PRIMITIVES:
@@ -162,7 +209,11 @@ def function_on_numbers(node: Node) -> Callable[..., Any]:
 
 
 def _apply_to_numbers(meaning: HeldFunction, params: Mapping[str, Any], *xs: jax.Array) -> Any:
-    """Apply an operation that moves or compares keys to each of their numbers."""
+    """Return the results of an operation that moves or compares keys, for arrays of their numbers.
+
+    The operation is applied to the first number of all keys, then to the second. A comparison of
+    keys combines the comparisons of both.
+    """
     name = meaning.primitive.name
     axes = [-1 if is_key(aval) else None for aval in meaning.types]
     apply = jax.vmap(lambda *xs: meaning.jax_meaning(xs, params), in_axes=axes, out_axes=-1)

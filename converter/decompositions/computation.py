@@ -13,10 +13,12 @@ from converter.decompositions.registered import decomposition
 
 Arrays: TypeAlias = tuple[jax.Array, ...]
 Combine: TypeAlias = Callable[[Sequence[jax.Array], Sequence[jax.Array]], Arrays]
+"""Function that combines two tuples of arrays of one shape, element by element, to one tuple."""
 
 
 def single_operation(jaxpr: Any) -> str | None:
-    """Return the name of the only primitive that a jaxpr applies to its two scalars, or None."""
+    """Return the name of the primitive if a jaxpr only applies one to its two inputs, in any order,
+    such as "add" for ``lambda x, y: x + y``. Otherwise return None."""
     if len(jaxpr.eqns) != 1 or len(jaxpr.invars) != 2:
         return None
     (eqn,) = jaxpr.eqns
@@ -25,7 +27,13 @@ def single_operation(jaxpr: Any) -> str | None:
 
 
 def vectorized_combination(jaxpr: Any, consts: Sequence[Any]) -> Combine:
-    """Return a jaxpr of two tuples of scalars as a function of tuples of arrays of one shape."""
+    """Return a function of two tuples of arrays that applies a jaxpr to each pair of elements.
+
+    Arguments:
+        jaxpr: a jaxpr of two tuples of scalars, one after the other, with a tuple of scalars as
+            result.
+        consts: the constants of the jaxpr.
+    """
     scalars = jex.jaxpr_as_fun(jex.ClosedJaxpr(jaxpr, consts))
 
     def combine(xs: Sequence[jax.Array], ys: Sequence[jax.Array]) -> Arrays:
@@ -39,13 +47,16 @@ def vectorized_combination(jaxpr: Any, consts: Sequence[Any]) -> Combine:
 
 @decomposition("reduce", ignores=("computation",), of_complex=True)
 def reduce(*operands: jax.Array, jaxpr: Any, dimensions: tuple[int, ...]) -> Arrays:
-    """Combine neighbours until one is left, then combine it with the initial value.
+    """Reduce arrays along some axes by a computation on scalars, which has to be associative.
 
-    An axis of named length is combined one entry after the other. As in XLA, the initial value is
-    neutral and left out if there is nothing to combine.
+    Neighbours are combined until one is left, which is combined with the initial value. An axis
+    with a named size is combined one entry after the other. As in XLA, the initial value is the
+    result if there is nothing to combine, and is left out if there is one entry.
 
     Arguments:
-        operands: arrays, followed by as many initial values. The computation has to be associative.
+        operands: the arrays, followed by as many initial values.
+        jaxpr: the computation, of as many pairs of scalars as there are arrays.
+        dimensions: the axes to reduce.
     """
     count = len(operands) // 2
     combine = vectorized_combination(jaxpr.jaxpr, jaxpr.consts)
@@ -63,7 +74,8 @@ def reduce(*operands: jax.Array, jaxpr: Any, dimensions: tuple[int, ...]) -> Arr
 
 
 def combine_neighbours(combine: Combine, xs: Sequence[jax.Array]) -> Sequence[jax.Array]:
-    """Combine neighbours on the last axis until it has size one."""
+    """Return the arrays reduced to size one along the last axis, by combining neighbours
+    repeatedly; the order of entries is kept."""
     while (size := xs[0].shape[-1]) > 1:
         even, odd = (
             tuple(lax.slice_in_dim(x, i, size // 2 * 2, 2, -1) for x in xs) for i in (0, 1)
@@ -75,7 +87,8 @@ def combine_neighbours(combine: Combine, xs: Sequence[jax.Array]) -> Sequence[ja
 
 
 def reduced_axes_last(x: jax.Array, dimensions: tuple[int, ...]) -> jax.Array:
-    """Return ``x`` as [kept axes…, all reduced axes merged]."""
+    """Return ``x`` with the axes ``dimensions`` merged into one last axis, after all others in
+    order."""
     kept_axes = [i for i in range(x.ndim) if i not in dimensions]
     sizes = [x.shape[i] for i in dimensions]
     transposed = jnp.transpose(x, (*kept_axes, *dimensions))
@@ -92,11 +105,18 @@ def scatter_apply(
     mode: Any,
     unique: bool,
 ) -> jax.Array:
-    """Return ``x`` with ``fn`` applied to the elements that windows of ``shape`` at ``indices``
-    cover.
+    """Return ``x`` with a function applied to the elements that windows of a scatter cover.
 
-    ``fn`` takes and returns a scalar. ``unique`` promises that no windows overlap. ``fn`` is
-    applied several times to an element that several windows cover, as in JAX.
+    The function is applied several times to an element that several windows cover, as in JAX.
+
+    Arguments:
+        fn: a function from a scalar to a scalar.
+        indices: the position of each window.
+        shape: the shape of the scatter's updates.
+        dimension_numbers: how ``indices`` and ``shape`` correspond to axes of ``x``, as in
+            ``lax.scatter``.
+        mode: what happens to windows that are out of bounds, as in ``lax.scatter``.
+        unique: true if no windows overlap.
     """
     for _ in range(x.ndim):
         fn = jax.vmap(fn)

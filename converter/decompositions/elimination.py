@@ -30,7 +30,7 @@ def cholesky(x: jax.Array) -> jax.Array:
 
     The rows of ``L.T`` are computed in order and subtracted from the remaining matrix (Golub and
     Van Loan, algorithm 4.2.2). The roots of the pivots are taken at the end. Only the lower
-    triangle of ``x`` is read; the other one is returned unchanged, as in LAPACK. For complex
+    triangle of ``x`` is read. Above the diagonal the result is ``x``, as in LAPACK. For complex
     numbers ``L.T`` is the adjoint, and the diagonal is treated as real.
     """
     size = x.shape[-1]
@@ -59,10 +59,10 @@ def cholesky(x: jax.Array) -> jax.Array:
 
 @decomposition("cholesky_update")
 def cholesky_update(factor: jax.Array, vector: jax.Array) -> jax.Array:
-    """Return the upper triangular ``S`` with ``S.T @ S = R.T @ R + v v.T``, for the factor ``R``.
+    """Return the upper triangular ``S`` with ``S.T @ S = R.T @ R + v v.T``.
 
-    It applies a Givens rotation for each row (Golub and Van Loan, algorithm 5.1.3 and section
-    6.5.4).
+    ``R`` is ``factor`` and ``v`` is ``vector``. Each row is changed by a Givens rotation (Golub and
+    Van Loan, algorithm 5.1.3 and section 6.5.4).
     """
 
     def step(k: Index, remaining: jax.Array) -> tuple[jax.Array, tuple[jax.Array]]:
@@ -90,11 +90,12 @@ Arrays = tuple[jax.Array, ...]
 
 @decomposition("lu", of_complex=True)
 def lu(x: jax.Array) -> Arrays:
-    """Return ``L`` and ``U`` in one matrix, the pivots, and the permutation of the rows.
+    """Return the LU decomposition of ``x`` with partial pivoting.
 
-    Elimination is by columns with partial pivoting (Golub and Van Loan, algorithm 3.4.1). Among
-    entries of the same size the first one is the pivot, as in LAPACK. Rows are not moved. A step
-    searches for its pivot in the order in which LAPACK would have the remaining rows.
+    The results are ``L`` and ``U`` in one matrix, the pivots, and the permutation of the rows.
+    Elimination is by columns (Golub and Van Loan, algorithm 3.4.1). Among entries of the same size
+    the first one is the pivot, as in LAPACK. Rows are not moved. A step searches for its pivot in
+    the order in which LAPACK would have the remaining rows.
     """
     *stack, height, width = x.shape
     count, rows = min(height, width), lax.iota(jnp.int32, height + 1)
@@ -128,9 +129,11 @@ def lu(x: jax.Array) -> Arrays:
 
 
 def _remaining_orders(size: int) -> np.ndarray:
-    """Return for each of ``size`` positions the order of the others that LAPACK leaves.
+    """Return the order of the remaining rows after the row at each of ``size`` positions is the
+    pivot.
 
-    The first position moves to the one that is removed, and the position after the end follows.
+    As in LAPACK, the row at the first position moves to the position of the pivot, and all others
+    move up by one. The number after the last row follows. The result is [size, size + 1].
     """
     orders = np.minimum(np.arange(1, size + 2, dtype=np.int32), size)[None].repeat(size, 0)
     orders[np.arange(1, size), np.arange(size - 1)] = 0
@@ -138,7 +141,7 @@ def _remaining_orders(size: int) -> np.ndarray:
 
 
 def _rows_at(order: jax.Array, positions: jax.Array) -> jax.Array:
-    """Return the row numbers at these positions."""
+    """Return the entries of ``order``, numbers of rows, at these positions."""
     if order.ndim == 1:
         return take_index(order, positions, 0)
     return jnp.take_along_axis(order, positions, -1, mode="promise_in_bounds")
@@ -151,8 +154,11 @@ def _pivot_size(x: jax.Array) -> jax.Array:
 
 @decomposition("lu_pivots_to_permutation")
 def lu_pivots_to_permutation(pivots: jax.Array, *, permutation_size: int) -> jax.Array:
-    """Return the order of rows after exchanging row ``i`` with row ``pivots[i]``, one after the
-    other."""
+    """Return the order of rows after row ``i`` is exchanged with row ``pivots[i]``, for all ``i``
+    in order.
+
+    ``permutation_size`` is the number of rows.
+    """
     *stack, count = pivots.shape
     rows = lax.iota(jnp.int32, permutation_size)[:, None]
 
@@ -175,11 +181,12 @@ def triangular_solve(
     conjugate_a: bool,
     unit_diagonal: bool,
 ) -> jax.Array:
-    """Return ``X`` with ``op(a) X = b``, or ``X op(a) = b`` unless ``left_side``.
+    """Return ``X`` with ``op(a) X = b``, or with ``X op(a) = b`` unless ``left_side``.
 
-    Rows are divided by the diagonal first. The other triangle of ``a`` is not read, nor the
-    diagonal with ``unit_diagonal``. If the diagonal has a zero, infinities and NaN propagate from
-    row to row as in BLAS.
+    ``op`` transposes ``a`` with ``transpose_a`` and conjugates it with ``conjugate_a``. With
+    ``lower`` only the lower triangle of ``a`` is read, else the upper one. With ``unit_diagonal``
+    the diagonal counts as ones and is not read; otherwise rows are divided by it first. If the
+    diagonal has a zero, infinities and NaN propagate from row to row as in BLAS.
     """
     if conjugate_a:
         a = jnp.conj(a)
@@ -201,17 +208,19 @@ def triangular_solve(
 
 
 def _substitute_rows(a: jax.Array, b: jax.Array, lower: bool) -> jax.Array:
-    """Return ``x`` with ``a @ x = b`` for a triangle, row by row (Golub and Van Loan, algorithm
-    3.1.3)."""
+    """Return ``x`` with ``a @ x = b``, computed row by row (Golub and Van Loan, algorithm 3.1.3).
+
+    The lower triangle of ``a`` is read, or the upper one unless ``lower``.
+    """
     size = b.shape[-2]
     rows = lax.iota(jnp.int32, size)[:, None]
 
-    def step(count: Index, left: jax.Array) -> jax.Array:
+    def step(count: Index, right_side: jax.Array) -> jax.Array:
         k = count if lower else size - 1 - count
         column = take_index(a, k, -1)
-        solved = take_index(left, k, -2) / take_index(column, k, -2)
+        solved = take_index(right_side, k, -2) / take_index(column, k, -2)
         following = rows > k if lower else rows < k
-        remaining = jnp.where(following, left - column * solved, left)
+        remaining = jnp.where(following, right_side - column * solved, right_side)
         return jnp.where(rows == k, solved, remaining)
 
     return iterate(size, step, b)
@@ -226,11 +235,15 @@ def tridiagonal_solve(
     *,
     perturb_singular: bool = False,
 ) -> jax.Array:
-    """Return ``X`` with ``A X = b`` for the three diagonals of ``A``, all as long as the middle
-    one.
+    """Return ``X`` with ``A X = b`` for the matrix ``A`` with these three diagonals.
 
-    Gaussian elimination exchanges neighbouring rows, like LAPACK's ``gtsv`` (Golub and Van Loan,
-    section 4.3.5). An eliminated row keeps its diagonal and two more to the right.
+    The diagonals are all as long as the middle one; the first entry of ``below`` and the last one
+    of ``above`` are not read. Gaussian elimination exchanges neighbouring rows, like LAPACK's
+    ``gtsv`` (Golub and Van Loan, section 4.3.5). An eliminated row keeps its diagonal and two more
+    entries to the right.
+
+    Raises:
+        UnsupportedError: with ``perturb_singular``.
     """
     if perturb_singular:
         reason = "tridiagonal_solve: perturb_singular=True cannot be written; leave it out"
@@ -247,7 +260,17 @@ def tridiagonal_solve(
 
 
 def _eliminate(top: Arrays, following: Arrays) -> tuple[Arrays, Arrays]:
-    """Return the rest of a row without its first diagonal, and the row that eliminated it."""
+    """Eliminate the first entry of a row of a tridiagonal system by another row.
+
+    Arguments:
+        top: the row so far: its diagonal, the entry to the right, and its right side.
+        following: the next row: the entries below, on and above the diagonal, and its right side.
+
+    Returns:
+        The row that remains, in the form of ``top``, and the row that eliminated it: its diagonal,
+        two entries to the right, and its right side. The row with the larger first entry
+        eliminates.
+    """
     first, second, right_side = top
     lead, second_entry, further, value = following
     swap = jnp.abs(lead) > jnp.abs(first)
@@ -271,6 +294,15 @@ def _eliminate(top: Arrays, following: Arrays) -> tuple[Arrays, Arrays]:
 
 
 def _substitute(state: Arrays, line: Arrays) -> tuple[Arrays, jax.Array]:
+    """Solve a row of the eliminated system by the two unknowns after it.
+
+    Arguments:
+        state: the next unknown, and the one after it.
+        line: the diagonal, two entries to the right, and the right side of the row.
+
+    Returns:
+        The state for the row before, and the unknown of this row.
+    """
     next_one, one_after = state
     pivot, second, third, value = line
     x = (value - second * next_one - third * one_after) / pivot

@@ -25,12 +25,16 @@ def grouped_convolution(
     dimension_numbers: Any,
     feature_group_count: Any,
 ) -> jax.Array:
-    """Return a grouped convolution as a sum of products over the elements of the window."""
+    """Return a convolution as a sum of products, one for each position in the window.
+
+    It also holds for a symbolic number of groups. The arguments are those of
+    ``lax.conv_general_dilated``.
+    """
     numbers, groups = dimension_numbers, feature_group_count
     x, kernel = jnp.transpose(x, numbers.lhs_spec), jnp.transpose(kernel, numbers.rhs_spec)
     x = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0)] * 2 + pads(padding, lhs_dilation))
     outputs, inputs, *window = kernel.shape
-    reach = [
+    extent = [
         size - (length - 1) * dilation
         for size, length, dilation in zip(x.shape[2:], window, rhs_dilation, strict=True)
     ]
@@ -38,9 +42,9 @@ def grouped_convolution(
     kernel = kernel.reshape(groups, outputs // groups, inputs, *window)
     total: Any = 0
     for position in np.ndindex(*window):
-        first = [int(i) * dilation for i, dilation in zip(position, rhs_dilation, strict=True)]
+        start = [int(i) * dilation for i, dilation in zip(position, rhs_dilation, strict=True)]
         part = window_elements(
-            x, (0, 0, 0, *first), (*x.shape[:3], *reach), (1, 1, 1, *window_strides)
+            x, (0, 0, 0, *start), (*x.shape[:3], *extent), (1, 1, 1, *window_strides)
         )
         total = total + _group_product(part, kernel[(..., *position)])
     result = total.reshape(x.shape[0], outputs, *total.shape[3:])
@@ -48,7 +52,8 @@ def grouped_convolution(
 
 
 def _group_product(part: jax.Array, weight: jax.Array) -> jax.Array:
-    """Return the product of [batch, groups, inputs, space…] with [groups, outputs, inputs]."""
+    """Return the products of [batch, groups, inputs, space…] with [groups, outputs, inputs], group
+    by group, as [batch, groups, outputs, space…]."""
     if part.shape[2] == 1:
         return part * weight[..., 0].reshape(1, *weight.shape[:2], *(1,) * (part.ndim - 3))
     return jnp.einsum("ngi...,goi->ngo...", part, weight)
@@ -68,10 +73,19 @@ def ragged_dot_general(
     preferred_element_type: Any,
     group_offset: Any,
 ) -> jax.Array:
-    """Multiply groups of neighbours along one axis of ``lhs`` with a ``rhs`` for each group.
+    """Multiply groups of consecutive entries along one axis of ``lhs``, each with another matrix.
 
-    If the ragged axis is contracted, each group gives a result. Rows after the last group give
-    zero.
+    If the ragged axis is not contracted, a group is multiplied by its own part of ``rhs``; entries
+    after the last group give zero. If it is contracted, the result has a new first axis with the
+    sum of each group. If it is a batch axis, groups make no difference.
+
+    Arguments:
+        group_sizes: the number of entries of each group.
+        ragged_dot_dimension_numbers: which axes are contracted, batched, ragged and of groups, as
+            in ``lax.ragged_dot_general``.
+
+    Raises:
+        UnsupportedError: there is a ``group_offset``.
     """
     if group_offset is not None:
         raise UnsupportedError(
@@ -101,14 +115,18 @@ def ragged_dot_general(
 
 
 def _shift_axes(axes: Sequence[int]) -> list[int]:
-    """Return the axes after inserting a new first one."""
+    """Return the numbers of the axes after an axis is inserted before all of them."""
     return [axis + 1 for axis in axes]
 
 
 def _mask_groups(x: jax.Array, sizes: jax.Array, axis: int, outer: Sequence[int]) -> jax.Array:
-    """Return [groups, *x.shape]: for each group its entries along an axis, and zeros elsewhere.
+    """Return ``x`` once for each group, with zeros outside of the group: [groups, *x.shape].
 
-    ``sizes`` are [groups], or [*outer, groups] if they differ along the axes ``outer``.
+    Arguments:
+        sizes: the number of consecutive entries of each group along ``axis``, as [groups], or as
+            [*outer, groups] if the numbers differ along other axes.
+        axis: the axis that the groups divide.
+        outer: the axes of ``x`` along which the numbers may differ.
     """
     ends = jnp.cumsum(sizes, -1)
     position = lax.broadcasted_iota(sizes.dtype, (*sizes.shape, x.shape[axis]), sizes.ndim)
@@ -135,8 +153,10 @@ def scaled_dot(
     dimension_numbers: Any,
     preferred_element_type: Any,
 ) -> jax.Array:
-    """Multiply arrays whose blocks of the contracted axes have a scale each, in bfloat16 as in
-    JAX."""
+    """Multiply two arrays of which each block along the contracted axes has a scale.
+
+    The products are computed in bfloat16, as in JAX.
+    """
     x, y = _apply_scales(lhs, lhs_scale, jnp.bfloat16), _apply_scales(rhs, rhs_scale, jnp.bfloat16)
     return lax.dot_general(x, y, dimension_numbers, preferred_element_type=preferred_element_type)
 
@@ -150,13 +170,18 @@ def scaled_matmul(
     *,
     preferred_element_type: Any,
 ) -> tuple[jax.Array]:
-    """Multiply [batch, m, k] with [batch, n, k] in float32; each block along k has a scale."""
+    """Multiply [batch, m, k] with [batch, n, k] to [batch, m, n].
+
+    Each block along k has a scale. The products are computed in float32, and converted to
+    ``preferred_element_type``.
+    """
     x, y = _apply_scales(a, a_scale, jnp.float32), _apply_scales(b, b_scale, jnp.float32)
     return (jnp.einsum("bmk,bnk->bmn", x, y).astype(preferred_element_type),)
 
 
 def _apply_scales(x: jax.Array, scale: jax.Array, dtype: Any) -> jax.Array:
-    """Return numbers times the scales of their blocks, in a dtype."""
+    """Return ``x`` times the scale of the block that an element is in, in this dtype. A scale is
+    repeated along each axis to the size of ``x``."""
     x, scale = x.astype(dtype), scale.astype(dtype)
     for axis, size in enumerate(x.shape):
         scale = jnp.repeat(scale, size // scale.shape[axis], axis)
@@ -168,7 +193,11 @@ def _apply_scales(x: jax.Array, scale: jax.Array, dtype: Any) -> jax.Array:
 
 @decomposition("mulhi")
 def mulhi(x: jax.Array, y: jax.Array) -> jax.Array:
-    """Return the upper bits of the product of two integers, from products of their halves."""
+    """Return the upper half of the bits of the product of two integers of the same dtype.
+
+    It is computed from products of the halves of both. For signed integers a correction is
+    subtracted.
+    """
     bits = 8 * x.dtype.itemsize
     unsigned = jnp.dtype(f"uint{bits}")
     a, b = x.astype(unsigned), y.astype(unsigned)

@@ -23,19 +23,21 @@ kernels."""
 
 @guard("platform_index")
 def platform_index(*, platforms: tuple[tuple[str, ...] | None, ...]) -> jax.Array:
-    """Return the index of the first branch for this platform or for any."""
+    """Return the index of the first branch of ``lax.platform_dependent`` that is for CPUs or for
+    any platform. ``platforms`` has the names of the platforms of each branch; None means any."""
     fitting = (i for i, names in enumerate(platforms) if names is None or PLATFORM in names)
     return jnp.int32(next(fitting))
 
 
 @guard("empty")
 def empty(*, shape: Sequence[int], dtype: Any) -> jax.Array:
-    """Return zeros; the content of the array is not specified."""
+    """Return zeros for ``jnp.empty``, whose numbers are not specified."""
     return jnp.zeros(shape, dtype)
 
 
 @guard("empty2", ignores=("memory_space",))
 def empty_number(*, dtype: Any) -> jax.Array:
+    """Return a zero scalar for an uninitialized one, whose number is not specified."""
     return jnp.zeros((), dtype)
 
 
@@ -54,8 +56,15 @@ DEVICES = ("axis_name", "axis_index_groups", "axis_size")
 
 
 def _collective(reduce: Any, *xs: jax.Array, axes: Sequence[int | str]) -> list[Any]:
-    """Reduce each array over its numbered axes. Before jax 0.9 an equation has all arrays of a
-    tree."""
+    """Reduce each array over those of its axes that are numbers. Names of device axes have size
+    one.
+
+    Before jax 0.9 one equation reduces all arrays of a tree.
+
+    Arguments:
+        reduce: reduces an array over a list of axes, such as ``lax.reduce_sum``.
+        axes: the axes of the collective. ``vmap`` has replaced its names by numbers.
+    """
     numbers = [axis for axis in axes if isinstance(axis, int)]
     return [reduce(x, numbers) if numbers else x for x in xs]
 
@@ -76,33 +85,40 @@ guard("pmin", ignores=DEVICES)(partial(_collective, lax.reduce_min))
 @guard("xla_metadata_value", ignores=("xla_metadata_kvs",))
 @guard("stage")
 def unchanged(*xs: jax.Array) -> tuple[jax.Array, ...]:
-    """Return the operands: device layouts, guards against transformations, and compiler markers are
-    dropped."""
+    """Return the operands. It stands for primitives that only describe device layouts, forbid
+    transformations, or carry markers for a compiler."""
     return xs
 
 
 @guard("axis_index", ignores=("axis_name",))
 def axis_index() -> jax.Array:
+    """Return 0, the index of the only device."""
     return jnp.int32(0)
 
 
 @guard("ppermute", ignores=("axis_name",))
 def ppermute(*xs: jax.Array, perm: Sequence[tuple[int, int]]) -> tuple[jax.Array, ...]:
-    """Return the operand, or zeros if nothing is sent to the device."""
+    """Return the operands, which one device sends to itself, or zeros if the permutation ``perm``
+    sends nothing."""
     return xs if perm else tuple(jnp.zeros_like(x) for x in xs)
 
 
 @guard("all_gather", "all_gather_invariant", "all_gather_reduced", ignores=DEVICES)
 def all_gather(*xs: jax.Array, all_gather_dimension: int, tiled: bool) -> tuple[jax.Array, ...]:
+    """Return the operands, with a new axis of size one unless ``tiled``: there is one device to
+    gather from."""
     return xs if tiled else tuple(jnp.expand_dims(x, all_gather_dimension) for x in xs)
 
 
 @guard("all_to_all", ignores=DEVICES)
 def all_to_all(x: jax.Array, *, split_axis: int, concat_axis: int, tiled: bool) -> jax.Array:
-    """Move the split axis, which has one element, unless the exchange is tiled."""
+    """Return the operand of an exchange with one device. Unless ``tiled``, the split axis, whose
+    size is one, moves to the position ``concat_axis``."""
     return x if tiled else jnp.moveaxis(x, split_axis, concat_axis)
 
 
 @guard("reduce_scatter", "unreduced_reduce_scatter", ignores=DEVICES)
 def reduce_scatter(x: jax.Array, *, scatter_dimension: int, tiled: bool) -> jax.Array:
+    """Return the operand, without its axis of size one unless ``tiled``: there is one device to sum
+    over."""
     return x if tiled else jnp.squeeze(x, scatter_dimension)

@@ -39,11 +39,15 @@ error."""
 def eigh(
     x: jax.Array, *, lower: bool, sort_eigenvalues: bool, subset_by_index: tuple[int, int] | None
 ) -> State:
-    """Return eigenvectors in columns and ascending eigenvalues of Hermitian matrices, by Jacobi's
+    """Return the eigenvectors in columns and the eigenvalues of Hermitian matrices, by Jacobi's
     method.
 
-    One triangle of ``x`` is read (Golub and Van Loan, section 8.5). The signs of the vectors are
-    arbitrary.
+    The lower triangle of ``x`` is read, or the upper one unless ``lower`` (Golub and Van Loan,
+    section 8.5). The signs of the vectors are arbitrary.
+
+    Arguments:
+        sort_eigenvalues: true to return the eigenvalues in ascending order, otherwise in any.
+        subset_by_index: the first eigenvalue to return and the one after the last, or None for all.
     """
     size = x.shape[-1]
     half = jnp.tril(x, -1) if lower else jnp.triu(x, 1)
@@ -77,13 +81,18 @@ def eigh(
 def svd(
     x: jax.Array, *, full_matrices: bool, compute_uv: bool, subset_by_index: tuple[int, int] | None
 ) -> tuple[jax.Array, ...]:
-    """Return singular values in descending order, left vectors in columns and right vectors in
+    """Return singular values in descending order, left vectors in columns, and right vectors in
     rows.
 
     After a QR decomposition, one-sided Jacobi rotations ``V.T`` make the rows of ``R`` orthogonal:
     ``V.T @ R = S @ W.T`` (Hestenes, 1958; Drmac and Veselic, New fast and accurate Jacobi SVD
     algorithm, SIAM J. Matrix Anal. Appl. 29, 2008). For values of zero, a second QR decomposition
     gives the directions of ``W``. The signs of the vectors are arbitrary.
+
+    Arguments:
+        full_matrices: true to return square matrices of vectors.
+        compute_uv: false to return the values only.
+        subset_by_index: the first value to return and the one after the last, or None for all.
     """
     height, width = x.shape[-2:]
     if height < width:
@@ -110,8 +119,11 @@ def svd(
 
 
 def _directions(rows: jax.Array) -> jax.Array:
-    """Return the directions of orthogonal rows, and any orthonormal ones for rows that are zero or
-    tiny."""
+    """Return orthogonal rows with length one.
+
+    Rows that are zero or tiny have no accurate direction. If there are such rows, a QR
+    decomposition gives orthonormal ones in their place.
+    """
     lengths = jnp.sqrt(jnp.sum(squares(rows), -1, keepdims=True))
     directions = rows / jnp.where(lengths > 0, lengths, 1)
     deviation = jnp.abs(
@@ -128,14 +140,18 @@ def _directions(rows: jax.Array) -> jax.Array:
 
 
 def _empty_result(x: jax.Array, full_matrices: bool, compute_uv: bool) -> tuple[jax.Array, ...]:
-    """Return the result for a matrix without columns."""
+    """Return the singular value decomposition of matrices without columns."""
     none = jnp.zeros((*x.shape[:-2], 0), real_dtype(x.dtype))
     left, right = qr(x, pivoting=False, full_matrices=full_matrices)
     return (none, left, right[..., :0, :]) if compute_uv else (none,)
 
 
 def _orthogonal_rows(r: jax.Array) -> State:
-    """Return ``V.T @ r`` with orthogonal rows, and ``V.T`` (the adjoint for complex numbers)."""
+    """Return ``V.T @ r`` with orthogonal rows, and the orthogonal matrix ``V.T``, by Jacobi
+    rotations.
+
+    ``r`` is square. For complex numbers ``V.T`` is the adjoint.
+    """
     size = r.shape[-1]
     units = rounding_units(size, r.dtype)
 
@@ -155,7 +171,7 @@ def _orthogonal_rows(r: jax.Array) -> State:
 
 
 def _unit_matrices(x: jax.Array, size: int) -> jax.Array:
-    """Return a unit matrix for each matrix of the stack."""
+    """Return a unit matrix [size, size] for each matrix of the stack ``x``, in its dtype."""
     return jnp.broadcast_to(jnp.eye(size, dtype=x.dtype), (*x.shape[:-2], size, size))
 
 
@@ -177,27 +193,32 @@ def diagonalize(
     excess: Callable[[jax.Array], jax.Array],
     measure: Callable[[jax.Array], jax.Array],
 ) -> jax.Array:
-    """Rotate rows until the matrix that ``matrix_of`` computes from them is diagonal within
+    """Return rows that were rotated until a matrix that is computed from them is diagonal within
     rounding.
 
-    ``excess`` returns the magnitudes of this Hermitian matrix in units of the rounding error.
-    ``measure`` returns the distance from a diagonal matrix, from those above the diagonal. The loop
-    also stops close to this limit without further progress.
+    The loop also stops close to this limit without further progress, or after `MAX_STEPS` steps.
+
+    Arguments:
+        rows: the rows to rotate.
+        matrix_of: computes the Hermitian matrix from the rows.
+        excess: returns the magnitudes of the matrix's entries in units of their rounding error.
+        measure: returns the distance from a diagonal matrix, from these magnitudes above the
+            diagonal. It is at most 1 for a matrix that is diagonal within rounding.
     """
     size = rows.shape[-2]
-    above = np.triu(np.ones((size, size), bool), 1)
+    is_above = np.triu(np.ones((size, size), bool), 1)
 
     def measure_rows(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
         matrix = matrix_of(rows)
-        units = jnp.where(above, excess(matrix), 0)
+        units = jnp.where(is_above, excess(matrix), 0)
         return measure(units), _tangents(
             jnp.where(units > ROTATION_THRESHOLD, matrix, 0), diagonal(matrix)
         )
 
     def is_unfinished(loop: Any) -> jax.Array:
-        count, before, current, *_ = loop
+        count, previous, current, *_ = loop
         return (count < MAX_STEPS) & jnp.any(
-            (current > 1) & ((current > CONVERGED_FACTOR) | (current < before))
+            (current > 1) & ((current > CONVERGED_FACTOR) | (current < previous))
         )
 
     def rotate(loop: Any) -> Any:
@@ -210,22 +231,30 @@ def diagonalize(
     return lax.while_loop(is_unfinished, rotate, loop)[-1]
 
 
-def _tangents(above: jax.Array, values: jax.Array) -> jax.Array:
-    """Return the tangents of the angles that make the entries ``above`` a diagonal of ``values``
-    zero.
+def _tangents(off_diagonal: jax.Array, values: jax.Array) -> jax.Array:
+    """Return the tangents of the angles that make entries of a Hermitian matrix zero.
 
     The smaller of the two possible angles is used, because it has less rounding (Golub and Van
     Loan, algorithm 8.5.1). Complex entries are first rotated to real ones.
+
+    Arguments:
+        off_diagonal: the entries above the diagonal, and zeros elsewhere.
+        values: the diagonal.
+
+    Returns:
+        An antisymmetric matrix ``W`` with the tangent for each entry.
     """
     values = values.real
     differences = values[..., None, :] - values[..., None]
-    size = jnp.abs(above) if jnp.iscomplexobj(above) else above
-    kind = jnp.finfo(size.dtype)
-    most = jnp.sqrt(kind.max) / 2
-    ratio = jnp.clip(size / jnp.where(differences == 0, kind.tiny, differences), -most, most)
+    size = jnp.abs(off_diagonal) if jnp.iscomplexobj(off_diagonal) else off_diagonal
+    limits = jnp.finfo(size.dtype)
+    largest = jnp.sqrt(limits.max) / 2
+    ratio = jnp.clip(
+        size / jnp.where(differences == 0, limits.tiny, differences), -largest, largest
+    )
     tangent = ratio / (0.5 + jnp.sqrt(0.25 + ratio * ratio))
-    if size is not above:
-        tangent = tangent * jnp.where(size == 0, 1, above / jnp.where(size == 0, 1, size))
+    if size is not off_diagonal:
+        tangent = tangent * jnp.where(size == 0, 1, off_diagonal / jnp.where(size == 0, 1, size))
     return tangent - adjoint(tangent)
 
 
@@ -235,30 +264,33 @@ and its largest error."""
 
 
 def _nearest_rotation(tangents: jax.Array) -> jax.Array:
-    """Return the rotation closest to ``I - W``; a ``W`` longer than 1 is shortened.
+    """Return the rotation closest to ``I - W`` for the antisymmetric matrix ``W`` of ``tangents``.
 
-    It is ``(I - W) / sqrt(I - W W)``. The sum of squares of the fourth power bounds the length.
-    Each step of Newton and Schulz squares the error of the series.
+    A ``W`` longer than 1 is shortened; the sum of squares of its fourth power bounds the length.
+    The rotation is ``(I - W) / sqrt(I - W W)``, where the root is a short series. Each step of
+    Newton and Schulz squares the error of the series.
     """
     eye = jnp.eye(tangents.shape[-1], dtype=tangents.dtype)
     second = tangents @ tangents
     fourth = second @ second
     bound = jnp.sum(squares(fourth), (-2, -1), keepdims=True)
-    part = 1 / jnp.maximum(jnp.sqrt(jnp.sqrt(bound)), 1)
-    first, last = SERIES
-    series = eye - first * part * second + last * (part * part) * fourth
-    turn = (eye - jnp.sqrt(part) * tangents) @ series
-    left = SERIES_ERROR
-    while left > jnp.finfo(turn.dtype).eps / 4:
-        turn, left = improve_orthonormality(turn), 1.5 * left**2
-    return turn
+    shortening = 1 / jnp.maximum(jnp.sqrt(jnp.sqrt(bound)), 1)
+    linear, quadratic = SERIES
+    series = eye - linear * shortening * second + quadratic * (shortening * shortening) * fourth
+    estimate = (eye - jnp.sqrt(shortening) * tangents) @ series
+    remaining_error = SERIES_ERROR
+    while remaining_error > jnp.finfo(estimate.dtype).eps / 4:
+        estimate, remaining_error = improve_orthonormality(estimate), 1.5 * remaining_error**2
+    return estimate
 
 
 def improve_orthonormality(rows: jax.Array) -> jax.Array:
-    """Return almost orthonormal rows after a step towards orthonormality (Newton and Schulz)."""
+    """Return ``rows``, which are almost orthonormal, after a step of Newton and Schulz, which
+    squares their deviation."""
     return 1.5 * rows - 0.5 * (rows @ adjoint(rows) @ rows)
 
 
 def rounding_units(size: int, dtype: np.dtype) -> float:
-    """Return the loss of orthogonality by rounding, as measured on random matrices."""
+    """Return the loss of orthogonality by rounding for matrices of ``size`` rows, as measured on
+    random matrices."""
     return float(jnp.finfo(dtype).eps) * max(1.0, math.sqrt(size) / 2)

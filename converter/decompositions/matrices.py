@@ -19,14 +19,22 @@ UNROLLED = 4
 
 
 def iterate(rounds: int, body: Callable[[Index, State], State], state: State) -> State:
-    """Return the state after ``body(i, state)`` for every ``i`` from zero to ``rounds - 1``."""
+    """Return the state after ``state = body(i, state)`` for every ``i`` from 0 to ``rounds - 1``.
+
+    The loop is unrolled for up to `UNROLLED` rounds.
+    """
     return collect(rounds, lambda i, state_now: (body(i, state_now), ()), state)[0]
 
 
 def collect(
     rounds: int, body: Callable[[Index, State], tuple[State, tuple[jax.Array, ...]]], state: State
 ) -> tuple[State, tuple[jax.Array, ...]]:
-    """Return the state and the stacked results of a loop whose body also returns results."""
+    """Return the final state and the stacked results of a loop.
+
+    The body takes the number of the round and the state. It returns the new state and a tuple of
+    arrays; the arrays of all rounds are stacked on a new first axis. The loop is unrolled for up to
+    `UNROLLED` rounds.
+    """
     if rounds > UNROLLED:
         numbers = lax.iota(jnp.int32, rounds)[:, None]
         return lax.scan(lambda state_now, i: body(i, state_now), state, numbers)
@@ -40,8 +48,12 @@ def collect(
 def collect_rows(
     rounds: int, body: Callable[[Index, State], tuple[State, jax.Array]], state: State
 ) -> tuple[State, jax.Array]:
-    """Return the state and a matrix of the rows ``[..., 1, columns]`` that a loop's body
-    returns."""
+    """Return the final state of a loop, and the matrix [..., rounds, columns] of the rows that it
+    computes.
+
+    The body takes the number of the round and the state. It returns the new state and a row [...,
+    1, columns]. The loop is unrolled for up to `UNROLLED` rounds.
+    """
     if rounds > UNROLLED:
         numbers = lax.iota(jnp.int32, rounds)[:, None]
         state, rows = lax.scan(lambda state_now, i: body(i, state_now), state, numbers)
@@ -54,7 +66,8 @@ def collect_rows(
 
 
 def take_index(x: jax.Array, i: Index, axis: int) -> jax.Array:
-    """Return one entry of an axis, which stays with size one."""
+    """Return entry ``i`` of an axis, which stays with size one. ``i`` is an integer, or an array
+    with one integer."""
     axis = axis % x.ndim
     if isinstance(i, int):
         return lax.slice_in_dim(x, i, i + 1, axis=axis)
@@ -63,7 +76,10 @@ def take_index(x: jax.Array, i: Index, axis: int) -> jax.Array:
 
 
 def take_per_matrix(x: jax.Array, positions: jax.Array, axis: int) -> jax.Array:
-    """Return the rows or columns of each matrix in a separate order."""
+    """Return the rows (``axis`` -2) or columns (-1) of each matrix in an order of its own.
+
+    ``positions`` [..., count] has the order for each matrix of the stack.
+    """
     if x.ndim == 2:
         return take_index(x, positions, axis)
     along = jnp.expand_dims(positions, -1 if axis == -2 else -2)
@@ -71,8 +87,8 @@ def take_per_matrix(x: jax.Array, positions: jax.Array, axis: int) -> jax.Array:
 
 
 def exchanged_positions(k: Index, pivot: jax.Array, size: int) -> jax.Array:
-    """Return all positions up to ``size`` with ``k`` and ``pivot`` exchanged; ``pivot`` has a last
-    axis of one."""
+    """Return the numbers from 0 to ``size - 1`` with ``k`` and ``pivot`` exchanged. ``pivot`` has a
+    last axis of size one."""
     positions = lax.iota(jnp.int32, size)
     return jnp.where(positions == k, pivot, jnp.where(positions == pivot, k, positions))
 
@@ -83,17 +99,17 @@ def adjoint(x: jax.Array) -> jax.Array:
 
 
 def squares(x: jax.Array) -> jax.Array:
-    """Return the squares of magnitudes."""
+    """Return the squares of the magnitudes of real or complex numbers."""
     return x.real**2 + x.imag**2 if jnp.iscomplexobj(x) else x**2
 
 
 def outer(x: jax.Array, y: jax.Array) -> jax.Array:
-    """Return the outer product of two vectors."""
+    """Return the outer products of two stacks of vectors: ``x[i] * y[j]``."""
     return x[..., :, None] * y[..., None, :]
 
 
 def diagonal(x: jax.Array) -> jax.Array:
-    """Return the diagonal of square matrices."""
+    """Return the diagonals [..., size] of square matrices."""
     size = x.shape[-1]
     flat = x.reshape(*x.shape[:-2], size * size)
     return lax.slice_in_dim(flat, 0, size * size, size + 1, axis=-1)
@@ -106,7 +122,11 @@ def pad_zeros(x: jax.Array, height: int, width: int) -> jax.Array:
 
 
 def safe_scale(x: jax.Array, axis: int | tuple[int, ...]) -> jax.Array:
-    """Return a factor that avoids overflow and underflow of squares; it is usually one."""
+    """Return a factor for ``x`` with which squares along ``axis`` neither overflow nor underflow.
+
+    It is one if the largest magnitude is between 2**-24 and 2**24, or zero. Otherwise it makes the
+    largest magnitude equal to the nearer of these bounds. The axes stay with size one.
+    """
     largest = jnp.max(jnp.abs(x), axis=axis, keepdims=True, initial=0)
     one = jnp.ones_like(largest)
     high, low = (jnp.asarray(2.0**e, largest.dtype) for e in (24, -24))

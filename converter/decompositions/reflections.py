@@ -24,10 +24,11 @@ Packed = tuple[jax.Array, jax.Array]
 
 @decomposition("geqrf", of_complex=True)
 def geqrf(x: jax.Array) -> Packed:
-    """Return ``R`` with the reflections below its diagonal, and their factors ``tau``.
+    """Return the QR decomposition of ``x`` in LAPACK's format: a matrix, and the factors ``tau``.
 
-    Columns are processed in order with LAPACK's signs and factors, so that ``R`` is that of JAX
-    (Golub and Van Loan, algorithm 5.2.1; LAPACK's ``geqr2`` and ``larfg``).
+    The matrix has ``R`` with the Householder reflections below its diagonal. Columns are processed
+    in order with LAPACK's signs and factors, so that ``R`` is that of JAX (Golub and Van Loan,
+    algorithm 5.2.1; LAPACK's ``geqr2`` and ``larfg``).
     """
     scale, count = safe_scale(x, -2), min(x.shape[-2:])
     # A column of one real number needs no reflection.
@@ -42,11 +43,17 @@ def geqrf(x: jax.Array) -> Packed:
 
 @decomposition("geqp3", of_complex=True)
 def geqp3(x: jax.Array, order: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return ``geqrf`` with the largest remaining column first, and the order of the columns from
-    one.
+    """Return the QR decomposition of ``x`` with its columns reordered.
 
-    The norms of the remaining columns are computed again in each step (Golub and Van Loan,
-    algorithm 5.4.1).
+    Each step continues with the largest remaining column. Norms of the remaining columns are
+    computed again in each step (Golub and Van Loan, algorithm 5.4.1).
+
+    Arguments:
+        order: an array of the shape of the resulting order. Its numbers are not read.
+
+    Returns:
+        The matrix of ``geqrf``, the order of the columns as numbers from 1, and the factors
+        ``tau``.
     """
     height, width = x.shape[-2:]
     rows, columns = lax.iota(jnp.int32, height)[:, None], lax.iota(jnp.int32, width)
@@ -69,22 +76,25 @@ def geqp3(x: jax.Array, order: jax.Array) -> tuple[jax.Array, jax.Array, jax.Arr
 
 
 def _reflect_column(k: Index, reduced: jax.Array) -> tuple[jax.Array, Packed]:
-    """Reflect column ``k`` onto the diagonal, with all others. Return the result, the mirror and
-    its factor.
+    """Reflect column ``k`` onto the diagonal by a Householder reflection, and all other columns
+    with it.
 
     Entries below the diagonal and in earlier columns are rounding errors that are not read.
+
+    Returns:
+        The reflected matrix, and the vector and the factor of the reflection.
     """
     rows = lax.iota(jnp.int32, reduced.shape[-2])[:, None]
     line = take_index(reduced, k, -1)
     below, top = jnp.where(rows > k, line, jnp.zeros_like(line)), take_index(line, k, -2)
-    level, other = jnp.real(top), jnp.real(adjoint(below) @ below)
+    level, other_squares = jnp.real(top), jnp.real(adjoint(below) @ below)
     if jnp.iscomplexobj(top):
-        other = other + jnp.imag(top) ** 2
-    length = jnp.sqrt(level * level + other)
+        other_squares = other_squares + jnp.imag(top) ** 2
+    length = jnp.sqrt(level * level + other_squares)
     end = jnp.where(level < 0, length, -length)
     # Smaller squares have lost digits. In scaled columns they are below the rounding error.
-    kind = jnp.finfo(other.dtype)
-    is_reflected_already = other <= 8 * kind.tiny / kind.eps
+    limits = jnp.finfo(other_squares.dtype)
+    is_reflected_already = other_squares <= 8 * limits.tiny / limits.eps
     distance = jnp.where(is_reflected_already, jnp.ones_like(top), top - end)
     mirror = jnp.where(rows == k, jnp.ones_like(line), below / distance)
     factor = jnp.where(is_reflected_already, jnp.zeros_like(top), distance / end)
@@ -93,7 +103,14 @@ def _reflect_column(k: Index, reduced: jax.Array) -> tuple[jax.Array, Packed]:
 
 
 def _pack(reduced: jax.Array, mirrors: jax.Array, factors: jax.Array) -> Packed:
-    """Return the matrix and the vector of LAPACK's format, whose factors have the other sign."""
+    """Return a QR decomposition in LAPACK's format: the matrix of ``geqrf`` and the factors
+    ``tau``.
+
+    Arguments:
+        reduced: the reflected matrix, with ``R`` in its upper triangle.
+        mirrors: the vectors of the reflections, stacked.
+        factors: their factors, which have the other sign in LAPACK.
+    """
     rows, columns = (lax.iota(jnp.int32, n) for n in reduced.shape[-2:])
     below = jnp.moveaxis(mirrors[..., 0], 0, -1)
     missing = jnp.zeros((*below.shape[:-1], reduced.shape[-1] - below.shape[-1]), reduced.dtype)
@@ -106,12 +123,15 @@ def _pack(reduced: jax.Array, mirrors: jax.Array, factors: jax.Array) -> Packed:
 def ormqr(
     packed: jax.Array, taus: jax.Array, x: jax.Array, *, left: bool, transpose: bool
 ) -> jax.Array:
-    """Return ``Q @ x``, or with ``Q`` on the right or its adjoint, for the reflections of
-    ``geqrf``.
+    """Return ``Q @ x`` for the reflections of ``geqrf``, or ``x @ Q`` unless ``left``.
 
-    All reflections are applied at once: ``Q = I - V T V.T``. The inverse of ``T`` has the inverse
-    factors on the diagonal and products of the mirrors above it (Golub and Van Loan, section
-    5.1.7).
+    With ``transpose`` the adjoint of ``Q`` is used. All reflections are applied at once: ``Q = I -
+    V T V.T``. The inverse of ``T`` has the inverse factors on the diagonal and products of the
+    reflections' vectors above it (Golub and Van Loan, section 5.1.7).
+
+    Arguments:
+        packed: the matrix of ``geqrf``, with the reflections below the diagonal.
+        taus: the factors of the reflections.
     """
     if not left:  # x Q = (Q.T x.T).T
         return adjoint(ormqr(packed, taus, adjoint(x), left=True, transpose=not transpose))
@@ -121,7 +141,10 @@ def ormqr(
 def _apply_reflections(
     packed: jax.Array, taus: jax.Array, transpose: bool, project: Callable[[jax.Array], jax.Array]
 ) -> jax.Array:
-    """Return the change by all reflections, given the projections on the mirrors."""
+    """Return ``x - Q @ x`` for the reflections of ``geqrf``, or ``x - Q.T @ x`` with ``transpose``.
+
+    ``project`` returns ``V.T @ x`` for the vectors ``V`` of the reflections.
+    """
     height, count = packed.shape[-2], taus.shape[-1]
     mirrors = jnp.tril(packed[..., :count], -1) + jnp.eye(height, count, dtype=packed.dtype)
     taus, projections = taus[..., None], project(mirrors)
@@ -133,7 +156,8 @@ def _apply_reflections(
 
 @decomposition("householder_product", of_complex=True)
 def householder_product(packed: jax.Array, taus: jax.Array) -> jax.Array:
-    """Return the columns of ``Q`` for the reflections of ``geqrf``, as many as ``packed`` has."""
+    """Return the first columns of ``Q`` for the reflections of ``geqrf``, as many as ``packed``
+    has. ``taus`` are the factors of the reflections."""
     height, width = packed.shape[-2:]
     eye = jnp.eye(height, width, dtype=packed.dtype)
     return eye - _apply_reflections(
@@ -143,7 +167,11 @@ def householder_product(packed: jax.Array, taus: jax.Array) -> jax.Array:
 
 @decomposition("qr", ignores=("use_magma",), of_complex=True)
 def qr(x: jax.Array, *, pivoting: bool, full_matrices: bool) -> tuple[jax.Array, ...]:
-    """Return ``Q`` and ``R``, and with ``pivoting`` the order of the columns."""
+    """Return ``Q`` and ``R`` with ``x = Q @ R``.
+
+    With ``pivoting`` the columns are reordered, and the third result is their order. With
+    ``full_matrices`` ``Q`` is square.
+    """
     height, width = x.shape[-2:]
     count = height if full_matrices else min(height, width)
     if pivoting:

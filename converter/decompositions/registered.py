@@ -1,9 +1,9 @@
 """Registry of expansions: JAX functions that are traced in place of primitives.
 
 An expansion gets the operands as positional arguments and the primitive's parameters as keywords.
-It returns one result for each output. Like a lowering rule it declares every parameter: it reads
-it, or ignores it on purpose. A primitive with any other parameter is not expanded, nor one to which
-the expansion does not apply.
+It returns one result for each output. Like a lowering rule, an expansion declares every parameter
+of the primitive: as a keyword that it reads, or as one that it ignores on purpose. A primitive with
+any other parameter is not expanded.
 """
 
 import inspect
@@ -18,40 +18,48 @@ from converter.ir.op import Op
 DecompositionFunction = Callable[..., Any]
 Decorator = Callable[[DecompositionFunction], DecompositionFunction]
 Applies = Callable[[Sequence[Any], dict[str, Any]], bool]
+"""Predicate of operand types and parameters: returns True if an expansion applies to them."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """A function with the parameters that it reads and ignores; it gets only the former."""
+    """A function that computes or lowers a primitive, with the names of the primitive's parameters.
+
+    The function gets the parameters that it ``reads`` as keywords. Those that it ``ignores`` are
+    not passed. The primitive must have no others.
+    """
 
     function: Callable[..., Any]
     reads: frozenset[str]
     ignores: frozenset[str] = frozenset()
 
     def unknown(self, params: Iterable[str]) -> list[str]:
-        """Return the parameters that the function neither reads nor ignores."""
+        """Return the names of the parameters that the function neither reads nor ignores, in
+        alphabetical order."""
         return sorted(set(params) - self.reads - self.ignores)
 
     def read(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parameters that the function reads."""
+        """Return the parameters that the function reads, by name."""
         return {name: value for name, value in params.items() if name in self.reads}
 
 
 def always(avals: Sequence[Any], params: Any) -> bool:
-    """Return True: the expansion applies to all operands."""
+    """Return True, as the predicate of an expansion that applies to all operands and parameters."""
     return True
 
 
 @dataclass(frozen=True)
 class Expansion(Owner):
-    """An expansion of a primitive.
+    """A JAX function that is traced in place of a primitive.
 
     Arguments:
-        applies: a predicate of the operand types and the parameters.
+        applies: returns True if the function computes the primitive for operands of these types
+            with these parameters.
         guards: true for a primitive that computes nothing, or whose meaning depends on the
-            enclosing function. It is expanded while tracing.
-        of_complex: whether the function also holds for complex numbers.
-        packed: whether the function takes complex numbers in the form of the graph.
+            enclosing function. It is replaced while the user's function is traced, and others in a
+            later pass.
+        of_complex: true if the function also holds for complex numbers.
+        packed: true if the function takes complex numbers as real arrays with a last axis of two.
     """
 
     applies: Applies = always
@@ -60,7 +68,8 @@ class Expansion(Owner):
     packed: bool = False
 
     def bind(self, params: Mapping[str, Any]) -> DecompositionFunction:
-        """Return the function of the operands with bound parameters."""
+        """Return the function with the parameters that it reads as keywords, as a function of the
+        operands."""
         return partial(self.function, **self.read(params))
 
 
@@ -69,8 +78,13 @@ BUILTIN_EXPANSIONS: dict[str, Expansion] = {}
 
 
 def decomposition(*primitives: str, ignores: Iterable[str] = (), **fields: Any) -> Decorator:
-    """Register a built-in expansion for one or more primitives; ``fields`` are fields of
-    `Expansion`."""
+    """Return a decorator that registers a JAX function as the built-in expansion of some
+    primitives.
+
+    Arguments:
+        ignores: names of parameters that the function ignores on purpose.
+        fields: other fields of `Expansion`, such as ``of_complex=True``.
+    """
     return register_as(BUILTIN_EXPANSIONS.__setitem__, primitives, ignores, **fields)
 
 
@@ -80,8 +94,16 @@ def register_as(
     ignores: Iterable[str],
     **fields: Any,
 ) -> Decorator:
-    """Return a decorator that adds a function under some names; ``fields`` are fields of
-    `Expansion`."""
+    """Return a decorator that registers a JAX function as the expansion of some primitives.
+
+    The function is returned unchanged. Its keyword-only arguments are the parameters that it reads.
+
+    Arguments:
+        add: stores the expansion of a primitive.
+        names: the primitives, as ``add`` takes them.
+        ignores: names of parameters that the function ignores on purpose.
+        fields: other fields of `Expansion`.
+    """
 
     def register(function: DecompositionFunction) -> DecompositionFunction:
         for name in names:
@@ -92,13 +114,21 @@ def register_as(
 
 
 def read_by(function: DecompositionFunction) -> frozenset[str]:
-    """Return the parameters that a function reads."""
+    """Return the names of the parameters that a function reads: its keyword-only arguments."""
     parameters = inspect.signature(function).parameters.values()
     return frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
 
 def find_decomposition(op: Op | str, user_op_names: Collection[str] = ()) -> Expansion | None:
-    """Return the expansion of a primitive: a user's, a built-in one, or None."""
+    """Return the expansion of a primitive, or None if there is none.
+
+    A user's expansion precedes the built-in one. A user's primitive has no built-in expansion.
+
+    Arguments:
+        op: the operation or its name.
+        user_op_names: names of users' primitives in the program. An expansion that was registered
+            for such a name does not apply to JAX's primitive of that name.
+    """
     named = ops.op_by_name(op)
     expansion: Expansion | None = outside.expansions.find(named, user_op_names)
     return expansion or (None if named.domain == "user" else BUILTIN_EXPANSIONS.get(named.name))

@@ -20,8 +20,10 @@ FloatFormula = Callable[..., jax.Array]
 
 
 def in_float32(formula: FloatFormula) -> FloatFormula:
-    """Return the formula computed in at least float32 on broadcast operands, with a result in their
-    dtype."""
+    """Return a formula that computes in float32 or wider, on operands of the same shape.
+
+    The operands are broadcast and converted. The result has the dtype of the first operand.
+    """
 
     @wraps(formula)
     def wrapper(*xs: jax.Array) -> jax.Array:
@@ -37,10 +39,13 @@ decomposition("log2")(lambda x: jnp.log(x) / jnp.log(jnp.asarray(2, x.dtype)))
 State = tuple[jax.Array, ...]
 
 
-def _iterate_while_active(most: int, step: Callable[[State], State], first: State) -> State:
-    """Repeat a step while any element is active (the first part of the state) and steps remain (the
-    second)."""
-    return lax.while_loop(lambda state: jnp.any(state[0]) & (state[1] < most), step, first)
+def _iterate_while_active(max_steps: int, step: Callable[[State], State], start: State) -> State:
+    """Return the state after repeating a step while any element is active and steps remain.
+
+    The first part of the state says which elements are active. The second part counts the steps, up
+    to ``max_steps``.
+    """
+    return lax.while_loop(lambda state: jnp.any(state[0]) & (state[1] < max_steps), step, start)
 
 
 BETA_STEPS = 300
@@ -49,7 +54,10 @@ BETA_STEPS = 300
 @decomposition("regularized_incomplete_beta")
 @in_float32
 def regularized_incomplete_beta(a: jax.Array, b: jax.Array, x: jax.Array) -> jax.Array:
-    """Return I_x(a, b) by DLMF 8.17.22, or 1 - I_{1-x}(b, a) where this converges faster."""
+    """Return I_x(a, b) by DLMF 8.17.22, or 1 - I_{1-x}(b, a) where this converges faster.
+
+    The result is NaN for negative a or b, and for x outside of 0 to 1.
+    """
     left, right = (a == 0) | (b == jnp.inf), (b == 0) | (a == jnp.inf)
     is_undefined = (a < 0) | (b < 0) | ~((x >= 0) & (x <= 1)) | (left & right)
     is_undefined = is_undefined | jnp.isnan(a) | jnp.isnan(b)
@@ -66,26 +74,30 @@ def regularized_incomplete_beta(a: jax.Array, b: jax.Array, x: jax.Array) -> jax
 
 
 def _beta_fraction(a: jax.Array, b: jax.Array, x: jax.Array, active: jax.Array) -> jax.Array:
-    """Return the continued fraction with denominators of one; its numerators come in pairs."""
+    """Return the continued fraction of the incomplete beta function by Lentz' method.
+
+    Its denominators are one, and its numerators come in pairs. ``active`` is False for elements
+    that are not needed.
+    """
     half_unit = jnp.finfo(x.dtype).eps / 2
     tiny = jnp.finfo(x.dtype).tiny
 
-    def lifted(y: jax.Array) -> jax.Array:
+    def avoid_zero(y: jax.Array) -> jax.Array:
         return jnp.where(jnp.abs(y) < tiny, tiny, y)
 
     def step(state: State) -> State:
-        live, m, c, d, before = state
+        is_active, m, c, d, previous = state
         m = m + 1
-        value, twice = before, a + 2 * m
+        value, twice = previous, a + 2 * m
         odd = m * (b - m) * x / ((twice - 1) * twice)
         even = -(a + m) * (a + b + m) * x / (twice * (twice + 1))
         for numerator in (odd, even):
-            c, d = lifted(1 + numerator / c), 1 / lifted(1 + numerator * d)
+            c, d = avoid_zero(1 + numerator / c), 1 / avoid_zero(1 + numerator * d)
             value = value * c * d
-        moving = jnp.abs(c * d - 1) > half_unit
-        return live & moving, m, c, d, jnp.where(live, value, before)
+        is_changing = jnp.abs(c * d - 1) > half_unit
+        return is_active & is_changing, m, c, d, jnp.where(is_active, value, previous)
 
-    d = 1 / lifted(1 - (a + b) * x / (a + 1))
+    d = 1 / avoid_zero(1 - (a + b) * x / (a + 1))
     none, ones = jnp.zeros((), x.dtype), jnp.ones_like(x)
     return _iterate_while_active(BETA_STEPS, step, (active, none, ones, d, d))[-1]
 
@@ -96,7 +108,8 @@ GAMMA_STEPS = 2000
 @decomposition("igamma")
 @in_float32
 def igamma(a: jax.Array, x: jax.Array) -> jax.Array:
-    """Return the lower incomplete gamma function P(a, x)."""
+    """Return the regularized lower incomplete gamma function P(a, x), or NaN where it is undefined,
+    such as for negative operands."""
     uses_fraction = (x >= 1) & (x > a)
     value = jnp.where(
         uses_fraction, 1 - _gamma_fraction(a, x, uses_fraction), _gamma_series(a, x, ~uses_fraction)
@@ -109,7 +122,8 @@ def igamma(a: jax.Array, x: jax.Array) -> jax.Array:
 @decomposition("igammac")
 @in_float32
 def igammac(a: jax.Array, x: jax.Array) -> jax.Array:
-    """Return the upper incomplete gamma function Q(a, x) = 1 - P(a, x)."""
+    """Return the regularized upper incomplete gamma function Q(a, x) = 1 - P(a, x), or NaN where it
+    is undefined, such as for negative operands."""
     uses_series = (x < 1) | (x < a)
     value = jnp.where(
         uses_series, 1 - _gamma_series(a, x, uses_series), _gamma_fraction(a, x, ~uses_series)
@@ -120,64 +134,71 @@ def igammac(a: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def _gamma_undefined(a: jax.Array, x: jax.Array) -> jax.Array:
-    """Return where both functions are undefined."""
+    """Return True for the elements at which P(a, x) and Q(a, x) are undefined."""
     both = ((a == 0) & (x == 0)) | (_gamma_of_infinity(a) & (x == jnp.inf))
     return (x < 0) | (a < 0) | both | jnp.isnan(a) | jnp.isnan(x)
 
 
 def _gamma_of_infinity(a: jax.Array) -> jax.Array:
+    """Return True for the elements with infinite ``a``, for which JAX returns the limit. Versions
+    before `IGAMMA_OF_INFINITY` do not; then return False."""
     return (a == jnp.inf) if IGAMMA_OF_INFINITY else jnp.zeros_like(a, bool)
 
 
 def _gamma_factor(a: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return x^a exp(-x) / gamma(a), and where it does not underflow."""
+    """Return x^a exp(-x) / gamma(a), and True for the elements at which it does not underflow."""
     power = a * jnp.log(x) - x - lax.lgamma(a)
     return jnp.exp(power), power >= -jnp.log(jnp.finfo(x.dtype).max)
 
 
 def _gamma_series(a: jax.Array, x: jax.Array, active: jax.Array) -> jax.Array:
-    """Return P(a, x) as a sum of x^n / ((a + 1) … (a + n))."""
+    """Return P(a, x) as a sum of x^n / ((a + 1) … (a + n)). ``active`` is False for elements that
+    are not needed."""
     factor, is_positive = _gamma_factor(a, x)
-    live = active & is_positive & (x > 0) & ~_gamma_undefined(a, x)
+    is_active = active & is_positive & (x > 0) & ~_gamma_undefined(a, x)
 
     def step(state: State) -> State:
-        live, n, term, total = state
+        is_active, n, term, total = state
         n = n + 1
         term = term * (x / n)
-        new = jnp.where(live, total + term, total)
-        return live & (term > new * jnp.finfo(x.dtype).eps), n, term, new
+        new = jnp.where(is_active, total + term, total)
+        return is_active & (term > new * jnp.finfo(x.dtype).eps), n, term, new
 
     ones = jnp.ones_like(a)
-    first: State = (live, a, ones, ones)
-    total = lax.while_loop(lambda state: jnp.any(state[0]), step, first)[-1]
+    start: State = (is_active, a, ones, ones)
+    total = lax.while_loop(lambda state: jnp.any(state[0]), step, start)[-1]
     return total * factor / a
 
 
 def _gamma_fraction(a: jax.Array, x: jax.Array, active: jax.Array) -> jax.Array:
-    """Return Q(a, x) as a continued fraction, from its convergents p / q."""
+    """Return Q(a, x) as a continued fraction, from its convergents p / q. ``active`` is False for
+    elements that are not needed."""
     factor, is_positive = _gamma_factor(a, x)
-    live = active & is_positive & (x < jnp.inf) & ~_gamma_undefined(a, x)
+    is_active = active & is_positive & (x < jnp.inf) & ~_gamma_undefined(a, x)
     eps = jnp.finfo(x.dtype).eps
 
     def step(state: State) -> State:
-        live, n, before, p, q, p_before, q_before = state
+        is_active, n, previous, p, q, p_before, q_before = state
         n = n + 1
         y, z = n * (n + 1 - a), x - a + (2 * n + 2)
         p_next, q_next = p * z - p_before * y, q * z - q_before * y
         convergent = p_next / q_next
-        value = jnp.where(live & (q_next != 0), convergent, before)
-        moving = (q_next == 0) | (jnp.abs(before - convergent) > eps * jnp.abs(convergent))
+        value = jnp.where(is_active & (q_next != 0), convergent, previous)
+        is_changing = (q_next == 0) | (jnp.abs(previous - convergent) > eps * jnp.abs(convergent))
         scale = jnp.where(jnp.abs(p_next) > 1 / eps, eps, 1).astype(x.dtype)
         parts = (p_next, q_next, p, q)
-        return live & moving, n, value, *(part * scale for part in parts)
+        return is_active & is_changing, n, value, *(part * scale for part in parts)
 
     p, q = x + 1, (x - a + 2) * x
     none, ones = jnp.zeros((), x.dtype), jnp.ones_like(x)
-    return _iterate_while_active(GAMMA_STEPS, step, (live, none, p / q, p, q, ones, x))[2] * factor
+    return (
+        _iterate_while_active(GAMMA_STEPS, step, (is_active, none, p / q, p, q, ones, x))[2]
+        * factor
+    )
 
 
 TERMS = 10
-# B(2j) / (2j)! for j = 1, 2 …: of Euler and Maclaurin's formula
+# B(2j) / (2j)! for j = 1, 2 …, in the formula of Euler and Maclaurin
 BERNOULLI = (
     *(1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000),
     *(1 / 74724249600, -3617 / 10670622842880000, 43867 / 5109094217170944000),
@@ -187,8 +208,10 @@ BERNOULLI = (
 @decomposition("zeta")
 @in_float32
 def zeta(x: jax.Array, q: jax.Array) -> jax.Array:
-    """Return the sum of 1 / (q + n)^x for n = 0, 1 …: ten terms and the Euler-Maclaurin
-    remainder."""
+    """Return the Hurwitz zeta function: the sum of 1 / (q + n)^x for n = 0, 1 …
+
+    The first `TERMS` terms are added, and the remainder is that of Euler and Maclaurin.
+    """
     total = sum((jnp.power(q + n, -x) for n in range(TERMS)), jnp.zeros_like(x))
     end = q + TERMS
     power = jnp.power(end, -x)
@@ -201,7 +224,8 @@ def zeta(x: jax.Array, q: jax.Array) -> jax.Array:
 
 
 def _handle_poles(x: jax.Array, q: jax.Array, value: jax.Array) -> jax.Array:
-    """Return the value, with poles and NaN where there is no real number."""
+    """Return ``value``, the Hurwitz zeta function of x and q, with infinity at poles and NaN where
+    it is no real number."""
     poles = (q <= 0) & (q == jnp.floor(q))
     undefined = (x < 1) | ((q <= 0) & (x != jnp.floor(x)))
     value = jnp.where(undefined, jnp.nan, value)
@@ -212,7 +236,8 @@ def _handle_poles(x: jax.Array, q: jax.Array, value: jax.Array) -> jax.Array:
 @decomposition("polygamma")
 @in_float32
 def polygamma(n: jax.Array, x: jax.Array) -> jax.Array:
-    """Return (-1)^(n+1) n! zeta(n + 1, x), or digamma if n is 0."""
+    """Return (-1)^(n+1) n! zeta(n + 1, x), or digamma(x) if n is 0. The result is NaN if n is
+    negative or not an integer."""
     sign = jnp.where(n % 2 == 0, -1, 1).astype(x.dtype)
     value = sign * jnp.exp(lax.lgamma(n + 1)) * zeta(n + 1, x)
     value = jnp.where(n == 0, lax.digamma(x), value)
@@ -221,7 +246,8 @@ def polygamma(n: jax.Array, x: jax.Array) -> jax.Array:
 
 @decomposition("nextafter")
 def nextafter(x: jax.Array, y: jax.Array) -> jax.Array:
-    """Return the next float; floats of one sign are in the order of their bits."""
+    """Return the next float after ``x`` in the direction of ``y``. Floats of one sign are in the
+    order of their bits."""
     integer = jnp.dtype(f"int{8 * x.dtype.itemsize}")
     lowest = jnp.iinfo(integer).min
     x, y = jnp.broadcast_arrays(x, y)
@@ -236,8 +262,8 @@ def nextafter(x: jax.Array, y: jax.Array) -> jax.Array:
 
 # ------------------------------------------------------------------------------ Bessel functions
 
-# Modified ones of the first kind, scaled: Cephes' Chebyshev series, to 8 in x / 2 - 2, then in
-# 32 / x - 2.
+# Modified Bessel functions of the first kind, scaled. The coefficients are those of Cephes'
+# Chebyshev series: in x / 2 - 2 for x up to 8, and in 32 / x - 2 for larger x.
 # fmt: off
 I0_BELOW = (
     -4.4153416464793395e-18, 3.3307945188222384e-17, -2.431279846547955e-16, 1.715391285555133e-15,
@@ -278,26 +304,33 @@ I1_ABOVE = (
     -0.00011058893876262371, -0.009761097491361469, 0.7785762350182801,
 )
 # fmt: on
-FLOAT32_TERMS = (18, 7)  # so many coefficients matter in float32, the last ones
+FLOAT32_TERMS = (18, 7)  # in float32 only so many of the last coefficients matter
 
 
 @decomposition("bessel_i0e")
 @in_float32
 def bessel_i0e(x: jax.Array) -> jax.Array:
-    """Return exp(-|x|) I0(x)."""
+    """Return the scaled modified Bessel function exp(-|x|) I0(x)."""
     return _scaled_bessel(jnp.abs(x), I0_BELOW, I0_ABOVE, jnp.ones_like(x))
 
 
 @decomposition("bessel_i1e")
 @in_float32
 def bessel_i1e(x: jax.Array) -> jax.Array:
-    """Return exp(-|x|) I1(x)."""
+    """Return the scaled modified Bessel function exp(-|x|) I1(x)."""
     return jnp.sign(x) * _scaled_bessel(jnp.abs(x), I1_BELOW, I1_ABOVE, jnp.abs(x))
 
 
 def _scaled_bessel(
     x: jax.Array, below: Sequence[float], above: Sequence[float], factor: jax.Array
 ) -> jax.Array:
+    """Return a scaled modified Bessel function of ``x``, which is not negative.
+
+    Arguments:
+        below: Chebyshev coefficients for x up to 8.
+        above: Chebyshev coefficients for larger x.
+        factor: a factor of the series up to 8.
+    """
     if x.dtype == np.float32:
         below, above = below[-FLOAT32_TERMS[0] :], above[-FLOAT32_TERMS[1] :]
     below_8 = _chebyshev(x / 2 - 2, below) * factor
@@ -305,9 +338,10 @@ def _scaled_bessel(
 
 
 def _chebyshev(x: jax.Array, coefficients: Sequence[float]) -> jax.Array:
-    """Return a Chebyshev series by Clenshaw's recurrence, from the highest order on."""
-    before, last, value = (jnp.zeros_like(x) for _ in range(3))
+    """Return the sum of a Chebyshev series in ``x / 2`` by Clenshaw's recurrence. The coefficients
+    are ordered from the highest to the constant one."""
+    second_last, last, value = (jnp.zeros_like(x) for _ in range(3))
     for coefficient in coefficients:
-        before, last = last, value
-        value = x * last - before + coefficient
-    return (value - before) / 2
+        second_last, last = last, value
+        value = x * last - second_last + coefficient
+    return (value - second_last) / 2

@@ -25,7 +25,8 @@ GROUPS_OF_ROUNDS = 5  # of four rounds
 
 @decomposition("threefry2x32")
 def threefry2x32(k1: jax.Array, k2: jax.Array, x1: jax.Array, x2: jax.Array) -> Pair:
-    """Return the hash of pairs. Unrolled it is three times as fast as a loop."""
+    """Return the two hashes of pairs of numbers ``x1``, ``x2`` by the keys ``k1``, ``k2``, all
+    uint32. The rounds are unrolled, which is three times as fast as a loop."""
     keys = (k1, k2, k1 ^ k2 ^ PARITY)
     x1, x2 = x1 + k1, x2 + k2
     for group in range(GROUPS_OF_ROUNDS):
@@ -39,25 +40,34 @@ def threefry2x32(k1: jax.Array, k2: jax.Array, x1: jax.Array, x2: jax.Array) -> 
 
 
 def _rotate_bits(x: jax.Array, by: int) -> jax.Array:
-    """Rotate bits to the left; products and sums are faster than shifts and bitwise operators."""
+    """Rotate the bits of uint32 numbers ``by`` positions to the left. Products and sums are faster
+    than shifts and bitwise operators."""
     return x * np.uint32(1 << by) + (x >> np.uint32(32 - by))
 
 
 def _hash_pairs(keys: jax.Array, x1: Any, x2: jax.Array, rank: int) -> Pair:
-    """Return the hash of pairs; the last ``rank`` axes are hashed for each key."""
+    """Return the two hashes of pairs of numbers for each key.
+
+    Arguments:
+        keys: uint32 [..., 2].
+        x1: the first numbers of the pairs.
+        x2: the second numbers of the pairs.
+        rank: how many last axes of the numbers are hashed for each key; axes of keys come before
+            them.
+    """
     k1, k2 = (jnp.expand_dims(keys[..., i], range(-rank, 0)) for i in (0, 1))
     return threefry2x32(k1, k2, x1, x2)
 
 
 def _flat_positions(shape: Shape) -> jax.Array:
-    """Return the position of each element in the flat array. Upper halves are zero below 2**32
-    elements."""
+    """Return the position of each element of an array of this shape in its flat order, as uint32.
+    Positions have 64 bits in JAX; the upper half is zero below 2**32 elements."""
     return lax.iota(np.uint32, math.prod(shape)).reshape(shape)
 
 
 def _hash_halves(keys: jax.Array, size: Any) -> jax.Array:
-    """Return the hash of the first ``size`` numbers: each of the first half with one of the
-    second."""
+    """Return the hashes of the numbers from 0 to ``size - 1`` for each key. A number of the first
+    half is hashed together with one of the second."""
     half = (size + 1) // 2
     low = lax.iota(np.uint32, half)
     high = low + jnp.asarray(half, np.uint32)
@@ -67,7 +77,7 @@ def _hash_halves(keys: jax.Array, size: Any) -> jax.Array:
 
 @decomposition("random_seed", ignores=("impl",))
 def random_seed(seeds: jax.Array) -> jax.Array:
-    """Return keys with the upper and the lower half of 64 bits."""
+    """Return the keys [..., 2] of integer seeds: the upper and the lower half of their 64 bits."""
     low = seeds.astype(np.uint32)
     if seeds.dtype.itemsize < 8:
         return jnp.stack([jnp.zeros_like(low), low], -1)
@@ -77,12 +87,13 @@ def random_seed(seeds: jax.Array) -> jax.Array:
 
 @decomposition("random_fold_in")
 def random_fold_in(keys: jax.Array, data: jax.Array) -> jax.Array:
-    """Return the hash of numbers by keys, which are broadcast."""
+    """Return new keys that depend on ``keys`` and on the integers ``data``; both are broadcast."""
     return jnp.stack(_hash_pairs(keys, np.uint32(0), data.astype(np.uint32), 0), -1)
 
 
 @decomposition("random_split")
 def random_split(keys: jax.Array, *, shape: Shape) -> jax.Array:
+    """Return new keys of this shape for each key: [*keys.shape[:-1], *shape, 2]."""
     if jax.threefry_partitionable.value:
         return jnp.stack(_hash_pairs(keys, np.uint32(0), _flat_positions(shape), len(shape)), -1)
     return _hash_halves(keys, 2 * math.prod(shape)).reshape(*keys.shape[:-1], *shape, 2)
@@ -90,6 +101,7 @@ def random_split(keys: jax.Array, *, shape: Shape) -> jax.Array:
 
 @decomposition("random_bits")
 def random_bits(keys: jax.Array, *, bit_width: int, shape: Shape) -> jax.Array:
+    """Return random unsigned integers of ``bit_width`` bits, in this shape for each key."""
     if not jax.threefry_partitionable.value:
         return _sequential_bits(keys, bit_width, shape)
     high, low = _hash_pairs(keys, np.uint32(0), _flat_positions(shape), len(shape))
@@ -97,7 +109,10 @@ def random_bits(keys: jax.Array, *, bit_width: int, shape: Shape) -> jax.Array:
 
 
 def _sequential_bits(keys: jax.Array, bit_width: int, shape: Shape) -> jax.Array:
-    """Return consecutive hashes, split into numbers of the bit width."""
+    """Return what `random_bits` returns if ``jax_threefry_partitionable`` is off.
+
+    Consecutive hashes of 32 bits are split into shorter numbers, or joined to numbers of 64 bits.
+    """
     size = math.prod(shape)
     count = (bit_width * size + 31) // 32
     bits = _hash_halves(keys, count)
@@ -111,4 +126,5 @@ def _sequential_bits(keys: jax.Array, bit_width: int, shape: Shape) -> jax.Array
 
 
 def _join_words(high: jax.Array, low: jax.Array) -> jax.Array:
+    """Return uint64 numbers from the upper and the lower 32 bits."""
     return high.astype(np.uint64) << np.uint64(32) | low.astype(np.uint64)

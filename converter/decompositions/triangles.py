@@ -13,10 +13,11 @@ block."""
 
 
 def unit_solve(strict: jax.Array, b: jax.Array, *, lower: bool) -> jax.Array:
-    """Return ``x`` with ``x + strict @ x = b``; only one triangle of ``strict`` is read.
+    """Return ``x`` with ``x + strict @ x = b``.
 
-    Diagonal blocks are inverted, and rows of blocks are solved in order (Golub and Van Loan,
-    section 3.1.4).
+    The matrix is ``I + strict``. Only the part of ``strict`` below the diagonal is read, or above
+    it unless ``lower``. Diagonal blocks are inverted, and rows of blocks are solved in order (Golub
+    and Van Loan, section 3.1.4).
     """
     size, width = b.shape[-2:]
     if size <= BLOCK:
@@ -41,10 +42,11 @@ def unit_solve(strict: jax.Array, b: jax.Array, *, lower: bool) -> jax.Array:
 
 
 def _unit_solve_block(strict: jax.Array, b: jax.Array, lower: bool) -> jax.Array:
-    """Return the same by inverses of diagonal blocks whose size doubles in each step.
+    """Return ``x`` with ``x + strict @ x = b`` for up to `BLOCK` rows, as `unit_solve` does.
 
-    The inverse of ``[[A, 0], [C, B]]`` is ``[[A', 0], [-B' C A', B']]`` with the inverses of both.
-    The last step multiplies without forming the inverse.
+    The inverses of diagonal blocks are computed, whose size doubles in each step. The inverse of
+    ``[[A, 0], [C, B]]`` is ``[[A', 0], [-B' C A', B']]`` with the inverses of both. The last step
+    multiplies without forming the inverse.
     """
     size = strict.shape[-1]
     indices = np.arange(size)

@@ -21,14 +21,14 @@ from converter.ir import dims
 from converter.ir.dtypes import highest, is_float, lowest
 
 Pads = Sequence[tuple[int, int]]
-
+"""The padding before and after each axis."""
 
 WINDOW_MONOIDS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "add": (lax.add, lambda dtype: 0),
     "max": (lax.max, lowest),
     "min": (lax.min, highest),
 }
-"""Operations with a JAX primitive for windows, and their neutral element by dtype."""
+"""Operations by which JAX has a primitive to reduce windows, and their neutral number by dtype."""
 
 
 @decomposition("reduce_window", of_complex=True)
@@ -42,10 +42,16 @@ def reduce_window(
     base_dilation: Sequence[int],
     window_dilation: Sequence[int],
 ) -> Arrays:
-    """Reduce as many arrays as there are initial values, in this order.
+    """Reduce the elements of each window of arrays by a computation on scalars.
 
     The computation has to be associative and commutative. As on XLA's CPU, padding is not combined
-    with the initial value, which need not be neutral.
+    with the initial value, which need not be neutral. The parameters are those of
+    ``lax.reduce_window``.
+
+    Arguments:
+        operands: the arrays, followed by as many initial values.
+        jaxpr: the computation, of as many pairs of scalars as there are arrays.
+        consts: the constants of the computation.
     """
     window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
     operation = single_operation(jaxpr)
@@ -81,25 +87,34 @@ def select_and_gather_add(
     base_dilation: Sequence[int],
     window_dilation: Sequence[int],
 ) -> jax.Array:
-    """Return the tangent where each window of the operand has its maximum (``ge``) or minimum
-    (``le``).
+    """Return the tangent at the element of each window of ``operand`` that is its maximum or
+    minimum.
 
-    The first of equal elements counts; windows with only padding give 0.
+    It is the maximum if ``select_prim`` is ``ge``, the minimum if it is ``le``. The first of equal
+    elements counts. Windows that have only padding give 0. It is the derivative of max and min
+    pooling.
     """
-    above = select_prim is lax.ge_p
+    selects_maximum = select_prim is lax.ge_p
 
     def combine(xs: Sequence[jax.Array], ys: Sequence[jax.Array]) -> Arrays:
-        first = xs[0] >= ys[0] if above else xs[0] <= ys[0]
+        first = xs[0] >= ys[0] if selects_maximum else xs[0] <= ys[0]
         return tuple(jnp.where(first, x, y) for x, y in zip(xs, ys, strict=True))
 
-    fillers = [jnp.asarray(v, operand.dtype) for v in (-np.inf if above else np.inf, 0)]
+    fillers = [jnp.asarray(v, operand.dtype) for v in (-np.inf if selects_maximum else np.inf, 0)]
     window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
     selected = reduce_windows((operand, tangents), fillers, combine, *window)
     return combine([jnp.broadcast_to(v, selected[0].shape) for v in fillers], selected)[1]
 
 
 def _reduce_by_primitive(operation: str, x: jax.Array, first: jax.Array, window: Any) -> jax.Array:
-    """Reduce windows from a neutral value, and combine the result with the given initial value."""
+    """Reduce the windows of ``x`` by JAX's own primitive, and combine the results with an initial
+    value.
+
+    Arguments:
+        operation: a name in `WINDOW_MONOIDS`.
+        first: the initial value, which need not be neutral.
+        window: sizes, strides, padding and both dilations, as ``lax.reduce_window`` takes them.
+    """
     combine, neutral = WINDOW_MONOIDS[operation]
     start = np.asarray(neutral(x.dtype), x.dtype)
     reduced: jax.Array = combine(first, lax.reduce_window(x, start, combine, *window))
@@ -107,7 +122,8 @@ def _reduce_by_primitive(operation: str, x: jax.Array, first: jax.Array, window:
 
 
 def pads(padding: Pads, base_dilation: Sequence[int] = ()) -> list[tuple[int, int, int]]:
-    """Return the configuration of ``lax.pad`` for windows over a dilated and padded operand."""
+    """Return the configuration of ``lax.pad`` for windows over an operand with this padding, and
+    with ``d - 1`` elements between neighbours for a dilation d."""
     dilation = base_dilation or (1,) * len(padding)
     return [(low, high, d - 1) for (low, high), d in zip(padding, dilation, strict=True)]
 
@@ -122,21 +138,36 @@ def reduce_windows(
     base_dilation: Sequence[int],
     dilation: Sequence[int],
 ) -> Sequence[jax.Array]:
-    """Combine the elements of each window, one axis after the other, starting with the last."""
-    room = pads(padding, base_dilation)
-    xs = [lax.pad(x, jnp.asarray(v, x.dtype), room) for x, v in zip(xs, fillers, strict=True)]
+    """Combine the elements of each window of padded arrays, one axis after the other, from the last
+    one on.
+
+    Arguments:
+        xs: arrays of one shape.
+        fillers: the number for the padding of each array.
+        combine: combines two tuples of arrays, element by element.
+        size: the size of a window along each axis.
+        strides: the distance between windows.
+        padding: the padding of each axis.
+        base_dilation: the distance of the arrays' elements after dilation.
+        dilation: the distance of a window's elements.
+
+    Raises:
+        UnsupportedError: an axis has a named size, of which it is not known that a window fits.
+    """
+    config = pads(padding, base_dilation)
+    xs = [lax.pad(x, jnp.asarray(v, x.dtype), config) for x, v in zip(xs, fillers, strict=True)]
     for axis in reversed(range(xs[0].ndim)):
-        last = (size[axis] - 1) * dilation[axis]
-        reach = xs[0].shape[axis] - last
-        if not dims.is_at_least(reach, 0):
+        last_offset = (size[axis] - 1) * dilation[axis]
+        extent = xs[0].shape[axis] - last_offset
+        if not dims.is_at_least(extent, 0):
             raise UnsupportedError(
                 f"primitive 'reduce_window' with a computation of its own over an axis of size "
                 f"{xs[0].shape[axis]} cannot be written: it has to be known that a window of "
-                f"{last + 1} fits; use a sum, maximum or minimum, or a size that is known"
+                f"{last_offset + 1} fits; use a sum, maximum or minimum, or a size that is known"
             )
-        starts = range(0, last + 1, dilation[axis])
+        starts = range(0, last_offset + 1, dilation[axis])
         parts = [
-            [lax.slice_in_dim(x, i, i + reach, strides[axis], axis) for x in xs] for i in starts
+            [lax.slice_in_dim(x, i, i + extent, strides[axis], axis) for x in xs] for i in starts
         ]
         xs = parts[0]
         for part in parts[1:]:
@@ -145,11 +176,16 @@ def reduce_windows(
 
 
 def window_elements(
-    x: jax.Array, position: Sequence[Any], reach: Sequence[Any], strides: Sequence[int]
+    x: jax.Array, position: Sequence[Any], extent: Sequence[Any], strides: Sequence[int]
 ) -> jax.Array:
-    """Return the elements at one position of each window; the first windows extend over
-    ``reach``."""
-    ends = [start + size for start, size in zip(position, reach, strict=True)]
+    """Return the element of each window at one position in the window.
+
+    Arguments:
+        position: the position, along each axis.
+        extent: the size of the part of ``x`` in which windows begin, along each axis.
+        strides: the distance between windows.
+    """
+    ends = [start + size for start, size in zip(position, extent, strict=True)]
     return lax.slice(x, position, ends, strides)
 
 
@@ -158,7 +194,11 @@ POOLED_AXES = 3
 
 
 def has_no_pool(avals: Sequence[Any], params: dict[str, Any]) -> bool:
-    """Return True if the windows cannot be those of a pooling operator."""
+    """Return True if the gradient of max or min pooling over windows is not a separate operation.
+
+    It is one for floats and windows over one to `POOLED_AXES` axes. ``params`` has the sizes,
+    strides and padding of the windows.
+    """
     names = ("window_dimensions", "window_strides", "padding")
     window = zip(*(params[name] for name in names), strict=True)
     axes = sum(size != 1 or stride != 1 or tuple(pads) != (0, 0) for size, stride, pads in window)
@@ -175,14 +215,15 @@ def select_and_scatter_add(
     window_strides: Sequence[int],
     padding: Pads,
 ) -> jax.Array:
-    """Pad with the smallest or largest number, which is selected if it comes first, and scatter
-    sums.
+    """Return sums of the ``source`` elements at the operand elements that their windows select.
 
-    For Booleans the sum is a logical or.
+    A window selects its maximum if ``select_prim`` is ``ge``, else its minimum. Padding has the
+    smallest or largest number, and is selected if it comes first. For Booleans the sum is a logical
+    or. It is the gradient of max and min pooling.
     """
     add = lax.bitwise_or if operand.dtype == bool else lax.add
-    extreme = lowest if select_prim is lax.ge_p else highest
-    filler, zero = (jnp.asarray(v, operand.dtype) for v in (extreme(operand.dtype), 0))
+    neutral_number = lowest if select_prim is lax.ge_p else highest
+    filler, zero = (jnp.asarray(v, operand.dtype) for v in (neutral_number(operand.dtype), 0))
     padded = lax.pad(operand, filler, pads(padding))
     everywhere = jnp.ones(padded.shape, bool)
     window = (window_dimensions, window_strides, padding)
@@ -203,6 +244,16 @@ def select_and_scatter(
     window_strides: Sequence[int],
     padding: Pads,
 ) -> jax.Array:
+    """Return an array of ``start`` combined with each source element at the position that its
+    window selects.
+
+    Arguments:
+        operand: the array whose elements the windows select.
+        source: an element for each window.
+        start: the initial value of the result.
+        select_jaxpr: compares two elements; an element stays selected while the result is True.
+        scatter_jaxpr: combines two elements.
+    """
     padded = lax.pad(operand, jnp.zeros((), operand.dtype), pads(padding))
     inside = lax.pad(jnp.ones(operand.shape, bool), False, pads(padding))
     select = _unary_form(vectorized_combination(select_jaxpr, select_consts))
@@ -212,12 +263,13 @@ def select_and_scatter(
 
 
 def _unary_form(combine: Combine) -> Callable[..., jax.Array]:
+    """Return a function of two arrays for a function of two tuples of one array."""
     return lambda x, y: combine([x], [y])[0]
 
 
 def _scatter_selected(
     x: jax.Array,
-    inside: jax.Array,
+    is_selectable: jax.Array,
     source: jax.Array,
     start: jax.Array,
     select: Callable[..., jax.Array],
@@ -226,27 +278,42 @@ def _scatter_selected(
     strides: Sequence[int],
     padding: Pads,
 ) -> jax.Array:
-    """Return ``start`` with each element of the source combined where its window has its selected
-    element.
+    """Return ``start`` combined with the source elements at the elements of ``x`` that their
+    windows select.
 
-    An element stays selected while ``select`` of it and the next one is true. Elements that are not
-    ``inside`` are ignored. Padding is cut off.
+    Arguments:
+        x: the padded array.
+        is_selectable: False where ``x`` is padding that must not be selected.
+        source: an element for each window.
+        select: compares two elements. An element stays selected while the comparison with the next
+            one is True.
+        scatter: combines the result with the source.
+        size: the size of a window along each axis.
+        strides: the distance between windows.
+        padding: the padding of ``x``, which is cut off from the result.
     """
     positions = list(itertools.product(*map(range, size)))
-    reach = [n - k + 1 for n, k in zip(x.shape, size, strict=True)]
-    best, best_is_inside = (window_elements(y, positions[0], reach, strides) for y in (x, inside))
+    extent = [n - k + 1 for n, k in zip(x.shape, size, strict=True)]
+    best, best_is_selectable = (
+        window_elements(y, positions[0], extent, strides) for y in (x, is_selectable)
+    )
     selected = jnp.zeros(source.shape, jnp.int32)
     for number, position in enumerate(positions[1:], 1):
-        other, is_there = (window_elements(y, position, reach, strides) for y in (x, inside))
-        moves = is_there & ~(best_is_inside & select(best, other))
-        best, best_is_inside = jnp.where(moves, other, best), best_is_inside | is_there
+        other, is_there = (
+            window_elements(y, position, extent, strides) for y in (x, is_selectable)
+        )
+        moves = is_there & ~(best_is_selectable & select(best, other))
+        best, best_is_selectable = jnp.where(moves, other, best), best_is_selectable | is_there
         selected = jnp.where(moves, number, selected)
     total = jnp.broadcast_to(start, x.shape)
     for number, position in enumerate(positions):
-        hit = (selected == number) & best_is_inside
-        around = _window_padding(position, source.shape, strides, x.shape)
-        spread, is_hit = lax.pad(source, start, around), lax.pad(hit, False, around)
-        total = jnp.where(is_hit, scatter(total, spread), total)
+        is_target = (selected == number) & best_is_selectable
+        edges = _window_padding(position, source.shape, strides, x.shape)
+        updates, is_hit = (
+            lax.pad(source, start, edges),
+            lax.pad(is_target, False, edges),
+        )
+        total = jnp.where(is_hit, scatter(total, updates), total)
     return lax.pad(total, start, [(-low, -high, 0) for low, high in padding])
 
 
@@ -256,6 +323,14 @@ def _window_padding(
     strides: Sequence[int],
     operand_shape: Sequence[int],
 ) -> list[tuple[int, int, int]]:
-    """Return the padding that places an element for each window at a position of the window."""
+    """Return the padding that moves an array with an element for each window to a position in the
+    windows.
+
+    Arguments:
+        position: the position in a window, along each axis.
+        shape: the number of windows along each axis.
+        strides: the distance between windows.
+        operand_shape: the shape after padding.
+    """
     parts = zip(position, shape, strides, operand_shape, strict=True)
     return [(p, size - p - (n - 1) * step - 1, step - 1) for p, n, step, size in parts]

@@ -45,11 +45,17 @@ def is_key(array: Any) -> bool:
 
 @cache
 def _is_extended(dtype: Any) -> bool:
+    """Return True if a dtype is one of JAX's extended dtypes, such as that of keys. The result is
+    cached, because every value asks for it."""
     return bool(jax.numpy.issubdtype(dtype, jax.dtypes.extended))
 
 
 def graph_type(aval: Any) -> tuple[Shape, Any]:
-    """Return the shape and the dtype that an array has in the graph."""
+    """Return the shape and the dtype that an array of the JAX type ``aval`` has in the graph.
+
+    Keys are uint32 with a last axis for the numbers of a key (two for threefry). Complex numbers
+    are real with a last axis of size two. Other arrays keep their type.
+    """
     if is_key(aval):
         return (*as_shape(aval.shape), *_key_shape(aval.dtype)), np.dtype(np.uint32)
     shape, dtype = real_type(aval.shape, aval.dtype)
@@ -58,7 +64,11 @@ def graph_type(aval: Any) -> tuple[Shape, Any]:
 
 @lru_cache
 def _key_shape(dtype: Any) -> tuple[int, ...]:
-    """Return the shape of the numbers of one key."""
+    """Return the shape of the numbers of one key, such as (2,) for threefry.
+
+    Raises:
+        UnsupportedError: the dtype is that of a PRNG implementation that is not JAX's own.
+    """
     if dtype.name not in KEY_IMPLEMENTATIONS:
         raise UnsupportedError(
             f"keys of dtype {dtype.name} are not among those that JAX has itself; "
@@ -68,17 +78,24 @@ def _key_shape(dtype: Any) -> tuple[int, ...]:
 
 
 def key_numbers(array: Any) -> Any:
-    """Return the numbers of keys; other arrays are returned unchanged."""
+    """Return PRNG keys as arrays of their uint32 numbers. Other arrays are returned unchanged."""
     return jax.random.key_data(array) if is_key(array) else array
 
 
 def graph_numbers(array: Any) -> Any:
-    """Return an array in the form that it has in the graph."""
+    """Return an array in the form that it has in the graph: keys as uint32 numbers, complex numbers
+    as pairs of real numbers, and other arrays unchanged."""
     return packed(key_numbers(array))
 
 
 def to_jax_array(array: Any, struct: Any) -> Any:
-    """Return an array of a JAX type, which may be given in the form of the graph."""
+    """Return an array in the form that it has in JAX.
+
+    Arguments:
+        array: an array in that form already, or in the form of the graph: the uint32 numbers of
+            keys, or real and imaginary parts on a last axis.
+        struct: the JAX type, whose dtype may be that of keys or complex.
+    """
     if is_complex(struct.dtype):
         return unpack_complex(array, len(struct.shape))
     if not is_key(struct) or is_key(array):
@@ -87,7 +104,8 @@ def to_jax_array(array: Any, struct: Any) -> Any:
 
 
 def key_kind(avals: Iterable[Any]) -> str:
-    """Return the dtype name of the first keys or complex numbers among the types, or ""."""
+    """Return the name of the dtype of keys, such as ``key<fry>``, or `COMPLEX`, for the first type
+    that is of keys or complex numbers. Return "" if there is none."""
     kinds = (
         a.dtype.name if is_key(a) else COMPLEX for a in avals if is_key(a) or is_complex(a.dtype)
     )
@@ -96,19 +114,24 @@ def key_kind(avals: Iterable[Any]) -> str:
 
 @lru_cache
 def _compile_once(primitive: Any, **params: Any) -> Callable[..., Any]:
-    """Return a compiled primitive, cached because JAX would compile it again in every call."""
+    """Return the compiled function of a primitive with these parameters. It is cached, because JAX
+    would compile it again in every call."""
     return jax.jit(partial(primitive.bind, **params))
 
 
 @dataclass(frozen=True)
 class HeldFunction:
-    """The function of a primitive on keys or complex numbers, applied to the arrays of the graph.
+    """Function of a primitive on keys or complex numbers, applied to arrays in the form of the
+    graph.
+
+    A call converts the operands to JAX keys or complex numbers, applies the primitive, and returns
+    the results in the form of the graph.
 
     Arguments:
         primitive: the JAX primitive.
-        kind: the result of ``key_kind()``.
+        kind: the dtype name of the keys, or `COMPLEX`, as `key_kind` returns it.
         types: the types of the operands in JAX.
-        hints: parameters of the primitive that nodes do not have.
+        hints: parameters of the primitive that do not change the result, which nodes do not have.
         jax_meaning: the function of the primitive on JAX arrays.
     """
 
@@ -119,6 +142,8 @@ class HeldFunction:
     jax_meaning: Meaning
 
     def __call__(self, args: Sequence[Any], params: Mapping[str, Any]) -> list[Any]:
+        """Return the results, in the form of the graph, for operands in the form of the graph.
+        ``params`` are the parameters of the primitive without hints."""
         if self.primitive.name == "random_gamma":
             return [_compile_once(self.primitive, **params)(*self.to_jax_arrays(args))]
         return [
@@ -126,38 +151,47 @@ class HeldFunction:
         ]
 
     def to_jax_arrays(self, args: Sequence[Any]) -> list[Any]:
-        """Return the operands in the form that they have in JAX."""
+        """Return the operands as JAX keys or complex numbers."""
         return [to_jax_array(x, struct) for x, struct in zip(args, self.types, strict=True)]
 
 
-# ------------------------------------------------------------------------- what a jaxpr reads
+# --------------------------------------------------- inputs, literals and constants of a jaxpr
 
 
 def input_value(aval: Any, name: str = "") -> Value:
+    """Return a new input of a graph for an array of the JAX type ``aval``."""
     return Value(*graph_type(aval), "input", name)
 
 
 def literal_value(atom: Any) -> Value:
-    """Return the value of a literal in a jaxpr."""
+    """Return the constant value of a literal in a jaxpr."""
     return const(graph_numbers(np.asarray(atom.val, atom.aval.dtype)))
 
 
 def node_appender(nodes: list[Node]) -> Editor:
-    """Return an editor that appends nodes to a list."""
+    """Return an editor that appends its new nodes to this list. The list may belong to no graph
+    yet."""
     editor = Editor(Graph([], [], []))
     editor.nodes = nodes
     return editor
 
 
 def parameter_value(name: str, leaf: Any) -> Value:
+    """Return a new parameter of a graph for an array of a model. The parameter is bound to the
+    array's numbers, unless ``leaf`` is abstract (a `jax.ShapeDtypeStruct`)."""
     bound = None if isinstance(leaf, jax.ShapeDtypeStruct) else graph_numbers(leaf)
     return Value(*graph_type(leaf), "param", name, bound=bound)
 
 
 class Constants:
-    """Captured arrays: parameters for arrays with a known name, otherwise constants.
+    """Values for the arrays that a traced function captures, one value for each array.
 
-    Only floats become parameters. Captured masks and index tables are known during the conversion.
+    A float or complex array with a known name becomes a parameter. All others become constants:
+    masks and index tables are known during the conversion.
+
+    Arguments:
+        named: names and arrays of the models that the function uses.
+        names: the names in use; a new parameter gets a number if its name is taken.
     """
 
     def __init__(self, named: Sequence[tuple[str, Any]], names: Names) -> None:
@@ -167,6 +201,7 @@ class Constants:
         self._values: dict[int, tuple[Value, Any]] = {}  # holds the array, so that its id is unique
 
     def value(self, array: Any) -> Value:
+        """Return the value of a captured array, the same one for the same array."""
         if id(array) not in self._values:
             floats = jax.numpy.issubdtype(array.dtype, jax.numpy.inexact)
             name = floats and (self._by_id.get(id(array)) or self._name_by_content(array))
@@ -176,11 +211,15 @@ class Constants:
         return self._values[id(array)][0]
 
     def params(self) -> list[Value]:
+        """Return the values so far that are parameters."""
         return [value for value, _ in self._values.values() if value.kind == "param"]
 
     def _name_by_content(self, array: Any) -> str:
-        """Return the name of a numpy array by its content, because JAX copies arrays that it
-        captures."""
+        """Return the name of a known numpy array with the same numbers, shape and dtype, or "".
+
+        JAX copies the numpy arrays that it captures, so that they cannot be identified by object.
+        Each known array is returned once only.
+        """
         for i, (name, leaf) in enumerate(self._unmatched):
             have_same_type = leaf.shape == array.shape and leaf.dtype == array.dtype
             if have_same_type and np.array_equal(leaf, np.asarray(array)):

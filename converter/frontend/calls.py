@@ -1,4 +1,4 @@
-"""Find the jaxpr that replaces an equation: of a call, or of a user's primitive."""
+"""Find the jaxpr that replaces an equation of a call or of a user's primitive."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -32,9 +32,16 @@ CALLS = {name: parameter for parameter, names in _CALL_PARAMETERS.items() for na
 
 
 def replacement_jaxpr(eqn: Any, hints: frozenset[str]) -> Any:
-    """Return a closed jaxpr of the equation's operands, or None if the equation becomes a node.
+    """Return a closed jaxpr that computes an equation's outputs from its operands.
 
-    ``hints`` are parameters that do not affect the result.
+    It is the jaxpr of a call (``jit``, ``custom_jvp_call`` …), or a traced function: that of a
+    primitive in ``REPLACEMENTS``, a product of wider operands for ``out_dtype``, or an expansion
+    that is traced at once (``Expansion.guards``). None means that the equation becomes a node.
+
+    Arguments:
+        eqn: an equation of a jaxpr.
+        hints: names of parameters that do not affect the result. Expansions are applied without
+            them.
     """
     name = eqn.primitive.name
     if name in CALLS:
@@ -51,25 +58,27 @@ def replacement_jaxpr(eqn: Any, hints: frozenset[str]) -> Any:
 
 
 def _trace_operands(eqn: Any, fn: Callable[..., Any]) -> Any:
-    """Return the jaxpr of a function for the operands of the equation."""
+    """Return the closed jaxpr of ``fn`` for operands of the equation's types."""
     types = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
     return jax.make_jaxpr(fn)(*types)
 
 
 def _trace_high_level(eqn: Any) -> Any:
-    """Return the jaxpr of a function that jax >= 0.12 keeps as one primitive, such as
-    ``searchsorted``."""
+    """Return the closed jaxpr of a function that jax >= 0.12 keeps as one primitive,
+    ``call_hi_primitive``, such as ``searchsorted``."""
     return _trace_operands(eqn, lambda *xs: eqn.primitive.to_lojax(*xs, **eqn.params))
 
 
 def trace_implementation(eqn: Any) -> Any:
-    """Return the jaxpr of a primitive's registered implementation."""
+    """Return the closed jaxpr of the Python function that is registered as the primitive's
+    implementation (``impl``)."""
     functions, params = bind_params(eqn.primitive, eqn.params)
     return _trace_operands(eqn, lambda *xs: eqn.primitive.impl(*functions, *xs, **params))
 
 
 def _widen_operands(eqn: Any) -> Any:
-    """Return a product with a wider result dtype as a product of wider operands."""
+    """Return the closed jaxpr of a product whose operands are converted first to its parameter
+    ``out_dtype``."""
     wider_dtype, params = eqn.params["out_dtype"], {**eqn.params, "out_dtype": None}
     return _trace_operands(
         eqn, lambda *xs: eqn.primitive.bind(*(x.astype(wider_dtype) for x in xs), **params)
@@ -77,7 +86,10 @@ def _widen_operands(eqn: Any) -> Any:
 
 
 def _trace_scatter_apply(eqn: Any) -> Any:
-    """Return the jaxpr of ``x.at[i].apply(f)``, with ``f`` from the jaxpr of its scatter.
+    """Return the closed jaxpr of ``x.at[i].apply(f)``, or None for a scatter that writes its
+    updates.
+
+    The function ``f`` is the jaxpr in the parameter ``update_jaxpr``.
 
     Raises:
         UnsupportedError: ``f`` returns another dtype. JAX traces this, but does not compile it.
@@ -85,11 +97,11 @@ def _trace_scatter_apply(eqn: Any) -> Any:
     p = eqn.params
     if p["update_jaxpr"] is None:
         return None
-    before, after = eqn.invars[0].aval.dtype, p["update_jaxpr"].outvars[0].aval.dtype
-    if before != after:
+    dtype, result_dtype = eqn.invars[0].aval.dtype, p["update_jaxpr"].outvars[0].aval.dtype
+    if dtype != result_dtype:
         raise UnsupportedError(
-            f"the function of x.at[…].apply returns {after} for {before}, which JAX itself does "
-            f"not compile; convert x before it, or the result of the function to {before}"
+            f"the function of x.at[…].apply returns {result_dtype} for {dtype}, which JAX itself "
+            f"does not compile; convert x before it, or the result of the function to {dtype}"
         )
     update = jex.jaxpr_as_fun(jex.ClosedJaxpr(p["update_jaxpr"], p["update_consts"]))
 
@@ -108,22 +120,28 @@ def _trace_scatter_apply(eqn: Any) -> Any:
 
 
 def _trace_solve(eqn: Any) -> Any:
-    """Return the jaxpr of the solver of ``lax.custom_linear_solve``; the others serve its
-    derivatives."""
+    """Return the closed jaxpr of the solver in ``lax.custom_linear_solve``.
+
+    The operands are constants of four functions, then the right side. The other three functions
+    serve derivatives only.
+    """
     lengths = eqn.params["const_lengths"]
-    first = lengths.matvec + lengths.vecmat
-    operands, last = slice(first, first + lengths.solve), sum(lengths)
+    solve_start = lengths.matvec + lengths.vecmat
+    operands, constants_end = slice(solve_start, solve_start + lengths.solve), sum(lengths)
     solve = jex.jaxpr_as_fun(eqn.params["jaxprs"].solve)
-    return _trace_operands(eqn, lambda *xs: solve(*xs[operands], *xs[last:]))
+    return _trace_operands(eqn, lambda *xs: solve(*xs[operands], *xs[constants_end:]))
 
 
 def _single_device_jaxpr(eqn: Any) -> Any:
-    """Return the jaxpr for each device if there is one device, else None."""
+    """Return the closed jaxpr that ``shard_map`` runs on each device if its mesh has one device,
+    else None."""
     return _closed(eqn.params["jaxpr"]) if eqn.params["mesh"].size == 1 else None
 
 
 def _trace_grouped_convolution(eqn: Any) -> Any:
-    """Return the jaxpr of a convolution with a named number of groups, else None."""
+    """Return the closed jaxpr of a convolution whose number of feature groups is a symbolic
+    dimension, as sums of products; otherwise None. ONNX's convolution has a fixed number of
+    groups."""
     names = "window_strides padding lhs_dilation rhs_dilation dimension_numbers feature_group_count"
     p = {name: eqn.params[name] for name in names.split()}
     is_single_batch_group = eqn.params["batch_group_count"] == 1
@@ -143,30 +161,35 @@ REPLACEMENTS: dict[str, Callable[[Any], Any]] = {
     "scatter": _trace_scatter_apply,
     "shard_map": _single_device_jaxpr,
 }
-"""Functions that return the jaxpr of a primitive from its parameters."""
+"""Functions by primitive that return the closed jaxpr of an equation, or None if another case of
+`replacement_jaxpr` applies."""
 
 
 def _closed(jaxpr: Any) -> Any:
-    """Return a closed jaxpr; some primitives (``remat``) carry an open one."""
+    """Return a closed jaxpr; an open one, as ``remat`` has it, gets no constants."""
     return jaxpr if isinstance(jaxpr, jex.ClosedJaxpr) else jex.ClosedJaxpr(jaxpr, ())
 
 
 def branch_without_checks(eqn: Any) -> Any:
-    """Return the only branch of a conditional that does not raise, or None."""
-    # Equinox's checks are conditionals. A file never takes the branch that raises.
+    """Return the branch of a conditional whose other branches raise errors of Equinox.
+
+    Equinox's checks are conditionals, and a file never takes a branch that raises. Return None if
+    no branch raises, or if more or fewer than one does not.
+    """
     branches = eqn.params["branches"]
     remaining = [branch for branch in branches if not _raises(branch)]
     return remaining[0] if len(remaining) == 1 < len(branches) else None
 
 
 def _raises(branch: Any) -> bool:
-    """Return True if a branch calls Python code of Equinox, as its errors and breakpoints do."""
+    """Return True if a branch calls a Python function of Equinox, as Equinox's errors and
+    breakpoints do."""
     called = [eqn for eqn in branch.jaxpr.eqns if eqn.primitive.name == "pure_callback"]
     modules = (eqn.params["callback"].callback_func.__module__ for eqn in called)
     return any(module.partition(".")[0] == "equinox" for module in modules)
 
 
-# --------------------------------------------------------------------- primitives of users' own
+# --------------------------------------------------------------------------- users' primitives
 
 # A user's primitive may have any name, so that primitives are identified by object.
 
@@ -177,13 +200,15 @@ _is_users: WeakKeyDictionary[Primitive, bool] = WeakKeyDictionary()
 
 
 def is_users(primitive: Primitive) -> bool:
-    """Return True if a primitive belongs neither to JAX nor to Equinox."""
+    """Return True if a primitive belongs neither to JAX nor to Equinox: no module of theirs has it
+    as an attribute."""
     if primitive not in _is_users:
         _is_users.update(dict.fromkeys(_known_primitives(), False))
     return _is_users.setdefault(primitive, True)
 
 
 def _known_primitives() -> Iterator[Primitive]:
+    """Yield the primitives that are attributes of imported modules of JAX and Equinox."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in PACKAGES and module is not None:
             yield from (v for v in vars(module).values() if isinstance(v, Primitive))
@@ -194,18 +219,25 @@ MAX_RECURSION = 8
 does."""
 
 
-def user_primitive_jaxpr(eqn: Any, within: Sequence[Any]) -> tuple[Any, str]:
-    """Return a closed jaxpr of a user's primitive, or None and the reason for a refusal, if it is
-    refused.
+def user_primitive_jaxpr(eqn: Any, enclosing: Sequence[Any]) -> tuple[Any, str]:
+    """Return the closed jaxpr of the implementation of a user's primitive, and a reason for a
+    refusal.
 
-    ``within`` are the primitives whose implementation contains the equation. JAX's generic dispatch
-    binds the primitive itself without end.
+        (jaxpr, "")     the implementation could be traced
+        (None, "")      a rule or expansion is registered, so that the primitive becomes a node
+        (None, reason)  there is neither a rule nor an implementation that can be traced
+
+    Arguments:
+        eqn: the equation that applies the primitive.
+        enclosing: the primitives whose implementations are being traced, once for each level. A
+            primitive that binds itself `MAX_RECURSION` times is refused, since JAX's generic
+            dispatch does so without end.
     """
     primitive = eqn.primitive
     if _is_registered(eqn):
         return None, ""
     reason = "it binds the primitive itself"
-    if within.count(primitive) < MAX_RECURSION:
+    if enclosing.count(primitive) < MAX_RECURSION:
         try:
             return trace_implementation(eqn), ""
         except RAISED as error:
@@ -217,9 +249,11 @@ def user_primitive_jaxpr(eqn: Any, within: Sequence[Any]) -> tuple[Any, str]:
 
 
 def _is_registered(eqn: Any) -> bool:
-    """Return True if a rule or an applicable expansion is registered.
+    """Return True if a lowering rule, or an expansion that applies, is registered for a user's
+    primitive.
 
-    Neither applies to keys and complex numbers, which have another form in the graph.
+    Return False if an operand or result is a key or complex number, which have another form in the
+    graph.
     """
     op, operands = ops.user_op(eqn.primitive), [v.aval for v in eqn.invars]
     if key_kind((*operands, *(v.aval for v in eqn.outvars))):

@@ -20,7 +20,8 @@ T = TypeVar("T")
 
 Structs: TypeAlias = Sequence[jax.ShapeDtypeStruct]
 TraceTest: TypeAlias = Callable[[Mapping[str, int | str]], bool]
-"""Return True if a function can be traced with these numbers or texts in place of names."""
+"""Function that returns True if the user's function can be traced after some named dimensions were
+replaced. The mapping has the replaced names, and a number or another dimension as text for each."""
 
 RAISED = (
     InconclusiveDimensionOperation,
@@ -56,9 +57,18 @@ _REMAINDER = re.compile(r"mod\((\w+), -? ?(\d+)\)")
 def explain_error(
     error: Exception, structs: Structs, run: Callable[[Structs], object], line: str
 ) -> UnsupportedError | None:
-    """Return the explanation of an error while tracing, or None if the function itself raised it.
+    """Return an error that explains why the user's function cannot be traced, or None.
 
-    The named dimensions are the cause if the function can be traced with numbers for them.
+    If the function can be traced with numbers for the named dimensions, these are the cause: the
+    error names them, and a remedy. If Python needs the numbers of a traced array, or if
+    ``jax.vmap`` would help, the error says so. None means that the function raised the error for
+    another reason.
+
+    Arguments:
+        error: the error that tracing raised.
+        structs: the types of the function's inputs.
+        run: traces the function for inputs of other types, and raises what tracing raises.
+        line: the user's source line that raised the error, or "".
     """
     text, names = first_line(error), all_names(structs)
     cause: tuple[list[str], str] | None
@@ -95,9 +105,16 @@ def explain_error(
 def translate_errors(
     name: str, operands: Sequence[Value], sources: Sequence[Any]
 ) -> Iterator[None]:
-    """Raise `UnsupportedError` if a primitive's replacement cannot be traced with named dimensions.
+    """Turn errors while the replacement of a primitive is traced into `UnsupportedError`.
 
-    An `UnsupportedError` that is raised inside gets the source line of the primitive.
+    An `UnsupportedError` gets the source line of the primitive. If the operands have named
+    dimensions, one of `RAISED` becomes an `UnsupportedError` that names these. Other errors stay as
+    they are.
+
+    Arguments:
+        name: the name of the primitive.
+        operands: its operands.
+        sources: JAX's source locations of the primitive, innermost first.
     """
     try:
         yield
@@ -113,7 +130,15 @@ def translate_errors(
 
 
 def check_reshape_sizes(shapes: Sequence[Shape], sources: Sequence[Any]) -> None:
-    """Raise `UnsupportedError` for a reshape that equates a name and a number; JAX accepts it."""
+    """Check that a reshape does not equate a named dimension with a number, which JAX accepts.
+
+    Arguments:
+        shapes: the shapes before and after the reshape.
+        sources: JAX's source locations of the reshape, innermost first.
+
+    Raises:
+        UnsupportedError: the numbers of elements have different named dimensions.
+    """
     before, after = map(size_product, shapes)
     if unmatched := sorted(size_names(before) ^ size_names(after)):
         text, subject = f"{before} elements become {after}", "primitive 'reshape' cannot be written"
@@ -123,9 +148,15 @@ def check_reshape_sizes(shapes: Sequence[Shape], sources: Sequence[Any]) -> None
 def minimal_subset(
     works: Callable[[Sequence[T]], bool], items: Sequence[T], required: Sequence[T] = ()
 ) -> list[T]:
-    """Return a minimal part of the items that works together with the known ones.
+    """Return a minimal list of items that makes a test succeed.
 
-    It uses binary search (QuickXplain; Junker, 2004).
+    All items together must make it succeed, and further items must not make it fail. The search is
+    binary (QuickXplain; Junker, 2004).
+
+    Arguments:
+        works: the test: returns True if these items are enough.
+        items: one or more items to select from.
+        required: items that are part of every test. They are not in the result.
     """
     if len(items) == 1:
         return list(items)
@@ -141,7 +172,8 @@ def minimal_subset(
 
 
 def _suggest_multiple(names: Sequence[str], works: TraceTest) -> str:
-    """Return the advice to declare sizes as multiples, if that is enough, or ""."""
+    """Return the advice to declare these dimensions as multiples of one of `FACTORS` if the
+    function can be traced then, else ""."""
     for factor in FACTORS:
         if works({name: f"({factor}*{name})" for name in names}):
             texts = [f"mod({name}, {factor}) == 0" for name in names]
@@ -150,7 +182,8 @@ def _suggest_multiple(names: Sequence[str], works: TraceTest) -> str:
 
 
 def _suggest_equal(names: Sequence[str], works: TraceTest) -> tuple[list[str], str] | None:
-    """Return two names that have to be equal, with advice, or None."""
+    """Return two names and the advice to declare them as equal if the function can be traced then,
+    else None."""
     for first, second in combinations(names, 2):
         if works({first: second}) or works(
             dict.fromkeys(names, SAMPLE_SIZE) | {first: SAMPLE_SIZE, second: SAMPLE_SIZE}
@@ -161,7 +194,11 @@ def _suggest_equal(names: Sequence[str], works: TraceTest) -> tuple[list[str], s
 
 
 def _suggest_limit(works: TraceTest, message: str) -> tuple[list[str], str] | None:
-    """Return a name that must not exceed the length of a table, with advice, or None."""
+    """Return a name and the advice to declare a largest size for it, or None.
+
+    The error's message has ``min(512, B)`` where dimension ``B`` is compared with a table of 512
+    entries. The advice is given if the function can be traced with 512 for ``B``.
+    """
     for number, name in re.findall(r"min\((\d+), (\w+)\)", message):
         if works({name: number}):
             return [name], f"if it is never larger, say so: constraints=['{name} <= {number}']"
@@ -171,8 +208,11 @@ def _suggest_limit(works: TraceTest, message: str) -> tuple[list[str], str] | No
 def _suggest_number(
     names: Sequence[str], works: TraceTest, message: str
 ) -> tuple[list[str], str] | None:
-    """Return a name that has to be a number which JAX's message mentions, or 1, with advice, or
-    None."""
+    """Return a name and the advice to give a fixed size for it, or None.
+
+    The sizes to try are 1 and the numbers in the error's message. The advice is given for the first
+    one with which the function can be traced.
+    """
     for size in dict.fromkeys(["1", *re.findall(r"(?<![\w.])[1-9]\d*\b", message)]):
         for name in names:
             if works({name: size}):
@@ -181,7 +221,16 @@ def _suggest_number(
 
 
 def _explain_concretization(error: Exception, text: str, line: str) -> UnsupportedError | None:
-    """Return the explanation if Python needs a number that only an input has, or None."""
+    """Return the error for a function that needs an array's numbers while it is traced.
+
+    It advises ``jax.numpy`` in place of numpy, or conditions and loops of JAX in place of Python's.
+    Return None if ``error`` is of another kind.
+
+    Arguments:
+        error: the error that tracing raised.
+        text: its first line.
+        line: the user's source line that raised it.
+    """
     if not isinstance(error, CONCRETIZATION_ERRORS):
         return None
     if isinstance(error, errors.TracerArrayConversionError):
@@ -201,8 +250,17 @@ def _explain_concretization(error: Exception, text: str, line: str) -> Unsupport
 def _suggest_vmap(
     structs: Structs, run: Callable[[Structs], object], text: str, line: str
 ) -> UnsupportedError | None:
-    """Return the advice to use vmap if the function can be traced without the first dimension, or
-    None."""
+    """Return an error with the advice to convert ``jax.vmap(function)``, or None.
+
+    The advice is given if all inputs have the same first dimension and the function can be traced
+    without it.
+
+    Arguments:
+        structs: the types of the function's inputs.
+        run: traces the function for inputs of other types, and raises what tracing raises.
+        text: the first line of the original error.
+        line: the user's source line that raised it.
+    """
     sizes = {str(struct.shape[0]) if struct.shape else "" for struct in structs}
     if len(sizes) != 1 or "" in sizes:
         return None
@@ -220,7 +278,8 @@ def _suggest_vmap(
 def _substitute_sizes(
     struct: jax.ShapeDtypeStruct, numbers: Mapping[str, int | str]
 ) -> jax.ShapeDtypeStruct:
-    """Return a type with other sizes or names in place of names."""
+    """Return a type with numbers, or other dimensions as text, in place of named dimensions. Names
+    that are not in ``numbers`` stay."""
     if not any(map(is_symbolic, struct.shape)):
         return struct
     (scope,) = {dim.scope for dim in struct.shape if is_symbolic(dim)}
@@ -238,6 +297,15 @@ def _dimension_error(
     line: str,
     subject: str = "the function cannot be traced",
 ) -> UnsupportedError:
+    """Return the error for something that is impossible with these named dimensions.
+
+    Arguments:
+        names: the dimensions that are the cause.
+        advice: what to do; "" to derive it from ``text``.
+        text: the first line of the original error.
+        line: the user's source line.
+        subject: the beginning of the message, before "with the dimension 'B'".
+    """
     dimension_text = f"dimension{'s' if len(names) > 1 else ''} {' and '.join(map(repr, names))}"
     return UnsupportedError(
         f"{subject} with the {dimension_text}: {text}; {advice or _advice(text, names)}", line
@@ -245,10 +313,18 @@ def _dimension_error(
 
 
 def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, or the name of its class if the message is
+    empty."""
     return str(error).strip().partition("\n")[0].rstrip(".:") or type(error).__name__
 
 
 def _advice(text: str, names: Sequence[str]) -> str:
+    """Return what to do about an error of JAX for named dimensions, by the first line of its
+    message.
+
+    The advice is a constraint for a comparison or a remainder that JAX cannot decide, another form
+    of ``jnp.arange``, or else a fixed size for the names.
+    """
     if comparison_match := _COMPARED.search(text):
         return _suggest_comparison(*comparison_match.groups())
     if remainder_match := _REMAINDER.search(text):
@@ -267,7 +343,10 @@ def _advice(text: str, names: Sequence[str]) -> str:
 
 
 def _suggest_comparison(left: str, comparison: str, right: str) -> str:
-    """Return the constraints that would decide a comparison of integers."""
+    """Return the advice to add one of two constraints, which decide a comparison of dimensions.
+
+    ``left`` and ``right`` are dimensions as text; ``comparison`` is ``>``, ``<=``, ``>=`` or ``<``.
+    """
     next_larger, next_smaller = _plus(right, 1), _plus(right, -1)
     yes, no = {
         ">": (f">= {next_larger}", f"<= {right}"),
@@ -279,4 +358,5 @@ def _suggest_comparison(left: str, comparison: str, right: str) -> str:
 
 
 def _plus(dim: str, number: int) -> str:
+    """Return a dimension plus a number as text: "9" for "8" and 1, "B +1" for "B" and 1."""
     return str(int(dim) + number) if dim.lstrip("-").isdigit() else f"{dim} {number:+}"

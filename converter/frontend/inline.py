@@ -80,11 +80,12 @@ class Inliner:
 
     Arguments:
         constants: converts captured arrays to values, each array once.
-        sources: source locations of the enclosing calls, since the jaxpr of a ``jit`` only knows
-            its own function.
-        dropped: collects the primitives that were dropped.
+        sources: source locations of the enclosing calls, innermost first. The jaxpr of a ``jit``
+            only knows its own function.
+        dropped: collects the names of primitives that were dropped (`DROPPED_PRIMITIVES`).
         within: users' primitives whose implementation is being converted, outermost first.
-        calls: names of functions under ``jax.jit`` whose calls stay calls.
+        calls: names of functions under ``jax.jit`` whose calls become nodes with a body and are not
+            inlined.
     """
 
     constants: Constants
@@ -94,7 +95,13 @@ class Inliner:
     calls: frozenset[str] = frozenset()
 
     def inline(self, closed: Any, args: Sequence[Value], nodes: list[Node]) -> list[Value]:
-        """Append the equations of a closed jaxpr to ``nodes``, and return its outputs."""
+        """Append the equations of a closed jaxpr as nodes, and return the values of its outputs.
+
+        Arguments:
+            closed: a closed jaxpr; its constants become values too.
+            args: the values of its inputs.
+            nodes: the list that is appended to.
+        """
         jaxpr = closed.jaxpr
         constants = [self.constants.value(c) for c in closed.consts]
         env: dict[Any, Value] = dict(zip(jaxpr.constvars, constants, strict=True))
@@ -109,6 +116,19 @@ class Inliner:
         return [read(a) for a in jaxpr.outvars]
 
     def _inline_equation(self, eqn: Any, inputs: list[Value], nodes: list[Node]) -> list[Value]:
+        """Append the nodes of an equation of a jaxpr, and return the values of its outputs.
+
+        An equation of a call, or one that another jaxpr replaces, is inlined. A conditional with a
+        constant index becomes its branch. Primitives without an effect in a file give their
+        operands.
+
+        Arguments:
+            inputs: the values of the equation's operands.
+            nodes: the list that is appended to.
+
+        Raises:
+            UnsupportedError: the primitive has an effect but no result, or is never converted.
+        """
         inner = self.at_source(eqn.source_info)
         if is_users(eqn.primitive):
             return inner.inline_user_primitive(eqn, inputs, nodes)
@@ -123,7 +143,7 @@ class Inliner:
             # The derivative of integers has a dtype without numbers.
             shapes = [as_shape(v.aval.shape) for v in eqn.outvars]
             return [node_appender(nodes).broadcast(const(False), shape, ()) for shape in shapes]
-        if name == "cond" and inputs[0].kind == "const":  # usually the platform
+        if name == "cond" and inputs[0].kind == "const":  # usually the index of the platform
             branches = eqn.params["branches"]  # an index out of range is clamped
             branch = branches[int(np.clip(int(inputs[0].const), 0, len(branches) - 1))]
             return inner.inline(branch, inputs[1:], nodes)
@@ -150,18 +170,28 @@ class Inliner:
         return inner.append(node, nodes)[: len(eqn.outvars)]
 
     def at_source(self, source: Any) -> Inliner:
-        """Return an inliner for the jaxpr of an equation at this source location."""
+        """Return a copy of this inliner for the jaxpr of an equation at a source location, which is
+        added to those of the enclosing calls."""
         return replace(self, sources=(source, *self.sources))
 
     def append(self, node: Node, nodes: list[Node]) -> list[Value]:
-        """Append a node, and return its outputs."""
+        """Append a node to ``nodes``, and return its outputs. Subclasses may append others in its
+        place."""
         nodes.append(node)
         return node.outputs
 
     def inline_user_primitive(
         self, eqn: Any, inputs: list[Value], nodes: list[Node]
     ) -> list[Value]:
-        """Append the nodes for a user's primitive, and return its outputs."""
+        """Append the nodes for a user's primitive, and return the values of its outputs.
+
+        The implementation of the primitive is inlined. If a rule is registered for the primitive,
+        or the implementation cannot be traced, the primitive becomes a node; in the second case the
+        node has the reason as its ``refusal``.
+
+        Raises:
+            UnsupportedError: the primitive has no result.
+        """
         primitive = eqn.primitive
         if not eqn.outvars:
             raise _effect_error(primitive.name, self.sources)
@@ -176,7 +206,13 @@ class Inliner:
         return self.append(node, nodes)
 
     def call(self, eqn: Any, closed: Any, inputs: list[Value]) -> Node:
-        """Return the node of a call that is kept; its body has the operands as inputs."""
+        """Return the node of a call that is not inlined.
+
+        Arguments:
+            eqn: the equation of the call; its function's name becomes a parameter of the node.
+            closed: the closed jaxpr of the function, which becomes the body of the node.
+            inputs: the values of the operands.
+        """
         name = eqn.params["name"]
         node = make_node(ops.named_call, inputs, _types(eqn.outvars), {"name": name})
         node.bodies = {"call": replace(self, calls=frozenset()).body(closed, ())}
@@ -184,8 +220,11 @@ class Inliner:
         return node
 
     def body(self, closed: Any, captured: Sequence[Value]) -> Graph:
-        """Return a nested graph. The first arguments are captured from outside, the others are its
-        inputs."""
+        """Return the nested graph of a closed jaxpr.
+
+        The first inputs of the jaxpr are the ``captured`` values of the graph around it. The other
+        inputs become inputs of the nested graph.
+        """
         inner = [input_value(v.aval) for v in closed.jaxpr.invars[len(captured) :]]
         nodes: list[Node] = []
         outputs = self.inline(closed, [*captured, *inner], nodes)
@@ -193,17 +232,35 @@ class Inliner:
 
 
 def _effect_error(name: str, sources: tuple[Any, ...]) -> UnsupportedError:
-    """Return the error for a primitive with an effect but no result, which would be dropped
-    silently."""
+    """Return the error for a primitive with an effect but no result, or one that is never
+    converted.
+
+    It would otherwise be dropped silently, or its value would become a constant.
+
+    Arguments:
+        name: the name of the primitive.
+        sources: JAX's source locations of the primitive, innermost first.
+    """
     reason = REFUSED.get(name, "it has an effect and no result, and a file has results only")
     return UnsupportedError(f"primitive '{name}' cannot be written: {reason}", line_of(sources))
 
 
 def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
+    """Return the shapes and dtypes that variables of a jaxpr have in the graph."""
     return [graph_type(v.aval) for v in variables]
 
 
 def _plain_node(eqn: Any, inputs: list[Value]) -> Node:
+    """Return the node of an equation without nested jaxprs.
+
+    Its parameters are those of the equation without `HINTS`. If an operand or result is a key or a
+    complex number, the node's meaning is the primitive on keys or complex numbers, and its
+    operation is a separate variant.
+
+    Arguments:
+        eqn: an equation of a jaxpr.
+        inputs: the values of its operands.
+    """
     all_params = named_params(eqn)
     hints = {k: v for k, v in all_params.items() if k in HINTS}
     params = {k: _plain_ints(v) for k, v in all_params.items() if k not in HINTS}
@@ -217,7 +274,8 @@ def _plain_node(eqn: Any, inputs: list[Value]) -> Node:
 
 
 def _plain_ints(param: Any) -> Any:
-    """Return a parameter with plain integers; JAX mixes numpy integers into its tuples of axes."""
+    """Return a parameter with Python integers in place of numpy integers, also within tuples and
+    dimension numbers. JAX mixes both."""
     if isinstance(param, DIMENSION_NUMBERS):
         return type(param)(*(_plain_ints(x) for x in param))
     if type(param) is tuple:
@@ -228,12 +286,22 @@ def _plain_ints(param: Any) -> Any:
 def _control_node(
     eqn: Any, inputs: Sequence[Value], params: Mapping[str, Any], **bodies: Graph
 ) -> Node:
+    """Return the node of a ``scan``, ``while`` or ``cond``.
+
+    Arguments:
+        eqn: the equation of the jaxpr.
+        inputs: the operands of the node, without those that its bodies capture.
+        params: the parameters of the node.
+        bodies: the nested graphs by name.
+    """
     node = make_node(ops.op_by_name(eqn.primitive.name), inputs, _types(eqn.outvars), params)
     node.bodies = bodies
     return node
 
 
 def _inline_scan(inliner: Inliner, eqn: Any, inputs: list[Value], _: list[Node]) -> Node:
+    """Return the node of a ``scan``. Its body captures the loop-invariant operands, so that the
+    node's operands are the initial state and the arrays to scan."""
     fixed, carried = _scan_counts(eqn.params)
     params = {"num_carry": carried, **{k: eqn.params[k] for k in ("length", "reverse")}}
     body = inliner.body(eqn.params["jaxpr"], inputs[:fixed])
@@ -241,7 +309,8 @@ def _inline_scan(inliner: Inliner, eqn: Any, inputs: list[Value], _: list[Node])
 
 
 def _scan_counts(params: Mapping[str, Any]) -> tuple[int, int]:
-    """Return how many operands of a scan are loop invariant, and how many are carried."""
+    """Return how many operands of a scan are loop-invariant, and how many are its initial state.
+    Since jax 0.12 they are in another parameter."""
     if "ft_in" in params:  # jax >= 0.12
         fixed, carried, _ = (len(part) for part in params["ft_in"].unpack())
         return fixed, carried
@@ -249,6 +318,10 @@ def _scan_counts(params: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _inline_while(inliner: Inliner, eqn: Any, inputs: list[Value], nodes: list[Node]) -> Node:
+    """Return the node of a ``while`` loop, whose condition and body capture their constants.
+
+    Under ``vmap`` the condition has an element for each lane; see `_batched_while`.
+    """
     n_cond, n_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     cond = inliner.body(eqn.params["cond_jaxpr"], inputs[:n_cond])
     body = inliner.body(eqn.params["body_jaxpr"], inputs[n_cond : n_cond + n_body])
@@ -257,26 +330,36 @@ def _inline_while(inliner: Inliner, eqn: Any, inputs: list[Value], nodes: list[N
     start = inputs[n_cond + n_body :]
 
     def lanes(state: Sequence[Value], nodes: list[Node]) -> Value:
-        (live,) = inliner.inline(eqn.params["cond_jaxpr"], [*inputs[:n_cond], *state], nodes)
-        return live
+        (is_live,) = inliner.inline(eqn.params["cond_jaxpr"], [*inputs[:n_cond], *state], nodes)
+        return is_live
 
     return _batched_while(eqn, start, body, lanes, nodes)
 
 
 Lanes = Callable[[Sequence[Value], list[Node]], Value]
-"""Function that appends the nodes which compute for each lane of a state whether it continues."""
+"""Function that appends the nodes of a loop's condition for a state to a list of nodes. It returns
+a Boolean for each lane (each entry of the batch): True while the lane is live."""
 
 
 def _batched_while(
     eqn: Any, start: Sequence[Value], body: Graph, lanes: Lanes, nodes: list[Node]
 ) -> Node:
-    """Return the loop for ``vmap`` of a loop: it runs while any lane is live; other lanes keep
-    their state.
+    """Return the node of a loop under ``vmap``, whose condition has an element for each lane.
 
-    The last part of the state has the live lanes, so that each iteration computes them once.
+    The loop runs while any lane is live. Lanes that are not live keep their state. The last part of
+    the state says which lanes are live, so that each iteration computes this once.
+
+    Arguments:
+        eqn: the equation of the loop.
+        start: the initial state.
+        body: the graph of an iteration, from state to state; its nodes are reused.
+        lanes: appends the condition of the lanes for a state.
+        nodes: the list to which nodes before the loop are appended.
     """
-    first = lanes(start, nodes)
-    is_live, still_live = (Value(first.shape, first.dtype, "input") for _ in range(2))
+    live_at_start = lanes(start, nodes)
+    is_live, still_live = (
+        Value(live_at_start.shape, live_at_start.dtype, "input") for _ in range(2)
+    )
     axes = tuple(range(is_live.rank))
     editor = node_appender(body.nodes)
     next_states = [
@@ -290,8 +373,8 @@ def _batched_while(
     any_live = node_appender(condition).add(
         ops.reduce_or, [still_live], (), still_live.dtype, params
     )
-    types = [*_types(eqn.outvars), (first.shape, first.dtype)]
-    node = make_node(ops.while_, [*start, first], types)
+    types = [*_types(eqn.outvars), (live_at_start.shape, live_at_start.dtype)]
+    node = make_node(ops.while_, [*start, live_at_start], types)
     node.bodies = {
         "cond": Graph([*state, still_live], [any_live], condition),
         "body": Graph([*body.inputs, is_live], next_states, body.nodes),
@@ -300,6 +383,8 @@ def _batched_while(
 
 
 def _inline_cond(inliner: Inliner, eqn: Any, inputs: list[Value], _: list[Node]) -> Node:
+    """Return the node of a ``cond`` with the bodies ``branch_0``, ``branch_1`` …, which capture
+    their operands."""
     branches = [inliner.body(b, inputs[1:]) for b in eqn.params["branches"]]
     return _control_node(eqn, inputs[:1], {}, **{f"branch_{i}": b for i, b in enumerate(branches)})
 
@@ -312,7 +397,8 @@ CONTROL_FLOW: dict[str, Callable[[Inliner, Any, list[Value], list[Node]], Node]]
 
 
 def _meaning(primitive: Any, hints: Mapping[str, Any]) -> Meaning:
-    """Return the function of a primitive on concrete or traced arrays."""
+    """Return a function that applies a primitive to concrete or traced arrays. It takes the arrays
+    and the parameters of a node; ``hints`` are the parameters that nodes do not have."""
 
     def apply(args: Sequence[Any], params: Mapping[str, Any]) -> list[Any]:
         return bind_primitive(primitive, args, {**params, **hints})

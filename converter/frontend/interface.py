@@ -22,13 +22,14 @@ from converter.ir.names import Names
 
 @dataclass(frozen=True)
 class Interface:
-    """Conversion between the inputs and outputs of a file and those of the function.
+    """Conversion between the inputs and outputs of a file and those of the user's function.
 
     Arguments:
-        fill: returns the function's positional and keyword arguments for the inputs.
-        inputs: indices of inputs that are channels-last in the function and channels-first in the
-            file.
-        outputs: indices of such outputs.
+        fill: returns the positional and the keyword arguments of the function for a list of its
+            arrays.
+        inputs: indices of the inputs whose axes are [batch, space…, channels] in the function and
+            [batch, channels, space…] in the file.
+        outputs: indices of the outputs with such axes.
     """
 
     fill: Fill = lambda arrays: (tuple(arrays), {})
@@ -36,7 +37,8 @@ class Interface:
     outputs: frozenset[int] = frozenset()
 
     def to_file_arrays(self, arrays_or_numbers: Sequence[Any]) -> list[Any]:
-        """Return the function's arrays and Python numbers as the inputs of the file."""
+        """Return the arrays for the inputs of the file. The function's arrays, or Python numbers,
+        are given in the same order with the function's axes."""
         numbers = (bool, int, float, complex)
         arrays: list[Any] = [
             jax.numpy.asarray(a) if isinstance(a, numbers) else a for a in arrays_or_numbers
@@ -44,7 +46,8 @@ class Interface:
         return [np.moveaxis(a, -1, 1) if i in self.inputs else a for i, a in enumerate(arrays)]
 
     def wrap(self, fn: Callable[..., Any]) -> Callable[..., list[Any]]:
-        """Return the function as one from the inputs of the file to its outputs."""
+        """Return a function from the arrays of the file's inputs to the list of its outputs, which
+        calls ``fn`` with its own arguments and axes."""
         moved = jax.numpy.moveaxis
 
         def call(*arrays: Any) -> list[Any]:
@@ -60,10 +63,11 @@ class Interface:
 
 @dataclass(frozen=True)
 class ConvertedFunction:
-    """Arguments of ``to_onnx`` that define the function and the names of its values.
+    """The arguments of ``to_onnx`` that define the function and the names of its inputs and
+    outputs.
 
-    Values in ``channels_first`` are [batch, channels, space…] in the file and [batch, space…,
-    channels] in the function.
+    ``to_onnx`` describes them. ``channels_first`` has the names of inputs and outputs that are
+    [batch, space…, channels] in the function and [batch, channels, space…] in the file.
     """
 
     fn: Callable[..., Any]
@@ -78,14 +82,21 @@ class ConvertedFunction:
 
     @property
     def call(self) -> Callable[..., Any]:
-        """The function of its inputs, with bound parameters."""
+        """The function of its inputs only: ``params`` are bound as the first argument."""
         fn, _, _ = unwrap(self.fn, self.specs, self.kwargs)
         return fn if self.params is None else partial(fn, self.params)
 
     def trace(self, calls: frozenset[str] = frozenset()) -> Graph:
-        """Return the graph before any pass, with the inputs and outputs of the file.
+        """Return the graph of the function before any pass, with the inputs and outputs of the
+        file.
 
-        Calls of functions with the names ``calls`` are kept.
+        Calls of functions under ``jax.jit`` whose names are in ``calls`` become nodes with a body.
+        Other calls are inlined.
+
+        Raises:
+            SpecError: an argument cannot be used.
+            UnsupportedError: the function cannot be traced, or uses a primitive that is never
+                converted.
         """
         fn, specs, kwargs = unwrap(self.fn, self.specs, self.kwargs)
         graph = trace(fn, specs, self.params, kwargs, self.constraints, calls)
@@ -94,6 +105,8 @@ class ConvertedFunction:
         return graph
 
     def interface(self, graph: Graph) -> Interface:
+        """Return the conversion between the inputs and outputs of the file and those of the
+        function. ``graph`` is a result of ``trace``."""
         _, specs, kwargs = unwrap(self.fn, self.specs, self.kwargs)
         return Interface(
             parse_arguments(specs, kwargs, self.constraints).fill,
@@ -103,11 +116,19 @@ class ConvertedFunction:
 
 
 def _indices_of_names(names: Sequence[str], selected: Collection[str]) -> list[int]:
+    """Return the positions in ``names`` of the selected ones."""
     return [i for i, name in enumerate(names) if name in selected]
 
 
 def _move_channels_first(graph: Graph, names: Collection[str]) -> None:
-    """Transpose these inputs and outputs to channels-first order."""
+    """Transpose inputs and outputs from [batch, space…, channels] to [batch, channels, space…], in
+    place.
+
+    ``names`` are names of inputs and outputs of the graph.
+
+    Raises:
+        SpecError: there is no input or output of a name, or it has fewer than three axes.
+    """
     names_of_file = [*(v.name for v in graph.inputs), *graph.output_names]
     if isinstance(names, str) or set(names) - set(names_of_file):
         raise SpecError(
@@ -117,22 +138,29 @@ def _move_channels_first(graph: Graph, names: Collection[str]) -> None:
     table: dict[int, Value] = {}
     for position in _indices_of_names([v.name for v in graph.inputs], names):
         inner = graph.inputs[position]
-        first, last = _channel_permutations(inner, inner.name)
-        outer = Value(tuple(inner.shape[a] for a in first), inner.dtype, "input", inner.name)
+        to_channels_first, to_channels_last = _channel_permutations(inner, inner.name)
+        outer = Value(
+            tuple(inner.shape[a] for a in to_channels_first), inner.dtype, "input", inner.name
+        )
         node = make_node(
-            ops.transpose, [outer], [(inner.shape, inner.dtype)], {"permutation": last}
+            ops.transpose, [outer], [(inner.shape, inner.dtype)], {"permutation": to_channels_last}
         )
         graph.inputs[position], table[id(inner)] = outer, node.out
         graph.nodes.insert(0, node)
     graph.replace_operands(lambda v: table.get(id(v), v))
     for position in _indices_of_names(graph.output_names, names):
         inner = graph.outputs[position]
-        first, _ = _channel_permutations(inner, graph.output_names[position])
-        graph.outputs[position] = node_appender(graph.nodes).transpose(inner, first)
+        to_channels_first, _ = _channel_permutations(inner, graph.output_names[position])
+        graph.outputs[position] = node_appender(graph.nodes).transpose(inner, to_channels_first)
 
 
 def _channel_permutations(value: Value, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the permutation from channels-last to channels-first order, and its inverse."""
+    """Return the permutation from [batch, space…, channels] to [batch, channels, space…], and its
+    inverse.
+
+    Raises:
+        SpecError: the value has fewer than three axes. The message has ``name``.
+    """
     rank = value.rank
     if rank < 3:
         raise SpecError(
@@ -145,10 +173,17 @@ def _channel_permutations(value: Value, name: str) -> tuple[tuple[int, ...], tup
 def _rename_values(
     graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] | None
 ) -> None:
-    """Set the names of inputs and outputs. Given names stay; names from ``fn`` get a number if they
-    clash.
+    """Set the names of a graph's inputs and outputs, in place.
 
-    Parameters are bound by name, so that their names stay too. Inputs precede outputs.
+    Arguments:
+        inputs: names for all inputs, or None to keep those found in the function.
+        outputs: names for all outputs, or None to keep those found in the function.
+
+    A name that was found gets a number if a parameter, or an earlier input or output, has it.
+    Parameters keep their names, because their values are found by name.
+
+    Raises:
+        SpecError: there are more or fewer names than inputs or outputs, or a name occurs twice.
     """
     for names, count, argument in (
         (inputs, len(graph.inputs), "input_names"),
@@ -176,13 +211,14 @@ def _rename_values(
 def unwrap(
     fn: Callable[..., Any], specs: Sequence[Spec] | None, kwargs: Mapping[str, Any] | None
 ) -> tuple[Callable[..., Any], Sequence[Spec], Mapping[str, Any] | None]:
-    """Return a function with the specs of its arguments.
+    """Return a function that JAX can trace, the specs of its inputs, and its keyword arguments.
 
-    The result of ``jax.jit(fn).trace(...)`` has its own specs. For other functions the given ones
-    are returned.
+    For the result of ``jax.jit(fn).trace(...)`` these are taken from the trace. For other functions
+    the arguments are returned unchanged.
 
     Raises:
-        SpecError: there are no specs, too many, or the function is an ``Exported``.
+        SpecError: specs are missing, or were passed for a trace that has its own, or the function
+            is an ``Exported``, which holds no operations of JAX.
     """
     if isinstance(fn, export.Exported):
         raise SpecError(

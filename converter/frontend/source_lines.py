@@ -25,10 +25,14 @@ _LINE = re.compile(r"(?P<file>.+?):(?P<rest>\d+.*)")
 
 
 def line_of(sources: Iterable[Any]) -> str:
-    """Return the user's source line, if JAX recorded it.
+    """Return the user's source line of an equation as text: ``models/layers.py:44 (gelu)``.
 
-    It is the innermost frame outside of installed packages, otherwise the innermost one outside of
-    JAX that is not in the converter.
+    It is the innermost frame outside of installed packages and the converter. Otherwise it is the
+    innermost frame outside of JAX and the converter. If JAX recorded none, it is "unknown source
+    line".
+
+    Arguments:
+        sources: JAX's source locations of the equation and of the calls around it, innermost first.
     """
     source_list = list(sources)
     for source in source_list:
@@ -40,19 +44,25 @@ def line_of(sources: Iterable[Any]) -> str:
 
 
 def is_users_line(file: str) -> bool:
-    """Return True if a file belongs neither to an installed package nor to the converter."""
+    """Return True if the path of a source file is neither in an installed package nor in the
+    converter."""
     return not file.startswith(_INSTALLED)
 
 
 def portable_line(node: Node) -> str:
-    """Return the line of a node, the same on every machine: ``zoo/apps/bench/measure.py:44
-    (gelu)``."""
+    """Return the user's source line of a node with a path that is the same on every machine.
+
+    The path starts at the outermost package of the file: ``zoo/apps/bench/measure.py:44 (gelu)``.
+    Return "" if the line is unknown.
+    """
     parts = _LINE.fullmatch(line_of(node.source))
     return f"{_relative_to_root(parts['file'])}:{parts['rest']}" if parts else ""
 
 
 @cache
 def _relative_to_root(file: str) -> str:
+    """Return the path of a source file relative to the folder that has its outermost package, or to
+    the folder of installed packages."""
     path = Path(file)
     root = next((Path(f) for f in _PACKAGES if path.is_relative_to(f)), path.parent)
     while (root / "__init__.py").is_file():

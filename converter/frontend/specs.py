@@ -22,26 +22,27 @@ Path = tuple[Any, ...]
 
 
 def is_array_like(leaf: Any) -> bool:
-    """Return True if a leaf is a concrete or abstract array."""
+    """Return True if an object is an array of JAX or numpy, or a `jax.ShapeDtypeStruct`."""
     return isinstance(leaf, (jax.Array, np.ndarray, jax.ShapeDtypeStruct))
 
 
 Fill: TypeAlias = Callable[[Sequence[Any]], tuple[tuple[Any, ...], dict[str, Any]]]
-"""Function that returns positional and keyword arguments for arrays.
+"""Function that returns the positional and keyword arguments of the user's function for its arrays.
 
-Keys may be given by their numbers.
+PRNG keys may be given as keys or as arrays of their uint32 numbers.
 """
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Arguments of a function.
+    """The arrays among the arguments of the user's function.
 
     Arguments:
-        structs: the type of every array.
-        paths: the path of every array.
-        fill: returns the function's arguments for arrays; other arguments keep their values.
-        constraints: constraints of the named dimensions.
+        structs: the type of each array.
+        paths: the path of each array in the pair of positional and keyword arguments.
+        fill: returns the positional and the keyword arguments for these arrays. Constants among the
+            keyword arguments keep their values.
+        constraints: constraints of the named dimensions, as text.
     """
 
     structs: list[jax.ShapeDtypeStruct]
@@ -53,10 +54,10 @@ class Arguments:
 def parse_arguments(
     specs: Sequence[Spec], kwargs: Mapping[str, Any] | None = None, constraints: Sequence[str] = ()
 ) -> Arguments:
-    """Return the arguments that specs, keyword arguments and constraints describe.
+    """Return the arrays that the specs and keyword arguments of ``to_onnx`` describe.
 
     Raises:
-        SpecError: one of them cannot be used.
+        SpecError: a spec, a keyword argument or a constraint cannot be used.
     """
     if not isinstance(specs, (list, tuple)) or any(isinstance(s, (int, str)) for s in specs):
         _refuse_specs(specs)
@@ -77,7 +78,8 @@ def parse_arguments(
 
 
 def _refuse_specs(specs: Any) -> NoReturn:
-    """Raise `SpecError` for a single shape in place of a list, or for a number among shapes."""
+    """Raise `SpecError` for specs that are a single shape in place of a list, or that have a number
+    or text in place of a shape."""
     entries = specs if isinstance(specs, (list, tuple)) else ()
     if any(isinstance(entry, (list, tuple)) for entry in entries):
         (scalar_entry, *_) = (entry for entry in entries if isinstance(entry, (int, str)))
@@ -93,20 +95,30 @@ def _refuse_specs(specs: Any) -> NoReturn:
 
 
 def _is_array(path: Path, leaf: Any) -> bool:
-    """Return True if an argument is an array.
+    """Return True if a leaf of the arguments is an array, which becomes an input.
 
-    Leaves of positional arguments are. A keyword argument may also be a number, a string or a
-    function, which is a constant of the program."""
+    All leaves of positional arguments are arrays. A keyword argument may also be a number, a string
+    or a function; it is then a constant of the program.
+
+    Arguments:
+        path: the path of the leaf in the pair of positional and keyword arguments.
+        leaf: a spec, or a constant.
+    """
     return not _is_named(path) or is_array_like(leaf) or isinstance(leaf, (list, tuple))
 
 
 def _is_named(path: Path) -> bool:
-    """Return True if a path is of a keyword argument; paths start in the pair of both kinds."""
+    """Return True if a path in the pair of positional and keyword arguments leads to a keyword
+    argument."""
     return bool(path[0].idx == 1)
 
 
 def _is_leaf(spec: Any) -> bool:
-    """Return True if an object is a single spec, not a pytree of specs."""
+    """Return True if an object is one spec, and not a pytree of specs.
+
+    Lists and tuples are one spec if they are a shape, such as ``("B", 3)`` or ``()``, or a pair of
+    a shape and a dtype. A named tuple is a pytree.
+    """
     if not isinstance(spec, (list, tuple)):
         return isinstance(spec, (jax.ShapeDtypeStruct, np.generic))
     if _is_pair(spec):
@@ -116,7 +128,7 @@ def _is_leaf(spec: Any) -> bool:
 
 
 def _is_pair(spec: Any) -> bool:
-    """Return True if a spec is a pair of a shape and a dtype."""
+    """Return True if an object is a pair of a shape and a dtype, such as ``((2, 3), "int32")``."""
     if not isinstance(spec, (list, tuple)) or len(spec) != 2:
         return False
     shape, dtype = spec
@@ -124,6 +136,12 @@ def _is_pair(spec: Any) -> bool:
 
 
 def _struct(spec: Spec, scope: export.SymbolicScope) -> jax.ShapeDtypeStruct:
+    """Return the type that the spec of one array describes. A shape without a dtype is float32.
+
+    Raises:
+        SpecError: the spec is no shape, (shape, dtype) pair, array or `jax.ShapeDtypeStruct`, or
+            has a dimension that is neither a name nor a number from 0.
+    """
     dtype: Any = np.float32
     if isinstance(spec, jax.ShapeDtypeStruct):
         _check_sizes(spec.shape)
@@ -157,12 +175,12 @@ def _struct(spec: Spec, scope: export.SymbolicScope) -> jax.ShapeDtypeStruct:
 
 
 def _kind_in(spec: Sequence[Any]) -> str:
-    """Return the name of the type of the first entry of a shape that is not a size."""
+    """Return the type name of the first dictionary, list or tuple in a shape."""
     return next(type(d).__name__ for d in spec if isinstance(d, (dict, list, tuple)))
 
 
 def _check_sizes(shape: Sequence[Any]) -> None:
-    """Raise `SpecError` for -1, which other libraries use for an open size."""
+    """Raise `SpecError` if a dimension is negative; other libraries write -1 for an open size."""
     if any(isinstance(d, (int, np.integer)) and d < 0 for d in shape):
         raise SpecError(
             f"a dimension is a number from 0 or a name, and {tuple(shape)!r} has a negative one: "
@@ -171,8 +189,15 @@ def _check_sizes(shape: Sequence[Any]) -> None:
 
 
 def input_names(fn: Callable[..., Any], paths: Sequence[Path], skip_params: bool) -> list[str]:
-    """Return the names of inputs: the argument, and the path of an array in it: ``x``,
-    ``batch.image``."""
+    """Return a name for each input: its argument, and its path in the argument, such as
+    ``batch.image``.
+
+    Arguments:
+        fn: the function, whose signature has the names of positional arguments. Arguments without a
+            known name are ``input_0``, ``input_1`` …
+        paths: the path of each input in the pair of positional and keyword arguments.
+        skip_params: true if the first argument of ``fn`` are the parameters, which are no input.
+    """
     count = 1 + max((path[1].idx for path in paths if not _is_named(path)), default=-1)
     positional = _positional_names(fn, count, skip_params)
     owners = [str(p[1].key) if _is_named(p) else positional[p[1].idx] for p in paths]
@@ -181,7 +206,11 @@ def input_names(fn: Callable[..., Any], paths: Sequence[Path], skip_params: bool
 
 
 def _positional_names(fn: Callable[..., Any], count: int, skip_params: bool) -> list[str]:
-    """Return the function's argument names if they are known, else ``input_<i>``."""
+    """Return names for the first ``count`` positional arguments of a function.
+
+    They are those of its signature, or ``input_0``, ``input_1`` … if the signature is unknown or
+    has too few. With ``skip_params`` the first argument of the signature is left out.
+    """
     fallback = [f"input_{i}" for i in range(count)]
     try:
         parameters = list(inspect.signature(fn).parameters.values())
@@ -195,9 +224,12 @@ def _positional_names(fn: Callable[..., Any], count: int, skip_params: bool) -> 
 
 
 def output_names(tree: Any) -> list[str]:
-    """Return the paths of a function's outputs without leading numbers, if they stay unique.
+    """Return a name for each output of a function, from its path in the pytree that the function
+    returns.
 
-    Outputs whose path has only numbers are counted.
+    Leading numbers are left out if the names stay different: ``logits`` for ``0.logits``, otherwise
+    ``output_0.logits``. An output whose path has only numbers is named by its position,
+    ``output_1``.
     """
     paths = [path_name(path) for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
     short = [re.sub(r"^(\d+(\.|$))+", "", path) for path in paths]
@@ -211,7 +243,8 @@ def output_names(tree: Any) -> list[str]:
 
 
 def check_outputs(returned: Any) -> None:
-    """Raise `SpecError` if a function returns anything but arrays."""
+    """Raise `SpecError` if a value that the user's function returned has a leaf that is neither an
+    array nor a number."""
     for path, leaf in jax.tree_util.tree_flatten_with_path(returned)[0]:
         numbers = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
         if not isinstance(leaf, numbers) and not hasattr(leaf, "__jax_array__"):
@@ -224,6 +257,8 @@ def check_outputs(returned: Any) -> None:
 
 
 def path_name(path: Any) -> str:
+    """Return the name of a path in a pytree, with a dot between its parts: ``blocks.0.weight``. The
+    field in which Equinox's transformations hold a function is left out."""
     name = jax.tree_util.keystr(path, simple=True, separator=".")
     # eqx.filter_vmap and eqx.filter_jit hold the wrapped function in a field of this name.
     while name.startswith("_fun."):
@@ -236,8 +271,15 @@ def _select_leaves(
     is_selected: Callable[[Path, Any], bool],
     is_leaf: Callable[[Any], bool] | None = None,
 ) -> tuple[list[tuple[Path, Any]], Callable[[Sequence[Any]], Any]]:
-    """Return (path, leaf) of the selected leaves of a pytree, and a function that replaces these
-    leaves."""
+    """Return the (path, leaf) pairs of selected leaves of a pytree, and a function that replaces
+    them.
+
+    The function takes the new leaves in the same order, and returns the pytree with them.
+
+    Arguments:
+        is_selected: returns True for the path and the value of a leaf to select.
+        is_leaf: returns True for an object that is not searched further, as in ``jax.tree``.
+    """
     leaves, treedef = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_leaf)
     positions = [i for i, pair in enumerate(leaves) if is_selected(*pair)]
 
@@ -251,14 +293,19 @@ def _select_leaves(
 
 
 def array_leaves(tree: Any) -> tuple[list[tuple[str, Any]], Callable[[Sequence[Any]], Any]]:
-    """Return (path, array) of every array in a pytree, and a function that replaces the arrays."""
+    """Return the (name, array) pairs of all arrays in a pytree, and a function that replaces the
+    arrays.
+
+    Names are paths such as ``blocks.0.weight``. The function takes new arrays in the same order,
+    and returns the pytree with them.
+    """
     slots, fill = _select_leaves(tree, lambda _, leaf: is_array_like(leaf))
     return [(path_name(path), leaf) for path, leaf in slots], fill
 
 
 def _arrays_in(tree: Any) -> list[tuple[str, Any]]:
-    """Return the arrays of an object that may not be a pytree, such as a dictionary with function
-    keys."""
+    """Return the (name, array) pairs of all arrays in an object, or an empty list if it is no valid
+    pytree, such as a dictionary whose keys are functions."""
     try:
         return array_leaves(tree)[0]
     except ValueError:
@@ -266,10 +313,12 @@ def _arrays_in(tree: Any) -> list[tuple[str, Any]]:
 
 
 def captured_arrays(fn: Callable[..., Any]) -> list[tuple[str, Any]]:
-    """Return (path, array) of the modules that a plain function wraps or closes over.
+    """Return the (name, array) pairs of the modules that a function wraps, belongs to, or closes
+    over.
 
     They only provide names: in ``jax.vmap(model)``, ``lambda x: model(x)`` and ``model.encode``,
-    parameters get their paths in ``model``.
+    parameters get their paths in ``model``. If the function uses several modules, the path starts
+    with the variable.
     """
     inner = inspect.unwrap(fn)
     slots = array_leaves(inner)[0]
@@ -288,7 +337,7 @@ def captured_arrays(fn: Callable[..., Any]) -> list[tuple[str, Any]]:
 
 
 def _globals_read(fn: FunctionType) -> dict[str, Any]:
-    """Return the global variables that a function and its inner functions use."""
+    """Return the global variables that a function and the functions inside it use, by name."""
     codes = [fn.__code__]
     for code in codes:
         codes += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
@@ -297,9 +346,17 @@ def _globals_read(fn: FunctionType) -> dict[str, Any]:
 
 
 def changed_leaves(module: Any, leaves: Sequence[Any]) -> list[str]:
-    """Return the paths of arrays in a module that a call replaced, as stateful Flax NNX modules
-    do."""
-    after = array_leaves(module)[0]
-    if len(after) != len(leaves):
+    """Return the names of arrays that a call replaced in a module, as stateful Flax NNX modules do.
+
+    Arguments:
+        module: the module after the call.
+        leaves: its arrays before the call. If their number has changed, the result is empty.
+    """
+    leaves_after = array_leaves(module)[0]
+    if len(leaves_after) != len(leaves):
         return []
-    return [path for (path, now), was in zip(after, leaves, strict=True) if now is not was]
+    return [
+        path
+        for (path, array), previous in zip(leaves_after, leaves, strict=True)
+        if array is not previous
+    ]

@@ -22,11 +22,17 @@ _EQUAL = re.compile(rf"{_NAME}=={_NAME}")
 
 
 def scope(specs: Sequence[Any], constraints: Sequence[str]) -> export.SymbolicScope:
-    """Return the scope of the symbolic dimensions in ``specs``, or a new one with these
+    """Return the scope of the symbolic dimensions in the specs, or a new scope with the
     constraints.
 
+    Arguments:
+        specs: the specs of the inputs, whose dimensions may be names, or symbolic dimensions of JAX
+            that have a scope already.
+        constraints: texts such as ``"B >= 2"``, for a new scope.
+
     Raises:
-        SpecError: the dimensions have several scopes, or constraints cannot be used.
+        SpecError: the dimensions have several scopes, a scope exists and constraints are passed for
+            a new one, or a constraint cannot be used.
     """
     scopes = {id(dim.scope): dim.scope for dim in _dims(specs) if is_symbolic(dim)}
     if len(scopes) > 1:
@@ -47,8 +53,14 @@ def scope(specs: Sequence[Any], constraints: Sequence[str]) -> export.SymbolicSc
 
 
 def _constrained_scope(specs: Sequence[Any], constraints: Sequence[str]) -> export.SymbolicScope:
-    """Return a new scope. Each constraint is tried separately first, so that an error can name
-    it."""
+    """Return a new scope with these constraints.
+
+    Each constraint is tried separately first, so that the error can name it.
+
+    Raises:
+        SpecError: a constraint cannot be read, contradicts another one, or uses a name that no spec
+            has.
+    """
     single_constraints = [([text], [text]) for text in constraints]
     for texts, spelled in (
         *single_constraints,
@@ -73,13 +85,15 @@ def _constrained_scope(specs: Sequence[Any], constraints: Sequence[str]) -> expo
 
 
 def _words(text: str) -> list[str]:
+    """Return the names in a text, such as ``["mod", "h"]`` for ``mod(h, 16)``."""
     return re.findall(r"[A-Za-z_]\w*", text)
 
 
 def _rewrite_multiples(constraints: Sequence[str]) -> list[str]:
-    """Rewrite ``mod(h, 16) == 0`` as ``h == 16*h_16``.
+    """Return the constraints with ``h == 16*h_16`` in place of ``mod(h, 16) == 0``.
 
     JAX derives more facts about a dimension that is written as a multiple than from a remainder.
+    Several factors of a name are joined to their least common multiple.
     """
     matches = [_MULTIPLE.fullmatch(text) for text in constraints]
     factors: dict[str, int] = {}
@@ -93,8 +107,11 @@ def _rewrite_multiples(constraints: Sequence[str]) -> list[str]:
 
 
 def _swap_equal_sides(text: str, values: dict[str, int]) -> str:
-    """Rewrite ``h == w`` as ``w == h`` if only ``h`` has other constraints, since JAX replaces the
-    left side."""
+    """Return ``w == h`` for ``h == w`` if only ``h`` is a multiple, and other texts unchanged.
+
+    JAX replaces the left side, whose constraints would be lost. ``values`` has the factor of each
+    name that is a multiple.
+    """
     match = _EQUAL.fullmatch(text)
     if match and match[1] in values and match[2] not in values:
         return f"{match[2]} == {match[1]}"
@@ -108,7 +125,8 @@ def constraints(scope: export.SymbolicScope) -> tuple[str, ...]:
 
 
 def _dims(specs: Sequence[Any]) -> Iterator[Any]:
-    """Yield the dimensions of all shapes; dtypes among them are harmless."""
+    """Yield the dimensions of all specs: numbers, names and symbolic dimensions. Dtypes are among
+    the results too, where they do no harm."""
     for leaf in jax.tree.leaves(specs):
         if isinstance(leaf, (jax.Array, np.ndarray, jax.ShapeDtypeStruct)):
             yield from leaf.shape

@@ -60,14 +60,22 @@ def trace(
     constraints: Sequence[str] = (),
     calls: frozenset[str] = frozenset(),
 ) -> Graph:
-    """Trace ``fn`` to a ``Graph``.
+    """Trace a function to a graph, before any pass.
 
-    With ``params``, ``fn(params, *inputs)`` is traced, and the array leaves of ``params`` become
-    the graph's parameters. Without it, ``fn(*inputs)`` is traced, and the array leaves of ``fn``
-    become parameters if it is a pytree (an Equinox module). Arrays that ``fn`` closes over become
-    parameters if they are found in a module that it wraps, otherwise constants. Arrays whose values
-    ``fn`` needs in Python are constants too. Calls of functions under ``jax.jit`` with the names
-    ``calls`` become nodes with a body and are not inlined.
+    Calls are inlined, except calls of functions under ``jax.jit`` whose names are in ``calls``:
+    they become nodes with a body.
+
+    Arguments:
+        fn: the function: ``fn(params, *inputs)`` if ``params`` is passed, else ``fn(*inputs)``.
+        specs: a spec for each positional input.
+        params: a pytree whose array leaves become the graph's parameters. Without it, the array
+            leaves of ``fn`` become parameters if it is a pytree (an Equinox module).
+        kwargs: keyword arguments: specs of inputs, or constants.
+        constraints: constraints of the named dimensions, as text.
+        calls: names of functions whose calls are kept.
+
+    Arrays that ``fn`` closes over become parameters if they are found in a module that it wraps,
+    otherwise constants. Arrays whose values ``fn`` needs in Python are constants too.
 
     Raises:
         SpecError: an argument cannot be used, or the function returns no array.
@@ -115,7 +123,12 @@ def trace(
 
 
 def _warn(changed: Iterable[str], dropped: Iterable[str]) -> None:
-    """Warn about leaves that a function changes, and about primitives that were dropped."""
+    """Warn about a model that changes itself, and about primitives that were dropped.
+
+    Arguments:
+        changed: names of arrays that a call of the function replaced in its model.
+        dropped: names of primitives that have no effect in a file.
+    """
     if paths := [*changed]:
         warnings.warn(STATE_CHANGE_TEXT.format(_list_paths(paths)), stacklevel=3)
     for name in sorted(dropped):
@@ -123,6 +136,7 @@ def _warn(changed: Iterable[str], dropped: Iterable[str]) -> None:
 
 
 def _list_paths(paths: Sequence[str]) -> str:
+    """Return up to three paths as text, and the number of further ones."""
     suffix = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
     return ", ".join(paths[:3]) + suffix
 
@@ -132,8 +146,24 @@ def _trace_jaxpr(
     inputs: Sequence[jax.ShapeDtypeStruct],
     leaves: Sequence[tuple[str, Any]],
 ) -> tuple[Any, LeafIndices]:
-    """Return the jaxpr of ``fn`` with as few concrete leaves as possible, and the indices of
-    these."""
+    """Trace a function with as few concrete parameters as possible.
+
+    A parameter has to be concrete if the function needs its numbers in Python. If tracing fails
+    otherwise, everything that depends only on concrete numbers is computed while tracing.
+
+    Arguments:
+        fn: a function of the list of all parameters and of the inputs.
+        inputs: the types of the inputs.
+        leaves: names and arrays of the parameters.
+
+    Returns:
+        A pair of the closed jaxpr and a pytree with the types of the results; and the indices of
+        the concrete parameters.
+
+    Raises:
+        UnsupportedError: the function cannot be traced, for a reason that the converter can
+            explain. Other errors of the function are raised unchanged.
+    """
 
     def run(structs: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, LeafIndices]:
         jaxpr = partial(_jaxpr, fn, structs, leaves)
@@ -162,11 +192,16 @@ def _jaxpr(
     concrete_indices: LeafIndices,
     eager: bool = False,
 ) -> Any:
-    """Return the jaxpr of ``fn`` and the types of its results. Leaves at ``concrete_indices`` are
-    concrete.
+    """Return the closed jaxpr of a function, and a pytree with the types of its results.
 
-    With ``eager``, everything that depends only on concrete numbers is computed, as outside of
-    ``jit``.
+    Arguments:
+        fn: a function of the list of all parameters and of the inputs.
+        inputs: the types of the inputs.
+        leaves: names and arrays of the parameters.
+        concrete_indices: indices of the parameters whose numbers the function sees. The others are
+            abstract and become inputs of the jaxpr.
+        eager: true to compute everything that depends only on concrete numbers while tracing, as
+            outside of ``jit``.
     """
 
     def run_with_leaves(arrays: Mapping[int, Any], *args: Any) -> Any:
@@ -185,13 +220,15 @@ def _jaxpr(
 
 
 def _to_struct(array: Any) -> jax.ShapeDtypeStruct:
-    """Return the type that JAX uses for an array: 64 bits only with x64, since jax >= 0.12 would
-    warn."""
+    """Return the type that JAX uses for an array: 32 bits in place of 64 unless x64 is enabled. jax
+    >= 0.12 would warn about that."""
     dtype = array.dtype if is_key(array) else jax.dtypes.canonicalize_dtype(array.dtype)
     return jax.ShapeDtypeStruct(array.shape, dtype)
 
 
 def _refuse_empty_types(outputs: Sequence[Any]) -> None:
+    """Raise `UnsupportedError` if an output has the dtype float0, which has no numbers: it is a
+    derivative of integers or booleans."""
     for index, aval in enumerate(outputs):
         if aval.dtype == jax.dtypes.float0:
             raise UnsupportedError(
@@ -201,12 +238,13 @@ def _refuse_empty_types(outputs: Sequence[Any]) -> None:
 
 
 def source_line(node: Node) -> str:
-    """Return the user's source line of a node."""
+    """Return the user's source line that a node comes from, such as ``models/layers.py:44
+    (gelu)``."""
     return line_of(node.source)
 
 
 def _raised_at(error: Exception) -> str:
-    """Return the user's line that raised an error, or "" if only libraries ran."""
+    """Return the user's source line that raised an error, or "" if all frames are of libraries."""
     for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
         code = frame.f_code
         if is_users_line(code.co_filename):
@@ -216,18 +254,24 @@ def _raised_at(error: Exception) -> str:
 
 # -------------------------------------------------------------------------------- known parameters
 
-# A model that calls numpy on its weights, or compares one in an ``if``, cannot be traced with all
-# weights abstract. In this case as few as possible are concrete and become constants. Similar
-# layers are treated alike.
+# A model that calls numpy on its weights, or compares a weight in an ``if``, cannot be traced with
+# all weights abstract. As few weights as possible are then concrete and become constants. Weights
+# of similar layers are either all concrete or all abstract.
 
 
 def _concretize(
     run: Callable[[LeafIndices], Any], leaves: Sequence[tuple[str, Any]]
 ) -> tuple[Any, LeafIndices]:
-    """Return the result of ``run`` and the indices of the leaves that had to be concrete.
+    """Return the result of ``run`` with as few concrete leaves as possible, and the indices of
+    these.
 
-    An error that ``run`` raises with all leaves concrete does not concern parameters, and is
-    raised.
+    Arguments:
+        run: traces a function in which the leaves at the given indices are concrete.
+        leaves: names and arrays of the parameters.
+
+    Raises:
+        TypeError: ``run`` raised it even with all leaves concrete, so that it does not concern
+            parameters. The same holds for IndexError.
     """
 
     def works(groups: Sequence[LeafIndices]) -> bool:
@@ -248,11 +292,13 @@ def _concretize(
 
 
 def _union(groups: Sequence[LeafIndices]) -> LeafIndices:
+    """Return the indices that are in any of the groups."""
     return frozenset().union(*groups)
 
 
 def _group_similar_leaves(leaves: Sequence[tuple[str, Any]]) -> list[LeafIndices]:
-    """Return groups of concrete leaves whose paths differ only in numbers."""
+    """Return the indices of the leaves that have numbers, in groups whose names differ only in
+    numbers, such as those of all ``blocks.N.weight``."""
     groups: dict[str, set[int]] = {}
     for index, (path, leaf) in enumerate(leaves):
         if not isinstance(leaf, jax.ShapeDtypeStruct):

@@ -18,20 +18,22 @@ from converter.ir.complex_pairs import Pair, combine_parts, complex_parts, is_co
 
 
 def multiply(x: Pair, y: Pair) -> Pair:
+    """Return the product ``x y``."""
     return Pair(x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re)
 
 
 def one_like(x: Pair) -> Pair:
+    """Return 1 in the shape and dtype of ``x``."""
     return Pair(jnp.ones_like(x.re), jnp.zeros_like(x.re))
 
 
 def select(condition: jax.Array, x: Pair, y: Pair) -> Pair:
-    """Return the first number where the condition holds, else the second."""
+    """Return ``x`` where the condition is True, else ``y``."""
     return Pair(jnp.where(condition, x.re, y.re), jnp.where(condition, x.im, y.im))
 
 
 def sides(x: Pair) -> tuple[jax.Array, jax.Array]:
-    """Return the larger and the smaller magnitude of both parts."""
+    """Return the larger and the smaller of the magnitudes of the real and the imaginary part."""
     a, b = jnp.abs(x.re), jnp.abs(x.im)
     return jnp.maximum(a, b), jnp.minimum(a, b)
 
@@ -43,24 +45,28 @@ def is_ordinary(size: jax.Array) -> jax.Array:
 
 @meaning("abs")
 def size(x: Pair) -> jax.Array:
-    """Return the magnitude, scaled by the larger part so that nothing overflows."""
+    """Return the magnitude of ``x``. It is scaled by the larger part, so that no square
+    overflows."""
     large, small = sides(x)
     ratio = small / jnp.where(is_ordinary(large), large, 1)
     return large * jnp.sqrt(1 + ratio * ratio)
 
 
 def polar_product(length: jax.Array, angle: jax.Array) -> Pair:
-    """Return the number of magnitude ``length**2`` and an angle, so that only the result can
-    overflow."""
+    """Return the number with magnitude ``length**2`` and angle ``angle``.
+
+    The magnitude is multiplied in two steps, so that nothing but the result can overflow.
+    """
     re, im = length * jnp.cos(angle) * length, length * jnp.sin(angle) * length
     return Pair(re, jnp.where(angle == 0, angle, im))
 
 
 @meaning("div")
 def divide(x: Pair, y: Pair) -> Pair:
-    """Divide after scaling the divisor to a larger part of one (as in Smith's method, 1962).
+    """Return ``x / y``. The divisor is first scaled so that its larger part is one (as in Smith's
+    method, 1962).
 
-    A zero divides like a real zero; an infinite divisor gives zero.
+    A divisor of zero divides like a real zero; an infinite divisor gives zero.
     """
     large, _ = sides(y)
     is_ordinary_divisor = is_ordinary(large)
@@ -76,30 +82,33 @@ def divide(x: Pair, y: Pair) -> Pair:
 
 @meaning("sign")
 def sign(x: Pair) -> Pair:
+    """Return ``x / |x|``, or ``x`` where it is zero."""
     length = size(x)
     return select(length == 0, x, Pair(x.re / length, x.im / length))
 
 
 @meaning("square")
 def square(x: Pair) -> Pair:
+    """Return ``x ** 2``."""
     return Pair((x.re - x.im) * (x.re + x.im), (x.re + x.re) * x.im)
 
 
 @meaning("integer_pow")
 def integer_pow(x: Pair, *, y: int) -> Pair:
-    """Return a power by repeated squaring, as JAX computes it."""
-    result, left = None, abs(y)
-    while left:
-        if left % 2:
+    """Return ``x ** y`` for an integer ``y``, by repeated squaring as in JAX."""
+    result, remaining = None, abs(y)
+    while remaining:
+        if remaining % 2:
             result = x if result is None else multiply(result, x)
-        x, left = square(x), left // 2
+        x, remaining = square(x), remaining // 2
     power = one_like(x) if result is None else result
     return power if y >= 0 else divide(one_like(x), power)
 
 
 @meaning("polynomial")
 def horner(x: Pair, *coefficients: Pair) -> Pair:
-    """Return a polynomial by its coefficients, the constant first (jax >= 0.12)."""
+    """Return the polynomial of ``x`` with these coefficients, of which the constant is the first
+    (jax >= 0.12)."""
     *lower_ones, highest = coefficients
     result = Pair(*(jnp.broadcast_to(part, x.re.shape) for part in highest))
     for coefficient in reversed(lower_ones):
@@ -110,26 +119,30 @@ def horner(x: Pair, *coefficients: Pair) -> Pair:
 
 @meaning("conj", ignores=("input_dtype", "_input_dtype"))
 def conj(x: Any) -> Pair:
-    """Return the conjugate of a real or complex number. JAX spells the ignored parameter in two
-    ways."""
+    """Return the conjugate of ``x``, a pair or a real array.
+
+    JAX spells the parameter that is ignored in two ways.
+    """
     return Pair(x.re, -x.im) if isinstance(x, Pair) else Pair(x, jnp.zeros_like(x))
 
 
 @meaning("convert_element_type")
 def convert_element_type(x: Any, *, new_dtype: Any) -> Any:
-    """Convert a number; a complex number becomes its real part in a real dtype."""
-    part = real_dtype(new_dtype)
+    """Return ``x``, a pair or a real array, in another dtype. A pair is converted to a real dtype
+    by its real part."""
+    part_dtype = real_dtype(new_dtype)
     if not is_complex(new_dtype):
         return lax.convert_element_type(x.re, new_dtype)
     if isinstance(x, Pair):
-        return Pair(*(lax.convert_element_type(half, part) for half in x))
-    return Pair(lax.convert_element_type(x, part), jnp.zeros(x.shape, part))
+        return Pair(*(lax.convert_element_type(half, part_dtype) for half in x))
+    return Pair(lax.convert_element_type(x, part_dtype), jnp.zeros(x.shape, part_dtype))
 
 
 @meaning("iota")
 def iota(*_: Any, dtype: Any, shape: tuple[int, ...], dimension: int) -> Pair:
-    part = real_dtype(dtype)
-    return Pair(lax.broadcasted_iota(part, shape, dimension), jnp.zeros(shape, part))
+    """Return the numbers 0, 1 … along an axis of this shape, with imaginary parts of zero."""
+    part_dtype = real_dtype(dtype)
+    return Pair(lax.broadcasted_iota(part_dtype, shape, dimension), jnp.zeros(shape, part_dtype))
 
 
 meanings(
@@ -150,6 +163,11 @@ Combined = Callable[[Any, Any], Any]
 
 
 def _select_later(compare: Combined, x: Pair, y: Pair) -> Pair:
+    """Return the larger or the smaller of two complex numbers, by real parts and then imaginary
+    parts.
+
+    ``compare`` is ``lax.gt`` for the larger and ``lax.lt`` for the smaller.
+    """
     first = jnp.where(x.re == y.re, compare(x.im, y.im), compare(x.re, y.re))
     return select(first, x, y)
 
@@ -159,7 +177,8 @@ meanings({"max": partial(_select_later, lax.gt), "min": partial(_select_later, l
 
 @meaning("sort")
 def sort(*operands: Any, dimension: int, num_keys: int) -> tuple[Any, ...]:
-    """Sort with two real keys for each complex key."""
+    """Sort arrays along an axis by the first ``num_keys`` of them. A complex key counts as two
+    keys: its real part, then its imaginary part."""
     flat = [half for x in operands for half in (x if isinstance(x, Pair) else (x,))]
     keys = sum(2 if isinstance(x, Pair) else 1 for x in operands[:num_keys])
     arrays = iter(lax.sort(flat, dimension=dimension, num_keys=keys))
@@ -169,12 +188,14 @@ def sort(*operands: Any, dimension: int, num_keys: int) -> tuple[Any, ...]:
 
 
 def _single_array_form(combine: Combined) -> Combine:
-    """Return the function for tuples of one array."""
+    """Return the function of two tuples of one array that applies ``combine``, a function of two
+    arrays."""
     return lambda xs, ys: (combine(*xs, *ys),)
 
 
 def _order_reduced(combine: Combined, x: Pair, *, axes: tuple[int, ...]) -> Pair:
-    """Combine neighbours until one is left."""
+    """Return ``x`` reduced over some axes by ``combine``, which is applied to neighbours until one
+    is left."""
     (extreme,) = combine_neighbours(
         _single_array_form(combine), [reduced_axes_last(combine_parts(x), axes)]
     )
@@ -187,13 +208,15 @@ meaning("reduce_min")(partial(_order_reduced, lax.min))
 
 @meaning("reduce_prod")
 def reduce_prod(x: Pair, *, axes: tuple[int, ...]) -> Pair:
+    """Return the product over some axes; it is 1 if there are no elements."""
     if 0 in x.re.shape:
-        left = lax.reduce_prod(x.re, axes)
-        return Pair(left, jnp.zeros_like(left))
+        ones = lax.reduce_prod(x.re, axes)
+        return Pair(ones, jnp.zeros_like(ones))
     return _order_reduced(lax.mul, x, axes=axes)
 
 
 def _cumulative(combine: Combined, x: Pair, *, axis: int, reverse: bool) -> Pair:
+    """Return the cumulative results of ``combine`` along an axis, from the end with ``reverse``."""
     return complex_parts(
         lax.associative_scan(combine, combine_parts(x), axis=axis, reverse=reverse)
     )
@@ -215,6 +238,12 @@ def _extreme(
     base_dilation: Sequence[int],
     window_dilation: Sequence[int],
 ) -> Pair:
+    """Return the largest or smallest number of each window, as ``lax.reduce_window`` does.
+
+    Arguments:
+        combine: ``lax.max`` or ``lax.min``.
+        start: the number for padding.
+    """
     window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
     return complex_parts(
         *reduce_windows([combine_parts(x)], [start], _single_array_form(combine), *window)
@@ -235,7 +264,8 @@ def gather(
     mode: Any,
     fill_value: Any,
 ) -> Pair:
-    """Gather with NaN as the default fill value; it is real if it is NaN."""
+    """Gather the real and the imaginary parts, as ``lax.gather`` does. Slices that are out of
+    bounds are filled with NaN by default."""
     fill = complex(jnp.nan if fill_value is None else fill_value)
     return Pair(
         *(
@@ -249,7 +279,10 @@ def gather(
 def scatter_mul(
     x: Pair, indices: jax.Array, updates: Pair, *, dimension_numbers: Any, mode: Any
 ) -> Pair:
-    """Multiply magnitudes and add angles, in any order."""
+    """Multiply elements of ``x`` by updates, as ``lax.scatter_mul`` does.
+
+    Magnitudes are multiplied and angles added, so that the order of updates does not matter.
+    """
     angles = [jnp.arctan2(z.im, z.re) for z in (x, updates)]
     length = lax.scatter_mul(size(x), indices, size(updates), dimension_numbers, mode=mode)
     zeros = jnp.zeros_like(x.re)

@@ -1,6 +1,6 @@
-"""Registry of the functions that define primitives on complex numbers.
+"""Registry of the functions that define primitives on complex numbers by real ones.
 
-A function is an expansion that takes and returns a ``Pair`` for each complex array.
+A function takes and returns a ``Pair`` for each complex array: its real and its imaginary part.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,9 +18,10 @@ from converter.ir.scalars import scalar
 from converter.jax_versions import bind_primitive
 
 ComplexFunction = Callable[..., list[Any]]
+"""Function of a primitive's operands that returns the list of its results."""
 
 MEANINGS: dict[str, Expansion] = {}
-"""Functions by primitive."""
+"""The registered functions by the name of the primitive."""
 
 REAL = " of real numbers"
 """Suffix of a primitive whose complex operands are all known to be real."""
@@ -30,12 +31,19 @@ CHANGES_SIGNS = frozenset({ops.neg, ops.scatter_sub, ops.sub})
 
 
 def meaning(*primitives: str, ignores: Iterable[str] = (), packed: bool = False) -> Decorator:
-    """Register a function for one or more primitives."""
+    """Return a decorator that registers the function of one or more primitives on complex numbers.
+
+    Arguments:
+        ignores: names of parameters that the function ignores on purpose.
+        packed: true if the function takes and returns real arrays with a last axis of two, not a
+            `Pair`.
+    """
     return register_as(MEANINGS.__setitem__, primitives, ignores, packed=packed)
 
 
 def meanings(rows: Mapping[str, Callable[..., Any]], ignores: Iterable[str] = ()) -> None:
-    """Register functions of operands only."""
+    """Register functions of primitives on complex numbers that read no parameters, by the name of
+    the primitive. ``ignores`` are names of parameters that they ignore on purpose."""
     for primitive, function in rows.items():
         meaning(primitive, ignores=ignores)(function)
 
@@ -47,12 +55,15 @@ def rule_on_real_parts(
     all_params: Mapping[str, Any],
     params: Mapping[str, Any],
 ) -> ComplexFunction | None:
-    """Return the function of a primitive for operands of these types, or None if there is none.
+    """Return a function that computes a primitive on complex numbers by real ones.
+
+    Complex operands and results of the function are real arrays with a last axis of two. Return
+    None if there is no function for the primitive, or none for its parameters.
 
     Arguments:
         primitive: the JAX primitive.
-        types: types of the operands.
-        real: which complex operands are known to be real.
+        types: types of the operands in JAX.
+        real: True for each complex operand that is known to be real.
         all_params: all parameters of the primitive.
         params: the parameters that affect the result.
     """
@@ -60,24 +71,25 @@ def rule_on_real_parts(
     name, op = primitive.name, ops.op_by_name(primitive.name)
     apply_to_parts = partial(_apply_to_parts, partial(_bind, primitive, all_params))
     if op.linear is Linear.TOGETHER:
-        stays = op not in CHANGES_SIGNS and any(real) and list(real) == complexes
-        return _on_pairs(apply_to_parts, complexes, real if stays else None)
+        result_is_real = op not in CHANGES_SIGNS and any(real) and list(real) == complexes
+        return _on_pairs(apply_to_parts, complexes, real if result_is_real else None)
     if op.linear is Linear.SEPARATELY:
         return _on_pairs(partial(_multiply_pairs, primitive, all_params), complexes, real)
     if name == "div" and real[1]:
         return _on_pairs(apply_to_parts, complexes, (False, True))
-    of_real = MEANINGS.get(name + REAL) if all(real) else None
-    rule = of_real or MEANINGS.get(name)
+    real_rule = MEANINGS.get(name + REAL) if all(real) else None
+    rule = real_rule or MEANINGS.get(name)
     if rule is None or rule.unknown(params):
         return None
     function = rule.bind(params)
     if rule.packed:
-        return lambda *xs: [function(*(split_parts(x).re if of_real else x for x in xs))]
+        return lambda *xs: [function(*(split_parts(x).re if real_rule else x for x in xs))]
     return _on_pairs(lambda *xs: _as_list(function(*xs)), complexes)
 
 
 def is_known_real(value: Value) -> bool:
-    """Return True if the imaginary parts of a value in the graph are known to be zero."""
+    """Return True if the imaginary parts of a complex value in the graph are known to be zero. The
+    value is a real array with a last axis of two."""
     if value.kind == "const":
         return not np.any(value.const[..., 1])
     node = value.node
@@ -87,8 +99,14 @@ def is_known_real(value: Value) -> bool:
 def _on_pairs(
     function: ComplexFunction, complexes: Sequence[bool], real: Sequence[bool] | None = None
 ) -> ComplexFunction:
-    """Return the function of the operands' parts; only the real part of known real operands is
-    read."""
+    """Return a function of real arrays with a last axis of two, for a function of pairs.
+
+    Arguments:
+        function: takes a `Pair` for each complex operand, or only the real part of a known real
+            one.
+        complexes: True for each complex operand. Other operands are passed unchanged.
+        real: True for each complex operand that is known to be real; None for none.
+    """
 
     def part(x: Any, is_pair: bool, is_real: bool) -> Any:
         return (split_parts(x).re if is_real else split_parts(x)) if is_pair else x
@@ -101,12 +119,16 @@ def _on_pairs(
 
 
 def _bind(primitive: Any, params: Mapping[str, Any], *xs: Any) -> list[Any]:
+    """Return the results of a primitive for the operands ``xs``."""
     return bind_primitive(primitive, xs, params)
 
 
 def _apply_to_parts(call: ComplexFunction, *xs: Any) -> list[Any]:
-    """Apply a function to the real and to the imaginary parts; the latter are zero for real
-    operands."""
+    """Return pairs of the results for the real parts and for the imaginary parts of the operands.
+
+    Operands that are no `Pair` are passed to both. If no operand is a `Pair`, the imaginary parts
+    of the results are zero.
+    """
     if not any(isinstance(x, Pair) for x in xs):
         return [Pair(y, jnp.zeros_like(y)) for y in call(*xs)]
     halves = [call(*(x[i] if isinstance(x, Pair) else x for x in xs)) for i in (0, 1)]
@@ -114,7 +136,11 @@ def _apply_to_parts(call: ComplexFunction, *xs: Any) -> list[Any]:
 
 
 def _multiply_pairs(primitive: Any, params: Mapping[str, Any], x: Any, y: Any) -> list[Any]:
-    """Return a product by four products of real numbers, or two or one if operands are real."""
+    """Return the result of a product, such as ``dot_general``, of two pairs.
+
+    It takes four products of real numbers, or two or one if operands are real arrays. The parameter
+    ``preferred_element_type`` becomes real.
+    """
     accumulated = params.get("preferred_element_type")
     real = {} if accumulated is None else {"preferred_element_type": real_dtype(accumulated)}
     call = partial(_bind, primitive, {**params, **real})
@@ -126,5 +152,6 @@ def _multiply_pairs(primitive: Any, params: Mapping[str, Any], x: Any, y: Any) -
 
 
 def _as_list(results: Any) -> list[Any]:
+    """Return a list of results for one result or for several. A `Pair` is one result."""
     is_one = isinstance(results, Pair) or not isinstance(results, (tuple, list))
     return [results] if is_one else list(results)

@@ -24,14 +24,15 @@ def is_negative(x: jax.Array) -> jax.Array:
 
 
 def copy_minus(x: jax.Array, like: jax.Array) -> jax.Array:
-    """Return ``x`` with its sign changed where ``like`` is negative."""
+    """Return ``x`` with its sign changed where ``like`` is negative or a negative zero."""
     return jnp.where(is_negative(like), -x, x)
 
 
 def root(x: Pair) -> Pair:
-    """Return the root in the first quadrant of ``x`` with the magnitude of its imaginary part.
+    """Return the square root of ``re + i |im|`` for ``x = re + i im``. It is in the first quadrant.
 
-    The half-angle formula is used on the side that does not cancel.
+    The half-angle formula is used for the part that does not cancel; the other part follows from
+    it.
     """
     high = jnp.abs(x.im)
     long = jnp.sqrt(jnp.abs(x.re) / 2 + size(x) / 2)
@@ -42,14 +43,19 @@ def root(x: Pair) -> Pair:
 
 @meaning("sqrt")
 def sqrt(x: Pair) -> Pair:
-    """Return the root; on the negative axis from above, whatever the sign of the zero, as in
-    XLA."""
+    """Return the square root whose real part is not negative.
+
+    On the negative real axis it has a positive imaginary part, whatever the sign of the zero, as in
+    XLA.
+    """
     principal = root(x)
     return Pair(principal.re, jnp.where(x.im < 0, -principal.im, principal.im))
 
 
 @meaning("rsqrt")
 def rsqrt(x: Pair) -> Pair:
+    """Return ``1 / sqrt(x)``. On the negative real axis the sign of the imaginary zero decides the
+    side."""
     principal = root(x)
     return divide(one_like(x), Pair(principal.re, copy_minus(principal.im, x.im)))
 
@@ -65,17 +71,21 @@ SATURATED = 20
 
 @meaning("expm1")
 def expm1(x: Pair) -> Pair:
-    """Return ``expm1(a) cos(b) + (cos(b) - 1)``, where the second term is a square."""
+    """Return ``exp(x) - 1`` for ``x = a + i b``.
+
+    The real part is ``expm1(a) cos(b) + (cos(b) - 1)``, where the second term is a square of
+    ``sin(b / 2)``.
+    """
     large, half = exp(x), jnp.sin(x.im / 2)
     re = jnp.expm1(x.re) * jnp.cos(x.im) - 2 * half * half
     return Pair(jnp.where(x.re > SATURATED, large.re, re), large.im)
 
 
 def log_size(x: Pair, above_one: jax.Array) -> jax.Array:
-    """Return the logarithm of the magnitude; ``above_one`` is the square of the magnitude minus
-    one.
+    """Return the logarithm of the magnitude of ``x``.
 
-    Close to one it is computed from ``above_one``, else from the larger part.
+    Close to one it is computed from ``above_one``, the square of the magnitude minus one. Elsewhere
+    it is computed from the larger part.
     """
     large, small = sides(x)
     is_near_one = (large > 0.5) & (large < 2)
@@ -86,6 +96,7 @@ def log_size(x: Pair, above_one: jax.Array) -> jax.Array:
 
 @meaning("log")
 def log(x: Pair) -> Pair:
+    """Return the logarithm, with an imaginary part from -π to π."""
     large, small = sides(x)
     above_one = (large - 1) * (large + 1) + small * small
     return Pair(log_size(x, above_one), jnp.arctan2(x.im, x.re))
@@ -93,6 +104,7 @@ def log(x: Pair) -> Pair:
 
 @meaning("log1p")
 def log1p(x: Pair) -> Pair:
+    """Return ``log(1 + x)``."""
     above_one = x.re * (x.re + 2) + x.im * x.im
     y = Pair(1 + x.re, x.im)
     return Pair(log_size(y, above_one), jnp.arctan2(y.im, y.re))
@@ -100,7 +112,7 @@ def log1p(x: Pair) -> Pair:
 
 @meaning("pow")
 def power(x: Pair, y: Any) -> Pair:
-    """Return a power by magnitude and angle; exponents may be integers."""
+    """Return ``x ** y`` by magnitude and angle. ``y`` is a pair, or an array of integers."""
     if not isinstance(y, Pair):
         exponent = y.astype(x.re.dtype)
         y = Pair(exponent, jnp.zeros_like(exponent))
@@ -113,6 +125,7 @@ def power(x: Pair, y: Any) -> Pair:
 
 @meaning("logistic")
 def logistic(x: Pair) -> Pair:
+    """Return ``1 / (1 + exp(-x))``."""
     decay = exp(Pair(-x.re, -x.im))
     return divide(one_like(x), Pair(1 + decay.re, decay.im))
 
@@ -130,17 +143,21 @@ def cosh(x: Pair) -> Pair:
 
 
 def times_i(x: Pair) -> Pair:
+    """Return ``i x``."""
     return Pair(-x.im, x.re)
 
 
 def times_minus_i(x: Pair) -> Pair:
+    """Return ``-i x``."""
     return Pair(x.im, -x.re)
 
 
 @meaning("tanh")
 def tanh(x: Pair) -> Pair:
-    """Return ``(sinh(2a) + i sin(2b)) / (cosh(2a) + cos(2b))`` by half angles, which do not
-    cancel."""
+    """Return ``tanh(x)`` for ``x = a + i b``.
+
+    It is ``(sinh(2a) + i sin(2b)) / (cosh(2a) + cos(2b))``, by half angles, which do not cancel.
+    """
     high, cosine = jnp.sinh(x.re), jnp.cos(x.im)
     length = high * high + cosine * cosine
     inner = Pair(high * jnp.cosh(x.re) / length, jnp.sin(x.im) * cosine / length)
@@ -149,21 +166,25 @@ def tanh(x: Pair) -> Pair:
 
 
 def _roots(x: Pair) -> tuple[Pair, Pair]:
-    """Return the roots of ``1 - x``, mirrored, and of ``1 + x``, for ``x`` above the axis."""
+    """Return the square roots of the conjugate of ``1 - x`` and of ``1 + x``, for ``x`` with its
+    imaginary part made positive."""
     return root(Pair(1 - x.re, x.im)), root(Pair(1 + x.re, x.im))
 
 
 def _imaginary_of_asin(root_below: Pair, root_above: Pair) -> jax.Array:
-    """Return the imaginary part of ``asin`` above the axis."""
+    """Return the magnitude of the imaginary part of ``asin(x)`` from the results of `_roots` for
+    ``x``."""
     return jnp.arcsinh(root_below.re * root_above.im + root_below.im * root_above.re)
 
 
 def _mirror(im: jax.Array, x: Pair) -> jax.Array:
+    """Return ``im`` with its sign changed where the imaginary part of ``x`` is negative."""
     return jnp.where(x.im < 0, -im, im)
 
 
 @meaning("asin")
 def asin(x: Pair) -> Pair:
+    """Return ``asin(x)``, computed above the real axis and mirrored."""
     root_below, root_above = _roots(x)
     angle = jnp.arctan2(x.re, root_below.re * root_above.re + root_below.im * root_above.im)
     return Pair(angle, _mirror(_imaginary_of_asin(root_below, root_above), x))
@@ -171,6 +192,7 @@ def asin(x: Pair) -> Pair:
 
 @meaning("acos")
 def acos(x: Pair) -> Pair:
+    """Return ``acos(x)``, computed above the real axis and mirrored."""
     root_below, root_above = _roots(x)
     return Pair(
         2 * jnp.arctan2(root_below.re, root_above.re),
@@ -180,6 +202,7 @@ def acos(x: Pair) -> Pair:
 
 @meaning("acosh")
 def acosh(x: Pair) -> Pair:
+    """Return ``acosh(x)``, computed above the real axis and mirrored."""
     root_below, root_above = _roots(x)
     return Pair(
         _imaginary_of_asin(root_below, root_above),
@@ -194,10 +217,11 @@ finite."""
 
 @meaning("atanh")
 def atanh(x: Pair) -> Pair:
+    """Return ``atanh(x)``. The signs of zeros decide the side of a branch cut."""
     real_size, high = (jnp.minimum(jnp.abs(part), HUGE) for part in x)
-    left = 1 - real_size
-    re = jnp.log1p(4 * real_size / (left * left + high * high)) / 4
-    im = jnp.arctan2(2 * high, left * (1 + real_size) - high * high) / 2
+    below_one = 1 - real_size
+    re = jnp.log1p(4 * real_size / (below_one * below_one + high * high)) / 4
+    im = jnp.arctan2(2 * high, below_one * (1 + real_size) - high * high) / 2
     return Pair(copy_minus(re, x.re), copy_minus(im, x.im))
 
 

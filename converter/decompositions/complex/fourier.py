@@ -5,8 +5,8 @@ One of large prime length becomes a convolution (Bluestein, 1970). A runtime's `
 of 3e-4 in float32 at length 1000, because it computes Bluestein's large angles in float32. Here
 angles are reduced in integers, and their cosines are rounded once.
 
-Arrays have the real and imaginary parts on a last axis of two, after the transformed axis, so that
-both are one axis of a matrix product.
+Complex arrays are real ones with the real and imaginary parts on a last axis of two. The axis
+before it is transformed, so that both together are one axis of a matrix product.
 """
 
 from typing import Any
@@ -32,8 +32,17 @@ LARGEST_PRIME = 512
 
 @meaning("fft", packed=True)
 def fft(x: jax.Array, *, fft_type: Any, fft_lengths: tuple[int, ...]) -> jax.Array:
-    """Transform axis by axis. The last axis of a real transform is halved: it is first forward,
-    last backward."""
+    """Return the Fourier transform over the last axes, as ``lax.fft`` does, axis by axis.
+
+    A real transform, or its inverse, has half as many numbers along the last axis. This axis is
+    transformed first, or last for the inverse.
+
+    Arguments:
+        x: real numbers for the forward real transform, otherwise complex ones.
+        fft_type: complex or real, forward or inverse.
+        fft_lengths: the lengths of the transformed axes; for a real transform, those of the real
+            numbers.
+    """
     kind, *other_lengths, last = fft_type.name, *_known_lengths(fft_lengths)
     if kind == "RFFT":
         return _transform_axes(
@@ -46,7 +55,8 @@ def fft(x: jax.Array, *, fft_type: Any, fft_lengths: tuple[int, ...]) -> jax.Arr
 
 @meaning("fft" + REAL, packed=True)
 def fft_of_real(x: jax.Array, *, fft_type: Any, fft_lengths: tuple[int, ...]) -> jax.Array:
-    """Return the transform of numbers that are complex only by their dtype."""
+    """Return the Fourier transform of numbers that have a complex dtype, but are known to be real.
+    ``x`` has their real parts only."""
     kind, *other_lengths, last = fft_type.name, *_known_lengths(fft_lengths)
     if kind == "IRFFT":
         return fft(
@@ -57,6 +67,7 @@ def fft_of_real(x: jax.Array, *, fft_type: Any, fft_lengths: tuple[int, ...]) ->
 
 
 def _known_lengths(lengths: tuple[Any, ...]) -> tuple[int, ...]:
+    """Return the lengths unchanged. Raise `UnsupportedError` if one of them is a named size."""
     if not all(isinstance(n, int) for n in lengths):
         raise UnsupportedError(
             f"primitive 'fft' of lengths {lengths} cannot be written: they have to be known; "
@@ -65,16 +76,22 @@ def _known_lengths(lengths: tuple[Any, ...]) -> tuple[int, ...]:
     return lengths
 
 
-def _transform_axes(x: jax.Array, lengths: Any, inverse: bool, after: int) -> jax.Array:
-    """Transform the axes of these lengths, which have ``after`` other axes after them."""
+def _transform_axes(x: jax.Array, lengths: Any, inverse: bool, trailing_axes: int) -> jax.Array:
+    """Return the complex transform over several axes.
+
+    Arguments:
+        lengths: the lengths of the axes, which are neighbours.
+        inverse: true for the inverse transform.
+        trailing_axes: the number of axes after them, without the axis of two.
+    """
     for index, length in enumerate(reversed(lengths)):
-        axis = x.ndim - 2 - after - index
+        axis = x.ndim - 2 - trailing_axes - index
         x = jnp.moveaxis(_transform(jnp.moveaxis(x, axis, -2), length, inverse), -2, axis)
     return x
 
 
 def _transform(x: jax.Array, length: int, inverse: bool) -> jax.Array:
-    """Transform a packed array over its second-to-last axis."""
+    """Return the complex transform over the axis before the last, by the method for its length."""
     factor = _factor(length)
     if factor == length and length > LARGEST_PRIME:
         return _transform_by_convolution(x, length, inverse)
@@ -84,7 +101,8 @@ def _transform(x: jax.Array, length: int, inverse: bool) -> jax.Array:
 
 
 def _factor(length: int) -> int:
-    """Return the length itself if it is short or prime, else a factor of it."""
+    """Return the first of two factors into which the transform of this length is split. Return the
+    length itself if it is short or prime."""
     if length <= DIRECT:
         return length
     factors = [n for n in range(2, LARGEST_FACTOR + 1) if length % n == 0]
@@ -94,9 +112,10 @@ def _factor(length: int) -> int:
 
 
 def _transform_in_two(x: jax.Array, length: int, first: int, inverse: bool) -> jax.Array:
-    """Transform every ``second`` number, multiply by roots of unity, and transform the results.
+    """Return the transform of ``first * second`` numbers, by short transforms of both lengths.
 
-    ``x`` may be real, without the last axis of two.
+    Every ``second``-th number is transformed, the results are multiplied by roots of unity, and
+    these are transformed. ``x`` may be real, without the last axis of two.
     """
     second, is_real = length // first, x.shape[-1] == length
     tail = () if is_real else (2,)
@@ -114,24 +133,28 @@ def _transform_in_two(x: jax.Array, length: int, first: int, inverse: bool) -> j
 
 
 def _transform_by_convolution(x: jax.Array, length: int, inverse: bool) -> jax.Array:
-    """Transform by a convolution with a chirp, since ``jk = (j² + k² - (k - j)²) / 2``."""
+    """Return the transform over the axis before the last by a convolution with a chirp, since ``jk
+    = (j² + k² - (k - j)²) / 2``."""
     size = 1 << (2 * length - 2).bit_length()
     positions = np.arange(length)
     chirp = _roots_of_unity(positions**2, 2 * length, inverse, x.dtype)
-    spread = np.minimum(np.arange(size), size - np.arange(size))
-    kernel = np.where(spread < length, np.exp(1j * np.pi * (spread**2 % (2 * length)) / length), 0)
+    distances = np.minimum(np.arange(size), size - np.arange(size))
+    kernel = np.where(
+        distances < length, np.exp(1j * np.pi * (distances**2 % (2 * length)) / length), 0
+    )
     kernel = np.fft.fft(np.conj(kernel) if inverse else kernel) / (length if inverse else 1)
     bands = Pair(*(jnp.asarray(half, x.dtype) for half in (kernel.real, kernel.imag)))
-    room = [(0, 0)] * (x.ndim - 2) + [(0, size - length), (0, 0)]
+    padding = [(0, 0)] * (x.ndim - 2) + [(0, size - length), (0, 0)]
     transformed = _transform(
-        jnp.pad(join_parts(multiply(split_parts(x), chirp)), room), size, False
+        jnp.pad(join_parts(multiply(split_parts(x), chirp)), padding), size, False
     )
     convolution = _transform(join_parts(multiply(split_parts(transformed), bands)), size, True)
     return join_parts(multiply(split_parts(convolution[..., :length, :]), chirp))
 
 
 def _transform_real(x: jax.Array, length: int, inverse: bool, count: int) -> jax.Array:
-    """Return the first ``count`` numbers of the transform of real numbers over their last axis."""
+    """Return the first ``count`` complex numbers of the transform of real numbers over their last
+    axis."""
     factor = _factor(length)
     if factor < length:
         return _transform_in_two(x, length, factor, inverse)[..., :count, :]
@@ -143,7 +166,10 @@ def _transform_real(x: jax.Array, length: int, inverse: bool, count: int) -> jax
 
 
 def _invert_half(x: jax.Array, length: int) -> jax.Array:
-    """Return the real numbers of a half transform; its imaginary ends are not read."""
+    """Return ``length`` real numbers from the first half of their transform.
+
+    The imaginary part of the first number, and of the last one if the length is even, is not read.
+    """
     count = length // 2 + 1
     if _factor(length) == length <= LARGEST_PRIME:
         matrix = _matrix(length, True, np.float64)[: 2 * count, ::2]
@@ -155,30 +181,39 @@ def _invert_half(x: jax.Array, length: int) -> jax.Array:
 
 
 def _fourier_product(x: jax.Array, matrix: np.ndarray, is_real: bool = False) -> jax.Array:
+    """Return the complex numbers of a matrix product over the transformed axis. ``x`` is real if
+    ``is_real``, otherwise it has a last axis of two."""
     flat = x if is_real else x.reshape(*x.shape[:-2], 2 * x.shape[-2])
     product = jnp.matmul(flat, matrix)
     return product.reshape(*product.shape[:-1], matrix.shape[1] // 2, 2)
 
 
 def _matrix(length: int, inverse: bool, dtype: Any) -> np.ndarray:
-    """Return the transform as a matrix for rows of numbers with a real and an imaginary part
-    each."""
+    """Return the transform as a matrix.
+
+    It multiplies rows of complex numbers, each with a real and an imaginary part: [2 * length, 2 *
+    length].
+    """
     positions = np.arange(length)
-    turns = _exact_roots(np.outer(positions, positions), length, inverse) / (
+    roots = _exact_roots(np.outer(positions, positions), length, inverse) / (
         length if inverse else 1
     )
-    real = np.stack([turns.real, turns.imag], -1)
-    imaginary = np.stack([-turns.imag, turns.real], -1)
+    real = np.stack([roots.real, roots.imag], -1)
+    imaginary = np.stack([-roots.imag, roots.real], -1)
     return np.stack([real, imaginary], 1).reshape(2 * length, 2 * length).astype(dtype)
 
 
 def _roots_of_unity(angles: np.ndarray, length: int, inverse: bool, dtype: Any) -> Pair:
-    """Return `exp(-2πi k / length)` for the whole numbers `k` in ``angles`` as constants, and the
-    conjugates for the inverse transform."""
+    """Return ``exp(-2πi k / length)`` for the integers ``k`` in ``angles``, as a pair of constants.
+
+    For the inverse transform they are conjugated.
+    """
     exact = _exact_roots(angles, length, inverse)
     return Pair(*(jnp.asarray(half, dtype) for half in (exact.real, exact.imag)))
 
 
 def _exact_roots(angles: np.ndarray, length: int, inverse: bool) -> np.ndarray:
+    """Return ``exp(-2πi k / length)`` for the integers ``k`` in ``angles``, rounded once in
+    float64. For the inverse transform they are conjugated."""
     sign = 1 if inverse else -1
     return np.exp(sign * 2j * np.pi * (angles % length) / length)
