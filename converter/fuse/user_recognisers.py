@@ -23,9 +23,9 @@ _BROADCASTS = frozenset({ops.broadcast_in_dim, ops.reshape})
 
 @dataclass(frozen=True)
 class RegisteredRecogniser:
-    """A user's recogniser with its name and the opset of the operator that its rule emits.
+    """A user's recogniser, with its name and the first opset that has the operator of its rule.
 
-    ``calls`` are the names of functions whose calls it is called for.
+    ``calls`` are the names of the jitted functions for whose calls it is tried.
     """
 
     name: str
@@ -85,7 +85,10 @@ def recogniser(
 
 
 def structure_names() -> tuple[str, ...]:
-    """Return all names that select structures, as in ``to_onnx(…, fuse=[…])``."""
+    """Return all names that select structures, as in ``to_onnx(…, fuse=[…])``.
+
+    They are those of the converter, of users' formulas and of users' functions.
+    """
     own_structures = (op.structure for op in ops.stated() if op.structure)
     formulas = (spelling.op.name for spelling in REGISTERED_FORMULAS)
     return tuple(
@@ -94,13 +97,18 @@ def structure_names() -> tuple[str, ...]:
 
 
 def registered_calls() -> Iterator[tuple[str, str]]:
-    """Yield the name of each function whose calls are matched, and the name of its recogniser."""
+    """Yield pairs of a jitted function whose calls are matched and the recogniser that is tried for
+    them.
+
+    Both are names.
+    """
     for entry in REGISTERED_FUNCTIONS:
         yield from ((name, entry.name) for name in sorted(entry.calls))
 
 
 def _of_calls(function: Function, calls: tuple[str, ...]) -> Function:
-    """Return a function that is applied only to calls with these names."""
+    """Return a matching function that returns None except for calls of functions with these
+    names."""
 
     def match_call(node: Node, editor: Editor) -> Any:
         return function(node, editor) if node.params["name"] in calls else None
@@ -110,7 +118,7 @@ def _of_calls(function: Function, calls: tuple[str, ...]) -> Function:
 
 @contextmanager
 def restoring_registrations() -> Iterator[None]:
-    """Return a context after which the registrations are again those from before it."""
+    """Return a context manager that restores the registered recognisers when it exits."""
     registered = tuple(REGISTERED_FORMULAS), tuple(REGISTERED_FUNCTIONS)
     try:
         yield
@@ -119,7 +127,11 @@ def restoring_registrations() -> Iterator[None]:
 
 
 def _spelling(name: str, formula: Function, since: int) -> Spelling:
-    """Return a formula as a spelling, or raise `SpecError` if it is not elementwise."""
+    """Return a user's formula as a spelling.
+
+    Raise `SpecError` if an operation of the formula is not elementwise. ``since`` is the first
+    opset with the operator.
+    """
     op = Op(name, "user", formula, elementwise=True, structure=name)
     spelling = Spelling(op, None, formula, accepts=lambda **numbers: True, since=since)
     not_elementwise = {p.name for p in operations_of(spelling) - _BROADCASTS if not p.elementwise}

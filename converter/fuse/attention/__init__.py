@@ -294,10 +294,10 @@ def lift(editor: Editor, mask: Value) -> Value:
 
 
 _as_attention = partial(
-    proved, "Attention", (ops.einsum,), build=build_attention, look_alikes=attention_like
+    proved, "Attention", (ops.einsum,), emit=build_attention, look_alikes=attention_like
 )
-ATTENTION = _as_attention(prove=prove_attention)
-STRICT_ATTENTION = _as_attention(prove=partial(prove_attention, strict=True))
+ATTENTION = _as_attention(find_evidence=prove_attention)
+STRICT_ATTENTION = _as_attention(find_evidence=partial(prove_attention, strict=True))
 
 
 # ----------------------------------------------------------------------------------- further rules
