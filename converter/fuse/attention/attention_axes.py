@@ -306,6 +306,10 @@ def _explain_misfit(parts: Parts, rank: int) -> str:
         return "queries and keys do not share their width"
     if any(dims.same(d, 0) for d in parts.sizes.values()):
         return "something is empty, which the runtime's operator does not take"
+    if not parts.rows and any(i not in parts.key.axes for i in (*parts.outer, *parts.heads)):
+        # Deformable attention: the "keys" are the weights of a linear layer, and an operator
+        # would need a copy of them for each query.
+        return "the keys are the same for queries that have different values"
     if sorted(parts.out) != sorted(parts.result()):
         return "the second product does not sum over the positions alone"
     return ""

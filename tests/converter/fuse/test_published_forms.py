@@ -53,3 +53,22 @@ def test_matrices_without_values_are_a_near_miss():
     report = converter.to_onnx(multiplied, [X], params=jax.eval_shape(lambda: rotations(1))).report
     (miss,) = report.near_misses
     assert report.fused == {} and "not shown to be rotations" in miss.reason
+
+
+def test_weights_of_deformable_attention_stay_a_linear_layer():
+    """Fused, every query would need a copy of the layer's weights as its keys."""
+
+    def fn(params, queries, values):
+        points = (queries @ params["weight"]).reshape(2, 7, 3, 6)
+        return jnp.einsum("bqhp,bqhpc->bqhc", jax.nn.softmax(points), values)
+
+    rng = np.random.default_rng(3)
+    params = {"weight": rng.standard_normal((8, 18)).astype(np.float32)}
+    queries = rng.standard_normal((2, 7, 8)).astype(np.float32)
+    values = rng.standard_normal((2, 7, 3, 6, 5)).astype(np.float32)
+    inputs = [queries, values]
+    report = converter.to_onnx(fn, inputs, params=params, verify=[inputs], opset=23).report
+    assert "Attention" not in report.histogram
+    assert "Expand" not in report.histogram
+    (miss,) = report.near_misses
+    assert "the same for queries that have different values" in miss.reason
