@@ -59,9 +59,9 @@ NARROW = "in float16, scores may overflow before the maximum is subtracted, or a
 def prove_shift(node: Node, uses: Uses, strict: bool = False) -> ShiftedLogits | str | None:
     """Match a softmax whose operand contains a shift that the softmax cancels.
 
-    Return the shift, the reason for a near miss as a text, or None if there is no shift. A shift by
-    a maximum of several rows is a near miss if ``strict``, and most shifts are in dtypes as narrow
-    as float16.
+    Return the shift, the reason for a near miss as a text, or None if there is no shift. With
+    ``strict``, a shift by a maximum of several rows is a near miss. In float16, a shift is a near
+    miss unless it is the maximum of one row and only moves and conversions follow it.
     """
     logits = next(_shifts(along(node.inputs[0]), node.params["axis"], (), uses), None)
     if logits is None:

@@ -16,9 +16,11 @@ from converter.ir.moves import descended
 
 
 def prove_half_turn(node: Node, uses: Uses) -> ProvedRotation | str | None:
-    """Match a sum or difference of ``x * cos`` and ``rotate(x) * sin``.
+    """Match a sum or difference of ``x * cos`` and ``rotate(x) * sin``, where ``rotate`` joins -b
+    and a.
 
-    The tables have the full width; their halves have to be equal.
+    The tables have the full width; their halves have to be equal. Return the rotation, a text with
+    the reason for a near miss, or None for other nodes.
     """
     terms = signed_products(along(node.out), uses)
     for (sign, straight), (other, crossed) in (terms, terms[::-1]) if terms else ():
@@ -50,7 +52,8 @@ def prove_half_turn(node: Node, uses: Uses) -> ProvedRotation | str | None:
 def _match_half_turn(view: View, uses: Uses) -> tuple[View, JoinedHalves, int] | None:
     """Match ``(-b, a)`` or ``(b, -a)`` of the halves ``a`` and ``b`` of a value.
 
-    Return the value, the joined halves, and the sign of the second one.
+    Return the value, the joined halves, and the sign of ``a``: 1 for the first form, -1 for the
+    second. Return None for other views.
     """
     join = match_joined_halves(view)
     if join is None:
