@@ -77,7 +77,10 @@ def product_of(node: Node, uses: Uses) -> Product:
 
 @dataclass(frozen=True)
 class _Collector:
-    """Adds the factors of a value to the product ``target``."""
+    """Collector of the factors of a value in the product ``target``.
+
+    ``powers`` and ``rounding`` are as in `product`.
+    """
 
     uses: Uses
     target: Product
