@@ -109,7 +109,7 @@ def _result(cell: RecurrentCell, index: int, value: Value, stacked: bool) -> Res
     return Result(index, tuple(axes), stacked)
 
 
-# ----------------------------------------------------------------------------------------- the remaining outputs
+# -------------------------------------------------------------------------- the remaining outputs
 
 
 def rest(cell: RecurrentCell, missing: Sequence[int]) -> RemainingLoop | None:
