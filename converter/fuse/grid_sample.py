@@ -49,11 +49,11 @@ class SampleCall:
 
     - `batch`: axes of the image that are batched together with an axis of the coordinates.
     - `coordinate_batch`: those axes of the coordinates, in the same order.
-    - `channels`: the other batch axes of the image, for which the coordinates are shared.
+    - `channels`: the other batch axes of the image. The coordinates are the same for all of them.
     - `levels`: all batch axes of the image, in the order of the nested ``vmap``.
     - `order`: the axes of the call's result that hold first the axes in `levels` and then the axes
       of the points.
-    - `padding`: a key of `PADDINGS`.
+    - `padding`: "zeros" or "border", the values outside of the image.
     """
 
     batch: tuple[int, ...]
@@ -139,9 +139,10 @@ def _yield_levels(
 ) -> Iterator[tuple[list[Level], list[Level]]]:
     """Yield the possible ways to batch these axes of the image by nested ``vmap``.
 
-    Each way is a pair of lists with one entry for each ``vmap``, the outermost first. The first
+    Each way is a pair of lists with one entry for each ``vmap``, the outermost first. An entry is
+    an axis of the image and the axis of the coordinates that is batched with it, or None. The first
     list numbers the axes among those that the outer ``vmap`` leave, as ``in_axes`` needs. The
-    second list has the axes of the unbatched operands.
+    second list numbers all axes.
 
     **Arguments**
 

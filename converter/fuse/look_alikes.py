@@ -103,8 +103,8 @@ def find_rms_norm_look_alikes(graph: Graph, uses: Uses) -> Iterator[tuple[Node, 
 def _explain_root(root: Node) -> str:
     """Return the reason why a square root is not the deviation of a known norm.
 
-    No epsilon may be added under the root, or something that is no known number. Otherwise the way
-    in which the norm is written is unknown.
+    There are three: no epsilon is added under the root, the added value is no known number, or the
+    norm is written in an unknown way.
     """
     radicand = peel(whole(root.inputs[0]), rounding=True)
     if radicand.op() is not ops.add:
@@ -177,7 +177,9 @@ def _find_partner(root: Node, source: Value, readers: dict[int, list[Node]]) -> 
 
 
 def _uncentred(value: Value) -> Value:
-    """Return x for ``x - mean``, and the value itself for other values, before conversions and
-    moves."""
+    """Return x if the value is ``x - mean``, otherwise the value itself.
+
+    Conversions and moves are removed in both cases.
+    """
     view = peel(whole(value), rounding=True)
     return peel(operand(view, 0), rounding=True).base if view.op() is ops.sub else view.base

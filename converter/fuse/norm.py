@@ -104,18 +104,20 @@ class Norm:
 
 
 def match_deviations(node: Node, uses: Uses) -> Iterator[NormDeviation]:
-    """Yield every match of a product as one divided by a deviation, such as ``x * rsqrt(var +
-    eps)``."""
+    """Yield every way to see a product as another product divided by a deviation.
+
+    An example is ``x * rsqrt(var + eps)``. ``node`` is the last multiplication or division.
+    """
     parts = product_of(node, uses)
     return match_division_by_deviation(parts, node.out.dtype)
 
 
 def match_division_by_deviation(parts: Product, dtype: np.dtype) -> Iterator[NormDeviation]:
-    """Yield every match of a product of this ``dtype`` as another product divided by a deviation.
+    """Yield every way to see a product as another product divided by a deviation.
 
     A deviation is ``sqrt(v + eps)`` as a divisor, or ``rsqrt(v + eps)`` or a power as a factor,
     where ``eps`` is a known number. Nothing is yielded for a product with several divisors, or for
-    one whose order matters in float16.
+    one whose order matters in float16. ``dtype`` is the dtype of the product.
     """
     if not parts.divisors:
         inverses = [f for f in parts.factors if f.op() is ops.rsqrt or _is_power(f, -0.5)]
@@ -168,7 +170,7 @@ def fits(number: float, dtype: np.dtype) -> bool:
 
 
 def match_centred(node: Node, uses: Uses) -> Iterator[CentredValue]:
-    """Yield every match of a node as a centred value divided by a deviation.
+    """Yield every way to see a node as a centred value divided by a deviation.
 
     A sum or difference is matched as ``x * s - mean * s``, a product or quotient as ``(x - mean) *
     s``.

@@ -191,10 +191,10 @@ def reduced(part: View, op: Op) -> ReducedValue | None:
 
 
 def reduction(part: View, of: View, op: Op) -> tuple[int, ...] | None:
-    """Return the logical axes over which ``part`` is the reduction of ``of`` by the operation
-    ``op``.
+    """Return the axes over which ``part`` is the reduction of the value ``of`` by an operation.
 
-    Return None if it is no such reduction.
+    If ``op`` is a sum, ``part`` may be ``sum(of, axis=1, keepdims=True)``, for which the axes are
+    (1,). Return None if ``part`` is no such reduction.
     """
     inner = reduced(part, op)
     return None if inner is None else inner.axes_of(of)

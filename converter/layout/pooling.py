@@ -226,8 +226,8 @@ def _combine_slices(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind
 def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
     """Emit the gradient of max pooling or min pooling.
 
-    For minima the operand is negated. Return None for other selections, dtypes without floats, and
-    windows over more than three axes.
+    For minima the operand is negated. Return None for other selections, dtypes that are no floats,
+    and windows over no axis or over more than three.
     """
     source, operand = node.inputs
     lowest = node.params["select_prim"] is lax.le_p
