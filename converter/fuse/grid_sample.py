@@ -30,14 +30,14 @@ from converter.ir.scalars import named_size, scalar
 # -------------------------------------------------------------------------------------- the call
 
 Level: TypeAlias = tuple[int, int | None]
-"""Axes of the image and of the coordinates that one ``vmap`` batches, numbered among those that are
-left.
+"""An axis of the image and the axis of the coordinates that one ``vmap`` batches together.
 
-None if the coordinates are the same for the whole batch.
+Both are numbered among the axes that outer ``vmap`` leave. The second is None if the coordinates
+are the same for the whole batch.
 """
 
 PADDINGS = {"zeros": "constant", "border": "nearest"}
-"""Modes of `map_coordinates` by the names of ONNX."""
+"""ONNX's names of paddings, and the modes of `map_coordinates` that they mean."""
 
 MAX_TRIES = 24
 """Number of possible batchings of a call that are compared."""

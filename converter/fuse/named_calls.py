@@ -96,7 +96,7 @@ def vmap_axes(function: Callable[..., Any], axes: Sequence[Any]) -> Callable[...
 
 
 Candidate: TypeAlias = tuple[T, Callable[..., Any]]
-"""A possible meaning of a call, and the function that it computes of its operand then."""
+"""A possible meaning of a call, such as a method of resizing, and the function that it computes."""
 
 
 @dataclass(frozen=True)

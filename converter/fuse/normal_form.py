@@ -95,8 +95,8 @@ class NormalForm:
 
     def has_coefficient(self, monomial: Monomial, number: float) -> bool:
         """Return True if a monomial has this coefficient, up to the rounding of constants."""
-        off = abs(self.terms.get(monomial, 0.0) - number)
-        return off <= (EQUAL + 4 * self.slack) * abs(number)
+        difference = abs(self.terms.get(monomial, 0.0) - number)
+        return difference <= (EQUAL + 4 * self.slack) * abs(number)
 
 
 def normal_form(view: View, uses: Uses, leaves: Sequence[Value] = ()) -> NormalForm | None:

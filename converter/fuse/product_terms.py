@@ -178,26 +178,26 @@ class ReducedValue:
         return tuple(axes) if is_same_elsewhere and is_fully_reduced else None
 
 
-def reduced(part: View, op: Op) -> ReducedValue | None:
-    """Return the operand of a reduction by ``op``, such as a sum, or None if ``part`` is no such
+def reduced(view: View, op: Op) -> ReducedValue | None:
+    """Return the operand of a reduction by ``op``, such as a sum, or None if ``view`` is no such
     reduction."""
-    part = peel(part, rounding=True)  # sums of float16 are computed in float32 and rounded
-    if part.op() != op:
+    view = peel(view, rounding=True)  # sums of float16 are computed in float32 and rounded
+    if view.op() != op:
         return None
-    source, reduced_axes = part.node().inputs[0], tuple(part.node().params["axes"])
+    source, reduced_axes = view.node().inputs[0], tuple(view.node().params["axes"])
     remaining_axes = [a for a in range(source.rank) if a not in reduced_axes]
-    axes = (*(None if a is None else remaining_axes[a] for a in part.axes), *reduced_axes)
+    axes = (*(None if a is None else remaining_axes[a] for a in view.axes), *reduced_axes)
     return ReducedValue(peel(along(source, axes)), tuple(source.shape[a] for a in reduced_axes))
 
 
-def reduction(part: View, of: View, op: Op) -> tuple[int, ...] | None:
-    """Return the axes over which ``part`` is the reduction of the value ``of`` by an operation.
+def reduction(view: View, unreduced: View, op: Op) -> tuple[int, ...] | None:
+    """Return the axes over which ``view`` is the reduction of ``unreduced`` by an operation.
 
-    If ``op`` is a sum, ``part`` may be ``sum(of, axis=1, keepdims=True)``, for which the axes are
-    (1,). Return None if ``part`` is no such reduction.
+    If ``op`` is a sum, ``view`` may be ``sum(unreduced, axis=1, keepdims=True)``, for which the
+    axes are (1,). Return None if it is no such reduction.
     """
-    inner = reduced(part, op)
-    return None if inner is None else inner.axes_of(of)
+    inner = reduced(view, op)
+    return None if inner is None else inner.axes_of(unreduced)
 
 
 @dataclass(frozen=True)

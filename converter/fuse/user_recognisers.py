@@ -37,7 +37,7 @@ class RegisteredRecogniser:
 REGISTERED_FORMULAS: list[Spelling] = []
 REGISTERED_FUNCTIONS: list[RegisteredRecogniser] = []
 NEEDS = {op.structure: op.needs for op in ops.stated() if op.needs}
-"""Structures that have to be recognised before another one, by its name."""
+"""The structures that have to be recognised before a structure, by the name of the latter."""
 
 
 def recogniser(
@@ -57,12 +57,14 @@ def recogniser(
 
     Args:
         name: Name of the operation in the graph, and in ``to_onnx(…, fuse=[name])``.
-        roots: Operations for which a function of the graph is called, instead of a formula. It
-            gets a node and an ``Editor``, which creates nodes. It returns the value that replaces
-            the node's output, the reason for a near miss (for the report), or None. It has to add
-            no node before the whole structure is matched.
-        calls: Names of functions under ``jax.jit``. The function of the graph is called for their
-            calls, before any pass. The node is the call; its name is ``node.params["name"]``.
+        roots: Names of operations. The decorated function is then no formula. It is called for
+            every node with one of these operations. It gets the node and an ``Editor``, which
+            creates nodes. It returns the value that replaces the node's output, the reason for a
+            near miss as a text, or None. It must not add nodes before the full structure is
+            matched.
+        calls: Names of functions under ``jax.jit``. The decorated function is then no formula. It
+            is called for every call of these functions, before any pass, as for ``roots``. The
+            node is the call, and the name of the called function is ``node.params["name"]``.
             ``converter.fuse.named_calls.call_order`` checks whether a call computes a function.
         since: First opset that has the operator of the rule.
 

@@ -40,8 +40,8 @@ def _remove_broadcast(value: Value, editor: Editor) -> Value:
 
 def _drop_leading_ones(shape: dims.Shape) -> dims.Shape:
     """Return a shape without its leading ones."""
-    real = [i for i, d in enumerate(shape) if not dims.same(d, 1)]
-    return shape[real[0] :] if real else ()
+    long_axes = [i for i, d in enumerate(shape) if not dims.same(d, 1)]
+    return shape[long_axes[0] :] if long_axes else ()
 
 
 RULES: dict[Op, Rule] = dict.fromkeys(

@@ -261,12 +261,16 @@ def _merged_shape(parts: Parts, groups: tuple[tuple[int, ...], ...]) -> Shape:
 
 
 def _emit_mask(
-    editor: Editor, parts: Parts, mask: Mask, full: tuple[dims.Dim, dims.Dim], dtype: np.dtype
+    editor: Editor,
+    parts: Parts,
+    mask: Mask,
+    score_sizes: tuple[dims.Dim, dims.Dim],
+    dtype: np.dtype,
 ) -> Value:
     """Emit the mask: its terms applied to an array of zeros, in the order of the program.
 
-    ``full`` has the numbers of queries and keys. The last two axes have these sizes, because the
-    operator does not broadcast them.
+    ``score_sizes`` has the numbers of queries and keys. The last two axes have these sizes, because
+    the operator does not broadcast them.
     """
     total = const(0, mask.dtype)
     for term in mask.terms:
@@ -274,7 +278,7 @@ def _emit_mask(
     if mask.lifted:
         total = lift(editor, total)
     total = editor.convert(total, dtype)
-    return editor.broadcast(total, (*total.shape[:2], *full), (0, 1, 2, 3))
+    return editor.broadcast(total, (*total.shape[:2], *score_sizes), (0, 1, 2, 3))
 
 
 def _zero_hidden_rows(editor: Editor, parts: Parts, hiding: FillMask, out: Value) -> Value:

@@ -29,7 +29,7 @@ from converter.ir.rewrite import Editor
 from converter.ir.scalars import scalar
 
 Step = tuple[Node, int]
-"""A node and the index of the operand that leads to the shift."""
+"""A node between a softmax and a shift, and the index of the operand that contains the shift."""
 
 
 @dataclass(frozen=True)

@@ -283,8 +283,8 @@ def _split_biases(terms: Sequence[GateTerm]) -> tuple[Sequence[GateTerm], Sequen
     The biases that the reset gate of a GRU multiplies are those of the states.
     """
     gated = [t for t in terms if t.gate is not None]
-    plain = [t for t in terms if t.gate is None]
-    return (plain, gated) if gated or len(plain) < 2 else (plain[:1], plain[1:])
+    ungated = [t for t in terms if t.gate is None]
+    return (ungated, gated) if gated or len(ungated) < 2 else (ungated[:1], ungated[1:])
 
 
 def width(source: View) -> Dim:

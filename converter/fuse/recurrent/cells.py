@@ -60,30 +60,34 @@ def cell(body: Body, result: Value) -> RecurrentCell | str | None:
     Return the cell. Return a text, the reason for a near miss, if the new value has gates but is no
     known cell. Return None if it has no gates.
     """
-    new = body.select(result)
-    if new.op() is ops.select_n and any(map(_is_gated, selected_operands(new)[1:])):
+    new_state = body.select(result)
+    if new_state.op() is ops.select_n and any(map(_is_gated, selected_operands(new_state)[1:])):
         return "a mask leaves its state as it was in some rounds"
-    parts = polynomial(new)
-    if parts is None or not _is_gated(new):
+    parts = polynomial(new_state)
+    if parts is None or not _is_gated(new_state):
         return None
     reader = Reader(body)
-    return _lstm(reader, new, parts) or _gru(reader, new, parts) or _rnn(reader, new, parts)
+    return (
+        _lstm(reader, new_state, parts)
+        or _gru(reader, new_state, parts)
+        or _rnn(reader, new_state, parts)
+    )
 
 
-def _is_gated(new: View) -> bool:
+def _is_gated(new_state: View) -> bool:
     """Return True if a value is a sum of products in which an activation is a factor."""
-    factors = {factor for factors in polynomial(new) or {} for factor in factors}
+    factors = {factor for factors in polynomial(new_state) or {} for factor in factors}
     return any(activation(factor) is not None for factor in factors)
 
 
 # ------------------------------------------------------------------------------------------- LSTM
 
 
-def _lstm(reader: Reader, new: View, parts: Polynomial) -> RecurrentCell | str | None:
+def _lstm(reader: Reader, new_state: View, parts: Polynomial) -> RecurrentCell | str | None:
     """Match ``o * act(c')``, where ``c'`` is the new value of another state of the loop.
 
-    ``new`` is the new value of the state, and ``parts`` is the same as a polynomial. Return the
-    cell, the reason for a near miss as a text, or None if there is no such state.
+    ``new_state`` is the new value of the state, and ``parts`` is the same as a polynomial. Return
+    the cell, the reason for a near miss as a text, or None if there is no such state.
     """
     body = reader.body
     for factors, number in parts.items():
@@ -95,7 +99,7 @@ def _lstm(reader: Reader, new: View, parts: Polynomial) -> RecurrentCell | str |
             if len(parts) != 1 or number != 1:
                 return "its state is more than a gate times an activation of its cell"
             (gate,) = other_factors
-            return _match_memory(reader, new, gate, outer.of, outer.name, state)
+            return _match_memory(reader, new_state, gate, outer.of, outer.name, state)
     return None
 
 
@@ -112,7 +116,7 @@ def _find_cell_state(body: Body, view: View) -> Value | None:
 
 
 def _match_memory(
-    reader: Reader, new: View, output_gate: View, memory: View, outer: str, state: Value
+    reader: Reader, new_state: View, output_gate: View, memory: View, outer: str, state: Value
 ) -> RecurrentCell | str | None:
     """Match ``c' = f * c + i * g``, the new cell state of an LSTM.
 
@@ -120,7 +124,7 @@ def _match_memory(
 
     **Arguments**
 
-    - `new`: the new hidden state, ``output_gate * outer(memory)``.
+    - `new_state`: the new hidden state, ``output_gate * outer(memory)``.
     - `output_gate`: the gate of the hidden state.
     - `memory`: the new cell state.
     - `outer`: the name of the activation of the cell state.
@@ -144,7 +148,9 @@ def _match_memory(
         gates = _gates(reader, (gate, output_gate, forget, candidate))
         if gates is not None and len(set(gates.names[:3])) == 1:
             names, states = (gates.names[0], gates.names[3], outer), (reader.body.state, state)
-            return RecurrentCell(reader.body, ops.lstm, gates.terms, names, states, (new, memory))
+            return RecurrentCell(
+                reader.body, ops.lstm, gates.terms, names, states, (new_state, memory)
+            )
         reason = NOT_PRODUCTS if gates is None else NOT_ALIKE
     return reason
 
@@ -171,12 +177,12 @@ def _gates(reader: Reader, gates: Iterable[View]) -> Gates | None:
 # -------------------------------------------------------------------------------------------- GRU
 
 
-def _gru(reader: Reader, new: View, parts: Polynomial) -> RecurrentCell | str | None:
+def _gru(reader: Reader, new_state: View, parts: Polynomial) -> RecurrentCell | str | None:
     """Match ``(1 - z) * n + z * h`` with a reset gate within ``n``, or the same with ``1 - z`` for
     ``z``.
 
-    ``new`` is the new value of the state, and ``parts`` is the same as a polynomial. Return the
-    cell, the reason for a near miss as a text, or None for another polynomial.
+    ``new_state`` is the new value of the state, and ``parts`` is the same as a polynomial. Return
+    the cell, the reason for a near miss as a text, or None for another polynomial.
     """
     old_state = reader.body.select(reader.body.state)
     for update, candidate, is_complement in _blends(parts, old_state):
@@ -203,7 +209,7 @@ def _gru(reader: Reader, new: View, parts: Polynomial) -> RecurrentCell | str | 
         )
         state = reader.body.state
         return RecurrentCell(
-            reader.body, ops.gru, gates, (name, inner.name), (state,), (new,), resets_last
+            reader.body, ops.gru, gates, (name, inner.name), (state,), (new_state,), resets_last
         )
     return None
 
@@ -244,10 +250,10 @@ def _resets_last(terms: list[GateTerm]) -> bool | None:
 # -------------------------------------------------------------------------------------------- RNN
 
 
-def _rnn(reader: Reader, new: View, parts: Polynomial) -> RecurrentCell | str | None:
+def _rnn(reader: Reader, new_state: View, parts: Polynomial) -> RecurrentCell | str | None:
     """Match ``act(x W + h R + b)``. Return the cell, or the reason for a near miss as a text.
 
-    ``new`` is the new value of the state, and ``parts`` is the same as a polynomial.
+    ``new_state`` is the new value of the state, and ``parts`` is the same as a polynomial.
     """
     single_factors = [factors for factors in parts if len(factors) == 1]
     if len(parts) != 1 or len(single_factors) != 1 or parts[single_factors[0]] != 1:
@@ -256,5 +262,5 @@ def _rnn(reader: Reader, new: View, parts: Polynomial) -> RecurrentCell | str | 
     if gates is None:
         return NOT_PRODUCTS
     return RecurrentCell(
-        reader.body, ops.rnn, gates.terms, tuple(gates.names), (reader.body.state,), (new,)
+        reader.body, ops.rnn, gates.terms, tuple(gates.names), (reader.body.state,), (new_state,)
     )

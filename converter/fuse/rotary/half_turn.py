@@ -23,8 +23,8 @@ def prove_half_turn(node: Node, uses: Uses) -> ProvedRotation | str | None:
     the reason for a near miss, or None for other nodes.
     """
     terms = signed_products(along(node.out), uses)
-    for (sign, straight), (other, crossed) in (terms, terms[::-1]) if terms else ():
-        for rotated, sin in (crossed, crossed[::-1]) if sign == 1 else ():
+    for (sign, value_factors), (other, rotated_factors) in (terms, terms[::-1]) if terms else ():
+        for rotated, sin in (rotated_factors, rotated_factors[::-1]) if sign == 1 else ():
             half_turn = _match_half_turn(rotated, uses)
             if half_turn is None:
                 continue
@@ -35,7 +35,7 @@ def prove_half_turn(node: Node, uses: Uses) -> ProvedRotation | str | None:
                 assert axis is not None, table
                 return prove_equal_halves(table.base, axis, join.interleaved, uses.memo)
 
-            for value, cos in (straight, straight[::-1]):
+            for value, cos in (value_factors, value_factors[::-1]):
                 if descended(value) == x:
                     return prove_rotation(
                         node.out.shape,

@@ -181,15 +181,15 @@ def _match_rotation(product: PairProduct, shape: Shape, uses: Uses) -> PairRotat
         return NO_ROTATIONS if is_near and positions else None
     if not positions:
         return "the tables do not depend on a position"
-    full = tuple(dims.as_dim(d * 2) if i == width else d for i, d in enumerate(pairs_shape))
-    if not x.fills(full):
+    value_shape = tuple(dims.as_dim(d * 2) if i == width else d for i, d in enumerate(pairs_shape))
+    if not x.fills(value_shape):
         return "the rotated value is broadcast"
     axes = tuple((*positions, width))
     tables = tuple(
         (table, tuple(i if view.groups[i] else None for i in axes))
         for table, view in ((cos, views[0]), (sin, views[2]))
     )
-    return PairRotation(ProvedRotation(full, x, tables, positions, width, interleaved), axis)
+    return PairRotation(ProvedRotation(value_shape, x, tables, positions, width, interleaved), axis)
 
 
 def _unite_pair(x: View, y: View, widths: list[int], axis: int) -> tuple[View, int, bool] | None:

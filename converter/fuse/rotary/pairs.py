@@ -28,9 +28,9 @@ Rotations = dict[int, ProvedRotation]
 def prove_pair(node: Node, uses: Uses) -> ProvedRotation | str | None:
     """Match a concatenation of two rotated halves, or a reshape of one.
 
-    Return the rotation, a text with the reason for a near miss, or None. Pairs [..., n, 2] that are
-    reshaped to [..., 2n] are matched at the concatenation if that is what their readers see, and
-    otherwise at the reshape. The concatenation must then have no other reader.
+    Return the rotation, a text with the reason for a near miss, or None. Pairs [..., n, 2] are
+    matched at their concatenation, so that all readers get the rotated value. A reshape of pairs is
+    matched only if nothing else reads the concatenation.
     """
     pairs = match_stacked_halves(node)
     rotation = None if pairs is None else _rotation_of(pairs[0], pairs[1], uses)

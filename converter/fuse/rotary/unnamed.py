@@ -76,7 +76,7 @@ def _source(value: Value) -> Value:
 
 
 Key = frozenset[frozenset[View]]
-"""The factors of the two terms of a sum."""
+"""The factors of both terms of a sum of two products, without an order."""
 
 
 def _factor_sets(node: Node, uses: Uses) -> Iterator[Key]:
