@@ -24,10 +24,12 @@ def _relu6(x: Array) -> Array:
 
 
 def _softplus(x: Array) -> Array:
+    """Compute ``log(1 + exp(x))`` without overflow."""
     return jnp.logaddexp(x, 0.0)
 
 
 def _clip_by_choice(x: Array, low: Array, high: Array) -> Array:
+    """Compute ``clip(x, low, high)`` with two comparisons and selections."""
     return jnp.where(x > high, high, jnp.where(x < low, low, x))
 
 
@@ -36,29 +38,40 @@ def _clip_to_unit(x: Array) -> Array:
 
 
 def _hard_sigmoid(x: Array) -> Array:
+    """Compute ``relu6(x + 3) / 6``, as ``jax.nn.hard_sigmoid`` does."""
     return _relu6(x + 3) / 6
 
 
 def _elu(x: Array, alpha: Array | float) -> Array:
+    """Compute ``x`` where x is positive, otherwise ``alpha * (exp(x) - 1)``, as ``jax.nn.elu``
+    does."""
     return jnp.where(x > 0, x, alpha * jnp.expm1(jnp.where(x > 0, 0.0, x)))
 
 
 def _elu_of_parts(x: Array, alpha: Array | float) -> Array:
+    """Compute ELU as a sum of a term for positive x and a term for negative x."""
     return jnp.maximum(x, 0) + alpha * jnp.expm1(jnp.minimum(x, 0))
 
 
 def _are_ordered(low: float, high: float) -> bool:
+    """Return True if ``low <= high``. Only then do min(max(x, low), high) and max(min(x, high),
+    low) agree."""
     return low <= high
 
 
 def _prelu(x: Array, slope: Array) -> Array:
-    """Compute Keras' ``PReLU``."""
+    """Compute Keras' ``PReLU``: ``max(x, 0) + slope * max(-x, 0)``.
+
+    Keras multiplies by ``-alpha``, so that ``slope`` is the negative of a leaky ReLU's slope.
+    """
     return jnp.maximum(x, 0) + slope * jnp.maximum(-x, 0)
 
 
 def _is_curved(alpha: float) -> bool:
-    """Return True if alpha is neither huge nor tiny; ``exp(x / alpha) - 1`` has no digits of x for
-    huge ones."""
+    """Return True if ``alpha`` is between 1/16 and 16 in absolute value.
+
+    With a huge alpha, ``exp(x / alpha) - 1`` has no digits of x.
+    """
     return 1 / MAX_ALPHA <= abs(alpha) <= MAX_ALPHA
 
 
@@ -66,7 +79,10 @@ MAX_ALPHA = 16.0
 
 
 def _is_between_0_and_1(slope: float | None) -> bool:
-    """Return True if ``max(x, slope * x)`` is a leaky ReLU, which needs a slope between 0 and 1."""
+    """Return True if 0 < slope < 1, so that ``max(x, slope * x)`` is a leaky ReLU.
+
+    ``slope`` is None if the slopes are an array. The result is then False.
+    """
     return slope is not None and 0 < slope < 1
 
 
@@ -136,8 +152,11 @@ INEXACT = frozenset({ops.swish, ops.elu, ops.selu, ops.celu, ops.hard_sigmoid, o
 
 
 def _softplus_of_negative(node: Node, editor: Editor) -> Value | None:
-    """Match ``log1p(exp(x))`` with x of at most zero, where nothing overflows: a part of
-    ``logaddexp``."""
+    """Replace ``log1p(exp(x))`` of float32 by softplus if x is known to be at most zero.
+
+    Nothing overflows then. The structure is a part of ``logaddexp``. Return None if the node is
+    another one.
+    """
     exp_node, dtype = node.inputs[0].made_by(ops.exp), node.out.dtype
     if exp_node is None or dtype != np.float32 or known_range(exp_node.inputs[0]).high > 0:
         return None
@@ -148,7 +167,10 @@ SOFTPLUS_RULES: dict[Op, Rule] = {ops.log1p: _softplus_of_negative}
 
 
 def _relu(node: Node, editor: Editor) -> Value | None:
-    """Match ``max(x, 0)``. Both it and ReLU propagate NaN."""
+    """Replace ``max(x, 0)`` or ``max(0, x)`` of floats by ReLU. Both propagate NaN.
+
+    Return None if the node is another maximum, or if x is broadcast.
+    """
     for zero, x in (node.inputs, node.inputs[::-1]):
         floating = node.out.dtype.kind == "f" and dims.same_shape(x.shape, node.out.shape)
         if floating and scalar(zero) == 0:

@@ -26,7 +26,9 @@ _ABSORBING_NORMS = {
 def match_affine(node: Node, uses: Uses) -> tuple[View, View] | None:
     """Match a norm that is multiplied by a scale or added to a bias.
 
-    Return the norm and the scale or bias, viewed along the norm's affine axes.
+    ``node`` is the product or the sum. Return a view of the norm's output and a view of the scale
+    or bias along the norm's affine axes, which are the axes of its scale. Return None if neither
+    operand of ``node`` is a norm that can take the other operand.
     """
     for normed, other in operand_orders(along(node.out)):
         if normed.op() in _ABSORBING_NORMS[node.op] and _can_absorb(node, normed, other, uses):
@@ -37,14 +39,24 @@ def match_affine(node: Node, uses: Uses) -> tuple[View, View] | None:
 
 
 def _affine_axes(norm: Node) -> range:
-    """Return the axes of a norm's scale and bias."""
+    """Return the axes of a norm's value along which its scale and bias vary.
+
+    For a layer norm or RMS norm these are the normalised axes, from ``axis`` to the last. For a
+    group norm or batch norm it is the channel axis 1.
+    """
     first: int = norm.params.get("axis", 1)
     return range(first, norm.out.rank if "axis" in norm.params else 2)
 
 
 def _can_absorb(node: Node, normed: View, other: View, uses: Uses) -> bool:
-    """Return True if a norm can take ``other`` as its scale (of a product) or bias (of a sum)
-    exactly."""
+    """Return True if a norm can take ``other`` as its scale or bias without a change of the result.
+
+    ``node`` is the product or the sum of the two. The norm must have no bias yet and the dtype of
+    ``node``, and must appear in ``node`` complete and not repeated. ``other`` must vary along the
+    affine axes only. The norm must have no other reader, unless ``other`` becomes its first scale.
+    If it becomes a second scale, both scales need moderate numbers, and the dtype must not be
+    float16.
+    """
     inner = normed.node()
     affine_axes = [i for i, a in enumerate(normed.axes) if a in _affine_axes(inner)]
     has_unit_scale = scalar(inner.inputs[1]) == 1
@@ -65,7 +77,11 @@ def _can_absorb(node: Node, normed: View, other: View, uses: Uses) -> bool:
 
 
 def emit_affine(node: Node, affine: tuple[View, View], editor: Editor) -> Value:
-    """Emit the norm with the scale or bias."""
+    """Emit the norm again with one more scale or bias, and return it along the axes of ``node``.
+
+    ``affine`` has the views that ``match_affine`` returned. A second scale is multiplied with the
+    first one.
+    """
     normed, operand_view = affine
     inner = normed.node()
     x, scale, *biases = inner.inputs

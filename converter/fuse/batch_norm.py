@@ -18,9 +18,12 @@ from converter.ir.rewrite import Editor
 
 
 def match_batch_norm(node: Node, uses: Uses) -> CentredValue | str | None:
-    """Match a value that is centred and scaled by statistics of its channels (axis 1).
+    """Match ``x * s - mean * s + bias`` with one mean and one variance for each channel (axis 1).
 
-    Return it with its deviation, the reason for a near miss, or None.
+    ``s`` is ``rsqrt(variance + epsilon)``, possibly times a scale. Return the parts of the match.
+    Return a text, the reason for a near miss, if the factors may be infinite or huge, so that they
+    must not be multiplied in another order. Return None for other nodes, or if the runtime has no
+    BatchNormalization of this dtype.
     """
     out, reason = node.out, None
     if not (is_float(out.dtype) and uses.takes("BatchNormalization", out.dtype)):
@@ -39,7 +42,7 @@ def match_batch_norm(node: Node, uses: Uses) -> CentredValue | str | None:
 
 
 def emit_batch_norm(node: Node, centre: CentredValue, editor: Editor) -> Value:
-    """Emit a batch norm with scale 1, then the remaining factors and terms."""
+    """Emit a batch norm with scale 1 for the matched value, then its other factors and terms."""
     out = node.out
     channels = (out.shape[1],)
     x = write(editor, centre.x, out.shape, out.dtype)

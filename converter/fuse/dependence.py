@@ -15,17 +15,19 @@ from converter.weight_folding.weight_programs import copy_program
 
 
 def known(value: Value) -> np.ndarray | None:
-    """Return the array of a value that depends only on constants, else None."""
+    """Return the array of a value that depends only on constants, otherwise None."""
     if not all_ancestors_pass(value, is_const, is_computable):
         return None
     return np.asarray(compute(value, lambda leaf: leaf.const))
 
 
 def bound_scalar(value: Value) -> float | int | bool | None:
-    """Return the number of a constant scalar or of a parameter that is bound now, else None.
+    """Return the number of a constant scalar, or of a parameter with one element that has its array
+    now.
 
-    Some modules keep an epsilon or the fill value of a mask as a leaf. A rewrite that uses the
-    number has to record that with ``rely_on_scalar``.
+    Return None for other values. Some modules keep an epsilon or the fill value of a mask as a
+    leaf, so that it is a parameter. The file may be saved with another number in that parameter. A
+    rewrite that uses the number has to record that with ``rely_on_scalar``.
     """
     number = scalar(value)
     if number is not None:
@@ -40,13 +42,18 @@ def bound_scalar(value: Value) -> float | int | bool | None:
 
 
 def _is_bound_scalar(leaf: Value) -> bool:
+    """Return True if a value without a node has one element of a float dtype and a known number."""
     return (
         math.prod(leaf.shape) == 1 and leaf.dtype.kind in "fV" and known_numbers(leaf) is not None
     )
 
 
 def rely_on_scalar(editor: Editor, value: Value) -> float:
-    """Return the number of ``bound_scalar`` and record that the rewrite relies on it."""
+    """Return the number of a value, and record in the graph that the rewrite relies on it.
+
+    The value must be one for which ``bound_scalar`` returns a number. The record is checked again
+    when the parameters get other numbers.
+    """
     number = bound_scalar(value)
     assert number is not None, value
 
@@ -60,7 +67,13 @@ def rely_on_scalar(editor: Editor, value: Value) -> float:
 def rely(editor: Editor, sentence: str, value: Value, holds: Callable[[np.ndarray], bool]) -> None:
     """Record that a rewrite relies on a property of a value, if the value depends on parameters.
 
-    ``sentence`` states the property; ``holds`` checks it for an array.
+    **Arguments**
+
+    - `editor`: the editor of the graph in whose `facts` the property is recorded.
+    - `sentence`: the property in words. It also identifies the record, so that each is made once.
+    - `value`: the value that has the property.
+    - `holds`: returns True if an array of the value has the property. It is called again when the
+      parameters get other numbers.
     """
     if any(leaf.kind == "param" for leaf in sources(value).values()):
         fact = Fact(copy_program(value, {}), holds)
@@ -68,14 +81,17 @@ def rely(editor: Editor, sentence: str, value: Value, holds: Callable[[np.ndarra
 
 
 def is_const(leaf: Value) -> bool:
+    """Return True if a value without a node is a constant, not a parameter or an input."""
     return leaf.kind == "const"
 
 
 def depends_on_sizes_only(value: Value) -> bool:
-    """Return True if a value depends only on constants and named sizes."""
+    """Return True if a value depends only on constants and named sizes, through nodes without
+    bodies."""
     return all_ancestors_pass(value, is_const, lambda node: not node.bodies)
 
 
 def is_weight(value: Value) -> bool:
-    """Return True if a value depends only on parameters and constants, and all shapes are known."""
+    """Return True if a value depends only on parameters and constants, and all shapes on the way
+    are static."""
     return all_ancestors_pass(value, lambda leaf: leaf.kind in ("const", "param"), is_computable)

@@ -29,8 +29,11 @@ CUBIC = 0.044715
 
 
 def match_gelu(node: Node, uses: Uses) -> MatchedOperation | None:
-    """Match a product of a value and its GELU gate. Return the value and ``approximate``, or
-    None."""
+    """Match a product of a value x and its GELU gate, which is x's normal distribution function.
+
+    Return x and the parameter ``approximate``: True for the formula with tanh, False for the one
+    with erf or erfc. Return None for other products, or if the runtime has no Gelu of this dtype.
+    """
     if not (is_float(node.out.dtype) and uses.takes("Gelu", node.out.dtype)):
         return None
     parts = product_of(node, uses)
@@ -44,10 +47,11 @@ def match_gelu(node: Node, uses: Uses) -> MatchedOperation | None:
 
 
 def _match_gate(gate: View, x: View, outer: Product, uses: Uses) -> bool | None:
-    """Return True for the tanh approximation of Phi(x), False for exact Phi(x), and None for other
-    gates.
+    """Classify the factor ``gate`` of a product with ``x`` as a form of the normal CDF Phi(x).
 
-    The gate counts together with the coefficient of ``outer``.
+    Return True for the tanh approximation, False for the exact form with erf or erfc, and None for
+    another gate. ``outer`` is the whole product; its coefficient, such as the 1/2 of GELU, may
+    stand outside of the gate.
     """
     if gate.op() is ops.erfc:
         is_normal_cdf = outer.is_near(0.5) and _is_scaled(operand(gate, 0), x, -SQRT_HALF, uses)
@@ -69,12 +73,14 @@ def _match_gate(gate: View, x: View, outer: Product, uses: Uses) -> bool | None:
 
 
 def _is_scaled(view: View, x: View, factor: float, uses: Uses) -> bool:
+    """Return True if a value is ``factor * x``, up to the rounding of constants."""
     parts = product(view, uses)
     return parts.factors == [x] and not parts.divisors and parts.is_near(factor)
 
 
 def _is_tanh_argument(view: View, x: View, uses: Uses) -> bool:
-    """Return True for ``sqrt(2/pi) * (x + 0.044715 * x^3)``, also with x factored out."""
+    """Return True if a value is ``sqrt(2/pi) * (x + 0.044715 * x^3)``, also with x factored out of
+    the sum."""
     outer = product(view, uses, powers=True)
     sums = [f for f in outer.factors if f.op() is ops.add and f != x]
     if outer.divisors or not outer.is_near(SQRT_2_OVER_PI) or len(sums) != 1:

@@ -30,14 +30,14 @@ from converter.ir.scalars import named_size, scalar
 # -------------------------------------------------------------------------------------- the call
 
 Level: TypeAlias = tuple[int, int | None]
-"""Axes of the image and of the coordinates that one ``vmap`` batches, numbered among those that are
-left.
+"""An axis of the image and the axis of the coordinates that one ``vmap`` batches together.
 
-None if the coordinates are the same for the whole batch.
+Both are numbered among the axes that outer ``vmap`` leave. The second is None if the coordinates
+are the same for the whole batch.
 """
 
 PADDINGS = {"zeros": "constant", "border": "nearest"}
-"""Modes of `map_coordinates` by the names of ONNX."""
+"""ONNX's names of paddings, and the modes of `map_coordinates` that they mean."""
 
 MAX_TRIES = 24
 """Number of possible batchings of a call that are compared."""
@@ -45,11 +45,15 @@ MAX_TRIES = 24
 
 @dataclass(frozen=True)
 class SampleCall:
-    """A matched call that samples an image.
+    """A matched call that samples an image at coordinates.
 
-    ``batch`` are the axes of the image that the coordinates have too, ``coordinate_batch`` these
-    axes of the coordinates, and ``channels`` the other batch axes of the image. ``order`` are the
-    axes of the result, in the order of the image's batch axes (``levels``) and then of the points.
+    - `batch`: axes of the image that are batched together with an axis of the coordinates.
+    - `coordinate_batch`: those axes of the coordinates, in the same order.
+    - `channels`: the other batch axes of the image. The coordinates are the same for all of them.
+    - `levels`: all batch axes of the image, in the order of the nested ``vmap``.
+    - `order`: the axes of the call's result that hold first the axes in `levels` and then the axes
+      of the points.
+    - `padding`: "zeros" or "border", the values outside of the image.
     """
 
     batch: tuple[int, ...]
@@ -61,7 +65,11 @@ class SampleCall:
 
 
 def _match_call(node: Node, editor: Editor, near_misses: list[NearMiss]) -> list[Value] | None:
-    """Replace a call of ``_map_coordinates`` by ``sample_at`` if it computes that."""
+    """Replace a call of ``_map_coordinates`` by ``sample_at`` and return the results, or None.
+
+    The image and both coordinates must be float32. Return None if the call is another function, or
+    if no batching and padding of JAX's function gives the same program.
+    """
     if node.params["name"] != "_map_coordinates" or len(node.inputs) != 3:
         return None
     # Coordinates of fewer digits would be wrong by whole pixels.
@@ -72,9 +80,12 @@ def _match_call(node: Node, editor: Editor, near_misses: list[NearMiss]) -> list
 
 
 def match_sample_call(node: Node) -> SampleCall | None:
-    """Return what a call of ``_map_coordinates`` samples, or None.
+    """Return how a call of ``_map_coordinates`` samples its image, or None if no trace equals the
+    call.
 
-    The function is traced with each possible batching and padding, and compared with the call.
+    ``node`` has an image, its row coordinates and its column coordinates as operands. JAX's
+    function is traced with each possible batching and padding, up to `MAX_TRIES` batchings. The
+    first trace that is the same program as the call gives the result.
     """
     x, rows, columns = node.inputs
     pixels = _pixel_axes(node)
@@ -95,13 +106,18 @@ def match_sample_call(node: Node) -> SampleCall | None:
 
 
 def _sample_image(x: jax.Array, rows: jax.Array, columns: jax.Array, *, mode: str) -> jax.Array:
+    """Sample an image [rows, columns] with bilinear interpolation. ``mode`` is the padding in JAX's
+    terms."""
     return map_coordinates(x, [rows, columns], order=1, mode=mode)
 
 
 def _pixel_axes(node: Node) -> tuple[set[int | None], list[int]] | None:
-    """Return the axes of the image that are batched with the coordinates, and all its batch axes.
+    """Return the batch axes of the image that the coordinates share, and all batch axes of the
+    image.
 
-    They are read from the gather in the body. They are only a guess, which a trace proves.
+    They are read from the first gather of the image in the body of the call. They are only a guess,
+    which `match_sample_call` proves by a trace. Return None if there is no such gather, or if it
+    does not sample exactly two axes.
     """
     body = node.bodies["call"]
     image = body.inputs[0]
@@ -121,7 +137,19 @@ def _pixel_axes(node: Node) -> tuple[set[int | None], list[int]] | None:
 def _yield_levels(
     shape: Shape, coordinate_shape: Shape, batched: Sequence[int], shared: set[int | None]
 ) -> Iterator[tuple[list[Level], list[Level]]]:
-    """Yield the levels of ``vmap`` that batch these axes, and the same as axes of the operands."""
+    """Yield the possible ways to batch these axes of the image by nested ``vmap``.
+
+    Each way is a pair of lists with one entry for each ``vmap``, the outermost first. An entry is
+    an axis of the image and the axis of the coordinates that is batched with it, or None. The first
+    list numbers the axes among those that the outer ``vmap`` leave, as ``in_axes`` needs. The
+    second list numbers all axes.
+
+    **Arguments**
+
+    - `shape`, `coordinate_shape`: shapes of the image and of each coordinate, with all axes.
+    - `batched`: batch axes of the image.
+    - `shared`: those of them that the coordinates have too.
+    """
     for order in permutations(batched):
         for axes in _pair_axes(shape, coordinate_shape, order, shared, ()):
             levels = [
@@ -144,7 +172,11 @@ def _pair_axes(
     shared: set[int | None],
     used_axes: tuple[int, ...],
 ) -> Iterator[list[Level]]:
-    """Yield pairs of an image axis and the coordinates' axis that is batched with it, or None."""
+    """Yield every assignment of coordinate axes to the image axes in ``order``, as a list of pairs.
+
+    An axis of the image in ``shared`` is paired with a coordinate axis of the same size that is not
+    in ``used_axes``. Any other axis is paired with None.
+    """
     if not order:
         yield []
         return
@@ -161,7 +193,11 @@ def _pair_axes(
 
 
 def _emit_sample_at(node: Node, call: SampleCall, editor: Editor) -> Value:
-    """Emit ``sample_at`` with the batch axes merged, and restore the axes of the call's result."""
+    """Emit ``sample_at`` for a matched call, and return its result with the axes of the call's
+    result.
+
+    The batch axes are merged into one before, and restored after.
+    """
     x, *coordinates = node.inputs
     batched = (*call.batch, *call.channels)
     pixels = [axis for axis in range(x.rank) if axis not in batched]
@@ -192,10 +228,10 @@ SAMPLE_CALL = Recogniser((ops.named_call,), _match_call)
 
 
 def grid_sample_recogniser(strict: bool) -> Recogniser:
-    """Return the recogniser of ``sample_at``.
+    """Return the recogniser that lowers ``sample_at`` to GridSample or to gathers.
 
-    With ``strict``, or without a runtime that has GridSample, it emits gathers: the operator
-    returns a number for a coordinate that is NaN.
+    It emits gathers if ``strict`` is True or the runtime has no GridSample for float32. GridSample
+    returns a number for a coordinate that is NaN, and JAX returns NaN.
     """
 
     def match(node: Node, editor: Editor, near_misses: list[NearMiss]) -> Value:
@@ -209,7 +245,11 @@ def grid_sample_recogniser(strict: bool) -> Recogniser:
 
 
 class AffineCoordinate(NamedTuple):
-    """A coordinate ``view * scale + shift`` from -1 to 1 between the edges of the image."""
+    """A coordinate ``view * scale + shift``, which is -1 and 1 at the edges of the image.
+
+    If ``scale`` is zero, ``view`` is the coordinate in pixels, and its size is a named size. The
+    coordinate is then computed from that size at run time.
+    """
 
     view: View
     scale: float
@@ -217,7 +257,11 @@ class AffineCoordinate(NamedTuple):
 
 
 def _grid_sample(node: Node, editor: Editor) -> Value:
-    """Emit ``GridSample`` for a ``sample_at``."""
+    """Emit GridSample for a node ``sample_at``, and return a value of the node's shape.
+
+    The two coordinates become one grid [batch, ..., 2] from -1 to 1. If they are neighbouring
+    slices of one array, the grid is one slice of that array. Otherwise they are concatenated.
+    """
     image, rows, columns = node.inputs
     (height, width), dtype = image.shape[2:], node.out.dtype
     axes = [i for i, d in enumerate(rows.shape) if i or not dims.same(d, 1)]
@@ -256,8 +300,10 @@ def _grid_sample(node: Node, editor: Editor) -> Value:
 
 
 def _join_neighbours(views: Sequence[View]) -> View | None:
-    """Return two neighbouring entries of one axis as a view with a new last axis of two, or
-    None."""
+    """Join two views that are entries i and i + 1 of one axis of the same base.
+
+    Return the view with a new last axis of size two, or None if they are no such neighbours.
+    """
     first, second = views
     if first.base is not second.base or first.groups != second.groups:
         return None
@@ -273,10 +319,13 @@ def _join_neighbours(views: Sequence[View]) -> View | None:
 
 
 def _as_affine(pixels: View, size: Dim) -> AffineCoordinate:
-    """Return a coordinate in pixels as an affine function of another value, if it is one.
+    """Return a pixel coordinate as ``view * scale + shift``, scaled to -1 to 1 for an image of this
+    size.
 
-    A scale of zero means that the size has a name, and that the coordinate has to be computed from
-    it.
+    A product with a number or named size, and a sum with a number, are moved into scale and shift.
+    Example for a static size: ``y * 7 - 0.5`` becomes ``y`` with scale ``14 / size`` and shift
+    ``-1``. If the size is named and the product is not with that size, the scale is zero (see
+    `AffineCoordinate`).
     """
     view, shift = pixels, 0.0
     factor: float | Dim = 1.0

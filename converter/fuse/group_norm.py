@@ -24,7 +24,7 @@ from converter.ir.scalars import scalar
 class Groups:
     """A value ``x`` whose axes in ``order`` are [batch..., channels, space...].
 
-    ``batch`` is the number of batch axes, ``groups`` the number of groups of channels.
+    ``batch`` is the number of batch axes. ``groups`` is the number of groups of channels.
     """
 
     x: Value
@@ -36,7 +36,11 @@ class Groups:
 def emit_norm_of_groups(
     groups: Groups, scale: Value | None, epsilon: float, editor: Editor
 ) -> Value:
-    """Emit the group norm of ``x``, in the layout of ``x``. Without a scale, it is one."""
+    """Emit the group norm of ``groups.x`` and return it with the axes in the order of ``groups.x``.
+
+    ``scale`` has one number for each channel, or is None for a norm with scale 1. The batch axes
+    are merged into one axis for the operator.
+    """
     shape = tuple(groups.x.shape[i] for i in groups.order)
     count = dims.size_product(shape[: groups.batch])
     flat = rearrange(
@@ -54,8 +58,14 @@ def emit_norm_of_groups(
 
 
 def match_channel_groups(node: Node, uses: Uses) -> Groups | None:
-    """Match a layer norm over the second half of split channels and over at least one other
-    axis."""
+    """Match a layer norm without scale and bias that normalises groups of channels.
+
+    Its operand is a value whose channels a reshape has split to [groups, channels of a group],
+    perhaps transposed afterwards. The norm must be over the second of these two axes and at least
+    one other axis, and not over the first. Return the value before the split with its axes in the
+    roles of a group norm. Return None for other norms, if the sizes of the two axes are not static,
+    or if the runtime has no InstanceNormalization of this dtype.
+    """
     order, source = _split_transpose(node.inputs[0])
     axis = split_axis(source)
     if not has_no_affine(node, uses.takes) or axis is None:
@@ -75,15 +85,17 @@ def match_channel_groups(node: Node, uses: Uses) -> Groups | None:
 
 
 def emit_channel_groups(node: Node, groups: Groups, editor: Editor) -> Value:
-    """Emit the group norm before the split, then the split and the permutation."""
+    """Emit the group norm before the split of the channels, then the split and the transpose."""
     order, source = _split_transpose(node.inputs[0])
     normed = emit_norm_of_groups(groups, None, node.params["epsilon"], editor)
     return editor.transpose(editor.reshape(normed, source.shape), order)
 
 
 def _split_transpose(value: Value) -> tuple[Sequence[int], Value]:
-    """Return the permutation and the operand of a transposed value; the identity and the value
-    otherwise."""
+    """Return the permutation and the operand of a transpose.
+
+    If the value is not a transpose, return the identity and the value.
+    """
     node = value.node
     if node is not None and node.op is ops.transpose:
         return node.params["permutation"], node.inputs[0]
@@ -91,7 +103,10 @@ def _split_transpose(value: Value) -> tuple[Sequence[int], Value]:
 
 
 def split_axis(value: Value) -> int | None:
-    """Return the axis that a reshape has split into this axis and the next one, or None."""
+    """Return the axis i that a reshape has split into the axes i and i + 1, and nothing else.
+
+    Return None if the value is no reshape, or another reshape.
+    """
     if value.node is None or value.node.op is not ops.reshape:
         return None
     sizes, split_sizes = value.node.inputs[0].shape, value.shape
@@ -103,8 +118,11 @@ def split_axis(value: Value) -> int | None:
 
 
 def has_no_affine(node: Node, takes: SupportsDtype) -> bool:
-    """Return True for a layer norm without scale and bias whose dtype supports
-    InstanceNormalization."""
+    """Return True for a layer norm with scale 1 and no bias, if InstanceNormalization takes its
+    dtype.
+
+    ``takes`` says which operators the runtime supports for a dtype.
+    """
     is_plain = node.op is ops.layer_norm and len(node.inputs) == 2 and scalar(node.inputs[1]) == 1
     return is_plain and takes("InstanceNormalization", node.out.dtype)
 
@@ -119,7 +137,11 @@ GROUPED_CHANNELS = proved(
 
 @dataclass(frozen=True)
 class ChannelNorm:
-    """A layer norm of single channels, and the scale of the channels."""
+    """A layer norm of each channel alone, and the scale of the channels.
+
+    ``normed`` is a view of the layer norm's output, ``groups`` describes its operand, and ``scale``
+    is a view with one axis, the channels.
+    """
 
     normed: View
     groups: Groups
@@ -127,8 +149,12 @@ class ChannelNorm:
 
 
 def match_channel_norm(node: Node, uses: Uses) -> ChannelNorm | None:
-    """Match a layer norm that is multiplied by one number per channel, where the channels are a
-    batch axis."""
+    """Match a product of a layer norm and one number per channel, where each channel is normalised
+    alone.
+
+    The channels must be one of at least two batch axes of the norm, with a static size. Nothing
+    else may read the norm. Return None for other products.
+    """
     for normed, other in operand_orders(along(node.out)):
         inner, varying_axes = (
             normed.base.node,
@@ -154,7 +180,7 @@ def match_channel_norm(node: Node, uses: Uses) -> ChannelNorm | None:
 
 
 def emit_channel_norm(node: Node, match: ChannelNorm, editor: Editor) -> Value:
-    """Emit the group norm with one group per channel, with its scale."""
+    """Emit the group norm with one group per channel and the scale, along the axes of ``node``."""
     scale = write(editor, match.scale, (match.groups.groups,), node.out.dtype)
     epsilon = match.normed.node().params["epsilon"]
     normed = emit_norm_of_groups(match.groups, scale, epsilon, editor)
@@ -170,7 +196,12 @@ SINGLE_CHANNELS = proved("InstanceNormalization", (ops.mul,), match_channel_norm
 def match_operand_on_split_channels(node: Node, uses: Uses) -> tuple[Value, View] | None:
     """Match a scale or bias of a group norm whose channels are split into groups.
 
-    Return the value before the split and the other operand, viewed on that value's axes.
+    ``node`` is a product or sum. One operand is a group norm, or a product with one, whose channels
+    a reshape splits to [groups, channels of a group], and which nothing else reads. The other
+    operand varies along these two axes only.
+
+    Return the value before the split, and the other operand as a view along the axes of that value.
+    Return None for other nodes.
     """
     view = along(node.out)
     for index in (0, 1):
@@ -186,7 +217,8 @@ def match_operand_on_split_channels(node: Node, uses: Uses) -> tuple[Value, View
 
 
 def _is_normed(split: Value) -> bool:
-    """Return True if the value before the split is a group norm, or a product with one."""
+    """Return True if the operand of the reshape ``split`` is a group norm, or a product with
+    one."""
     assert split.node is not None
     view = whole(split.node.inputs[0])
     factors = [whole(v) for v in view.node().inputs] if view.op() is ops.mul else []
@@ -196,7 +228,10 @@ def _is_normed(split: Value) -> bool:
 def emit_operand_on_merged_channels(
     node: Node, operands: tuple[Value, View], editor: Editor
 ) -> Value:
-    """Emit the operation on the value before the split, then the split."""
+    """Emit the product or sum ``node`` on the value before the split, then the split.
+
+    ``operands`` has that value and a view of the other operand.
+    """
     x, operand_view = operands
     operand = write(editor, operand_view, operand_view.bare(x.shape), node.out.dtype)
     return editor.reshape(editor.binary(node.op, x, operand), node.out.shape)

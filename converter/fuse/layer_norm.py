@@ -47,7 +47,12 @@ from converter.ir.scalars import scalar
 
 
 def match_layer_norm(node: Node, uses: Uses) -> Norm | str | None:
-    """Match a layer norm without scale. Return it, the reason for a near miss, or None."""
+    """Match a layer norm without scale: a value that is centred and divided by its own deviation.
+
+    ``node`` is the last operation of the norm, perhaps with further factors or terms. Return the
+    match, or a text if the node nearly is a layer norm: the reason for a near miss. Return None for
+    other nodes.
+    """
     reason = _explain_epsilon_outside_root(node, uses)
     for candidate in match_centred(node, uses):
         centre, shape = split_repeated_groups(candidate, node.out.shape, uses) or (candidate, None)
@@ -66,8 +71,10 @@ def match_layer_norm(node: Node, uses: Uses) -> Norm | str | None:
 
 
 def _explain_epsilon_outside_root(node: Node, uses: Uses) -> str | None:
-    """Return the reason for a near miss of ``(x - mean(x)) / (sqrt(var(x)) + epsilon)``, or
-    None."""
+    """Return the reason for a near miss if an epsilon is added to the deviation, otherwise None.
+
+    The structure is ``(x - mean(x)) / (sqrt(var(x)) + epsilon)``, which is no layer norm.
+    """
     parts = product_of(node, uses) if node.op is ops.div else None
     if parts is None or len(parts.divisors) != 1 or parts.divisors[0].op() is not ops.add:
         return None
@@ -85,8 +92,10 @@ def _explain_epsilon_outside_root(node: Node, uses: Uses) -> str | None:
 
 
 def _unclipped(view: View) -> View:
-    """Return the operand of ``max(variance, 0)``. The clip has no effect, because a variance is not
-    negative."""
+    """Return the operand of ``max(variance, 0)``, or the view itself if there is no such maximum.
+
+    Conversions are removed too. The maximum has no effect, because a variance is not negative.
+    """
     view = peel(view, rounding=True)
     for number, other in operand_orders(view) if view.op() is ops.max else ():
         if scalar(number.base) == 0:
@@ -109,14 +118,15 @@ LAYER_NORM = proved(
 def split_repeated_groups(
     centre: CentredValue, shape: Shape, uses: Uses
 ) -> tuple[CentredValue, Shape] | None:
-    """Return a centred value along axes that are split into groups of channels, and its shape.
+    """Return a centred value along axes on which its channels are split into groups, and its shape.
 
     Statistics of groups of channels are repeated for each channel, as in Flax' GroupNorm:
 
         x - merge(repeat(mean(split(x))))  =  merge(split(x) - mean(split(x)))
 
-    ``split`` reshapes an axis to [groups, size of a group], and ``merge`` is its inverse. Return
-    None if the statistics are not repeated in this way.
+    ``split`` reshapes an axis to [groups, size of a group], and ``merge`` is its inverse. The
+    result describes the right side before ``merge``. ``shape`` is the shape of the value before the
+    split. Return None if the statistics are not repeated in this way.
     """
     mean_repeat, spread_repeat = unrepeated(centre.average), unrepeated(centre.deviation.spread)
     if mean_repeat is None or spread_repeat is None or mean_repeat[1] != spread_repeat[1]:
@@ -133,8 +143,11 @@ def split_repeated_groups(
 
 
 def _split(x: View, source: Value, axis: int) -> View | None:
-    """Return ``x`` as a view of ``source`` if ``source`` is ``x`` with this axis split, else
-    None."""
+    """Return ``x`` as a view of ``source`` if ``source`` is ``x`` with one axis split, otherwise
+    None.
+
+    The result has one axis more than ``x``: ``axis`` and ``axis + 1`` are the split axis of ``x``.
+    """
     if source.node is None or source.node.op is not ops.reshape:
         return None
     split, base_view = above(along(source)), x.of(whole(x.base))
@@ -161,7 +174,11 @@ def _split(x: View, source: Value, axis: int) -> View | None:
 
 
 def match_rms_norm(node: Node, uses: Uses) -> Norm | str | None:
-    """Match an RMS norm without scale. Return it, the reason for a near miss, or None."""
+    """Match an RMS norm without scale, ``x * rsqrt(mean(x^2) + epsilon)``.
+
+    The product may have further factors. Return the match, the reason for a near miss as a text, or
+    None for other nodes.
+    """
     reason = None
     for deviation in match_deviations(node, uses):
         for x in deviation.numerator.factors:
@@ -175,7 +192,10 @@ def match_rms_norm(node: Node, uses: Uses) -> Norm | str | None:
 
 
 def _has_elements(x: View, axes: Sequence[int]) -> bool:
-    """Return True if the axes are not empty for any named sizes; runtimes reject empty axes."""
+    """Return True if the normalised ``axes`` of x have at least one element for every named size.
+
+    Runtimes reject norms over empty axes.
+    """
     base_axes = [a for i in axes if (a := x.axes[i]) is not None]
     return all(dims.is_at_least(x.base.shape[a], 1) for a in base_axes)
 

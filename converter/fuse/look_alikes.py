@@ -25,10 +25,10 @@ from converter.ir.axes import View
 
 
 def attention_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
-    """Yield products of an exponential of another product with values, and why each is no
-    attention.
+    """Yield each product of softmax weights with values, and why it was not matched as attention.
 
-    The exponential has to be summed too, as in a softmax.
+    A product is a contraction (``einsum``) with an operand that comes from a softmax of another
+    contraction. The softmax may be an operation, or an exponential whose sum is taken too.
     """
     nodes = [*graph.walk()]
     sums = (node for node in nodes if node.op is ops.reduce_sum)
@@ -45,7 +45,11 @@ def attention_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
 
 def _explain_weights(value: Value, exponentials: Sequence[Node]) -> str:
     """Return the reason why attention was not matched: an unknown softmax, or an operation after
-    it."""
+    it.
+
+    ``value`` is the operand of the second product. ``exponentials`` are the exponentials and
+    softmax nodes from which it is computed.
+    """
     op = peel(whole(value), rounding=True).op()
     if all(n.op is not ops.softmax for n in exponentials):
         return "its softmax is written in a way that is not known"
@@ -55,14 +59,16 @@ def _explain_weights(value: Value, exponentials: Sequence[Node]) -> str:
 
 
 def _find_exponentials(node: Node) -> Iterator[Node]:
+    """Yield the exponential and softmax nodes from which a node is computed elementwise."""
     return (n for n in carried_from(node) if n.op in (ops.exp, ops.softmax))
 
 
 def _is_softmax_of_product(node: Node, summed: set[int]) -> bool:
-    """Return True for a softmax of a value that is computed by a matrix product.
+    """Return True for a softmax of a value that is computed by a contraction.
 
-    A softmax written by hand counts too: an exponential that is divided by its sum. ``summed`` are
-    the ids of the exponentials that a sum adds."""
+    A softmax written by hand counts too: an exponential whose sum is taken, or one of a log
+    softmax. ``summed`` are the ids of the exponentials whose sum is taken.
+    """
     inner_nodes = carried_from(node, (ops.reduce_max, ops.exp, ops.softmax, *_LOGARITHMS))
     operations = {n.op for n in inner_nodes}
     is_normalized = node.op is ops.softmax or id(node) in summed or operations & _LOGARITHMS
@@ -73,7 +79,10 @@ _LOGARITHMS = {ops.log_softmax, ops.log}
 
 
 def find_layer_norm_look_alikes(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
-    """Yield roots by which a centred value is divided, and why each is no layer norm."""
+    """Yield each square root by which a centred value is divided, and why it is no layer norm.
+
+    A value is centred if a mean is subtracted from it.
+    """
     return (
         (node, _explain_root(node))
         for node, centred in _find_norm_look_alikes(graph, uses)
@@ -82,7 +91,8 @@ def find_layer_norm_look_alikes(graph: Graph, uses: Uses) -> Iterator[tuple[Node
 
 
 def find_rms_norm_look_alikes(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
-    """Yield roots by which a value that is not centred is divided, and why each is no RMS norm."""
+    """Yield each square root by which a value without centring is divided, and why it is no RMS
+    norm."""
     return (
         (node, _explain_root(node))
         for node, centred in _find_norm_look_alikes(graph, uses)
@@ -91,7 +101,11 @@ def find_rms_norm_look_alikes(graph: Graph, uses: Uses) -> Iterator[tuple[Node, 
 
 
 def _explain_root(root: Node) -> str:
-    """Return the reason why a root is not that of a norm: its epsilon is missing or not known."""
+    """Return the reason why a square root is not the deviation of a known norm.
+
+    There are three: no epsilon is added under the root, the added value is no known number, or the
+    norm is written in an unknown way.
+    """
     radicand = peel(whole(root.inputs[0]), rounding=True)
     if radicand.op() is not ops.add:
         return "no epsilon is added within the root"
@@ -101,9 +115,10 @@ def _explain_root(root: Node) -> str:
 
 
 def _find_norm_look_alikes(graph: Graph, uses: Uses) -> Iterator[tuple[Node, bool]]:
-    """Yield roots of a mean of squares that divide or multiply the squared value.
+    """Yield roots of a mean of squares, where the squared value is divided by or multiplied with
+    the root.
 
-    Each has True if the value is centred.
+    Each root comes with True if the squared or scaled value is centred, otherwise with False.
     """
     roots = [node for node in graph.walk() if node.op in (ops.rsqrt, ops.sqrt, ops.pow)]
     squared = [(node, _squared_value(whole(node.inputs[0]), uses)) for node in roots]
@@ -115,8 +130,10 @@ def _find_norm_look_alikes(graph: Graph, uses: Uses) -> Iterator[tuple[Node, boo
 
 
 def _squared_value(variance: View, uses: Uses) -> View | None:
-    """Return x if ``variance`` is mean(x²), mean(x²) + eps or mean(x²) - mean(x)²; otherwise
-    None."""
+    """Return x if ``variance`` is mean(x²), mean(x²) + eps or mean(x²) - mean(x)²; otherwise None.
+
+    A mean here is a sum over an axis longer than one, times a factor other than 1.
+    """
     variance = peel(variance, rounding=True)
     parts = operands(variance) if variance.op() in (ops.add, ops.max) else [variance]
     for part in parts:
@@ -140,10 +157,12 @@ def _readers(graph: Graph) -> dict[int, list[Node]]:
 
 
 def _find_partner(root: Node, source: Value, readers: dict[int, list[Node]]) -> Value | None:
-    """Return the other operand of a product with a root if it is ``source``, possibly centred.
+    """Return the operand that a root divides or multiplies, if this is ``source``, perhaps centred.
 
-    The root may pass through elementwise operations and carriers before the product. Return None if
-    there is no such product.
+    The root may pass through elementwise operations and operations that move elements before the
+    product. Return None if there is no such product.
+
+    ``readers`` has the nodes that read each value, by the value's id.
     """
     visited, queue = {id(root)}, [root]
     for node in islice(iter(queue), DEEPEST_SEARCH):
@@ -158,6 +177,9 @@ def _find_partner(root: Node, source: Value, readers: dict[int, list[Node]]) -> 
 
 
 def _uncentred(value: Value) -> Value:
-    """Return the value before a mean is subtracted and before rounding, or the value itself."""
+    """Return x if the value is ``x - mean``, otherwise the value itself.
+
+    Conversions and moves are removed in both cases.
+    """
     view = peel(whole(value), rounding=True)
     return peel(operand(view, 0), rounding=True).base if view.op() is ops.sub else view.base

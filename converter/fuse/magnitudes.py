@@ -25,14 +25,20 @@ UNBOUNDED = "numbers that may be infinite, huge or zero"
 def is_moderate(numbers: np.ndarray, *, allow_zero: bool) -> bool:
     """Return True if all absolute values are from 2**-20 to 2**20 (``LARGEST_SCALE``).
 
-    ``allow_zero`` drops the lower limit.
+    With ``allow_zero``, zero and values below 2**-20 are moderate too.
     """
     sizes = np.abs(numbers.astype(np.float64))
     return bool(np.all((sizes <= LARGEST_SCALE) & (allow_zero | (sizes >= 1 / LARGEST_SCALE))))
 
 
 def may_move(value: Value, uses: Uses, *, allow_zero: bool = False) -> bool:
-    """Return True if a factor is known to be moderate, by its numbers or its range."""
+    """Return True if a factor is moderate, so that products with it may be computed in another
+    order.
+
+    Its numbers are used if they are constant or bound to parameters, otherwise the range that
+    follows from its computation. ``allow_zero`` is as in `is_moderate`. If the numbers of
+    parameters were used, the rewrite has to call `rely_on_size`.
+    """
     numbers = bound(value, uses.memo)
     if numbers is not None:
         return is_moderate(numbers, allow_zero=allow_zero)
@@ -43,7 +49,11 @@ def may_move(value: Value, uses: Uses, *, allow_zero: bool = False) -> bool:
 
 
 def rely_on_size(editor: Editor, value: Value, *, allow_zero: bool = False) -> None:
-    """Record that a rewrite relies on a factor being moderate, if it depends on parameters."""
+    """Record that a rewrite relies on a factor being moderate, if the factor depends on parameters.
+
+    ``allow_zero`` is as in `is_moderate`. The record is checked again when the parameters get other
+    numbers.
+    """
     sentence = "all numbers are " + ("moderate" if allow_zero else "moderate and not zero")
 
     def holds(numbers: np.ndarray) -> bool:

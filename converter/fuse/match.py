@@ -28,10 +28,11 @@ from converter.ir.rewrite import Editor, Rule, SupportsDtype
 
 @dataclass(frozen=True)
 class NearMiss:
-    """A structure that was left as it is, with the reason; ``count`` of them, the first at
-    ``line``.
+    """A structure that a recogniser almost matched and left as it is, with the reason.
 
-    ``node`` is the node at which the match failed. It is dropped after the passes.
+    ``pattern`` is the name of the structure. ``count`` is the number of structures with this
+    reason, the first of them at source line ``line``. ``node`` is the node at which the match
+    failed; it is dropped after the passes.
     """
 
     pattern: str
@@ -46,7 +47,10 @@ class NearMiss:
 
 
 def group_near_misses(near_misses: Sequence[NearMiss]) -> list[NearMiss]:
-    """Merge near misses of the same pattern and reason into one with their count."""
+    """Merge near misses with the same pattern and reason into one whose ``count`` is their sum.
+
+    The first of them gives the source line. The merged near misses have no node.
+    """
     grouped: dict[tuple[str, str], NearMiss] = {}
     for near_miss in near_misses:
         first = grouped.setdefault(
@@ -67,9 +71,14 @@ report."""
 
 @dataclass(frozen=True)
 class Recogniser:
-    """A recogniser: ``match`` is called on every node whose operation is one of ``roots``.
+    """A function that matches structures and replaces them, with the operations at which they end.
 
-    Every remaining node of ``look_alikes`` is reported as a near miss of ``pattern``.
+    ``match`` is called on every node whose operation is one of ``roots``. It gets the node, the
+    editor of the graph and a list to which it adds near misses. It returns the values that replace
+    the node's outputs, or None.
+
+    ``look_alikes`` finds structures that are similar to the one called ``pattern`` and were not
+    replaced. They are reported as near misses.
     """
 
     roots: tuple[Op, ...]
@@ -83,20 +92,26 @@ E = TypeVar("E")
 
 @dataclass(frozen=True)
 class MatchedOperation:
-    """The operand of a matched operation, along the logical axes, and its parameters."""
+    """The operand ``x`` of a matched operation and its parameters.
+
+    ``x`` is a view whose axes are those of the matched node.
+    """
 
     x: View
     params: dict[str, Any]
 
 
 def build_applied(op: Op, node: Node, applied: MatchedOperation, editor: Editor) -> Value:
-    """Emit an operation with one operand, as it was matched."""
+    """Emit ``op`` with the matched operand and parameters, with the shape and dtype of ``node``."""
     x = write(editor, applied.x, node.out.shape, node.out.dtype)
     return editor.add(op, [x], node.out.shape, node.out.dtype, applied.params)
 
 
 class Uses(Protocol):
-    """Facts about the graph and the runtime that a match may need besides the nodes."""
+    """Facts about the graph and the runtime that a match may need besides the nodes.
+
+    ``takes(operator, dtype)`` returns True if the runtime has an ONNX operator for a dtype.
+    """
 
     takes: SupportsDtype
 
@@ -104,28 +119,35 @@ class Uses(Protocol):
     """Results of earlier matches, such as arrays of values, by key or id."""
 
     def single_use(self, value: Value) -> bool:
-        """Return True if exactly one operand of one node reads the value."""
+        """Return True if exactly one operand of one node, or one output of the graph, reads the
+        value."""
 
 
 def proved(
     pattern: str,
     roots: tuple[Op, ...],
-    prove: Callable[[Node, Uses], E | str | None],
-    build: Callable[[Node, E, Editor], Replacement],
+    find_evidence: Callable[[Node, Uses], E | str | None],
+    emit: Callable[[Node, E, Editor], Replacement],
     look_alikes: FindLookAlikes | None = None,
 ) -> Recogniser:
-    """Return a recogniser of a matching and an emitting function.
+    """Return a recogniser that first collects evidence without touching the graph, and then emits.
 
-    ``prove`` returns evidence, the reason for a near miss, or None. ``build`` emits the values for
-    the evidence.
+    **Arguments**
+
+    - `pattern`: the name of the structure in near misses.
+    - `roots`: the operations of the nodes on which the recogniser is called.
+    - `find_evidence`: returns the evidence that a node is such a structure, a text with the reason
+      for a near miss, or None.
+    - `emit`: emits the values that replace the outputs of the node, from the evidence.
+    - `look_alikes`: finds structures for the report that no recogniser replaced.
     """
 
     def match(node: Node, editor: Editor, near_misses: list[NearMiss]) -> Replacement | None:
-        evidence = prove(node, editor)
+        evidence = find_evidence(node, editor)
         if isinstance(evidence, str):
             near_misses.append(NearMiss(pattern, evidence, source_line(node), node=node))
             return None
-        return None if evidence is None else build(node, evidence, editor)
+        return None if evidence is None else emit(node, evidence, editor)
 
     return Recogniser(roots, match, pattern, look_alikes)
 
@@ -136,9 +158,17 @@ def report_look_alikes(
     near_misses: list[NearMiss],
     takes: SupportsDtype,
 ) -> None:
-    """Add a near miss for each structure that looks like a named one and has no near miss yet.
+    """Add a near miss for each structure that looks like a named one and was left without a reason.
 
-    The node of an earlier near miss is below the node that shows the structure.
+    A structure has a reason if an earlier near miss of the same pattern is on a node from which the
+    structure is computed by elementwise operations and moves.
+
+    **Arguments**
+
+    - `graph`: the graph after the recognisers have run.
+    - `recognisers`: the recognisers whose `look_alikes` are called.
+    - `near_misses`: the near misses so far. New ones are appended.
+    - `takes`: returns True if the runtime has an operator for a dtype.
     """
     uses = Editor(graph, takes)
     for recogniser in recognisers:
@@ -157,11 +187,12 @@ def report_look_alikes(
 
 
 def carried_from(node: Node, through: Iterable[Op] = ()) -> Iterator[Node]:
-    """Yield a node and the nodes above it through elementwise operations and carriers, the nearest
+    """Yield a node and the nodes it is computed from by elementwise operations and moves, nearest
     first.
 
-    The first other operation on each path is yielded too. ``through`` adds operations that are
-    passed. At most ``DEEPEST_SEARCH`` nodes are yielded.
+    The first node of another operation on each path is yielded too, but nothing behind it.
+    ``through`` adds operations that are passed like elementwise ones. At most ``DEEPEST_SEARCH``
+    nodes are yielded.
     """
     visited, queue = {id(node)}, [node]
     for inner in queue:
@@ -195,8 +226,11 @@ CARRIERS = frozenset(
 def recogniser_rules(
     recognisers: Sequence[Recogniser], near_misses: list[NearMiss]
 ) -> dict[Op, Rule]:
-    """Return the recognisers as rules of one sweep. Of several with the same root the first match
-    wins."""
+    """Return the recognisers as rules, by the operation at which they are tried.
+
+    If several recognisers have the same operation, they are tried in their order, and the first
+    match wins. Near misses are appended to ``near_misses``.
+    """
     matches_by_root: dict[Op, list[Match]] = {}
     for recogniser in recognisers:
         for op in recogniser.roots:
@@ -205,6 +239,9 @@ def recogniser_rules(
 
 
 def _first_match(matches: list[Match], near_misses: list[NearMiss]) -> Rule:
+    """Return a rule that tries these functions in order and returns the first result that is not
+    None."""
+
     def rule(node: Node, editor: Editor) -> Replacement | None:
         results = (match(node, editor, near_misses) for match in matches)
         return next((value for value in results if value is not None), None)
@@ -213,32 +250,41 @@ def _first_match(matches: list[Match], near_misses: list[NearMiss]) -> Rule:
 
 
 def whole(value: Value) -> View:
-    """Return a view of a value along its own axes, behind layout operations."""
+    """Return a value as a view along its own axes, with moves and conversions to wider floats
+    removed.
+
+    The base of the view is the value before those operations (see `peel`).
+    """
     return peel(along(value))
 
 
 def operand(view: View, index: int, *, rounding: bool = False) -> View:
-    """Return operand ``index`` of the base's elementwise node as a peeled view along the same
-    axes."""
+    """Return operand ``index`` of the elementwise node that computes the view's base.
+
+    The result is peeled (see `peel`, also for ``rounding``) and has the axes of ``view``.
+    """
     return peel(view.operand(index), rounding=rounding)
 
 
 def operands(view: View) -> list[View]:
-    """Return all operands of the base's elementwise node as peeled views."""
+    """Return all operands of the elementwise node that computes the view's base, as `operand`
+    does."""
     return [operand(view, i) for i in range(len(view.node().inputs))]
 
 
 def operand_orders(view: View) -> tuple[tuple[View, View], tuple[View, View]]:
-    """Return the two operands of the base's elementwise node in both orders."""
+    """Return the two operands of the elementwise node that computes the base, as (a, b) and
+    (b, a)."""
     left, right = operands(view)
     return (left, right), (right, left)
 
 
 def peel(view: View, *, rounding: bool = False) -> View:
-    """Look through transposes, broadcasts, reshapes by ones and conversions to a wider float.
+    """Return the same elements as a view of an earlier value, as far back as possible.
 
-    With ``rounding``, look through conversions to a narrower float too. This is for intermediate
-    results, whose precision the fused operator decides.
+    Transposes, broadcasts, reshapes that add or remove axes of size one, and conversions to a wider
+    float are removed. With ``rounding``, conversions to a narrower float are removed too. This is
+    for intermediate results, whose precision the fused operator decides.
     """
     while (inner := through(view, rounding=rounding)) is not None and inner.is_whole:
         view = inner
@@ -246,8 +292,12 @@ def peel(view: View, *, rounding: bool = False) -> View:
 
 
 def through(view: View, *, rounding: bool = False) -> View | None:
-    """Return the same elements behind one layout operation or conversion, or None if the base is
-    another."""
+    """Return the same elements as a view of the operand of one transpose, broadcast, reshape or
+    conversion.
+
+    A conversion must be to a wider float, or with ``rounding`` to a float of at least 16 bits.
+    Return None if another node computes the base, or if no view expresses a reshape.
+    """
     node = view.base.node
     if node is None or node.op not in PEELED:
         return None
@@ -258,8 +308,10 @@ def through(view: View, *, rounding: bool = False) -> View | None:
 
 
 def peel_moves(view: View) -> View:
-    """Return the same elements where they are computed, before moves and conversions to wider
-    floats."""
+    """Return the same elements as a view of the earliest value that they are moved or widened from.
+
+    Besides the operations that `peel` removes, slices and concatenations are removed.
+    """
     while True:
         view = descended(view)
         wider = through(view) if view.op() is ops.convert_element_type else None
@@ -272,9 +324,9 @@ PEELED = frozenset({ops.convert_element_type, ops.transpose, ops.broadcast_in_di
 
 
 def only_reader(value: Value, base: Value, uses: Uses) -> bool:
-    """Return True if nothing else reads ``value``, nor any value between it and ``base``.
+    """Return True if ``value``, ``base`` and each value between them is read exactly once.
 
-    The nodes between the two have one operand, as those that ``peel`` looks through.
+    ``base`` is an ancestor of ``value`` through first operands, as after `peel`.
     """
     while uses.single_use(value) and value is not base and value.node is not None:
         value = value.node.inputs[0]
@@ -284,7 +336,8 @@ def only_reader(value: Value, base: Value, uses: Uses) -> bool:
 def converts_float(node: Node) -> bool:
     """Return True if a node converts a float to a float whose rounding may be ignored.
 
-    A conversion to fewer than 16 bits is a quantisation, whose rounding is intended.
+    Return False for a conversion to a narrower float of 8 bits or fewer. That is a quantisation,
+    whose rounding is intended.
     """
     source, target = node.inputs[0].dtype, node.out.dtype
     floats = all(jnp.issubdtype(d, jnp.floating) for d in (source, target))
@@ -292,13 +345,17 @@ def converts_float(node: Node) -> bool:
 
 
 def _widens(node: Node) -> bool:
+    """Return True if the output of a node has more bytes per element than its first input."""
     return node.inputs[0].dtype.itemsize < node.out.dtype.itemsize
 
 
 def unrepeated(view: View) -> tuple[View, int] | None:
-    """Return a value before it is repeated along the second of two merged axes, and the first axis.
+    """Return a view of a value before each of its entries along an axis was repeated, and that
+    axis.
 
-    Return None if the view is not such a repetition.
+    Example: ``x[..., C, None]`` is broadcast to ``[..., C, n]`` and reshaped to ``[..., C * n]``.
+    The result has the axes ``[..., C, n]`` and repeats its elements along ``n``. The number is that
+    of axis C. Return None if the value is not computed in this way.
     """
     inner = above(view) if view.op() is ops.reshape else None
     merged = [i for i, group in enumerate(inner.groups) if len(group) == 2] if inner else []
@@ -313,8 +370,11 @@ def unrepeated(view: View) -> tuple[View, int] | None:
 
 
 def base_permutation(view: View, shape: Shape) -> list[int] | None:
-    """Return the permutation of the base's axes that has this shape and the view's elements, or
-    None."""
+    """Return the permutation by which a transpose of the view's base gives the view with this
+    shape.
+
+    Return None if the view is no transpose of its base, or if it has another shape.
+    """
     ones = [a for a in range(view.base.rank) if a not in view.axes]
     order = [ones.pop(0) if a is None and ones else a for a in view.axes]
     if ones or view.base.rank != len(shape) or None in order:

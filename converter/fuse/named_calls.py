@@ -29,10 +29,12 @@ CALLS = {"_resize": "resize", "_map_coordinates": "grid_sample"}
 
 
 def call_order(node: Node, function: Callable[..., Any]) -> tuple[int, ...] | None:
-    """Return the order of axes if a call computes ``function`` of its operands, else None.
+    """Return the order of the result's axes if a call of a named function computes ``function``.
 
-    Axis i of the result of ``function`` is axis ``order[i]`` of the first result of the call.
-    ``function`` has to call the named function once, with its own operands.
+    ``node`` is the call. ``function`` is traced for its operands and has to call the function of
+    that name once, with its own arguments. Axis i of the result of ``function`` is axis
+    ``order[i]`` of the first result of the call. Return None if the two calls are not the same
+    program.
     """
     specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in node.inputs]
     try:
@@ -55,7 +57,7 @@ def call_order(node: Node, function: Callable[..., Any]) -> tuple[int, ...] | No
 
 
 def _is_equal(call: Node, traced: Node) -> bool:
-    """Return True if the first results of two calls are computed by the same program from their
+    """Return True if two calls compute their first results by the same program from their
     operands."""
     body, traced_body = call.bodies["call"], traced.bodies["call"]
     if not dims.same_shape(call.out.shape, traced.out.shape) or len(body.inputs) != len(
@@ -68,33 +70,41 @@ def _is_equal(call: Node, traced: Node) -> bool:
 
 
 def call_results(node: Node, first: Value, editor: Editor) -> list[Value]:
-    """Return the results of a call: the given first one, and the others from its inlined body."""
+    """Return all results of a call that a recogniser replaces.
+
+    ``first`` replaces the first result. The other results are computed by the inlined body of the
+    call.
+    """
     other_results = editor.inline(node.bodies["call"], node.inputs)[1:] if node.outputs[1:] else []
     return [first, *other_results]
 
 
 def inline_call(node: Node, editor: Editor) -> Sequence[Value]:
-    """Replace a call by its body."""
+    """Replace a call by its body, and return the results of the body."""
     return editor.inline(node.bodies["call"], node.inputs)
 
 
 def vmap_axes(function: Callable[..., Any], axes: Sequence[Any]) -> Callable[..., Any]:
-    """Return ``function`` under one ``vmap`` for each of ``axes``, the outermost first."""
+    """Return ``function`` under one ``vmap`` for each element of ``axes``, the outermost first.
+
+    An element is the ``in_axes`` of one ``vmap``. If it is an integer, the result is batched along
+    that axis too, otherwise along axis 0.
+    """
     for axis in reversed(axes):
         function = jax.vmap(function, in_axes=axis, out_axes=axis if isinstance(axis, int) else 0)
     return function
 
 
 Candidate: TypeAlias = tuple[T, Callable[..., Any]]
-"""A possible meaning of a call, and the function that it computes of its operand then."""
+"""A possible meaning of a call, such as a method of resizing, and the function that it computes."""
 
 
 @dataclass(frozen=True)
 class MatchedCall(Generic[T]):
-    """A call with one operand and its matched candidate.
+    """A call of a function of one operand, and the candidate that it computes.
 
-    ``shape`` is the shape of the result with the batched axes where the operand has them. ``order``
-    has these axes in the order of the call's own result.
+    ``shape`` is the shape of the result with the batch axes at the positions that they have in the
+    operand. ``order`` is the permutation from these axes to the axes of the call's own result.
     """
 
     candidate: T
@@ -105,10 +115,11 @@ class MatchedCall(Generic[T]):
 def find_call(
     node: Node, candidates: Callable[[Shape, Shape], Iterable[Candidate[T]]]
 ) -> MatchedCall[T] | None:
-    """Return the candidate that a call computes, under any ``vmap``, or None.
+    """Return the candidate that a call computes, under up to `MAX_BATCHES` nested ``vmap``.
 
-    ``candidates`` returns the candidates for the shapes of the operand and of the result without
-    their batch axes.
+    ``candidates(shape, result)`` yields the functions that are tried for an operand and a result of
+    these shapes, without batch axes. Return None if the call has several operands, or if no
+    candidate is the same program as the call.
     """
     (x, *other_inputs), result = node.inputs, node.out.shape
     if other_inputs:
@@ -132,10 +143,11 @@ MAX_BATCHES = 3
 def _unbatched_shapes(
     shape: Shape, result: Shape
 ) -> Iterator[tuple[tuple[int, ...], Shape, Shape]]:
-    """Yield possible batch axes of the operand, and the shapes of operand and result without them.
+    """Yield the possible batch axes of an operand, and the shapes of operand and result without
+    them.
 
-    The axes are in the order of nested ``vmap``, the outermost first; each is numbered among the
-    axes that are left. Fewer axes come first.
+    The axes are in the order of nested ``vmap``, the outermost first. Each is numbered among the
+    axes that the outer ``vmap`` leave. Fewer axes come first, beginning with none.
     """
     for count in range(MAX_BATCHES + 1):
         yield from dict.fromkeys(_remove_batch_axes(shape, result, count))
@@ -144,8 +156,12 @@ def _unbatched_shapes(
 def _remove_batch_axes(
     shape: Shape, result: Shape, count: int
 ) -> Iterator[tuple[tuple[int, ...], Shape, Shape]]:
-    """Yield ``count`` batch axes of the operand, and the shapes of operand and result without
-    them."""
+    """Yield the possible choices of ``count`` batch axes, and the shapes of operand and result
+    without them.
+
+    A batch axis of the operand needs an axis of the same size in the result. The axes are numbered
+    as in `_unbatched_shapes`.
+    """
     if not count:
         yield (), shape, result
         return
@@ -162,7 +178,12 @@ def _drop_axis(shape: Shape, axis: int) -> Shape:
 
 
 def _insert_batch_axes(inner: Shape, shape: Shape, axes: Sequence[int]) -> Shape:
-    """Return the shape of an unbatched result with the batch axes where the operand has them."""
+    """Return the shape of an unbatched result with batch axes at the positions that the operand has
+    them.
+
+    ``inner`` is the shape of the unbatched result, ``shape`` that of the operand. ``axes`` are the
+    batch axes of the operand, numbered as in `_unbatched_shapes`.
+    """
     if not axes:
         return inner
     axis, *inner_axes = axes

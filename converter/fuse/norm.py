@@ -37,7 +37,10 @@ NormTerm: TypeAlias = tuple[Op, View]
 
 @dataclass(frozen=True)
 class NormDeviation:
-    """The division of ``numerator`` by a standard deviation, ``sqrt(spread + epsilon)``."""
+    """The division of ``numerator`` by a standard deviation, ``sqrt(spread + epsilon)``.
+
+    ``spread`` is the variance or the mean square. ``epsilon`` is a number, perhaps in a parameter.
+    """
 
     spread: View
     epsilon: Value
@@ -50,16 +53,16 @@ class NormDeviation:
         )
 
     def as_attribute(self, editor: Editor) -> float:
-        """Return the epsilon as a number, and record that the rewrite relies on it."""
+        """Return the epsilon as a number, and record that the rewrite relies on this number."""
         return rely_on_scalar(editor, self.epsilon)
 
 
 @dataclass(frozen=True)
 class CentredValue:
-    """``x - weight * average`` over a deviation, times the deviation's numerator, plus or minus the
-    ``terms``.
+    """``numerator * (x - weight * average) / sqrt(spread + epsilon)``, plus or minus the ``terms``.
 
-    ``moved`` are the values that multiply both ``x`` and ``average``.
+    ``deviation`` has the numerator, the spread and the epsilon. ``moved`` are the values that
+    multiply both ``x`` and ``average`` in the program, and that are moved out of the difference.
     """
 
     x: View
@@ -75,16 +78,18 @@ class CentredValue:
         return f"{magnitudes.UNBOUNDED} multiply what a mean is taken off, and the mean"
 
     def may_move(self, uses: Uses) -> bool:
-        """Return True if the value may be centred before it is multiplied by ``moved``."""
+        """Return True if all ``moved`` values have moderate numbers, so that the difference may be
+        taken first."""
         return all(magnitudes.may_move(value, uses, allow_zero=True) for value in self.moved)
 
 
 @dataclass(frozen=True)
 class Norm:
-    """``x`` over its deviation along ``axes``, times the deviation's numerator, plus or minus the
-    ``terms``.
+    """``numerator * x / sqrt(spread + epsilon)``, plus or minus the ``terms``, perhaps with ``x``
+    centred.
 
-    ``shape`` is the shape of ``x`` along its logical axes if one axis of the node was split for it.
+    ``axes`` are the normalised axes of the view ``x``. ``shape`` is the shape of ``x`` if an axis
+    of the matched node was split for it, otherwise None.
     """
 
     x: View
@@ -99,14 +104,21 @@ class Norm:
 
 
 def match_deviations(node: Node, uses: Uses) -> Iterator[NormDeviation]:
-    """Yield every match of a node as a product divided by a deviation, such as ``x * rsqrt(var +
-    eps)``."""
+    """Yield every way to see a product as another product divided by a deviation.
+
+    An example is ``x * rsqrt(var + eps)``. ``node`` is the last multiplication or division.
+    """
     parts = product_of(node, uses)
     return match_division_by_deviation(parts, node.out.dtype)
 
 
 def match_division_by_deviation(parts: Product, dtype: np.dtype) -> Iterator[NormDeviation]:
-    """Yield every match of a product as another one divided by a deviation."""
+    """Yield every way to see a product as another product divided by a deviation.
+
+    A deviation is ``sqrt(v + eps)`` as a divisor, or ``rsqrt(v + eps)`` or a power as a factor,
+    where ``eps`` is a known number. Nothing is yielded for a product with several divisors, or for
+    one whose order matters in float16. ``dtype`` is the dtype of the product.
+    """
     if not parts.divisors:
         inverses = [f for f in parts.factors if f.op() is ops.rsqrt or _is_power(f, -0.5)]
     else:
@@ -126,26 +138,30 @@ def match_division_by_deviation(parts: Product, dtype: np.dtype) -> Iterator[Nor
 
 
 def _is_power(view: View, exponent: float) -> bool:
+    """Return True if a view is a value to the power of this constant exponent."""
     return view.op() is ops.pow and scalar(operand(view, 1).base) == exponent
 
 
 def _is_attribute(number: float, dtype: np.dtype) -> bool:
-    """Return True if an ONNX attribute can hold the number. Attributes are float32, so that a
-    float64 operator needs a number that float32 holds exactly."""
+    """Return True if an ONNX attribute can hold the number for an operator of this dtype.
+
+    Attributes are float32. A float64 operator therefore needs a number that float32 holds exactly.
+    """
     return dtype != np.float64 or float(np.float32(number)) == number
 
 
 def _is_order_free(parts: Product, factors: Sequence[View], dtype: np.dtype) -> bool:
-    """Return True if the order of the factors makes no difference.
+    """Return True if the order of the multiplications makes no difference.
 
-    In float16, one order may overflow where another does not.
+    ``factors`` are the factors of the numerator. In float16, one order may overflow where another
+    does not, so that at most one factor besides the normed value is allowed.
     """
     other_factors = len(factors) - 1 + (parts.coefficient != 1)
     return dtype.name != "float16" or other_factors <= 1
 
 
 def fits(number: float, dtype: np.dtype) -> bool:
-    """Return True if a number is neither zero nor infinite after conversion to ``dtype``."""
+    """Return True if a number is zero, or neither underflows nor overflows in ``dtype``."""
     info = jnp.finfo(dtype)
     return number == 0 or float(info.tiny) <= abs(number) <= float(info.max)
 
@@ -154,7 +170,11 @@ def fits(number: float, dtype: np.dtype) -> bool:
 
 
 def match_centred(node: Node, uses: Uses) -> Iterator[CentredValue]:
-    """Yield every match of a node as a centred value divided by a deviation."""
+    """Yield every way to see a node as a centred value divided by a deviation.
+
+    A sum or difference is matched as ``x * s - mean * s``, a product or quotient as ``(x - mean) *
+    s``.
+    """
     return (_match_centred_sum if node.op in _OPPOSITE else _match_centred_product)(node, uses)
 
 
@@ -168,7 +188,8 @@ def _match_centred_product(node: Node, uses: Uses) -> Iterator[CentredValue]:
 
 
 def _match_centred_sum(node: Node, uses: Uses) -> Iterator[CentredValue]:
-    """Yield matches of ``x * s - mean * s + bias``."""
+    """Yield matches of ``x * s - mean * s + bias``, where the two products may come from nested
+    sums."""
     if not any(v.node is not None and v.node.op in _PRODUCTS for v in node.inputs):
         return  # the most frequent sum adds a bias to something else
     terms = _signed_terms(node, uses)
@@ -187,7 +208,10 @@ _OPPOSITE = {ops.add: ops.sub, ops.sub: ops.add}
 
 
 def _signed_terms(node: Node, uses: Uses) -> list[NormTerm]:
-    """Return the operands of a sum, with those of operands that are sums, each with its sign."""
+    """Return the terms of a sum or difference, each with ``ops.add`` or ``ops.sub`` as its sign.
+
+    An operand that is itself a sum or difference, with no other reader, is replaced by its terms.
+    """
     terms: list[NormTerm] = []
     left, right = operands(along(node.out))
     for sign, view in ((ops.add, left), (node.op, right)):
@@ -204,7 +228,11 @@ def _signed_terms(node: Node, uses: Uses) -> list[NormTerm]:
 def _match_difference(
     minuend: NormTerm, subtrahend: NormTerm, terms: tuple[NormTerm, ...], node: Node, uses: Uses
 ) -> Iterator[CentredValue]:
-    """Yield matches of ``x * s - mean * s`` if the two products differ in one factor each."""
+    """Yield matches of ``minuend - subtrahend`` as ``x * s - weight * mean * s``.
+
+    The two products must differ in one factor each, ``x`` and ``mean``. ``terms`` are the other
+    terms of the sum ``node``; they are part of the result.
+    """
     first, second = (_signed_product(term, uses) for term in (minuend, subtrahend))
     shared = Counter(first.factors) & Counter(second.factors)
     own_factors = [list((Counter(parts.factors) - shared).elements()) for parts in (first, second)]
@@ -224,7 +252,7 @@ def _match_difference(
 
 
 def _signed_product(term: NormTerm, uses: Uses) -> Product:
-    """Return a term as a product, whose coefficient has the sign of the term."""
+    """Return a term as a product, with a negative coefficient if the term is subtracted."""
     sign, view = term
     parts = product(view, uses)
     parts.coefficient *= -1 if sign is ops.sub else 1
@@ -235,8 +263,10 @@ def _signed_product(term: NormTerm, uses: Uses) -> Product:
 
 
 def emit_norm(op: Op, node: Node, norm: Norm, editor: Editor) -> Value:
-    """Emit ``op`` over the logical axes of x without a scale, and apply the other factors and
-    terms."""
+    """Emit the norm ``op`` with scale 1 over the normalised axes, then the other factors and terms.
+
+    Return a value with the shape of ``node``.
+    """
     shape = node.out.shape if norm.shape is None else norm.shape
     normed = editor.reshape(
         _emit_unscaled_norm(op, norm, shape, node.out.dtype, editor), node.out.shape
@@ -245,7 +275,11 @@ def emit_norm(op: Op, node: Node, norm: Norm, editor: Editor) -> Value:
 
 
 def _emit_unscaled_norm(op: Op, norm: Norm, shape: Shape, dtype: np.dtype, editor: Editor) -> Value:
-    """Emit ``op`` over the logical axes of x, which have this shape, without a scale."""
+    """Emit the norm ``op`` with scale 1. The normalised axes of x are moved last, and back
+    afterwards.
+
+    ``shape`` is the shape of the view ``norm.x``.
+    """
     count = len(norm.axes)
     order = [i for i in range(len(norm.x.axes)) if i not in norm.axes] + list(norm.axes)
     value = editor.transpose(write(editor, norm.x, shape, dtype), order)
@@ -256,7 +290,11 @@ def _emit_unscaled_norm(op: Op, norm: Norm, shape: Shape, dtype: np.dtype, edito
 
 
 def emit_factors_and_terms(normed: Value, norm: Norm | CentredValue, editor: Editor) -> Value:
-    """Multiply a normalised value by the other factors of the product, and add the terms."""
+    """Multiply a normalised value by the other factors of the matched product, and add the terms.
+
+    ``normed`` is the output of the norm operator. Record that the rewrite relies on moderate
+    numbers in the ``moved`` values.
+    """
     result, factors = normed, norm.deviation.numerator
     for value in norm.moved:
         magnitudes.rely_on_size(editor, value, allow_zero=True)
@@ -270,5 +308,8 @@ def emit_factors_and_terms(normed: Value, norm: Norm | CentredValue, editor: Edi
 
 
 def _emit_broadcastable(editor: Editor, view: View, result: Value) -> Value:
-    """Emit a view in the shape that broadcasts to ``result``, with the dtype of ``result``."""
+    """Emit a view in a shape that broadcasts to ``result``, with size 1 where nothing varies.
+
+    The dtype is that of ``result``.
+    """
     return write(editor, view, view.bare(result.shape), result.dtype)

@@ -35,14 +35,17 @@ from converter.ir.scalars import named_size, scalar
 
 
 class Sum(NamedTuple):
-    """Sum of a monomial along the last axes of its views, which have these sizes."""
+    """Sum of a monomial along the last axes of its views. ``sizes`` are the sizes of these axes."""
 
     monomial: Monomial
     sizes: tuple[Dim, ...]
 
 
 class Inner(NamedTuple):
-    """Polynomial that is the base of a power with a negative or fractional exponent."""
+    """Polynomial that is the base of a power with a negative or fractional exponent.
+
+    ``terms`` are its monomials with their coefficients.
+    """
 
     terms: frozenset[tuple[Monomial, float]]
 
@@ -69,8 +72,9 @@ MAX_DEPTH = 24
 class NormalForm:
     """A polynomial, and the conditions under which a value equals it.
 
-    ``moved`` are the views whose order of operations differs. ``slack`` is the relative error that
-    rounded constants may cause in a coefficient.
+    ``moved`` are the views that the polynomial multiplies in another order than the program, or
+    that cancel in it. ``slack`` is the relative error that rounded constants may cause in a
+    coefficient.
     """
 
     terms: Terms
@@ -78,25 +82,27 @@ class NormalForm:
     slack: float = 0.0
 
     def may_move(self, uses: Uses) -> bool:
-        """Return True if no infinity or NaN makes a difference in the order of the operations."""
+        """Return True if all ``moved`` views have moderate numbers, so that the order makes no
+        difference."""
         return all(magnitudes.may_move(view.base, uses, allow_zero=True) for view in self.moved)
 
     def is_near(self, terms: Mapping[Monomial, float]) -> bool:
-        """Return True if these are the terms, up to the rounding of constants."""
+        """Return True if the polynomial has these coefficients by monomial, up to the rounding of
+        constants."""
         if self.terms.keys() != terms.keys():
             return False
         return all(self.has_coefficient(monomial, number) for monomial, number in terms.items())
 
     def has_coefficient(self, monomial: Monomial, number: float) -> bool:
         """Return True if a monomial has this coefficient, up to the rounding of constants."""
-        off = abs(self.terms.get(monomial, 0.0) - number)
-        return off <= (EQUAL + 4 * self.slack) * abs(number)
+        difference = abs(self.terms.get(monomial, 0.0) - number)
+        return difference <= (EQUAL + 4 * self.slack) * abs(number)
 
 
 def normal_form(view: View, uses: Uses, leaves: Sequence[Value] = ()) -> NormalForm | None:
-    """Return a value as a polynomial, or None if it has too many terms.
+    """Return a value as a polynomial, or None if it would have more than `MAX_TERMS` terms.
 
-    ``leaves`` are values that stay atoms, however they are computed.
+    ``leaves`` are values that stay atoms of the polynomial, even if operations compute them.
     """
     key = normal_form, view, tuple(map(id, leaves))
     if key not in uses.memo:
@@ -106,7 +112,10 @@ def normal_form(view: View, uses: Uses, leaves: Sequence[Value] = ()) -> NormalF
 
 
 def count_terms(sizes: Iterable[Dim]) -> Terms:
-    """Return the number of elements of these sizes as a polynomial of names."""
+    """Return the product of these sizes as a polynomial over the names of sizes.
+
+    Example: ``(2, n)`` gives ``2 * n``.
+    """
     total: Terms = {ONE: 1.0}
     for size in sizes:
         total = multiply_terms(total, size_terms(size))
@@ -114,7 +123,10 @@ def count_terms(sizes: Iterable[Dim]) -> Terms:
 
 
 def size_terms(dim: Dim) -> Terms:
-    """Return a dimension as a polynomial of names."""
+    """Return one dimension as a polynomial over the names of sizes.
+
+    Example: ``2 * n + 1`` has the monomials ``n`` and 1.
+    """
     if dims.is_static(dim):
         return {ONE: float(dim)} if dim else {}
 
@@ -161,7 +173,10 @@ def multiply_terms(left: Terms, right: Terms) -> Terms:
 
 
 def raise_terms(terms: Terms, power: int) -> Terms:
-    """Return a polynomial to the power of an integer."""
+    """Return a polynomial to the power of an integer.
+
+    With a negative power, a polynomial with several monomials becomes one atom (`Inner`).
+    """
     if power < 0 and len(terms) != 1:
         return {frozenset({(Inner(frozenset(terms.items())), power)}): 1.0}
     if power < 0:
@@ -176,6 +191,7 @@ def raise_terms(terms: Terms, power: int) -> Terms:
 
 
 def _multiply_monomials(left: Monomial, right: Monomial) -> Monomial:
+    """Return the product of two monomials: the exponents of equal atoms are added."""
     powers = dict(left)
     for atom, power in right:
         powers[atom] = powers.get(atom, 0) + power
@@ -183,7 +199,7 @@ def _multiply_monomials(left: Monomial, right: Monomial) -> Monomial:
 
 
 def _cancelled_factors(left: Monomial, right: Monomial) -> Monomial:
-    """Return the factors of one whose inverses are factors of the other."""
+    """Return the factors of ``left`` that are cancelled by their inverses in ``right``."""
     return frozenset(factor for factor in left if (factor[0], -factor[1]) in right)
 
 
@@ -211,6 +227,7 @@ def find_views(monomial: Monomial) -> set[View]:
 
 
 def _all_views(terms: Terms) -> set[View]:
+    """Return all views in a polynomial."""
     return {view for monomial in terms for view in find_views(monomial)}
 
 
@@ -218,15 +235,21 @@ def _all_views(terms: Terms) -> set[View]:
 
 
 class _Reader:
-    """Reads values as polynomials and caches the results."""
+    """Reader of values as polynomials. It caches the results.
+
+    ``leaves`` are the ids of the values that stay atoms.
+    """
 
     def __init__(self, leaves: set[int]) -> None:
         self.leaves = leaves
         self.seen: dict[View, NormalForm | None] = {}
 
     def of(self, view: View, depth: int) -> NormalForm | None:
-        """Return the normal form of a view, through operations up to ``depth``, or None if it has
-        too many terms."""
+        """Return the normal form of a view, or None if it has too many terms.
+
+        Operations are followed up to ``depth``; the values below them are atoms. Moves and
+        conversions of floats are skipped.
+        """
         while id(view.base) not in self.leaves:
             inner = through(view, rounding=True)
             if inner is None or not inner.is_whole:
@@ -237,6 +260,8 @@ class _Reader:
         return self.seen[view]
 
     def _of(self, view: View, depth: int) -> NormalForm | None:
+        """Return the normal form of a view whose base no move or conversion computes. It is not
+        cached."""
         if id(view.base) in self.leaves:
             return _atom_form(view)
         constant = _constant_form(view)
@@ -260,10 +285,17 @@ class _Reader:
         return _raise_form(self._operand(view, 0, depth), power) if power else _atom_form(view)
 
     def _operand(self, view: View, index: int, depth: int) -> NormalForm | None:
+        """Return the normal form of operand ``index`` of the view's elementwise node, one level
+        deeper."""
         return self.of(view.operand(index), depth - 1)
 
     def _sum(self, view: View, depth: int) -> NormalForm | None:
-        """Return a sum along axes, which become the last logical axes of its operand."""
+        """Return the normal form of a sum along axes, or None if the operand's form has too many
+        terms.
+
+        The summed axes become the last logical axes of the operand. The sum of each monomial is
+        split into the factors that do not vary along these axes, and a sum of the others.
+        """
         inner = summed_view(view)
         if inner is None:
             return _atom_form(view)
@@ -289,7 +321,7 @@ _ROOTS = {ops.sqrt: 0.5, ops.rsqrt: -0.5}
 
 
 def _constant_form(view: View) -> NormalForm | None:
-    """Return the polynomial of a number or a named size, or None."""
+    """Return the polynomial of a constant number or a named size, or None for other values."""
     number, size = scalar(view.base), named_size(view.base)
     if size is not None:
         return NormalForm(size_terms(size))
@@ -301,11 +333,16 @@ def _constant_form(view: View) -> NormalForm | None:
 
 
 def _atom_form(view: View) -> NormalForm:
+    """Return the polynomial that is the view itself, as one atom."""
     return NormalForm({frozenset({(view, 1)}): 1.0})
 
 
 def _exponent(view: View) -> float:
-    """Return the exponent of a small integer or half-integer power, or 0 for another value."""
+    """Return the exponent if a view is a power with an integer or half-integer exponent from -4 to
+    4.
+
+    Return 0 for another value.
+    """
     number: Any = exponent(view)
     if view.op() is ops.pow and not number:
         number = scalar(operand(view, 1).base)
@@ -314,6 +351,7 @@ def _exponent(view: View) -> float:
 
 
 def _scale_form(form: NormalForm | None, number: float) -> NormalForm | None:
+    """Return a normal form times a number. None stays None."""
     if form is None:
         return None
     terms = {monomial: number * coefficient for monomial, coefficient in form.terms.items()}
@@ -351,8 +389,11 @@ def _multiply_forms(first: NormalForm | None, second: NormalForm | None) -> Norm
 
 
 def _raise_form(form: NormalForm | None, power: float) -> NormalForm | None:
-    """Return a power: of one monomial by its factors, of a sum multiplied out if the exponent is
-    positive."""
+    """Return a normal form to a power, or None if it has too many terms.
+
+    A sum to a positive integer power is multiplied out. A single monomial to an integer power has
+    the exponents of its atoms multiplied. Every other power becomes one atom.
+    """
     if form is None:
         return None
     if power > 0 and power == int(power):
@@ -371,8 +412,10 @@ def _raise_form(form: NormalForm | None, power: float) -> NormalForm | None:
 
 
 def summed_view(view: View) -> View | None:
-    """Return the operand of a sum with the summed axes last, or None if the view has only parts of
-    the sum."""
+    """Return the operand of a sum as a view: the axes of ``view``, then the summed axes.
+
+    The base of ``view`` is the sum. Return None if the view contains only parts of it.
+    """
     source, summed_axes = view.node().inputs[0], tuple(view.node().params["axes"])
     if not view.is_whole:
         return None
@@ -384,8 +427,11 @@ def summed_view(view: View) -> View | None:
 
 
 def _sum_monomial(monomial: Monomial, sizes: Sequence[Dim], rank: int) -> tuple[Monomial, Terms]:
-    """Return the factors that do not vary along the axes from ``rank`` on, and the sum of the
-    others."""
+    """Return the sum of a monomial along its axes from ``rank`` on, which have these sizes.
+
+    The result is the factors that do not vary along these axes, and the sum of the other factors as
+    a polynomial. Axes along which nothing varies give their size as a factor.
+    """
     summed_axes = range(rank, rank + len(sizes))
     varying = frozenset(f for f in monomial if any(_varies(f[0], axis) for axis in summed_axes))
     along_axes = [a for a in summed_axes if any(_varies(atom, a) for atom, _ in varying)]
@@ -403,7 +449,8 @@ def _sum_monomial(monomial: Monomial, sizes: Sequence[Dim], rank: int) -> tuple[
 
 
 def _merge_sums(total: Sum, rank: int) -> Sum:
-    """Return a sum of a sum as one sum, with its axes ordered by the views in it."""
+    """Return a sum of a sum as one sum, with its axes in an order that depends only on the views in
+    it."""
     factors = [*total.monomial]
     if len(factors) == 1 and isinstance(factors[0][0], Sum) and factors[0][1] == 1:
         inner = factors[0][0]
@@ -427,7 +474,8 @@ def _varies(atom: Atom, axis: int) -> bool:
 
 
 def _drop_axes(monomial: Monomial, axes: Iterable[int]) -> Monomial:
-    """Return the monomial without logical axes along which nothing varies."""
+    """Return the monomial with these logical axes removed from its views. Nothing may vary along
+    them."""
     dropped = {*axes}
 
     def drop(atom: Atom) -> Atom:
@@ -443,7 +491,7 @@ def _drop_axes(monomial: Monomial, axes: Iterable[int]) -> Monomial:
 
 
 def _permute_axes(monomial: Monomial, order: Sequence[int]) -> Monomial:
-    """Return the monomial with its first logical axes in another order."""
+    """Return the monomial with the first logical axes of all its views in this order."""
 
     def take(atom: Atom) -> Atom:
         if isinstance(atom, View):

@@ -28,7 +28,7 @@ class Product:
     slack: float = 0.0
 
     def without(self, factor: View) -> list[View]:
-        """Return the factors without this one."""
+        """Return the factors of the product without one occurrence of ``factor``."""
         index = next(i for i, f in enumerate(self.factors) if f is factor)
         return [*self.factors[:index], *self.factors[index + 1 :]]
 
@@ -48,12 +48,15 @@ EQUAL = 1e-6
 
 
 def product(view: View, uses: Uses, *, powers: bool = False, rounding: bool = False) -> Product:
-    """Return a value as a product: its multiplications, divisions, negations and numbers are
-    flattened.
+    """Return a value as a product, through its multiplications, divisions, negations and powers.
 
-    Except for the root, only values that nothing else reads are flattened. ``powers`` also writes
-    squares and small integer powers as repeated factors, whether or not other nodes read them.
-    ``rounding`` is that of ``peel``.
+    Besides the value itself, only values with a single reader are taken apart.
+
+    **Arguments**
+
+    - `powers`: whether a square or another power up to 4 becomes repeated factors, even if other
+      nodes read it.
+    - `rounding`: whether conversions to narrower floats are skipped, as in `peel`.
     """
     result = Product()
     start = peel(view, rounding=True) if rounding else view
@@ -62,8 +65,10 @@ def product(view: View, uses: Uses, *, powers: bool = False, rounding: bool = Fa
 
 
 def product_of(node: Node, uses: Uses) -> Product:
-    """Return the result of a node as a product. The last result is cached, because several
-    recognisers ask for it."""
+    """Return the result of a node as a product.
+
+    Only the last result is cached, because several recognisers ask for the same node in turn.
+    """
     cached = uses.memo.get(product_of)
     if cached is None or cached[0] is not node:
         cached = uses.memo[product_of] = node, product(along(node.out), uses)
@@ -72,7 +77,10 @@ def product_of(node: Node, uses: Uses) -> Product:
 
 @dataclass(frozen=True)
 class _Collector:
-    """Adds the factors of a value to a product."""
+    """Collector of the factors of a value in the product ``target``.
+
+    ``powers`` and ``rounding`` are as in `product`.
+    """
 
     uses: Uses
     target: Product
@@ -80,8 +88,12 @@ class _Collector:
     rounding: bool
 
     def take(self, view: View, *, divide: bool = False, root: bool = False) -> None:
-        """Add a value to the product, or to its divisors if ``divide``. ``root`` is True for the
-        first value."""
+        """Add a value to the factors of the product, or to its divisors if ``divide``.
+
+        Numbers are multiplied into the coefficient. Products, quotients and negations are taken
+        apart if ``root`` is True or nothing else reads them. ``root`` is True only for the value
+        that the product is made of.
+        """
         number, op = scalar(view.base), view.op()
         if number is not None and not isinstance(number, bool) and _is_joinable(number, divide):
             self.target.multiply(1 / number if divide else number, view.base.dtype)
@@ -100,21 +112,25 @@ class _Collector:
             (self.target.divisors if divide else self.target.factors).append(view)
 
     def _operand(self, view: View, index: int, divide: bool) -> None:
+        """Add operand ``index`` of the view's elementwise node to the product."""
         self.take(operand(view, index, rounding=self.rounding), divide=divide)
 
 
 def _is_joinable(number: float, divides: bool) -> bool:
-    """Return True if a number may be multiplied with the others: their product then overflows in no
-    order."""
+    """Return True if a constant may be multiplied into the coefficient, so that no order overflows.
+
+    It must be between 2**-60 and 2**60 in absolute value, or zero if it does not divide
+    (``divides``).
+    """
     return not divides if number == 0 else 1 / LARGEST_NUMBER <= abs(number) <= LARGEST_NUMBER
 
 
 LARGEST_NUMBER = 2.0**60
-"""-"""
+"""Numbers up to this one, and down to its inverse, are multiplied with each other in advance."""
 
 
 def exponent(view: View) -> int:
-    """Return n if the view is the n-th power of its operand, otherwise 0."""
+    """Return n if the view is the n-th power of its operand for an integer n, otherwise 0."""
     if view.op() is ops.square:
         return 2
     if view.op() is ops.pow:
@@ -128,22 +144,24 @@ def exponent(view: View) -> int:
 
 @dataclass(frozen=True)
 class ReducedValue:
-    """The operand of a reduction, seen along the logical axes and then along the reduced axes.
+    """The operand of a reduction, as a view of the logical axes and then the reduced axes.
 
-    ``sizes`` are those of the reduced axes. The logical axes that are reduced have no axis of the
-    operand.
+    ``sizes`` are the sizes of the reduced axes.
     """
 
     view: View
     sizes: tuple[Dim, ...]
 
     def operand(self, index: int) -> ReducedValue:
-        """Return operand ``index`` of the elementwise node that is reduced."""
+        """Return operand ``index`` of the elementwise node that computes the reduced value."""
         return ReducedValue(operand(self.view, index), self.sizes)
 
     def axes_of(self, unreduced: View) -> tuple[int, ...] | None:
-        """Return the logical axes along which ``unreduced`` is reduced, or None if the operand is
-        another value."""
+        """Return the logical axes of ``unreduced`` over which it is reduced to give this value.
+
+        Return None if the operand of the reduction is another value, or is reduced along only a
+        part of these axes.
+        """
         rank = len(unreduced.axes)
         remaining, reduced_axes = self.view.axes[:rank], self.view.axes[rank:]
         pairs = zip(reduced_axes, self.sizes, strict=True)
@@ -160,21 +178,26 @@ class ReducedValue:
         return tuple(axes) if is_same_elsewhere and is_fully_reduced else None
 
 
-def reduced(part: View, op: Op) -> ReducedValue | None:
-    """Return the operand of a reduction by ``op``, or None if ``part`` is no such reduction."""
-    part = peel(part, rounding=True)  # sums of float16 are computed in float32 and rounded
-    if part.op() != op:
+def reduced(view: View, op: Op) -> ReducedValue | None:
+    """Return the operand of a reduction by ``op``, such as a sum, or None if ``view`` is no such
+    reduction."""
+    view = peel(view, rounding=True)  # sums of float16 are computed in float32 and rounded
+    if view.op() != op:
         return None
-    source, reduced_axes = part.node().inputs[0], tuple(part.node().params["axes"])
+    source, reduced_axes = view.node().inputs[0], tuple(view.node().params["axes"])
     remaining_axes = [a for a in range(source.rank) if a not in reduced_axes]
-    axes = (*(None if a is None else remaining_axes[a] for a in part.axes), *reduced_axes)
+    axes = (*(None if a is None else remaining_axes[a] for a in view.axes), *reduced_axes)
     return ReducedValue(peel(along(source, axes)), tuple(source.shape[a] for a in reduced_axes))
 
 
-def reduction(part: View, of: View, op: Op) -> tuple[int, ...] | None:
-    """Return the logical axes over which ``part`` is the reduction of ``of`` by ``op``, or None."""
-    inner = reduced(part, op)
-    return None if inner is None else inner.axes_of(of)
+def reduction(view: View, unreduced: View, op: Op) -> tuple[int, ...] | None:
+    """Return the axes over which ``view`` is the reduction of ``unreduced`` by an operation.
+
+    If ``op`` is a sum, ``view`` may be ``sum(unreduced, axis=1, keepdims=True)``, for which the
+    axes are (1,). Return None if it is no such reduction.
+    """
+    inner = reduced(view, op)
+    return None if inner is None else inner.axes_of(unreduced)
 
 
 @dataclass(frozen=True)
@@ -186,7 +209,8 @@ class Mean:
 
 
 def match_mean(view: View, uses: Uses) -> Mean | None:
-    """Match a sum times a factor without other values. Return the two, or None."""
+    """Match a sum times numbers or divided by named sizes. Return the sum and the factor, or
+    None."""
     parts = product(view, uses, rounding=True)
     has_named_divisors = all(named_size(divisor.base) is not None for divisor in parts.divisors)
     if len(parts.factors) != 1 or not has_named_divisors:
@@ -196,5 +220,6 @@ def match_mean(view: View, uses: Uses) -> Mean | None:
 
 
 def strip_abs(view: View) -> View:
-    """Return the operand of an absolute value, which has the same square; otherwise the view."""
+    """Return the operand of an absolute value, which has the same square. Return other views
+    unchanged."""
     return operand(view, 0) if view.op() is ops.abs else view

@@ -24,8 +24,11 @@ LARGEST_MATRIX = 1 << 26
 
 @dataclass(frozen=True)
 class Matrix:
-    """Weights [in, out], or [out, in] if they are ``transposed``, that contract ``axis`` of an
-    operand."""
+    """Resampling weights that contract one axis of an operand.
+
+    ``value`` has the shape [in, out], or [out, in] if ``transposed``. ``axis`` is the contracted
+    axis.
+    """
 
     value: Value
     transposed: bool
@@ -33,22 +36,27 @@ class Matrix:
 
     @property
     def sizes(self) -> tuple[Dim, Dim]:
-        """Number of entries of the axis before and after the contraction."""
+        """Number of entries of the contracted axis before and after the contraction."""
         rows, columns = self.value.shape
         return (columns, rows) if self.transposed else (rows, columns)
 
     def numbers(self) -> np.ndarray | None:
-        """Return the weights as they are stored, or None if they are not constant."""
+        """Return the weights in the shape of ``value``, or None if they are not constant."""
         return known(self.value) if dims.all_static(self.value.shape) else None
 
     def computed(self) -> "Matrix":
-        """Return the matrix with constant weights if they are known and not too large."""
+        """Return the matrix with its weights as a constant, if they are constant and at most 64
+        MiB.
+
+        Otherwise return the matrix itself, whose weights are computed at run time.
+        """
         numbers = self.numbers()
         is_small = numbers is not None and numbers.nbytes <= LARGEST_MATRIX
         return replace(self, value=const(numbers)) if is_small else self
 
     def oriented(self, editor: Editor, transposed: bool) -> Value:
-        """Return the weights as [in, out], or as [out, in] if ``transposed``."""
+        """Return the weights as [in, out], or as [out, in] if ``transposed``. A transpose is
+        emitted if needed."""
         if transposed == self.transposed:
             return self.value
         if self.value.kind == "const":
@@ -57,9 +65,11 @@ class Matrix:
 
 
 def match_resampling_matrix(node: Node, side: int) -> tuple[Matrix, list[int]] | None:
-    """Match an einsum that contracts one axis of an operand with a matrix on side ``side``.
+    """Match an einsum that contracts one axis of an operand with a matrix.
 
-    Return the matrix, and the labels of the operand's axes after the contraction; otherwise None.
+    ``side`` is the index of the operand that is the matrix, 0 or 1. Return the matrix, and the
+    einsum's labels of the other operand's axes, in which the label of the contracted axis is that
+    of the new axis. Return None if the operand is no matrix, or if the einsum does anything else.
     """
     matrix_labels, operand_labels = (
         list(node.params[k]) for k in (("lhs", "rhs"), ("rhs", "lhs"))[side]
@@ -83,7 +93,8 @@ def match_resampling_matrix(node: Node, side: int) -> tuple[Matrix, list[int]] |
 
 
 def emit_resampling(x: Value, axis: int, matrix: Matrix, editor: Editor) -> Value:
-    """Emit the contraction of one axis with a matrix.
+    """Emit the contraction of axis ``axis`` of ``x`` with a matrix, and return it in the order of
+    x's axes.
 
     The matrix is the left operand, which moves no axis, or the right operand, on the last axis. Few
     columns are slow from the left: a product with 683 x 3 columns takes four times as long as a
@@ -103,8 +114,11 @@ def emit_resampling(x: Value, axis: int, matrix: Matrix, editor: Editor) -> Valu
 
 
 def _match_resampling(node: Node, editor: Editor, near_misses: list[NearMiss]) -> Value | None:
-    """Match a contraction of one axis with constant weights, or with weights computed from named
-    sizes."""
+    """Replace an einsum that resamples one axis by matrix products in a fast layout.
+
+    The weights have to be constant and sum to one or zero for each result, or to be computed from
+    named sizes. Return None for other einsums.
+    """
     for side in (0, 1):
         x, contraction = node.inputs[1 - side], match_resampling_matrix(node, side)
         is_same_dtype = node.inputs[side].dtype == x.dtype == node.out.dtype
@@ -123,7 +137,10 @@ def _match_resampling(node: Node, editor: Editor, near_misses: list[NearMiss]) -
 
 
 def _is_normalised(matrix: np.ndarray, axis: int) -> bool:
-    """Return True if the weights of each result sum to one, or to zero: a resampling."""
+    """Return True if the weights of each result sum to one or to zero, as those of a resampling do.
+
+    ``axis`` is the axis over which the weights of one result are summed.
+    """
     if matrix.size == 0:
         return False
     total = matrix.astype(np.float64).sum(axis)

@@ -45,7 +45,10 @@ METHODS = tuple(
 
 
 def _match_call(node: Node, editor: Editor, near_misses: list[NearMiss]) -> list[Value] | None:
-    """Replace a call of ``_resize`` by ``image_resize`` if it computes that."""
+    """Replace a call of ``_resize`` by ``image_resize`` and return the results of the call.
+
+    Return None if the call is another function, or no method of JAX gives the same program.
+    """
     is_tried = node.params["name"] == "_resize" and _may_resize(node)
     call = find_call(node, _candidates) if is_tried else None
     if call is None:
@@ -59,10 +62,10 @@ def _match_call(node: Node, editor: Editor, near_misses: list[NearMiss]) -> list
 
 
 def _may_resize(node: Node) -> bool:
-    """Return True if a call only moves, contracts and gathers from its operand, as JAX's function
+    """Return True if a call only moves, contracts and gathers from its operand, as JAX's resize
     does.
 
-    Users' functions may have the same name.
+    Users' functions may have the same name. This check avoids many traces for them.
     """
     body = node.bodies["call"]
     readers = {inner.op for inner in body.nodes if body.inputs[0] in inner.inputs}
@@ -70,7 +73,10 @@ def _may_resize(node: Node) -> bool:
 
 
 def _candidates(shape: Shape, result: Shape) -> Iterator[Candidate[ResizeKind]]:
-    """Yield the methods, each with a function that resizes to the shape of the result."""
+    """Yield each method with a function that resizes an array from ``shape`` to ``result`` by it.
+
+    Nothing is yielded if the shapes are equal.
+    """
     if not dims.same_shape(shape, result):
         for method, antialias in METHODS:
             function = partial(_resize, shape=result, method=method, antialias=antialias)
@@ -88,8 +94,10 @@ RESIZE_CALL = Recogniser((ops.named_call,), _match_call)
 
 @dataclass(frozen=True)
 class ResizeSupport:
-    """A form of ``Resize`` that ONNX has from an opset on. With ``up_only`` it is used only to
-    enlarge."""
+    """A method of ``Resize`` that equals JAX's and that ONNX has from opset ``since`` on.
+
+    With ``up_only`` it is used only to enlarge.
+    """
 
     kind: ResizeKind
     since: int
@@ -111,9 +119,10 @@ MAX_AXES = {"linear": 3, ALIGNED[0]: 3, "cubic": 2, "cubic-pytorch": 2, "nearest
 
 
 def resize_recogniser(opset: int, strict: bool) -> Recogniser:
-    """Return the recogniser of ``image_resize`` for an opset; ``antialias`` needs opset 18.
+    """Return the recogniser that lowers ``image_resize`` for an opset; antialiasing needs opset 18.
 
-    With ``strict``, products with weights stay: zeros among the weights make NaN of infinities.
+    With ``strict``, Resize is used for nearest neighbours only. The zeros among the weights of
+    other methods turn infinities to NaN in JAX's products, but not in Resize.
     """
 
     def match(node: Node, editor: Editor, near_misses: list[NearMiss]) -> Value | None:
@@ -137,8 +146,11 @@ def resize_recogniser(opset: int, strict: bool) -> Recogniser:
 
 
 def _supported_kinds(node: Node, axis: int, opset: int) -> Kinds | str:
-    """Return the kinds of ``Resize`` that equal JAX along an axis, or the reason why there are
-    none."""
+    """Return the kinds of ``Resize`` that equal JAX's resize along one axis at this opset.
+
+    A kind is a method with or without antialiasing. If there is none, return the reason as a text
+    for the report.
+    """
     size, count = node.inputs[0].shape[axis], node.out.shape[axis]
     method, antialias = node.params["method"], node.params["antialias"]
     if method == "cubic-pytorch" and antialias:
@@ -155,7 +167,11 @@ def _supported_kinds(node: Node, axis: int, opset: int) -> Kinds | str:
 
 
 def _explain_unsupported(sizes: str, rows: list[ResizeSupport], method: str) -> str:
-    """Return the reason why no kind of ``Resize`` can be used."""
+    """Return the reason why no kind of ``Resize`` can be used, for the report.
+
+    ``sizes`` has the two sizes of the axis as text. ``rows`` are the kinds that would do at a
+    higher opset; the list may be empty.
+    """
     if rows:
         return f"{sizes}: antialias needs opset {min(row.since for row in rows)}"
     if method.startswith("cubic"):
@@ -164,8 +180,12 @@ def _explain_unsupported(sizes: str, rows: list[ResizeSupport], method: str) -> 
 
 
 def _nearest_kinds(node: Node, uses: Uses) -> dict[int, Kinds | str | None]:
-    """Return for each axis the kind of ``Resize``, the reason why there is none, or None for a
-    gather."""
+    """Return for each axis how a nearest-neighbour resize is emitted.
+
+    A tuple of kinds means ``Resize``. A text is the reason why a gather is emitted that might have
+    been a ``Resize``. None means a gather or slice that needs no reason: the entries are at equal
+    steps, or the runtime has no Resize of this dtype.
+    """
     x = node.inputs[0]
     kinds: dict[int, Kinds | str | None] = {}
     for axis in node.params["axes"]:
@@ -179,7 +199,11 @@ def _nearest_kinds(node: Node, uses: Uses) -> dict[int, Kinds | str | None]:
 
 
 def _is_slice(size: Dim, count: Dim) -> bool:
-    """Return True if the nearest neighbours are entries at equal steps, which a slice returns."""
+    """Return True if a nearest resize from ``size`` to ``count`` elements selects entries at equal
+    steps.
+
+    A slice returns these. False is returned for named sizes.
+    """
     if not dims.all_static((size, count)):
         return False
     steps = np.diff((2 * np.arange(count) + 1) * size // (2 * count))
@@ -187,13 +211,14 @@ def _is_slice(size: Dim, count: Dim) -> bool:
 
 
 def _is_exact(size: Dim, count: Dim) -> bool:
-    """Return True if a nearest resize of ``count`` to ``size`` elements selects the same ones on
-    every runtime, although runtimes compute positions in ``float32``.
+    """Return True if a nearest resize from ``size`` to ``count`` elements selects the same ones
+    everywhere.
 
-    The position is ``(i + 0.5) / scale - 0.5``, with halves rounded up. With size / count = p / q
-    in lowest terms, there are exact halves if p is even. They are right if the scale q / p is
-    exact, which it is for powers of two. All other positions are at least 1 / (2 q) away from a
-    half. That has to exceed the rounding error of a position of the image's size.
+    Runtimes compute positions in ``float32``. The position is ``(i + 0.5) / scale - 0.5``, with
+    halves rounded up. With size / count = p / q in lowest terms, there are exact halves if p is
+    even. They are right if the scale q / p is exact, which it is for powers of two. All other
+    positions are at least 1 / (2 q) away from a half. That has to exceed the rounding error of a
+    position of the image's size.
     """
     up, down = dims.exact_quotient(size, count), dims.exact_quotient(count, size)
     if dims.all_static((size, count)):
@@ -214,8 +239,11 @@ def _is_exact(size: Dim, count: Dim) -> bool:
 def _emit_resizes(
     node: Node, kinds_by_axis: dict[int, Kinds | str | None], editor: Editor
 ) -> Value:
-    """Emit ``Resize`` for the axes that have a kind, in as few nodes as possible, and other
-    operations for the rest."""
+    """Emit ``Resize`` for the axes with a tuple of kinds, in as few nodes as possible.
+
+    The other axes are resized by gathers or by products with JAX's weights. Transposes of the
+    operand are moved behind the resizes.
+    """
     x, order = _skip_transposes(editor.convert(node.inputs[0], node.out.dtype), editor)
     sizes = {order[axis]: node.out.shape[axis] for axis in node.params["axes"]}
     kinds = {
@@ -234,7 +262,8 @@ def _emit_resizes(
 
 
 def _groups(kinds: dict[int, Kinds]) -> Iterator[tuple[list[int], Kinds]]:
-    """Yield groups of axes that one node resizes, each with the kinds that all of them have."""
+    """Yield groups of neighbouring axes that one ``Resize`` can resize, with the kinds that all
+    axes share."""
     axes: list[int] = []
     shared: Kinds = ()
     for axis, axis_kinds in sorted(kinds.items()):
@@ -248,7 +277,10 @@ def _groups(kinds: dict[int, Kinds]) -> Iterator[tuple[list[int], Kinds]]:
 
 
 def emit_resize(x: Value, sizes: dict[int, Dim], kinds: Kinds, editor: Editor) -> Value:
-    """Emit ``Resize`` of some axes of a value."""
+    """Emit one ``Resize`` of a value. ``sizes`` has the new size of each resized axis.
+
+    ``kinds`` are the equivalent methods of which the target chooses one.
+    """
     axes = tuple(sorted(sizes))
     shape = tuple(sizes.get(i, d) for i, d in enumerate(x.shape))
     params = {"axes": axes, "sizes": tuple(sizes[axis] for axis in axes), "kinds": kinds}
@@ -258,7 +290,10 @@ def emit_resize(x: Value, sizes: dict[int, Dim], kinds: Kinds, editor: Editor) -
 def _emit_jax_resize(
     node: Node, x: Value, editor: Editor, sizes: dict[int, Dim] | None = None
 ) -> Value:
-    """Emit JAX's own resize of ``x``, by default to the sizes of the node."""
+    """Emit the nodes of JAX's own resize of ``x`` with the method of ``node``.
+
+    ``sizes`` has the new sizes by axis. By default they are those of ``node``.
+    """
     if sizes is None:
         sizes = {axis: node.out.shape[axis] for axis in node.params["axes"]}
     options = {**node.params, "axes": tuple(sizes), "sizes": tuple(sizes.values())}
@@ -268,7 +303,10 @@ def _emit_jax_resize(
 
 
 def _emit_product(node: Node, x: Value, axis: int, count: Dim, editor: Editor) -> Value:
-    """Emit the contraction of one axis with JAX's matrix of resampling weights."""
+    """Emit the contraction of one axis with the matrix of weights that JAX computes for the method.
+
+    ``count`` is the new size of the axis.
+    """
     options = {"method": node.params["method"], "antialias": node.params["antialias"]}
     function = partial(_resize, shape=(count,), **options)
     graph = pattern_graph(function, [jax.ShapeDtypeStruct((x.shape[axis],), x.dtype)])
@@ -282,9 +320,10 @@ def _emit_product(node: Node, x: Value, axis: int, count: Dim, editor: Editor) -
 
 
 def _skip_transposes(x: Value, uses: Uses) -> tuple[Value, list[int]]:
-    """Return the value before transposes that nothing else reads, and the permutation of its axes.
+    """Return the value before the transposes of ``x`` that nothing else reads, and a permutation.
 
-    A transpose that moves only axes of size one is a reshape.
+    Axis i of ``x`` is axis ``permutation[i]`` of that value. A transpose that moves only axes of
+    size one is a reshape.
     """
     order = list(range(x.rank))
     while x.node is not None and x.node.op in (ops.transpose, ops.reshape) and uses.single_use(x):

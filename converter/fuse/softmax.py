@@ -26,7 +26,12 @@ from converter.ir.scalars import scalar
 
 
 def prove_softmax(node: Node, uses: Uses) -> MatchedOperation | str | None:
-    """Match a quotient of exponentials and their sum, or the exponential of a log softmax."""
+    """Match a quotient of exponentials and their sum, or the exponential of a log softmax.
+
+    Return the operand and the axis of the softmax. Return a text, the reason for a near miss, if
+    the sum is over several axes, or if the maximum is not subtracted before the exponential. Return
+    None for other nodes.
+    """
     if node.op is ops.exp:
         return _match_exp_of_log_softmax(operand(along(node.out), 0))
     top, total = operands(along(node.out)) if node.op is ops.div else _match_quotient(node, uses)
@@ -41,7 +46,11 @@ def prove_softmax(node: Node, uses: Uses) -> MatchedOperation | str | None:
 
 
 def _shift_reason(exponent: View, axes: tuple[int, ...]) -> str:
-    """Return the reason why an exponent does not have its maximum subtracted."""
+    """Return the reason for a near miss of a softmax whose exponent is not ``x - max(x)`` over its
+    axes.
+
+    ``axes`` are the axes of the softmax.
+    """
     if exponent.op() is ops.sub:
         x, highest = operands(exponent)
         shifted = reduction(highest, x, ops.reduce_max)
@@ -54,7 +63,10 @@ def _shift_reason(exponent: View, axes: tuple[int, ...]) -> str:
 
 
 def _match_exp_of_log_softmax(view: View) -> MatchedOperation | None:
-    """Match exp(log_softmax(x))."""
+    """Match a log softmax that is the operand of an exponential.
+
+    Return the operand of the log softmax and its axis, or None for other views.
+    """
     if view.op() is not ops.log_softmax or not view.complete():
         return None
     node = view.node()
@@ -67,7 +79,10 @@ def _match_exp_of_log_softmax(view: View) -> MatchedOperation | None:
 
 
 def _match_quotient(node: Node, uses: Uses) -> tuple[View | None, View | None]:
-    """Return the factor and the divisor of a product that has no others, or two times None."""
+    """Return the only factor and the only divisor of a product, or two times None.
+
+    A coefficient other than 1 gives None too.
+    """
     if not any(v.made_by(ops.exp) for v in node.inputs):
         return None, None
     parts = product_of(node, uses)
@@ -76,8 +91,11 @@ def _match_quotient(node: Node, uses: Uses) -> tuple[View | None, View | None]:
 
 
 def _visible_axes(total: View, top: View) -> tuple[int, ...] | None:
-    """Return the axes over which ``total`` sums the exponentials ``top`` without those that are
-    hidden, which are zero; None if it is no such sum.
+    """Return the axes over which a sum adds the exponentials ``top`` without those of hidden
+    elements.
+
+    A mask sets the hidden elements to -inf before the exponential and their exponentials to zero
+    before the sum ``total``. It must be the same mask. Return None if ``total`` is no such sum.
     """
     summed = reduced(total, ops.reduce_sum)
     shifted = operand(top, 0)
@@ -94,7 +112,7 @@ def _visible_axes(total: View, top: View) -> tuple[int, ...] | None:
 
 
 def prove_log_softmax(node: Node, uses: Uses) -> MatchedOperation | None:
-    """Match a shifted value minus the logarithm of the sum of its exponentials."""
+    """Match ``s - log(sum(exp(s)))`` with ``s = x - max(x)``. Return x and its axis, or None."""
     shifted, logarithm = operands(along(node.out))
     if shifted.op() is not ops.sub or logarithm.op() is not ops.log:
         return None
@@ -105,7 +123,10 @@ def prove_log_softmax(node: Node, uses: Uses) -> MatchedOperation | None:
 
 
 def _match_shifted(shifted: View, axes: tuple[int, ...] | None) -> MatchedOperation | None:
-    """Match ``x - max(x)`` along the only axis of ``axes``."""
+    """Match ``x - max(x)`` along the only axis in ``axes``.
+
+    Return x and the axis. Return None for other values, or if ``axes`` is None or has several axes.
+    """
     if shifted.op() is not ops.sub or axes is None or len(axes) != 1:
         return None
     x, highest = operands(shifted)

@@ -37,22 +37,25 @@ DTYPES = ("float32", "float16")
 
 
 def _are_moderate(**numbers: float | None) -> bool:
-    """Return True if all numbers are moderate.
+    """Return True if all numbers among the arguments are moderate: at most 2**20 in absolute value.
 
-    Zero times an infinite number is NaN in a formula, but not in an operator that selects.
+    None stands for an argument that is an array. Zero times an infinite number is NaN in a formula,
+    but not in an operator that selects.
     """
     return all(n is None or is_moderate(np.asarray(n), allow_zero=True) for n in numbers.values())
 
 
 @dataclass(frozen=True)
 class Spelling:
-    """A formula that computes an operation: ``formula(x, …)`` equals ``op``.
+    """A formula that computes an operation in one way: ``formula(x, …)`` equals ``op``.
 
-    ``sign`` is a primitive that the formula contains; without it in a graph the spelling is not
-    tried. The arguments other than ``x`` are numbers in the user's function. They become parameters
-    of the operation if ``accepts`` returns True for them. Arguments called ``slope`` may also be
-    arrays, which become operands. ``since`` is the first opset with the operator. With ``negative``
-    the operator has the numbers with the opposite sign.
+    - `sign`: a primitive that the formula contains. In a graph without it the spelling is not
+      tried. None means that it is always tried.
+    - `accepts`: returns True for numbers that the arguments other than ``x`` may have. In the
+      user's function they are numbers, which become parameters of the operation. An argument called
+      ``slope`` may also be an array, which becomes an operand.
+    - `since`: the first opset with the operator.
+    - `negative`: whether the operator has these numbers with the opposite sign.
     """
 
     op: Op
@@ -64,14 +67,16 @@ class Spelling:
 
 
 def recognise_spellings(graph: Graph, table: Sequence[Spelling], opset: int) -> bool:
-    """Replace everything in the graph that is written like a spelling, in place. Return True if
-    there was any."""
+    """Replace all computations in a graph that are written like a spelling, in place.
+
+    Spellings whose operator is not in ``opset`` are left out. Return True if anything was replaced.
+    """
     spellings = spellings_in(graph, [s for s in table if s.since <= opset])
     return bool(spellings) and sweep(graph, _rules(spellings))
 
 
 def spellings_in(graph: Graph, table: Sequence[Spelling]) -> tuple[Spelling, ...]:
-    """Return the spellings whose ``sign`` is in the graph."""
+    """Return the spellings of the table that may be in the graph, because their ``sign`` is."""
     operations = {node.op for node in graph.walk()}
     return tuple(
         spelling for spelling in table if spelling.sign is None or spelling.sign in operations
@@ -79,18 +84,24 @@ def spellings_in(graph: Graph, table: Sequence[Spelling]) -> tuple[Spelling, ...
 
 
 def operations_of(spelling: Spelling) -> frozenset[Op]:
-    """Return the operations of a formula."""
+    """Return the operations of a spelling's formula after canonicalization."""
     return frozenset(v.node.op for v in ancestors(_pattern((spelling,)).base) if v.node is not None)
 
 
 def _rules(table: tuple[Spelling, ...]) -> dict[Op, Rule]:
-    """Return the rules of all spellings; the recogniser of each knows the spellings before it."""
+    """Return the recognisers of all spellings as rules by operation.
+
+    The formula of each spelling may contain earlier spellings of the table as operations.
+    """
     return recogniser_rules([_recogniser(table[: i + 1]) for i in range(len(table))], [])
 
 
 @cache
 def _pattern(table: tuple[Spelling, ...]) -> View:
-    """Return the result of the last spelling's formula, in which earlier spellings are replaced."""
+    """Return the result of the last spelling's formula, as a view in the formula's own graph.
+
+    Earlier spellings of the table are replaced by their operations in it.
+    """
     *previous_spellings, spelling = table
     names = list(inspect.signature(spelling.formula).parameters)
     specs = [((2, 3) if name == "x" else (), "float32") for name in names]
@@ -102,7 +113,10 @@ def _pattern(table: tuple[Spelling, ...]) -> View:
 
 
 def _recogniser(table: tuple[Spelling, ...]) -> Recogniser:
-    """Return the recogniser of the last spelling."""
+    """Return the recogniser of the last spelling of a table.
+
+    Its formula may contain the earlier spellings of the table as operations.
+    """
     spelling, pattern = table[-1], _pattern(table)
 
     def match(node: Node, uses: Uses) -> Arguments | None:
@@ -139,13 +153,24 @@ def _arrays(arguments: Arguments) -> dict[str, View]:
 
 
 def _numbers(arguments: Arguments) -> dict[str, float | None]:
-    """Return the numbers of the arguments other than ``x``; None for an array."""
+    """Return the numbers of the arguments other than ``x``. An argument that is an array has
+    None."""
     return {name: scalar(view.base) for name, view in arguments.items() if name != "x"}
 
 
 def _unify(pattern: View, view: View, arguments: Arguments) -> Arguments | None:
-    """Return the arguments with which the pattern equals the view, or None. ``arguments`` has those
-    known so far."""
+    """Return the arguments with which the formula computes a value of the user's graph.
+
+    Return None if the two computations differ. The operands of a commutative operation are tried in
+    all orders.
+
+    **Arguments**
+
+    - `pattern`: a view of a value in the formula's graph.
+    - `view`: a view of a value in the user's graph.
+    - `arguments`: the values of the formula's arguments that are known so far. They are part of the
+      result.
+    """
     value = pattern.base
     if value.kind == "input":
         return _bind_argument(value.name, view, arguments)
@@ -165,9 +190,10 @@ def _unify(pattern: View, view: View, arguments: Arguments) -> Arguments | None:
 
 
 def _bind_argument(name: str, view: View, arguments: Arguments) -> Arguments | None:
-    """Return the arguments with one more, or None if it cannot be that.
+    """Return the arguments with the argument ``name`` set to ``view``.
 
-    Only ``x`` and slopes may be arrays, and ``x`` may not be a number.
+    Return None if the argument has another value already, or if its value has the wrong form: ``x``
+    may not be a number, and only ``slope`` and ``x`` may be arrays.
     """
     if name != "slope" and (name == "x") == (scalar(view.base) is not None):
         return None
@@ -178,7 +204,11 @@ def _bind_argument(name: str, view: View, arguments: Arguments) -> Arguments | N
 def _unify_all(
     terms: Sequence[View], parts: Sequence[View], arguments: Arguments
 ) -> Arguments | None:
-    """Return the arguments with which all terms equal their parts, or None."""
+    """Return the arguments with which each of ``terms`` in the formula computes its partner in
+    ``parts``.
+
+    Return None if there are none. ``arguments`` has those known so far.
+    """
     extended: Arguments | None = arguments
     for term, part in zip(terms, parts, strict=True):
         extended = None if extended is None else _unify(term, part, extended)
@@ -192,6 +222,8 @@ def _is_equal(left: View, right: View) -> bool:
 
 
 def _has_same_params(node: Node, view: View) -> bool:
+    """Return True if the view's node has the parameters of ``node``, with floats equal up to
+    rounding."""
     params = view.node().params
     return params.keys() == node.params.keys() and all(
         _is_near(params[name], value, view) if isinstance(value, float) else params[name] == value
@@ -200,7 +232,10 @@ def _has_same_params(node: Node, view: View) -> bool:
 
 
 def _is_near(number: float, expected: float | None, view: View) -> bool:
-    """Return True if two numbers are equal up to rounding in the dtype of the view."""
+    """Return True if two numbers are equal up to rounding in the dtype of the view.
+
+    ``expected`` may be None, which equals no number.
+    """
     if not jnp.issubdtype(view.base.dtype, jnp.floating):
         return number == expected
     slack = EQUAL + float(jnp.finfo(view.base.dtype).eps)

@@ -20,44 +20,49 @@ from converter.ir.axes import View
 
 @dataclass(frozen=True)
 class MeanForm:
-    """Mean of a value over its logical ``axes``, as a sum divided by a count."""
+    """Mean of a value over some of its axes, as a sum divided by a count.
+
+    ``total`` is the sum. ``axes`` are the logical axes over which it is taken.
+    """
 
     total: Sum
     axes: tuple[int, ...]
 
     @property
     def mean(self) -> Terms:
-        """The mean."""
+        """The mean as a polynomial."""
         return multiply_terms(
             _sum_terms(self.total), raise_terms(count_terms(self.total.sizes), -1)
         )
 
     @property
     def mean_square(self) -> Terms:
-        """The mean of squares."""
+        """The mean of the squares as a polynomial."""
         return multiply_terms(
             _sum_terms(self.squares), raise_terms(count_terms(self.total.sizes), -1)
         )
 
     @property
     def squares(self) -> Sum:
-        """The sum of squares."""
+        """The sum of the squares."""
         squared = frozenset((atom, 2 * power) for atom, power in self.total.monomial)
         return Sum(squared, self.total.sizes)
 
     @property
     def variance(self) -> Terms:
-        """The mean of squares minus the squared mean."""
+        """The mean of the squares minus the squared mean, as a polynomial."""
         square = {monomial: -number for monomial, number in raise_terms(self.mean, 2).items()}
         return {**self.mean_square, **square}
 
 
 def _sum_terms(total: Sum) -> Terms:
+    """Return the polynomial that is one sum."""
     return {frozenset({(total, 1)}): 1.0}
 
 
 def mean_form(view: View, x: View, uses: Uses, weight: float = 1.0) -> MeanForm | None:
-    """Return the mean of ``x`` that equals ``weight * view``, or None."""
+    """Return the mean of ``x`` that equals ``weight * view``, over any axes, or None if it is no
+    mean."""
     form = normal_form(view, uses, [x.base])
     for mean in _means(form, x, 1):
         expected = {monomial: number / weight for monomial, number in mean.mean.items()}
@@ -67,7 +72,7 @@ def mean_form(view: View, x: View, uses: Uses, weight: float = 1.0) -> MeanForm 
 
 
 def mean_square_axes(view: View, x: View, uses: Uses) -> tuple[int, ...] | None:
-    """Return the logical axes over which a value is the mean of the squares of ``x``, or None."""
+    """Return the logical axes over which ``view`` is the mean of the squares of ``x``, or None."""
     form = normal_form(view, uses, [x.base])
     for mean in _means(form, x, 2):
         if form is not None and form.is_near(mean.mean_square):
@@ -76,7 +81,7 @@ def mean_square_axes(view: View, x: View, uses: Uses) -> tuple[int, ...] | None:
 
 
 def is_variance(view: View, x: View, uses: Uses) -> bool:
-    """Return True if a value is a variance of ``x`` over any axes."""
+    """Return True if ``view`` is a variance of ``x`` over any axes, with any divisor."""
     means = _means(normal_form(view, uses, [x.base]), x, 1)
     return any(variance_divisor(view, mean, x, uses) for mean in means)
 
@@ -84,10 +89,10 @@ def is_variance(view: View, x: View, uses: Uses) -> bool:
 def variance_divisor(
     view: View, mean: MeanForm, x: View, uses: Uses
 ) -> Literal["elements", "other"] | None:
-    """Return the divisor of a variance of ``x`` over the axes of a mean.
+    """Return the kind of divisor of ``view`` as a variance of ``x`` over the axes of ``mean``.
 
-    "elements" is the number of elements, "other" another number. None means that the value is no
-    such variance.
+    "elements" means that the sum of squared differences is divided by the number of elements.
+    "other" means another number, such as one less. None means that the view is no such variance.
     """
     form = normal_form(view, uses, [x.base])
     if form is None:
@@ -105,7 +110,10 @@ def variance_divisor(
 
 
 def _means(form: NormalForm | None, x: View, power: int) -> list[MeanForm]:
-    """Return the sums of a power of ``x`` in a normal form, as means."""
+    """Return the means that belong to the sums of ``x ** power`` in a normal form.
+
+    Return an empty list if the normal form is None or has no such sums.
+    """
     means: list[MeanForm] = []
     for atom in {atom for monomial in form.terms for atom, _ in monomial} if form else ():
         if not isinstance(atom, Sum) or len(atom.monomial) != 1:
@@ -119,7 +127,10 @@ def _means(form: NormalForm | None, x: View, power: int) -> list[MeanForm]:
 
 
 def match_summed_value(view: View, uses: Uses) -> Value | None:
-    """Return the operand of a sum if the value is a multiple of that sum, else None."""
+    """Return the operand of a sum if ``view`` is computed from that sum alone, such as a mean.
+
+    Return None if its normal form has several sums, or if the summed value is a product.
+    """
     form = normal_form(view, uses)
     sums = [atom for monomial in form.terms for atom, _ in monomial] if form else []
     totals = [atom for atom in sums if isinstance(atom, Sum)]

@@ -23,9 +23,9 @@ _BROADCASTS = frozenset({ops.broadcast_in_dim, ops.reshape})
 
 @dataclass(frozen=True)
 class RegisteredRecogniser:
-    """A user's recogniser with its name and the opset of the operator that its rule emits.
+    """A user's recogniser, with its name and the first opset that has the operator of its rule.
 
-    ``calls`` are the names of functions whose calls it is called for.
+    ``calls`` are the names of the jitted functions for whose calls it is tried.
     """
 
     name: str
@@ -37,7 +37,7 @@ class RegisteredRecogniser:
 REGISTERED_FORMULAS: list[Spelling] = []
 REGISTERED_FUNCTIONS: list[RegisteredRecogniser] = []
 NEEDS = {op.structure: op.needs for op in ops.stated() if op.needs}
-"""Structures that have to be recognised before another one, by its name."""
+"""The structures that have to be recognised before a structure, by the name of the latter."""
 
 
 def recogniser(
@@ -57,12 +57,14 @@ def recogniser(
 
     Args:
         name: Name of the operation in the graph, and in ``to_onnx(…, fuse=[name])``.
-        roots: Operations for which a function of the graph is called, instead of a formula. It
-            gets a node and an ``Editor``, which creates nodes. It returns the value that replaces
-            the node's output, the reason for a near miss (for the report), or None. It has to add
-            no node before the whole structure is matched.
-        calls: Names of functions under ``jax.jit``. The function of the graph is called for their
-            calls, before any pass. The node is the call; its name is ``node.params["name"]``.
+        roots: Names of operations. The decorated function is then no formula. It is called for
+            every node with one of these operations. It gets the node and an ``Editor``, which
+            creates nodes. It returns the value that replaces the node's output, the reason for a
+            near miss as a text, or None. It must not add nodes before the full structure is
+            matched.
+        calls: Names of functions under ``jax.jit``. The decorated function is then no formula. It
+            is called for every call of these functions, before any pass, as for ``roots``. The
+            node is the call, and the name of the called function is ``node.params["name"]``.
             ``converter.fuse.named_calls.call_order`` checks whether a call computes a function.
         since: First opset that has the operator of the rule.
 
@@ -85,7 +87,10 @@ def recogniser(
 
 
 def structure_names() -> tuple[str, ...]:
-    """Return all names that select structures, as in ``to_onnx(…, fuse=[…])``."""
+    """Return all names that select structures, as in ``to_onnx(…, fuse=[…])``.
+
+    They are those of the converter, of users' formulas and of users' functions.
+    """
     own_structures = (op.structure for op in ops.stated() if op.structure)
     formulas = (spelling.op.name for spelling in REGISTERED_FORMULAS)
     return tuple(
@@ -94,13 +99,18 @@ def structure_names() -> tuple[str, ...]:
 
 
 def registered_calls() -> Iterator[tuple[str, str]]:
-    """Yield the name of each function whose calls are matched, and the name of its recogniser."""
+    """Yield pairs of a jitted function whose calls are matched and the recogniser that is tried for
+    them.
+
+    Both are names.
+    """
     for entry in REGISTERED_FUNCTIONS:
         yield from ((name, entry.name) for name in sorted(entry.calls))
 
 
 def _of_calls(function: Function, calls: tuple[str, ...]) -> Function:
-    """Return a function that is applied only to calls with these names."""
+    """Return a matching function that returns None except for calls of functions with these
+    names."""
 
     def match_call(node: Node, editor: Editor) -> Any:
         return function(node, editor) if node.params["name"] in calls else None
@@ -110,7 +120,7 @@ def _of_calls(function: Function, calls: tuple[str, ...]) -> Function:
 
 @contextmanager
 def restoring_registrations() -> Iterator[None]:
-    """Return a context after which the registrations are again those from before it."""
+    """Return a context manager that restores the registered recognisers when it exits."""
     registered = tuple(REGISTERED_FORMULAS), tuple(REGISTERED_FUNCTIONS)
     try:
         yield
@@ -119,7 +129,11 @@ def restoring_registrations() -> Iterator[None]:
 
 
 def _spelling(name: str, formula: Function, since: int) -> Spelling:
-    """Return a formula as a spelling, or raise `SpecError` if it is not elementwise."""
+    """Return a user's formula as a spelling.
+
+    Raise `SpecError` if an operation of the formula is not elementwise. ``since`` is the first
+    opset with the operator.
+    """
     op = Op(name, "user", formula, elementwise=True, structure=name)
     spelling = Spelling(op, None, formula, accepts=lambda **numbers: True, since=since)
     not_elementwise = {p.name for p in operations_of(spelling) - _BROADCASTS if not p.elementwise}

@@ -9,6 +9,10 @@ from converter.ir.rewrite import Editor, Rule
 
 
 def _use_implicit_broadcast(node: Node, editor: Editor) -> Value | None:
+    """Emit an elementwise node without the explicit broadcasts of its operands.
+
+    Return None if the operands have none, or if the node's shape would change without them.
+    """
     operands = [_remove_broadcast(v, editor) for v in node.inputs]
     shape = dims.broadcast([v.shape for v in operands])
     if shape is None or not dims.same_shape(shape, node.out.shape) or operands == node.inputs:
@@ -17,8 +21,11 @@ def _use_implicit_broadcast(node: Node, editor: Editor) -> Value | None:
 
 
 def _remove_broadcast(value: Value, editor: Editor) -> Value:
-    """Return the operand without leading axes of size one, and without a broadcast that is
-    implicit."""
+    """Return an operand of lower rank that ONNX broadcasts to the same array.
+
+    A broadcast, and leading axes of size one of a reshape or constant, are removed. Other values
+    are returned unchanged.
+    """
     if node := value.made_by(ops.broadcast_in_dim):
         source, axes = node.inputs[0], node.params["broadcast_dimensions"]
         return editor.reshape(
@@ -33,8 +40,8 @@ def _remove_broadcast(value: Value, editor: Editor) -> Value:
 
 def _drop_leading_ones(shape: dims.Shape) -> dims.Shape:
     """Return a shape without its leading ones."""
-    real = [i for i, d in enumerate(shape) if not dims.same(d, 1)]
-    return shape[real[0] :] if real else ()
+    long_axes = [i for i, d in enumerate(shape) if not dims.same(d, 1)]
+    return shape[long_axes[0] :] if long_axes else ()
 
 
 RULES: dict[Op, Rule] = dict.fromkeys(

@@ -17,8 +17,12 @@ _VIEW_OPS = (ops.reshape, ops.transpose, ops.slice)
 
 
 def _shorten_chain(node: Node, editor: Editor) -> Value | None:
-    """Start the chain from as far up as this saves operations; operations with other readers are
-    not saved."""
+    """Replace a chain of reshapes, transposes and slices that ends in ``node`` by fewer operations.
+
+    The chain is computed from the furthest value from which this saves operations. Operations with
+    other readers stay, so that they are not saved. Return None if nothing is saved, or if a slice
+    with a stride would be needed.
+    """
     view: View | None = along(node.out)
     views: list[tuple[View, int]] = []
     removed, is_single_use = 0, True
@@ -42,8 +46,10 @@ RULES: dict[Op, Rule] = dict.fromkeys(_VIEW_OPS, _shorten_chain)
 
 
 def _select_index(node: Node, editor: Editor) -> Value | None:
-    """Replace a slice of one entry and a reshape that drops its axis with a gather of that
-    entry."""
+    """Replace a slice of one entry and a reshape that drops its axis with a gather of that entry.
+
+    ``node`` is the reshape. Return None if it is another one, or if the slice has other readers.
+    """
     inner = node.inputs[0].made_by(ops.slice)
     if (
         inner is None
@@ -66,7 +72,11 @@ the file."""
 
 
 def _gather_rows(node: Node, editor: Editor) -> Value | None:
-    """Replace a concatenation of row slices of one array with one gather."""
+    """Replace a concatenation of slices of one array along axis 0 with one gather of rows.
+
+    Return None if an operand is no such slice or has other readers, or if there are too many rows
+    for a gather to be faster.
+    """
     pieces = [v.made_by(ops.slice) for v in node.inputs]
     source = None if pieces[0] is None else pieces[0].inputs[0]
     if source is None or node.params["dimension"] != 0 or not dims.all_static(source.shape):
@@ -85,6 +95,7 @@ def _gather_rows(node: Node, editor: Editor) -> Value | None:
 
 
 def _first_axis_slice(piece: Node) -> slice:
+    """Return the Python slice that a slice node takes along axis 0."""
     return slice(*(piece.params[name][0] for name in ("start_indices", "limit_indices", "strides")))
 
 
@@ -92,22 +103,27 @@ SELECT: dict[Op, Rule] = {ops.reshape: _select_index, ops.concatenate: _gather_r
 
 
 def merge_splits(graph: Graph) -> None:
-    """Replace slices that together cover an axis of a value with one split, in place."""
+    """Replace slices that together cover an axis of a value with one split, in place, also in
+    bodies."""
     for node in graph.nodes:
         for body in node.bodies.values():
             merge_splits(body)
-    for (_, axis), family in slices_by_source(graph).items():
-        _merge_split(graph, family, axis)
+    for (_, axis), slices in slices_by_source(graph).items():
+        _merge_split(graph, slices, axis)
 
 
-def _merge_split(graph: Graph, family: list[Node], axis: int) -> None:
-    source = family[0].inputs[0]
-    ordered = sorted(family, key=lambda n: n.params["start_indices"][axis])
+def _merge_split(graph: Graph, slices: list[Node], axis: int) -> None:
+    """Replace these slices of one value along ``axis`` with one split, in place.
+
+    Nothing is done if they are fewer than two, overlap, or leave gaps.
+    """
+    source = slices[0].inputs[0]
+    ordered = sorted(slices, key=lambda n: n.params["start_indices"][axis])
     ends = [0, *(n.params["limit_indices"][axis] for n in ordered)]
     starts = [n.params["start_indices"][axis] for n in ordered]
-    if len(family) < 2 or starts != ends[:-1] or ends[-1] != source.shape[axis]:
+    if len(slices) < 2 or starts != ends[:-1] or ends[-1] != source.shape[axis]:
         return
-    first = next(n for n in graph.nodes if n in family)
+    first = next(n for n in graph.nodes if n in slices)
     sizes = tuple(n.out.shape[axis] for n in ordered)
     split = Node(ops.split, [source], {"axis": axis, "sizes": sizes}, source=first.source)
     for i, node in enumerate(ordered):
@@ -115,4 +131,4 @@ def _merge_split(graph: Graph, family: list[Node], axis: int) -> None:
         out.node, out.index = split, i
         split.outputs.append(out)
     graph.nodes[graph.nodes.index(first)] = split
-    graph.nodes = [n for n in graph.nodes if n not in family]
+    graph.nodes = [n for n in graph.nodes if n not in slices]

@@ -21,8 +21,11 @@ from converter.ir.rewrite import Editor, Rule
 
 
 def move_before_ones(node: Node, editor: Editor) -> Value | None:
-    """Move an operation before the reshape that inserts axes of size one into all of its
-    operands."""
+    """Move an operation before the reshape that inserts axes of size one into all of its operands.
+
+    Return the reshaped result. Return None if the operands have no such reshape in common, or if
+    fewer than three axes are left, so that there is no axis of channels.
+    """
     ones = _inserted_ones(node) if len(node.outputs) == 1 else ()
     shape = _without(node.out.shape, ones)
     has_other_sizes = not all(dims.same(node.out.shape[axis], 1) for axis in ones)
@@ -34,9 +37,10 @@ def move_before_ones(node: Node, editor: Editor) -> Value | None:
 
 
 def _inserted_ones(node: Node) -> tuple[int, ...]:
-    """Return the axes of size one that reshapes insert into all operands of the result's shape.
+    """Return the axes of size one that a reshape inserts into each operand of full rank.
 
-    Operations with parameters of axes may have operands of other sizes.
+    Only operands of the result's shape count. An operation with parameters of axes may have
+    operands of other sizes. The result is empty if the reshapes differ, or if there is none.
     """
     has_axis_params = node.op in _AXIS_PARAMS
     operands = [
@@ -58,7 +62,10 @@ axes."""
 
 
 def _new_ones(node: Node | None) -> tuple[int, ...]:
-    """Return the axes of size one that a reshape inserts, or () if it does anything else."""
+    """Return the axes of size one that a reshape inserts.
+
+    Return () if the node is no reshape or does anything else.
+    """
     if node is None or node.out.rank <= node.inputs[0].rank:
         return ()
     narrower, new_axes = list(node.inputs[0].shape), list[int]()
@@ -73,11 +80,16 @@ def _new_ones(node: Node | None) -> tuple[int, ...]:
 
 
 def _without(items: Sequence[Any], axes: Sequence[int]) -> tuple[Any, ...]:
+    """Return the items whose index is not in ``axes``."""
     return tuple(item for i, item in enumerate(items) if i not in axes)
 
 
 def _without_ones(editor: Editor, value: Value, rank: int, ones: Sequence[int]) -> Value:
-    """Return an operand, which may have fewer axes, without the given axes."""
+    """Return an operand without the axes ``ones`` of the result of an elementwise operation.
+
+    ``rank`` is the rank of the result. The operand may have fewer axes, which are the last of the
+    result.
+    """
     full = (*(1,) * (rank - value.rank), *value.shape)
     first = rank - value.rank
     shape = tuple(d for i, d in enumerate(full) if i >= first and i not in ones)
@@ -85,7 +97,11 @@ def _without_ones(editor: Editor, value: Value, rank: int, ones: Sequence[int]) 
 
 
 def drop_ones_before_transpose(node: Node, editor: Editor) -> Value | None:
-    """Drop axes of size one before a transpose instead of after it."""
+    """Drop axes of size one before a transpose instead of after it.
+
+    ``node`` is a reshape of a transpose. Return None if it does anything else than drop all such
+    axes.
+    """
     transposed = node.inputs[0].made_by(ops.transpose)
     if transposed is None or node.out.rank >= transposed.out.rank:
         return None
@@ -98,8 +114,10 @@ def drop_ones_before_transpose(node: Node, editor: Editor) -> Value | None:
 
 
 def match_repeat(node: Node, editor: Editor) -> Value | None:
-    """Match a broadcast and a reshape that repeat each element along some axes; return one
-    operation."""
+    """Replace a broadcast and a reshape that repeat elements along some axes by one ``repeat``.
+
+    ``node`` is the reshape. Return None if it repeats nothing, or if it has fewer than four axes.
+    """
     broadcast = node.inputs[0].made_by(ops.broadcast_in_dim)
     view = None if broadcast is None else above(along(node.out))
     source = None if view is None else above(view)
@@ -112,7 +130,11 @@ def match_repeat(node: Node, editor: Editor) -> Value | None:
 
 
 def _repetitions(view: View, axis: int, size: Dim) -> int:
-    """Return how often each element of an axis is repeated in a row, or 0 for another view."""
+    """Return how often each element of an axis is repeated in a row, or 0 if the view does anything
+    else.
+
+    ``size`` is the size of the view's axis.
+    """
     source_size, group = view.base.shape[axis], view.groups[axis]
     if not group:
         return size if dims.same(source_size, 1) and isinstance(size, int) else 0
@@ -125,6 +147,7 @@ def _repetitions(view: View, axis: int, size: Dim) -> int:
 
 
 def expand_repeat(node: Node, editor: Editor) -> Value:
+    """Emit a ``repeat`` as a broadcast along new axes and a reshape."""
     x, times = node.inputs[0], node.params["times"]
     sizes = [(d, *(() if n == 1 else (n,))) for d, n in zip(x.shape, times, strict=True)]
     axes = [sum(map(len, sizes[:i])) for i in range(x.rank)]
@@ -133,6 +156,8 @@ def expand_repeat(node: Node, editor: Editor) -> Value:
 
 
 def _rewrite_reshape(node: Node, editor: Editor) -> Value | None:
+    """Merge a reshape with an earlier one, or apply `drop_ones_before_transpose` or
+    `match_repeat`."""
     if inner := node.inputs[0].made_by(ops.reshape):
         return editor.reshape(inner.inputs[0], node.out.shape)
     squeezed = drop_ones_before_transpose(node, editor)

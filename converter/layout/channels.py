@@ -29,8 +29,10 @@ Order = tuple[int, ...]
 
 
 def reorder_channels(graph: Graph) -> bool:
-    """Reorder every region where this saves transposes, in place. Return True if anything
-    changed."""
+    """Reorder the axes of every region where this saves transposes, in place.
+
+    Return True if anything changed.
+    """
     if not any(graph.count(op) for op in (ops.conv, ops.conv_transpose, ops.max_pool)):
         return _reorder_regions(graph)
     changed = sweep(graph, BEFORE_REORDERING)
@@ -41,6 +43,10 @@ def reorder_channels(graph: Graph) -> bool:
 
 
 def _reorder_regions(graph: Graph) -> bool:
+    """Reorder every region of the graph where this saves transposes, in place.
+
+    Return False if there is no such region.
+    """
     orders = _region_orders(graph)
     if not orders:
         return False
@@ -59,7 +65,10 @@ def _reorder_regions(graph: Graph) -> bool:
 
 
 def _reorder_node(node: Node, order: Order, editor: Editor) -> Value:
-    """Return the node's result, computed in the other layout and transposed back by ``order``."""
+    """Emit a node on operands in the other layout, and return its result in the layout of ``node``.
+
+    ``order`` is the permutation from the other layout to that of ``node``.
+    """
     inverse = inverse_order(order)
     inputs = [_reorder_operand(v, inverse, editor) for v in node.inputs]
     shape = tuple(node.out.shape[i] for i in inverse)
@@ -69,8 +78,10 @@ def _reorder_node(node: Node, order: Order, editor: Editor) -> Value:
 
 
 def _reorder_operand(value: Value, inverse: Order, editor: Editor) -> Value:
-    """Return an operand in the other layout. Scalars stay; operands with fewer axes are
-    broadcast."""
+    """Return an operand in the other layout, to which ``inverse`` transposes it.
+
+    Scalars stay. An operand of lower rank gets leading axes of size one first.
+    """
     if value.rank == 0:
         return value
     full = editor.reshape(value, (*(1,) * (len(inverse) - value.rank), *value.shape))
@@ -89,13 +100,16 @@ def _last_axis_first(rank: int) -> Order:
 
 
 def _merge_transposes(node: Node, editor: Editor) -> Value | None:
-    """Return one transpose for two, or none if they cancel."""
+    """Replace a transpose of a transpose by one transpose, or by none if they cancel."""
     inner = node.inputs[0].made_by(ops.transpose)
     return editor.transpose(node.inputs[0], node.params["permutation"]) if inner else None
 
 
 def _reduce_before_transpose(node: Node, editor: Editor) -> Value | None:
-    """Reduce a value before its transpose, and transpose the result."""
+    """Reduce a value before its transpose, and transpose the result.
+
+    ``node`` is the reduction. Return None if its operand is not transposed.
+    """
     inner, axes = node.inputs[0].made_by(ops.transpose), node.params["axes"]
     if inner is None:
         return None
@@ -109,6 +123,11 @@ def _reduce_before_transpose(node: Node, editor: Editor) -> Value | None:
 
 
 def _keeps_order(order: Sequence[int], axes: Sequence[int]) -> bool:
+    """Return True if the axes that a reduction over ``axes`` leaves are in the order before a
+    transpose.
+
+    ``order`` is the permutation of the transpose that the reduction reads.
+    """
     kept_axes = [source_axis for axis, source_axis in enumerate(order) if axis not in axes]
     return kept_axes == sorted(kept_axes)
 
@@ -117,16 +136,23 @@ def _keeps_order(order: Sequence[int], axes: Sequence[int]) -> bool:
 
 
 def _region_orders(graph: Graph) -> dict[int, Order]:
-    """Return the permutation for each value of a reordered region, by the id of the value."""
-    fixed, orders = weight_values(graph), dict[int, Order]()
+    """Return the permutation of each value in a region that is worth reordering, by the id of the
+    value.
+
+    It is the permutation from the new layout to that of the graph. Nested bodies are included.
+    """
+    weight_ids, orders = weight_values(graph), dict[int, Order]()
     bodies = (body for node in graph.walk() for body in node.bodies.values())
     for part in (graph, *bodies):
-        orders |= _region_orders_of_part(part, fixed)
+        orders |= _region_orders_of_part(part, weight_ids)
     return orders
 
 
-def _region_orders_of_part(graph: Graph, fixed: set[int]) -> dict[int, Order]:
-    """Return the same for a graph without the bodies in it."""
+def _region_orders_of_part(graph: Graph, weight_ids: set[int]) -> dict[int, Order]:
+    """Return the permutations as `_region_orders` does, for one graph without its nested bodies.
+
+    ``weight_ids`` are the ids of values that depend on parameters alone, whose transposes are free.
+    """
     parents: dict[int, int] = {}
 
     def region(value: Value) -> int:
@@ -138,7 +164,7 @@ def _region_orders_of_part(graph: Graph, fixed: set[int]) -> dict[int, Order]:
 
     carriers = [node for node in graph.nodes if _is_carrier(node)]
     for node in carriers:
-        for value in _runtime_inputs(node, fixed):
+        for value in _runtime_inputs(node, weight_ids):
             if not node.op.broadcasts or dims.same_shape(value.shape, node.out.shape):
                 parents[region(value)] = region(node.out)
     members: dict[int, list[Node]] = defaultdict(list)
@@ -147,8 +173,8 @@ def _region_orders_of_part(graph: Graph, fixed: set[int]) -> dict[int, Order]:
     readers = graph.uses()
     orders: dict[int, Order] = {}
     for nodes in members.values():
-        best = _cheapest_order(nodes, fixed, readers) or _small_axis_first_order(
-            nodes, fixed, readers
+        best = _cheapest_order(nodes, weight_ids, readers) or _small_axis_first_order(
+            nodes, weight_ids, readers
         )
         if best is not None:
             orders.update((id(node.out), best) for node in nodes)
@@ -156,15 +182,22 @@ def _region_orders_of_part(graph: Graph, fixed: set[int]) -> dict[int, Order]:
 
 
 def _cheapest_order(
-    nodes: Sequence[Node], fixed: set[int], readers: Mapping[int, Sequence[Node | None]]
+    nodes: Sequence[Node], weight_ids: set[int], readers: Mapping[int, Sequence[Node | None]]
 ) -> Order | None:
-    """Return the permutation that saves most transposes around these nodes, or None if none saves
-    any."""
+    """Return the permutation that saves most transposes around a region, or None if none saves any.
+
+    **Arguments**
+
+    - `nodes`: the nodes of the region.
+    - `weight_ids`: the ids of values that depend on parameters alone, whose transposes are free.
+    - `readers`: the nodes that read each value, by the id of the value. None is an output of the
+      graph.
+    """
     region_nodes, region_values = {id(node) for node in nodes}, {id(node.out) for node in nodes}
     entering = {
         id(v): v
         for node in nodes
-        for v in _runtime_inputs(node, fixed)
+        for v in _runtime_inputs(node, weight_ids)
         if id(v) not in region_values
     }
     leaving = [(n.out, [r for r in readers[id(n.out)] if id(r) not in region_nodes]) for n in nodes]
@@ -190,12 +223,14 @@ which on this is worthwhile."""
 
 
 def _small_axis_first_order(
-    nodes: Sequence[Node], fixed: set[int], readers: Mapping[int, Sequence[Node | None]]
+    nodes: Sequence[Node], weight_ids: set[int], readers: Mapping[int, Sequence[Node | None]]
 ) -> Order | None:
-    """Return the permutation with the last axis first if this avoids more work than it costs, else
-    None.
+    """Return the permutation by which the last axis is stored first, if this avoids more work than
+    it costs.
 
-    It avoids broadcasts and sums in short runs of that axis, and costs transposes at the border.
+    It avoids broadcasts and sums in short runs of that axis, and costs transposes at the border of
+    the region. Return None if it does not pay off, or if the last axis is longer than
+    `MAX_SMALL_AXIS`. The arguments are those of `_cheapest_order`.
     """
     shapes = [node.out.shape for node in nodes]
     has_small_axis = all(dims.all_static(s) and 1 < s[-1] <= MAX_SMALL_AXIS for s in shapes)
@@ -204,12 +239,12 @@ def _small_axis_first_order(
     rank = nodes[0].out.rank
     order, inverse = (*range(1, rank), 0), _last_axis_first(rank)
     region_nodes, region_values = {id(node) for node in nodes}, {id(node.out) for node in nodes}
-    saved = sum(prod(n.out.shape) for n in nodes if _broadcasts_operand(n, fixed))
+    saved = sum(prod(n.out.shape) for n in nodes if _broadcasts_operand(n, weight_ids))
     cost = sum(
         {
             id(v): prod(v.shape)
             for n in nodes
-            for v in _reordered_inputs(n, fixed, region_values, inverse)
+            for v in _reordered_inputs(n, weight_ids, region_values, inverse)
         }.values()
     )
     for node in nodes:
@@ -221,18 +256,23 @@ def _small_axis_first_order(
     return order if saved > 2 * cost else None
 
 
-def _broadcasts_operand(node: Node, fixed: set[int]) -> bool:
-    """Return True if the node broadcasts an operand that is not a scalar."""
+def _broadcasts_operand(node: Node, weight_ids: set[int]) -> bool:
+    """Return True if a node broadcasts an operand that is neither a scalar nor computed from
+    weights."""
     return node.op.broadcasts and any(
-        v.shape != node.out.shape for v in _runtime_inputs(node, fixed)
+        v.shape != node.out.shape for v in _runtime_inputs(node, weight_ids)
     )
 
 
 def _reordered_inputs(
-    node: Node, fixed: set[int], region_values: set[int], inverse: Order
+    node: Node, weight_ids: set[int], region_values: set[int], inverse: Order
 ) -> Iterator[Value]:
-    """Yield the operands from outside of the region for which reordering moves elements."""
-    for value in _runtime_inputs(node, fixed):
+    """Yield the operands from outside of the region that have to be transposed for the new layout.
+
+    ``inverse`` is the permutation to the new layout. Operands of which only axes of size one move
+    are left out.
+    """
+    for value in _runtime_inputs(node, weight_ids):
         ones = (*(1,) * (len(inverse) - value.rank), *value.shape)
         if id(value) not in region_values and not moves_only_ones(ones, inverse):
             yield value
@@ -241,7 +281,15 @@ def _reordered_inputs(
 def _border_costs(
     entering: Iterable[Value], leaving: Iterable[tuple[Value, Sequence[Node | None]]], order: Order
 ) -> Iterator[int]:
-    """Yield one for each value that needs a transpose at the border of the region."""
+    """Yield 1 for each value that needs a new transpose at the border of the region, and 0 for
+    others.
+
+    **Arguments**
+
+    - `entering`: the values that the region reads from outside.
+    - `leaving`: the values of the region, each with its readers outside of the region.
+    - `order`: the permutation from the new layout of the region to that of the graph.
+    """
     inverse = inverse_order(order)
     for value in entering:
         ones = (*(1,) * (len(order) - value.rank), *value.shape)
@@ -254,7 +302,11 @@ def _border_costs(
 
 
 def _accepts_order(reader: Node | None, order: Order, inverse: Order) -> bool:
-    """Return True if a reader accepts the reordered value without a transpose."""
+    """Return True if a reader takes the reordered value without a further transpose.
+
+    Such readers are transposes that cancel, and reductions that keep the order of the axes. A graph
+    output (None) does not take it. ``inverse`` is the inverse of ``order``.
+    """
     if reader is None:
         return False
     if reader.op.reduces:
@@ -263,21 +315,31 @@ def _accepts_order(reader: Node | None, order: Order, inverse: Order) -> bool:
 
 
 def _channels_order(node: Node | None) -> Order | None:
+    """Return the permutation of a transpose, or None for other nodes and for None."""
     if node is None or node.op is not ops.transpose:
         return None
     return tuple(node.params["permutation"])
 
 
-def _runtime_inputs(node: Node, fixed: set[int]) -> list[Value]:
-    """Return the operands that would be transposed at run time, not when the file is saved."""
-    return [v for v in node.inputs if v.kind != "const" and v.rank and id(v) not in fixed]
+def _runtime_inputs(node: Node, weight_ids: set[int]) -> list[Value]:
+    """Return the operands that would be transposed at run time, not when the file is saved.
+
+    Constants, scalars and values with an id in ``weight_ids`` are left out.
+    """
+    return [v for v in node.inputs if v.kind != "const" and v.rank and id(v) not in weight_ids]
 
 
 def _can_be_reordered(op: Op) -> bool:
+    """Return True if the operation treats all axes alike, perhaps with parameters that name
+    axes."""
     return op.elementwise or op in _PARAMS
 
 
 def _is_carrier(node: Node) -> bool:
+    """Return True if a node can be part of a region: it computes the same in any order of axes.
+
+    It needs at least three axes and no bodies.
+    """
     if not _can_be_reordered(node.op) or node.out.rank < 3 or node.bodies:
         return False
     return node.op.broadcasts or all(v.rank == node.out.rank for v in _runtime_inputs(node, set()))
@@ -299,10 +361,13 @@ _PARAMS: dict[Op, tuple[str, ...]] = {
 
 
 def _reorder_axes(axes: Sequence[int], inverse: Order) -> Order:
+    """Return the numbers of axes in the new layout."""
     return tuple(inverse.index(axis) for axis in axes)
 
 
 def _reorder_param(param: Any, inverse: Order) -> Any:
+    """Return a parameter for the new layout: an entry for each axis, the number of an axis, or
+    None."""
     if isinstance(param, (tuple, list)):
         return tuple(param[i] for i in inverse)
     return None if param is None else inverse.index(param)

@@ -23,10 +23,10 @@ class ContractedOperand(NamedTuple):
 
 
 class MatrixProduct:
-    """A contraction with its operands in one of the two possible orders.
+    """A contraction ``out = x · y`` with its operands in one of the two possible orders.
 
-    Labels are in both operands and the result (``batch``), in both operands only (``summed``), or
-    in one operand and the result (``left``, ``right``).
+    Labels of axes are in both operands and the result (``batch``), in both operands only
+    (``summed``), or in one operand and the result (``left``, ``right``).
     """
 
     def __init__(self, x: ContractedOperand, y: ContractedOperand, out: list[int]) -> None:
@@ -41,8 +41,11 @@ class MatrixProduct:
             self.sizes.update(zip(operand.labels, operand.value.shape, strict=True))
 
     def cost(self, fixed: set[int]) -> int:
-        """Return the cost of the transposes and reshapes of activations in this order of
-        operands."""
+        """Return the cost of the transposes and reshapes around the product in this order of
+        operands.
+
+        ``fixed`` has the ids of values that are transposed at no cost, such as weights.
+        """
         rows = [*self.batch, *self.left, *self.summed]
         columns = [*self.batch, *self.summed, *self.right]
         cost = self._reordering_cost(self.out, self.result_axes)
@@ -52,22 +55,29 @@ class MatrixProduct:
             )
         return cost
 
-    def _reordering_cost(self, before: list[int], after: list[int]) -> int:
-        """Return the cost of reordering axes: 2 for a transpose, 1 for a reshape."""
-        orders = (before, after)
+    def _reordering_cost(self, source_order: list[int], target_order: list[int]) -> int:
+        """Return the cost of a change from one order of labels to another.
+
+        It is 2 for a transpose, 1 for a reshape alone, and 0 if nothing changes.
+        """
+        orders = (source_order, target_order)
         shapes = [[self.sizes[a] for a in labels] for labels in orders]
         long_axes = [[a for a in labels if not dims.same(self.sizes[a], 1)] for labels in orders]
         return 2 if long_axes[0] != long_axes[1] else int(not dims.same_shape(*shapes))
 
     def emit(self, editor: Editor) -> Value:
-        """Emit the product, and return it on the axes of the result."""
+        """Emit the product, and return it with the axes in the order of the contraction's
+        result."""
         result = self._matmul(editor) if self.summed else self._outer(editor)
         split = editor.reshape(result, tuple(self.sizes[a] for a in self.out))
         return editor.transpose(split, [self.out.index(a) for a in self.result_axes])
 
     def _matmul(self, editor: Editor) -> Value:
-        """Return [batch…, left, summed] @ [batch…, summed, right]; without batch, left axes are not
-        merged."""
+        """Emit the matrix product [batch…, left, summed] @ [batch…, summed, right].
+
+        The left axes are merged into one only if there are batch axes. A large matrix is multiplied
+        with a column instead of a vector.
+        """
         batch = [[a] for a in self.batch]
         left = [self.left] if self.batch else [[a] for a in self.left]
         right = [self.right] if self.right or self.batch else []
@@ -81,7 +91,7 @@ class MatrixProduct:
         return editor.reshape(product, shape)
 
     def _outer(self, editor: Editor) -> Value:
-        """Return the product of broadcast operands, for contractions without summed axes."""
+        """Emit the product of broadcast operands, for contractions without summed axes."""
         a = self._arrange_operand(editor, self.x, [[i] for i in [*self.batch, *self.left]])
         b = self._arrange_operand(editor, self.y, [[i] for i in [*self.batch, *self.right]])
         count = len(self.batch)
@@ -92,18 +102,21 @@ class MatrixProduct:
     def _arrange_operand(
         self, editor: Editor, operand: ContractedOperand, groups: Sequence[Sequence[int]]
     ) -> Value:
-        """Return an operand with its axes reordered, and each group of axes merged into one."""
+        """Return an operand with one axis for each group of labels, in the order of the groups."""
         order = [operand.labels.index(a) for group in groups for a in group]
         return editor.reshape(editor.transpose(operand.value, order), self._merged_shape(groups))
 
     def _merged_shape(self, groups: Sequence[Sequence[int]]) -> dims.Shape:
+        """Return the shape with one axis for each group of labels."""
         return tuple(dims.size_product([self.sizes[a] for a in group]) for group in groups)
 
 
 def to_matrix_product(node: Node, editor: Editor, fixed: set[int]) -> Value:
-    """Return a contraction as a matrix product.
+    """Emit a contraction as a matrix product, with the order of operands that costs fewer
+    transposes.
 
-    ``fixed`` has the ids of values that are transposed at no cost, such as weights.
+    ``node`` is an einsum. ``fixed`` has the ids of values that are transposed at no cost, such as
+    weights.
     """
     dtype, out = _computation_dtype(node), list(node.params["out"])
     lhs, rhs = (
@@ -116,8 +129,10 @@ def to_matrix_product(node: Node, editor: Editor, fixed: set[int]) -> Value:
 
 
 def _computation_dtype(node: Node) -> np.dtype:
-    """Return the dtype to compute in: the widest float, so that rounding happens after the
-    product."""
+    """Return the dtype to compute in: the widest float, so that rounding happens after the product.
+
+    If one of the dtypes is no float, it is that of the result.
+    """
     dtypes = [node.out.dtype, *(v.dtype for v in node.inputs)]
     if not all(is_float(dtype) for dtype in dtypes):
         return node.out.dtype

@@ -24,7 +24,8 @@ Pads = tuple[tuple[Dim, Dim], ...]
 
 @dataclass(frozen=True)
 class ConvolutionWindow:
-    """Parameters of a convolution; ``spread`` is the dilation of the input."""
+    """Parameters of a convolution. ``spread`` is the dilation of the input, ``dilation`` that of
+    the kernel."""
 
     strides: tuple[int, ...]
     padding: Pads
@@ -34,8 +35,11 @@ class ConvolutionWindow:
 
 
 def emit_convolution(node: Node, editor: Editor, takes: SupportsDtype) -> Value:
-    """Emit a convolution as an operator, or as a product with patches if the target has no operator
-    for it."""
+    """Emit a convolution as ``Conv`` or ``ConvTranspose``, or as a product with patches.
+
+    The product is for dtypes that have no operator in the target, such as integers. ``takes``
+    returns True if the target has an operator for a dtype.
+    """
     numbers = node.params["dimension_numbers"]
     x, w = (editor.convert(v, node.out.dtype) for v in node.inputs)
     x = editor.transpose(x, numbers.lhs_spec)
@@ -74,8 +78,11 @@ def _batch_to_channels(editor: Editor, x: Value, groups: int) -> Value:
 def _convolve_by_operator(
     editor: Editor, x: Value, w: Value, window: ConvolutionWindow, shape: dims.Shape
 ) -> Value:
-    """Emit ``Conv`` or ``ConvTranspose``; a separate node pads an input that is dilated or
-    cropped."""
+    """Emit ``Conv`` or ``ConvTranspose`` with a result of this shape.
+
+    An input that is dilated, cropped or padded by named sizes is padded by a node of its own before
+    ``Conv``.
+    """
     cuts = _transposed_cuts(window, w.shape[2:])
     if cuts is not None:
         return _emit_conv_transpose(editor, x, w, window, shape, cuts)
@@ -91,8 +98,14 @@ def _convolve_by_operator(
 def pad_space(
     editor: Editor, x: Value, padding: Pads, spread: Sequence[int], filler: Any = 0, first: int = 2
 ) -> Value:
-    """Return ``x`` with its axes from ``first`` on dilated with the filler, then padded or
-    cropped."""
+    """Return ``x`` with its axes from ``first`` on dilated, then padded or cropped.
+
+    **Arguments**
+
+    - `padding`: the elements added at both ends of each axis; negative numbers remove elements.
+    - `spread`: the dilation of each axis: `spread - 1` elements are inserted between neighbours.
+    - `filler`: the number of the new elements.
+    """
     config = ((0, 0, 0),) * first
     config += tuple((a, b, s - 1) for (a, b), s in zip(padding, spread, strict=True))
     dilated = [
@@ -108,9 +121,10 @@ def pad_space(
 
 
 def _transposed_cuts(window: ConvolutionWindow, kernel: dims.Shape) -> Pads | None:
-    """Return the elements that ``ConvTranspose`` removes at each end, or None if it does not apply.
+    """Return the elements that ``ConvTranspose`` removes at each end of each axis.
 
-    It convolves the dilated input padded by ``(kernel - 1) * dilation`` on both sides.
+    Return None if it cannot compute this convolution. It convolves the dilated input padded by
+    ``(kernel - 1) * dilation`` on both sides. ``kernel`` are the spatial sizes of the weights.
     """
     if all(s == 1 for s in window.spread) or any(s != 1 for s in window.strides):
         return None
@@ -131,7 +145,10 @@ def _transposed_cuts(window: ConvolutionWindow, kernel: dims.Shape) -> Pads | No
 def _emit_conv_transpose(
     editor: Editor, x: Value, w: Value, window: ConvolutionWindow, shape: dims.Shape, cuts: Pads
 ) -> Value:
-    """Emit ``ConvTranspose``, which takes the kernel reversed, as [in, out / groups, space…]."""
+    """Emit ``ConvTranspose``, which takes the kernel reversed, as [in, out / groups, space…].
+
+    ``cuts`` are the elements that it removes at both ends of each axis.
+    """
     groups, (outs, ins, *space) = window.groups, w.shape
     w = editor.rev(w, range(2, w.rank))
     split, order = (groups, outs // groups, ins, *space), (0, 2, 1, *range(3, w.rank + 1))
@@ -147,7 +164,7 @@ def _emit_conv_transpose(
 def _convolve_by_patches(
     editor: Editor, x: Value, w: Value, window: ConvolutionWindow, shape: dims.Shape
 ) -> Value:
-    """Emit a matrix product with patches, for numbers that the runtime cannot convolve.
+    """Emit a matrix product with patches, for dtypes that the runtime cannot convolve.
 
     ``x`` is [batch, channels, space…], ``w`` [out, in / groups, space…] and ``shape`` [batch, out,
     space…].
@@ -178,7 +195,11 @@ def _convolve_by_patches(
 def window_slice(
     editor: Editor, x: Value, axis: int, position: int, size: int, stride: int, dilation: int
 ) -> Value:
-    """Return the elements along an axis that are at one position of each window."""
+    """Return the elements of ``x`` that are at one position of each window along an axis.
+
+    ``position`` is counted from 0 to ``size - 1``. The windows are ``stride`` elements apart, and
+    their elements are ``dilation`` apart.
+    """
     reach = dims.clip_at_zero(dims.as_dim(x.shape[axis] - (size - 1) * dilation))
     first = position * dilation
     return editor.slice(x, axis, first, dims.as_dim(first + reach), stride)

@@ -16,7 +16,11 @@ from converter.layout.pooling import from_image, to_image
 
 
 def emit_rotary(node: Node, editor: Editor, has: SupportsDtype) -> Value:
-    """Emit a rotary embedding as a 4-D operator, or as elementwise arithmetic if there is none."""
+    """Emit a rotary embedding as a 4-D operator, or as elementwise arithmetic if the target has
+    none.
+
+    ``has`` returns True if the target has an operator for a dtype.
+    """
     if not has("RotaryEmbedding", node.out.dtype):
         return _expand_rotary(node, editor)
     x, *tables = node.inputs
@@ -35,7 +39,11 @@ def _to_heads(
     editor: Editor, x: Value, batch: Sequence[int], seq: int, width: int
 ) -> tuple[Value, list[int]]:
     """Return ``x`` as [batch, heads, positions, width], and the order of its axes before they were
-    merged."""
+    merged.
+
+    ``batch``, ``seq`` and ``width`` are axes of ``x``. All others become heads. If there are no
+    batch axes, the last of the other axes becomes the heads.
+    """
     if not batch:
         return to_image(editor, x, (seq, width))
     heads = [i for i in range(x.rank) if i not in (*batch, seq, width)]
@@ -46,7 +54,8 @@ def _to_heads(
 
 
 def _row_numbers(editor: Editor, batch: dims.Dim, count: dims.Dim) -> Value:
-    """Return the row numbers of the tables as int64 [batch, positions]."""
+    """Return the row numbers 0 to ``count - 1`` of the tables, for each sample, as int64 [batch,
+    count]."""
     if dims.is_static(count):
         line = const(np.arange(count, dtype=np.int64))
     else:
@@ -56,8 +65,10 @@ def _row_numbers(editor: Editor, batch: dims.Dim, count: dims.Dim) -> Value:
 
 
 def _expand_rotary(node: Node, editor: Editor) -> Value:
-    """Return ``x * [cos, cos] + swap(x) * [-sin, sin]``; the sign is in the table, not in the
-    graph."""
+    """Emit a rotary embedding as ``x * [cos, cos] + swap(x) * [-sin, sin]``.
+
+    The sign is in the table, so that the graph negates no activations.
+    """
     x, cos, sin = node.inputs
     positions, width = node.params["positions"], node.params["width"]
     interleaved = node.params["interleaved"]
@@ -88,18 +99,23 @@ def _join_halves(editor: Editor, halves: list[Value], axis: int, interleaved: bo
 
 
 def _align_table(editor: Editor, table: Value, x: Value, axes: Sequence[int]) -> Value:
-    """Return a table [*positions, width] on the given axes of ``x``, ready to multiply it."""
+    """Return a table [*positions, width] in a shape that broadcasts to ``x``.
+
+    ``axes`` are the axes of ``x`` that the axes of the table become.
+    """
     order = sorted(range(len(axes)), key=lambda i: axes[i])
     shape = tuple(x.shape[i] if i in axes else 1 for i in range(x.rank))
     return editor.reshape(editor.transpose(table, order), shape)
 
 
 def attention_3d(node: Node, editor: Editor) -> Value | None:
-    """Return an attention on [batch, positions, heads * width] operands, or None if it does not
-    apply."""
+    """Rewrite 4-D attention with operands of [batch, positions, heads * width].
+
+    Return the result in 4-D, or None if the numbers of heads or the widths are not static.
+    """
     query, key, value, *mask = node.inputs
-    fixed = [v.shape[i] for v in (query, key, value) for i in (1, 3)]
-    if query.rank != 4 or not dims.all_static(fixed):
+    static_sizes = [v.shape[i] for v in (query, key, value) for i in (1, 3)]
+    if query.rank != 4 or not dims.all_static(static_sizes):
         return None
     flat = [_flatten(editor, v) for v in (query, key, value)]
     batch, heads, rows, width = node.out.shape
@@ -109,8 +125,11 @@ def attention_3d(node: Node, editor: Editor) -> Value | None:
 
 
 def attention_3d_of_transposed(node: Node, editor: Editor) -> Value | None:
-    """Return a 3-D attention if its operands were transposed to 4-D; otherwise 3-D would add
-    transposes."""
+    """Rewrite 4-D attention in the 3-D layout if its operands were transposed to 4-D, otherwise
+    return None.
+
+    Without these transposes, the 3-D layout would need others.
+    """
     # Operations that also work on the 3-D layout; a rotary embedding moves after the reshape.
     head_ops = (ops.reshape, ops.rotary_heads, ops.slice)
     sources = (source_behind(value, head_ops) for value in node.inputs[:3])
@@ -118,8 +137,10 @@ def attention_3d_of_transposed(node: Node, editor: Editor) -> Value | None:
 
 
 def _flatten(editor: Editor, value: Value) -> Value:
-    """Return a 4-D operand in the 3-D layout; a rotary embedding before it moves after the
-    reshape."""
+    """Return a 4-D operand [batch, heads, positions, width] as [batch, positions, heads * width].
+
+    A rotary embedding that computes the operand is computed after the reshape.
+    """
     if node := value.made_by(ops.rotary_heads):
         x, *tables = node.inputs
         flat = _flatten(editor, x)

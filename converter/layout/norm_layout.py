@@ -13,8 +13,12 @@ from converter.ir.scalars import scalar
 
 
 def emit_group_norm(node: Node, editor: Editor, has: SupportsDtype) -> Value | None:
-    """Emit a group norm with a bias, or a norm of groups as channels if the target has no
-    operator."""
+    """Emit a group norm with a bias of zero if it has none.
+
+    If the target has no GroupNormalization, emit a norm with one channel for each group, then the
+    scale and the bias. ``has`` returns True if the target has an operator for a dtype. Return None
+    if the node has this form already.
+    """
     x, scale, *bias = node.inputs
     groups, channels = node.params["groups"], x.shape[1]
     if dims.same(groups, channels) or has("GroupNormalization", x.dtype):
@@ -32,6 +36,7 @@ def emit_group_norm(node: Node, editor: Editor, has: SupportsDtype) -> Value | N
 
 
 def _add_zero_bias(node: Node, editor: Editor) -> Value | None:
+    """Emit a group norm or batch norm with a bias of zero, or return None if it has a bias."""
     operand_count = {ops.group_norm: 3, ops.batch_norm: 5}[node.op]
     if len(node.inputs) == operand_count:
         return None

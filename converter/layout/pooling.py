@@ -32,8 +32,13 @@ DILATED_AVERAGE_SINCE = 19
 
 @dataclass(frozen=True)
 class PoolKind:
-    """The operations of a windowed reduction: pooling, binary operation, neutral element by dtype,
-    and reduction of a full axis."""
+    """The operations of a windowed reduction.
+
+    - `pool`: the pooling operation.
+    - `combine`: the binary operation on two elements.
+    - `identity`: returns the neutral element for a dtype.
+    - `reduction`: the reduction of a full axis.
+    """
 
     pool: Op
     combine: Op
@@ -50,7 +55,7 @@ KINDS = {
 
 
 class PoolWindow(NamedTuple):
-    """A window over some axes of a value; ``params`` are the parameters of a pool over these
+    """A window over some axes of a value. ``params`` are the parameters of a pool over these
     axes."""
 
     axes: tuple[int, ...]
@@ -58,8 +63,11 @@ class PoolWindow(NamedTuple):
 
 
 def pooling_rules(opset: int, strict: bool, target: Target) -> dict[Op, Rule]:
-    """Return the rules for an opset and a target. ``strict`` keeps JAX's results for NaN and
-    infinities."""
+    """Return the rules that emit windowed reductions for an opset and a target.
+
+    ``strict`` keeps JAX's results for NaN and infinities, if necessary with slices in place of
+    pools.
+    """
 
     def reduce_window(node: Node, editor: Editor) -> Value | None:
         kind = KINDS[node.op]
@@ -82,8 +90,8 @@ def pooling_rules(opset: int, strict: bool, target: Target) -> dict[Op, Rule]:
 def _reduce_full_axes(node: Node, editor: Editor) -> Node | None:
     """Replace a window as long as an axis of named size with a reduction of that axis.
 
-    Return the remaining window, of one element along that axis, or None if another window has a
-    named size.
+    Return the node of the remaining window, which has one element along that axis. Return None if
+    another window has a named size.
     """
     x, p = node.inputs[0], node.params
     sizes, strides = list(p["window_dimensions"]), list(p["window_strides"])
@@ -115,9 +123,11 @@ def _has_pool_operator(
 
 
 def _windows_contain_elements(node: Node) -> bool:
-    """Return True if no window is in padding only, where ``MaxPool`` does not give infinity.
+    """Return True if each window contains an element that is not padding.
 
-    A window that starts in padding has to extend beyond it, and must not step over the operand.
+    ``MaxPool`` does not give infinity for windows of padding only. A window that starts in padding
+    has to extend beyond it, and must not step over the operand. False is returned if the padding
+    has named sizes.
     """
     p, shape = node.params, node.inputs[0].shape
     axes = zip(p["window_dimensions"], p["window_dilation"], p["padding"], shape, strict=True)
@@ -130,8 +140,10 @@ def _windows_contain_elements(node: Node) -> bool:
 
 
 def windows_fit(lengths: Sequence[Dim], window: dict[str, Any]) -> bool:
-    """Return True if no axis can be shorter than its window. ``window`` has the parameters of a
-    pool."""
+    """Return True if no axis can be shorter than its window, for any named sizes.
+
+    ``lengths`` are the sizes of the axes. ``window`` has the parameters of a pool.
+    """
     parts = zip(lengths, window["size"], window["padding"], window["dilation"], strict=True)
     return all(
         dims.is_at_least(length + low + high, (size - 1) * dilation + 1)
@@ -140,12 +152,17 @@ def windows_fit(lengths: Sequence[Dim], window: dict[str, Any]) -> bool:
 
 
 def _negated(editor: Editor, x: Value) -> Value:
+    """Emit the negative of ``x``."""
     return editor.add(ops.neg, [x], x.shape, x.dtype)
 
 
 def _prepare_window(node: Node, editor: Editor, filler: Any) -> tuple[Value, PoolWindow]:
-    """Return the operand, padded where a pooling operator cannot pad it, and the remaining
-    window."""
+    """Return the operand of a windowed reduction, and the window along the axes where it does
+    anything.
+
+    Padding that a pooling operator cannot do, and dilation of the operand, are done by a node
+    before it. ``filler`` is the number of the new elements.
+    """
     x, p, rank = node.inputs[-1], node.params, node.inputs[-1].rank
     spread = tuple(p.get("base_dilation") or (1,) * rank)
     dilation = tuple(p.get("window_dilation") or (1,) * rank)
@@ -163,6 +180,7 @@ def _prepare_window(node: Node, editor: Editor, filler: Any) -> tuple[Value, Poo
 
 
 def _emit_pool(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind, out: Value) -> Value:
+    """Emit a pool over the axes of a window, and return it with the shape of ``out``."""
     flat, order = to_image(editor, x, window.axes)
     shape = (*flat.shape[:2], *(out.shape[a] for a in window.axes))
     pooled = editor.add(kind.pool, [flat], shape, x.dtype, window.params)
@@ -170,8 +188,10 @@ def _emit_pool(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind, out
 
 
 def to_image(editor: Editor, x: Value, axes: Sequence[int]) -> tuple[Value, list[int]]:
-    """Return ``x`` as [batch, channels, space…], and the order of its axes before they were
-    merged."""
+    """Return ``x`` as [batch, channels, space…], and the order of its axes before they were merged.
+
+    ``axes`` become the space. The last of the other axes becomes the channels.
+    """
     other_axes = [i for i in range(x.rank) if i not in axes]
     order = [*other_axes, *axes]
     transposed = editor.transpose(x, order)
@@ -181,13 +201,19 @@ def to_image(editor: Editor, x: Value, axes: Sequence[int]) -> tuple[Value, list
 
 
 def from_image(editor: Editor, x: Value, order: Sequence[int], shape: Shape) -> Value:
-    """Return an image on its original axes."""
+    """Return an image as a value of this shape, with its axes split and transposed back.
+
+    ``order`` is that of `to_image`.
+    """
     split = editor.reshape(x, tuple(shape[i] for i in order))
     return editor.transpose(split, inverse_order(order))
 
 
 def _combine_slices(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind) -> Value:
-    """Combine the slices for each element of the window, one axis after the other."""
+    """Reduce the windows by elementwise operations on slices, one axis after the other.
+
+    There is one slice for each element of the window.
+    """
     parts = zip(window.axes, *window.params.values(), strict=True)
     for axis, size, stride, pad, dilation in parts:
         padding = tuple(pad if i == axis else (0, 0) for i in range(x.rank))
@@ -198,7 +224,11 @@ def _combine_slices(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind
 
 
 def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
-    """Emit the gradient of max pooling; for minima the operand is negated."""
+    """Emit the gradient of max pooling or min pooling.
+
+    For minima the operand is negated. Return None for other selections, dtypes that are no floats,
+    and windows over no axis or over more than three.
+    """
     source, operand = node.inputs
     lowest = node.params["select_prim"] is lax.le_p
     if not (lowest or node.params["select_prim"] is lax.ge_p) or not is_float(operand.dtype):
@@ -222,8 +252,12 @@ def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
 
 
 def match_average_pool(node: Node, editor: Editor) -> Value | None:
-    """Match a sum over windows divided by their size, or by their number of elements without
-    padding."""
+    """Match a sum pool divided by the window size, or by the number of elements that are not
+    padding.
+
+    ``node`` is the division. Return the average, or None if the divisor is another one or the sum
+    has other readers. Transposes and reshapes between the two are moved after the average.
+    """
     x, divisor = node.inputs
     view: View | None = along(x)
     views: list[Node] = []
@@ -245,7 +279,10 @@ def match_average_pool(node: Node, editor: Editor) -> Value | None:
 
 
 def _divides_by_window_counts(divisor: Value, pool: Node, view: View) -> bool:
-    """Return True if a divisor is the number of elements of each window that are not padding."""
+    """Return True if a divisor has the number of elements of each window that are not padding.
+
+    ``pool`` is the sum pool. ``view`` is the pool's result along the axes of the division.
+    """
     space, params = pool.inputs[0].shape[2:], pool.params
     is_undilated = all(d == 1 for d in params["dilation"])
     if divisor.const is None or not dims.all_static(space) or not is_undilated:
@@ -260,8 +297,10 @@ def _divides_by_window_counts(divisor: Value, pool: Node, view: View) -> bool:
 
 
 def _transpose_counts(view: View, counts: np.ndarray) -> np.ndarray | None:
-    """Return counts by axes of a pool on the axes of a view, or None if the view splits or merges
-    axes."""
+    """Return an array with the axes of a pool as an array with the axes of a view of that pool.
+
+    Return None if the view splits or merges axes.
+    """
     long_axes = [axis for axis, size in enumerate(counts.shape) if size > 1]
     order = [axis for axis in view.axes if axis is not None and axis in long_axes]
     is_full = all(view.factors(axis) == [Factor(axis, 1, counts.shape[axis])] for axis in long_axes)

@@ -20,6 +20,10 @@ MIN_GATHERED = 16
 
 
 def _emit_resize(node: Node, editor: Editor) -> Value:
+    """Emit ``Resize`` on [batch, channels, space…] for a resize of any axes.
+
+    Nearest neighbours are gathered along axes where this is faster.
+    """
     x, axes, sizes = node.inputs[0], list(node.params["axes"]), list(node.params["sizes"])
     kinds = node.params["kinds"]
     if kinds[0][0] == "nearest":
@@ -41,21 +45,27 @@ def _emit_resize(node: Node, editor: Editor) -> Value:
 
 
 def _resize_axis(editor: Editor, x: Value, axis: int, shape: dims.Shape, kinds: Kinds) -> Value:
-    """Resize one axis as an image of height one, or as an image whose width does not change."""
-    before, after = dims.size_product(x.shape[:axis]), dims.size_product(x.shape[axis + 1 :])
-    if dims.same(after, 1):
+    """Resize one axis as an image of height one, or as an image whose width does not change.
+
+    ``shape`` is the shape of the result. ``kinds`` are the equivalent methods of Resize.
+    """
+    outer_size, inner_size = (
+        dims.size_product(x.shape[:axis]),
+        dims.size_product(x.shape[axis + 1 :]),
+    )
+    if dims.same(inner_size, 1):
         *batch, channels = [1, *x.shape[:axis]]
         flat = (dims.size_product(batch), channels, 1, x.shape[axis])
         image_axis = 3
     else:
-        flat, image_axis = (before, 1, x.shape[axis], after), 2
+        flat, image_axis = (outer_size, 1, x.shape[axis], inner_size), 2
     resized_shape = tuple(shape[axis] if i == image_axis else d for i, d in enumerate(flat))
     resized = _add_resize(editor, editor.reshape(x, flat), resized_shape, (image_axis,), kinds)
     return editor.reshape(resized, shape)
 
 
 def resize_axis_by_axis(node: Node, editor: Editor) -> Value | None:
-    """Resize several axes one after the other."""
+    """Emit a resize of several axes as one Resize for each axis."""
     (x,), kinds = node.inputs, node.params["kinds"]
     for axis, size in zip(node.params["axes"], node.params["sizes"], strict=True):
         shape = tuple(size if i == axis else d for i, d in enumerate(x.shape))
@@ -66,12 +76,17 @@ def resize_axis_by_axis(node: Node, editor: Editor) -> Value | None:
 def _add_resize(
     editor: Editor, x: Value, shape: dims.Shape, axes: tuple[int, ...], kinds: Kinds
 ) -> Value:
+    """Emit Resize of ``axes`` to ``shape``."""
     params = {"axes": axes, "sizes": tuple(shape[i] for i in axes), "kinds": kinds}
     return editor.add(ops.resize, [x], shape, x.dtype, params)
 
 
 def _prefers_gather(x: Value, axes: list[int], sizes: list[Dim]) -> bool:
-    """Return True if neighbours along the first of the axes are faster to gather than to resize."""
+    """Return True if neighbours along the first of the axes are faster to gather than to resize.
+
+    ``axes`` are the resized axes of ``x``, and ``sizes`` their new sizes. False is returned for
+    named sizes.
+    """
     if not dims.all_static((x.shape[axes[0]], sizes[0])):
         return False
     inner = dims.size_product(x.shape[axes[-1] + 1 :])

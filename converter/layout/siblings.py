@@ -17,9 +17,10 @@ from converter.ir.rewrite import Editor, sweep
 
 
 class SiblingPart(NamedTuple):
-    """A part of ``size`` entries of a source from ``start`` on, with its transposed form ``out``.
+    """A part of an array along one axis that is only reshaped and transposed.
 
-    Axes of size one in ``out`` do not affect the permutation.
+    It has ``size`` entries from ``start`` on. ``out`` is the transposed result, and ``view`` has
+    the same elements as a view of the array, without axes of size one.
     """
 
     out: Value
@@ -42,7 +43,10 @@ class SiblingFamily(NamedTuple):
 
 
 def share_transposes(graph: Graph) -> bool:
-    """Transpose the equal parts of each value together, in place. Return True if there were any."""
+    """Transpose the equal parts of each value together, in place.
+
+    Return True if there were any. Only the main graph is searched.
+    """
     uses = graph.uses()
     # Only in the main graph: a body may read a value that it captures from outside at any time.
     similar_slices = (
@@ -69,30 +73,41 @@ def share_transposes(graph: Graph) -> bool:
 
 
 def _match_sibling(node: Node, axis: int, uses: dict[int, list[Node | None]]) -> SiblingPart | None:
-    """Match a slice along an axis that is only reshaped and transposed; return the part or None."""
-    after = _only_use(node, uses)
-    if after is not None and after.op is ops.reshape:
-        after = _only_use(after, uses)
+    """Match a slice along an axis that is only reshaped and transposed.
+
+    Return the part, or None if the slice has several readers or no transpose. ``uses`` has the
+    nodes that read each value, by its id.
+    """
+    reader = _only_use(node, uses)
+    if reader is not None and reader.op is ops.reshape:
+        reader = _only_use(reader, uses)
     start, size = node.params["start_indices"][axis], node.out.shape[axis]
-    if after is None or after.op is not ops.transpose or start % size:
+    if reader is None or reader.op is not ops.transpose or start % size:
         return None
-    view: View | None = along(after.out)
+    view: View | None = along(reader.out)
     while view is not None and view.base is not node.inputs[0]:
         view = above(view)
     if view is None:
         return None
     groups = tuple(group for group in view.groups if group)
-    return SiblingPart(after.out, view._replace(groups=groups), start, size)
+    return SiblingPart(reader.out, view._replace(groups=groups), start, size)
 
 
 def _only_use(node: Node, uses: dict[int, list[Node | None]]) -> Node | None:
+    """Return the only reader of the node's output, or None if there are several or none.
+
+    ``uses`` has the nodes that read each value, by its id; None stands for an output of the graph.
+    """
     readers = uses.get(id(node.out), [])
     return readers[0] if len(readers) == 1 else None
 
 
 def _match_family(slices: list[SiblingPart | None], axis: int) -> SiblingFamily | None:
-    """Return the family if all parts exist and are reshaped alike, and two have the same
-    permutation."""
+    """Return the family of all slices of a value along an axis.
+
+    Return None if a slice was not matched (None), if the parts do not cover the axis or are
+    reshaped differently, or if no two have the same permutation.
+    """
     parts = [p for p in slices if p is not None]
     if len(parts) < len(slices) or len(parts) < 2:
         return None
@@ -106,14 +121,17 @@ def _match_family(slices: list[SiblingPart | None], axis: int) -> SiblingFamily 
     )
 
 
-def _permutation_between(before: tuple[Group, ...], after: tuple[Group, ...]) -> list[int]:
-    """Return the permutation from one order of axis groups to another."""
-    left = list(enumerate(before))
-    return [left.pop([group for _, group in left].index(target))[0] for target in after]
+def _permutation_between(groups: tuple[Group, ...], target_groups: tuple[Group, ...]) -> list[int]:
+    """Return the permutation by which axes with these groups get the order ``target_groups``."""
+    remaining = list(enumerate(groups))
+    return [
+        remaining.pop([group for _, group in remaining].index(target))[0]
+        for target in target_groups
+    ]
 
 
 def _transpose_family(editor: Editor, family: SiblingFamily) -> Value:
-    """Return all parts, transposed, along a new first axis."""
+    """Emit all parts of a family transposed, along a new first axis, and return them."""
     common, count = family.common, len(family.parts)
     parts_axis = (Factor(family.axis, common.size, count),)
     source = editor.resolve(common.view.base)

@@ -14,6 +14,10 @@ from converter.ir.scalars import named_size, scalar
 
 
 def _match_take(node: Node, editor: Editor) -> Value | None:
+    """Replace a gather of single entries along one axis by ``take``, which is ONNX's Gather.
+
+    The indices must be promised to be within bounds. Return None for other gathers.
+    """
     x, indices = node.inputs
     numbers, sizes = node.params["dimension_numbers"], node.params["slice_sizes"]
     mode = lax.GatherScatterMode.from_any(node.params["mode"])
@@ -36,7 +40,8 @@ def _match_take(node: Node, editor: Editor) -> Value | None:
 def _result_axes(node: Node, axis: int, index_rank: int) -> list[int]:
     """Return the axes of the taken value in the order of the gather's result.
 
-    The indexed axis is left out; it has one entry if the result keeps it.
+    ``axis`` is the indexed axis, which is left out; it has one entry if the result keeps it.
+    ``index_rank`` is the rank of the indices.
     """
     numbers, rank = node.params["dimension_numbers"], node.inputs[0].rank
     index_axes = iter(range(axis, axis + index_rank))
@@ -51,19 +56,21 @@ def _result_axes(node: Node, axis: int, index_rank: int) -> list[int]:
 
 
 def _unwrap_negative_indices(indices: Value, size: dims.Dim) -> Value:
-    """Return ``i`` if ``indices`` is ``where(i < 0, i + size, i)``, also through reshapes; else
-    ``indices``."""
+    """Return ``i`` if ``indices`` is ``where(i < 0, i + size, i)``, also through reshapes.
+
+    Otherwise return ``indices``. ``size`` is the size of the indexed axis.
+    """
     source = source_behind(indices, (ops.reshape, ops.broadcast_in_dim))
     selection = source.made_by(ops.select_n)
     sizes = [dims.size_product(v.shape) for v in (source, indices)]
     if selection is None or len(selection.inputs) != 3 or not dims.same(*sizes):
         return indices
-    condition, index, other = selection.inputs
-    negative, shifted = condition.made_by(ops.lt), other.made_by(ops.add)
-    if negative is None or shifted is None:
+    condition, index, wrapped = selection.inputs
+    comparison, addition = condition.made_by(ops.lt), wrapped.made_by(ops.add)
+    if comparison is None or addition is None:
         return indices
-    is_compared = negative.inputs[0] is index and scalar(negative.inputs[1]) == 0
-    is_shifted = shifted.inputs[0] is index and _equals_size(shifted.inputs[1], size)
+    is_compared = comparison.inputs[0] is index and scalar(comparison.inputs[1]) == 0
+    is_shifted = addition.inputs[0] is index and _equals_size(addition.inputs[1], size)
     return index if is_compared and is_shifted else indices
 
 

@@ -50,10 +50,12 @@ from converter.ir.scalars import scalar
 class ProvedAttention:
     """The operands and parameters of an attention node.
 
-    Arguments:
-        factors: arrays that multiply or divide the queries.
-        softcap: the bound of the scores; zero for none.
-        precision: the dtype in which the scores are computed.
+    - `parts`: queries, keys and values with the roles of their axes.
+    - `scale`: the number by which the scores are multiplied.
+    - `factors`: arrays by which the queries are multiplied or divided in place of the scores.
+    - `softcap`: the bound of the scores; zero for none.
+    - `mask`: what is added to the scores, or None.
+    - `precision`: the dtype in which the scores are computed.
     """
 
     parts: Parts
@@ -65,7 +67,7 @@ class ProvedAttention:
 
     @property
     def hides(self) -> bool:
-        """Whether the mask replaces scores by numbers."""
+        """True if the mask replaces scores by numbers."""
         return self.mask is not None and any(isinstance(t, FillMask) for t in self.mask.terms)
 
 
@@ -86,7 +88,13 @@ CAPPED = (
 
 
 def prove_attention(node: Node, uses: Uses, strict: bool = False) -> ProvedAttention | str | None:
-    """Match attention around a softmax. A ``strict`` one hides no scores."""
+    """Match scaled dot-product attention, ``softmax(scores) @ values``.
+
+    ``node`` is the second product, an einsum. Return the operands and parameters of attention, a
+    text with the reason for a near miss, or None if no operand of the product comes from a softmax.
+    With ``strict``, attention whose mask replaces scores by numbers is a near miss: a score that is
+    NaN would stay NaN in the sum of scores and mask.
+    """
     reason = None
     for side in (0, 1):
         weights_or_reason = match_weights(node.inputs[side], uses)
@@ -104,6 +112,11 @@ def prove_attention(node: Node, uses: Uses, strict: bool = False) -> ProvedAtten
 def _match_scores_of(
     node: Node, side: int, weights: AttentionWeights, uses: Uses
 ) -> ProvedAttention | str:
+    """Return the evidence for attention with these weights, or the reason why there is none.
+
+    The weights are operand ``side`` of the product ``node``. Each way to see the operand of their
+    softmax as scores is tried.
+    """
     reasons: list[str] = []
     for score in match_scores(weights.softmax.node().inputs[0], uses, reasons):
         evidence = _prove_parts(score, node, side, weights, uses)
@@ -116,6 +129,16 @@ def _match_scores_of(
 def _prove_parts(
     score: Scores, node: Node, side: int, weights: AttentionWeights, uses: Uses
 ) -> ProvedAttention | str:
+    """Return the evidence for attention with these scores, or the reason why there is none.
+
+    **Arguments**
+
+    - `score`: one way to see the operand of the softmax as scores of queries and keys.
+    - `node`: the product of the weights with the values.
+    - `side`: the index of the operand of `node` that is the weights, 0 or 1.
+    - `weights`: the softmax.
+    - `uses`: the dtypes that the runtime's Attention supports, and the number of readers of values.
+    """
     axes = attention_axes.axis_parts(node, side, weights.softmax, score.product, uses)
     if isinstance(axes, str):
         return axes
@@ -152,7 +175,11 @@ def _prove_parts(
 
 
 def _is_of_queries(view: View, parts: Parts) -> bool:
-    """Return True if queries can be multiplied in place of the scores."""
+    """Return True if the queries can be multiplied by ``view`` in place of the scores.
+
+    The array may vary only along axes of the queries. Both must be floats of at most 32 bits, and
+    not float16, in which queries may overflow.
+    """
     axes = {i for i, axis in enumerate(view.axes) if axis is not None}
     floats = (view.base.dtype, parts.query.value.dtype)
     has_range = all(is_float(d) and d.itemsize <= 4 and d != np.float16 for d in floats)
@@ -163,6 +190,11 @@ def _is_of_queries(view: View, parts: Parts) -> bool:
 
 
 def build_attention(node: Node, attention: ProvedAttention, editor: Editor) -> Value:
+    """Emit an attention node for the evidence, and return its result in the shape of ``node``.
+
+    Operands are [batch, heads, positions, width]. Keys and values may have fewer heads than
+    queries.
+    """
     p, dtype = attention.parts, _widest_dtype(node.out.dtype, attention.mask)
     heads = (*p.heads, *p.groups)
     query = _emit_operand(editor, p, p.query, (p.outer, heads, p.rows, p.width), dtype)
@@ -195,13 +227,15 @@ def build_attention(node: Node, attention: ProvedAttention, editor: Editor) -> V
 
 
 def _multiply_queries(editor: Editor, op: Op, query: Value, factor: Value) -> Value:
-    """Multiply queries in float32 and round the result once, as the scores would be rounded."""
+    """Multiply or divide queries in float32 (``op``) and round the result once, as the scores would
+    be."""
     operands = [editor.convert(value, np.float32) for value in (query, factor)]
     return editor.convert(editor.binary(op, *operands), query.dtype)
 
 
 def _widest_dtype(dtype: np.dtype, mask: Mask | None) -> np.dtype:
-    """Return the dtype in which the operator computes: that of the mask if it has more bits."""
+    """Return the dtype in which the operator computes: that of the mask if it has more bits than
+    ``dtype``."""
     return mask.dtype if mask is not None and mask.dtype.itemsize > dtype.itemsize else dtype
 
 
@@ -212,22 +246,31 @@ def _emit_operand(
     groups: tuple[tuple[int, ...], ...],
     dtype: np.dtype,
 ) -> Value:
-    """Emit an operand with one axis per group; batch axes that it lacks are broadcast."""
+    """Emit an operand of attention as an array with one axis for each group of logical axes.
+
+    The axes of a group are merged. Axes that the operand lacks are broadcast.
+    """
     base = editor.convert(operand.value, dtype)
     view = operand.view(base, max(parts.sizes) + 1)
     return write(editor, view.merge(groups, parts.sizes), _merged_shape(parts, groups))
 
 
 def _merged_shape(parts: Parts, groups: tuple[tuple[int, ...], ...]) -> Shape:
+    """Return the shape of an array in which the logical axes of each group are merged."""
     return tuple(dims.size_product([parts.sizes[i] for i in group]) for group in groups)
 
 
 def _emit_mask(
-    editor: Editor, parts: Parts, mask: Mask, full: tuple[dims.Dim, dims.Dim], dtype: np.dtype
+    editor: Editor,
+    parts: Parts,
+    mask: Mask,
+    score_sizes: tuple[dims.Dim, dims.Dim],
+    dtype: np.dtype,
 ) -> Value:
-    """Emit the terms applied to zero, in the order of the program.
+    """Emit the mask: its terms applied to an array of zeros, in the order of the program.
 
-    The last two axes have their full sizes, because the operator does not broadcast them.
+    ``score_sizes`` has the numbers of queries and keys. The last two axes have these sizes, because
+    the operator does not broadcast them.
     """
     total = const(0, mask.dtype)
     for term in mask.terms:
@@ -235,12 +278,14 @@ def _emit_mask(
     if mask.lifted:
         total = lift(editor, total)
     total = editor.convert(total, dtype)
-    return editor.broadcast(total, (*total.shape[:2], *full), (0, 1, 2, 3))
+    return editor.broadcast(total, (*total.shape[:2], *score_sizes), (0, 1, 2, 3))
 
 
 def _zero_hidden_rows(editor: Editor, parts: Parts, hiding: FillMask, out: Value) -> Value:
-    """Set the rows without visible scores to zero. The operator gives other numbers there in each
-    version of the runtimes."""
+    """Set the rows of ``out`` to zero whose scores are all hidden by the mask ``hiding``.
+
+    The operator gives other numbers there in each version of the runtimes.
+    """
     condition = _emit_scores_view(editor, parts, hiding.view)
     visible = condition
     if hiding.hidden:
@@ -255,6 +300,12 @@ def _zero_hidden_rows(editor: Editor, parts: Parts, hiding: FillMask, out: Value
 def _apply_term(
     editor: Editor, parts: Parts, term: ScoreTerm, total: Value, dtype: np.dtype
 ) -> Value:
+    """Emit one term of a mask on top of ``total``, which has the terms before it, and return the
+    result.
+
+    An additive term is added. A fill term replaces elements by a number, and the graph records that
+    the rewrite relies on that number.
+    """
     value = _emit_scores_view(editor, parts, term.view)
     if isinstance(term, AdditiveMask):
         value = editor.convert(value, dtype)
@@ -270,7 +321,10 @@ def _apply_term(
 
 
 def _emit_scores_view(editor: Editor, parts: Parts, view: View) -> Value:
-    """Emit a view along logical axes with ONNX's four axes, each of full size or of size one."""
+    """Emit a view along the logical axes with ONNX's four axes: batch, heads, queries and keys.
+
+    An axis along which nothing varies has size 1, the others have their full size.
+    """
     groups = (parts.outer, (*parts.heads, *parts.groups), parts.rows, (parts.columns,))
     merged = view.merge(groups, parts.sizes)
     return write(editor, merged, merged.bare(_merged_shape(parts, groups)))
@@ -279,9 +333,9 @@ def _emit_scores_view(editor: Editor, parts: Parts, view: View) -> Value:
 def lift(editor: Editor, mask: Value) -> Value:
     """Return ``mask - min(max(mask) - low, 0)``, with the maximum of each row.
 
-    ``low`` is three quarters of the lowest number. Rows with visible scores are not changed. A row
-    below ``low`` is raised to it, where it absorbs as many scores as before. A row of -inf becomes
-    NaN, as in JAX.
+    ``low`` is three quarters of the lowest number of the dtype. Rows with visible scores are not
+    changed. A row below ``low`` is raised to it, where it absorbs as many scores as before. A row
+    of -inf becomes NaN, as in JAX.
     """
     shape = (*mask.shape[:-1], 1)
     top = editor.add(
@@ -294,10 +348,10 @@ def lift(editor: Editor, mask: Value) -> Value:
 
 
 _as_attention = partial(
-    proved, "Attention", (ops.einsum,), build=build_attention, look_alikes=attention_like
+    proved, "Attention", (ops.einsum,), emit=build_attention, look_alikes=attention_like
 )
-ATTENTION = _as_attention(prove=prove_attention)
-STRICT_ATTENTION = _as_attention(prove=partial(prove_attention, strict=True))
+ATTENTION = _as_attention(find_evidence=prove_attention)
+STRICT_ATTENTION = _as_attention(find_evidence=partial(prove_attention, strict=True))
 
 
 # ----------------------------------------------------------------------------------- further rules
@@ -309,7 +363,9 @@ def share(node: Node, editor: Editor) -> Value | None:
 
         attention(q, repeat(k, n, heads), repeat(v, n, heads)) = attention(q, k, v)
 
-    The right side has ``n`` heads of queries for each head of keys and values.
+    The right side has ``n`` heads of queries for each head of keys and values. ``node`` is an
+    attention node. Return the result of the new one, or None if the keys or values are not repeated
+    alike.
     """
     query, *repeated = node.inputs[:3]
     views = [_unrepeated_heads(value) for value in repeated]
@@ -326,7 +382,10 @@ def share(node: Node, editor: Editor) -> Value | None:
 
 
 def _unrepeated_heads(value: Value) -> View | None:
-    """Return a view of [batch, heads, positions, width] before heads are repeated, or None."""
+    """Return a view of an array [batch, heads, positions, width] before its heads were repeated.
+
+    Return None if the heads are not repeated.
+    """
     view = whole(value)
     if view.axes[1] is None:
         return view
@@ -335,6 +394,8 @@ def _unrepeated_heads(value: Value) -> View | None:
 
 
 def _head_count(view: View) -> dims.Dim:
+    """Return the number of heads of a view before they are repeated; 1 if all heads are the
+    same."""
     return 1 if view.axes[1] is None else view.base.shape[view.axes[1]]
 
 
@@ -343,7 +404,8 @@ def as_term(node: Node, editor: Editor) -> Value | None:
 
         where(hidden, x - c, x)  =  x - where(hidden, c, 0)
 
-    for large ``c``. Keras' ``Attention`` layer has the left side.
+    ``node`` is the selection. ``c`` is a constant of at least 10,000. Keras' ``Attention`` layer
+    has the left side. Return None for another selection.
     """
     condition, *cases = node.inputs
     for i, (lowered, x) in enumerate((cases, cases[::-1]) if len(cases) == 2 else ()):

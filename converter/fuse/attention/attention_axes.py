@@ -23,32 +23,37 @@ from converter.ir.scalars import scalar
 
 @dataclass(frozen=True)
 class AttentionOperand:
-    """A value and its logical axes by number; none of them has size one."""
+    """The queries, keys or values of attention, with their logical axes.
+
+    ``axes`` has the position of each logical axis in the value, by the number of the logical axis.
+    Axes of size one are left out.
+    """
 
     value: Value
     axes: dict[int, Factor]
 
     def view(self, base: Value, rank: int) -> View:
-        """Return a view of ``base``, which has the shape of the value, along the logical axes."""
+        """Return a view of ``base`` along ``rank`` logical axes. ``base`` has the shape of the
+        value."""
         groups = [as_group([self.axes[i]]) if i in self.axes else () for i in range(rank)]
         return View(base, tuple(groups), (0,) * base.rank)
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The operands of attention, and the parts of their logical axes.
+    """The operands of attention, and the roles of their logical axes. Axes are given by their
+    numbers.
 
-    Arguments:
-        scale: the number by which queries and keys are multiplied before the product.
-        out: the axes of the result, without those of size one.
-        sizes: the sizes of all axes.
-        outer: batch axes.
-        heads: the batch axis that is the axis of heads; it may be missing.
-        groups: axes of queries that are heads with the same keys and values.
-        rows: query positions.
-        columns: key positions.
-        width: the width of queries and keys.
-        value_width: the width of values.
+    - `scale`: the number by which queries and keys are multiplied before the product.
+    - `out`: the axes of the result, without those of size one.
+    - `sizes`: the sizes of all axes.
+    - `outer`: batch axes.
+    - `heads`: the batch axis that is the axis of heads; empty if there is none.
+    - `groups`: axes of queries that are heads with the same keys and values.
+    - `rows`: query positions.
+    - `columns`: key positions.
+    - `width`: the width of queries and keys.
+    - `value_width`: the width of values.
     """
 
     query: AttentionOperand
@@ -66,25 +71,28 @@ class Parts:
     value_width: tuple[int, ...]
 
     def values(self) -> tuple[Value, Value, Value]:
+        """Return the values of queries, keys and values in the graph."""
         return self.query.value, self.key.value, self.value.value
 
     def result(self) -> tuple[int, ...]:
-        """Return the axes of the result in ONNX's order."""
+        """Return the axes of the result in ONNX's order: batch, heads, query positions, width."""
         return (*self.outer, *self.heads, *self.groups, *self.rows, *self.value_width)
 
 
 def axis_parts(
     node: Node, side: int, weights: View, product: View, uses: Uses
 ) -> tuple[Parts, View] | str:
-    """Match the axes of attention.
+    """Match the roles of the axes in attention.
 
-    Arguments:
-        node: the second product, whose operand ``side`` is the weights.
-        weights: the softmax along the axes of that operand.
-        product: the first product along the axes of the softmax.
+    Return the operands with the roles of their axes, and the logical axes as a view of the axes of
+    the softmax. If the axes are not those of attention, return the reason as a text.
 
-    Returns the parts, and the logical axes as a view of the axes of the softmax; or the reason why
-    there is no attention.
+    **Arguments**
+
+    - `node`: the second product, whose operand `side` is the weights.
+    - `weights`: the softmax along the axes of that operand.
+    - `product`: the first product along the axes of the softmax.
+    - `uses`: the number of readers of values.
     """
     first = product.node()
     if not (weights.fills(node.inputs[side].shape) and product.fills(weights.base.shape)):
@@ -94,14 +102,14 @@ def axis_parts(
         return logical
     weights_side, value_side = ("lhs", "rhs") if side == 0 else ("rhs", "lhs")
     numbers = _AxisNumbers(logical)
-    upper = numbers.of_product(product, first.params["out"])
-    lower = numbers.of_weights(weights, node.params[weights_side])
+    product_roles = numbers.of_product(product, first.params["out"])
+    weights_roles = numbers.of_weights(weights, node.params[weights_side])
     (x, x_scale), (y, y_scale) = (_unscaled(v, uses) for v in first.inputs)
-    left = numbers.operand(x, first.params["lhs"], upper)
-    right = numbers.operand(y, first.params["rhs"], upper)
-    value = numbers.operand(node.inputs[1 - side], node.params[value_side], lower)
+    left = numbers.operand(x, first.params["lhs"], product_roles)
+    right = numbers.operand(y, first.params["rhs"], product_roles)
+    value = numbers.operand(node.inputs[1 - side], node.params[value_side], weights_roles)
     labels = zip(node.params["out"], node.out.shape, strict=True)
-    out = tuple(i for label, d in labels if not dims.same(d, 1) for i in lower[label])
+    out = tuple(i for label, d in labels if not dims.same(d, 1) for i in weights_roles[label])
     columns = (numbers.of_axis(weights.node().params["axis"]) or [-1])[0]
     for query, key in ((left, right), (right, left)):
         if columns in key.axes and columns not in query.axes and columns in value.axes:
@@ -114,8 +122,9 @@ def split_axes(weights: View, product: View) -> View | str:
     """Return the logical axes, as a view of the axes of the softmax; or the reason why there are
     none.
 
-    An axis is split where one of the products has several axes in its place, such as heads that
-    are groups of queries by key heads.
+    ``weights`` is the softmax along the axes of its reader, ``product`` the first product along the
+    axes of the softmax. An axis is split where one of the products has several axes in its place,
+    such as heads that are groups of queries by key heads.
     """
     groups: list[Group] = []
     shape, columns = weights.base.shape, weights.node().params["axis"]
@@ -136,20 +145,29 @@ def split_axes(weights: View, product: View) -> View | str:
 
 
 def _unscaled(value: Value, uses: Uses) -> tuple[Value, float]:
-    """Return an operand before it is multiplied by a number, and the number; 1 if there is none."""
+    """Return an operand before it is multiplied or divided by a number, and the number.
+
+    The number of an operand without such a factor is 1.
+    """
     node = value.node
     if node is None or not uses.single_use(value):
         return value, 1.0
     for index in {ops.mul: (0, 1), ops.div: (1,)}.get(node.op, ()):
         number, other = scalar(node.inputs[index]), node.inputs[1 - index]
-        moves = number is not None and is_moderate(np.asarray(number), allow_zero=False)
-        if number is not None and moves and dims.same_shape(other.shape, value.shape):
+        is_moderate_number = number is not None and is_moderate(
+            np.asarray(number), allow_zero=False
+        )
+        if number is not None and is_moderate_number and dims.same_shape(other.shape, value.shape):
             return other, float(number) if node.op is ops.mul else 1 / float(number)
     return value, 1.0
 
 
 class _AxisNumbers:
-    """The numbers of logical axes: first those of the softmax, then one for each further label."""
+    """The numbers of logical axes.
+
+    Those of the softmax come first, in their order. Every further label of a product gets the next
+    number.
+    """
 
     def __init__(self, logical: View) -> None:
         self.logical, self.rank = logical, len(logical.groups)
@@ -157,11 +175,17 @@ class _AxisNumbers:
         self._fresh = count(self.rank)
 
     def of_axis(self, axis: int) -> list[int]:
-        """Return the numbers of the digits of an axis of the softmax, the slowest first."""
+        """Return the numbers of the logical axes into which an axis of the softmax is split,
+        slowest first."""
         return [i for i, group in enumerate(self.logical.groups) if group and group[0].axis == axis]
 
     def of_product(self, product: View, labels: Sequence[int]) -> dict[int, list[int]]:
-        """Return the numbers that each label of the first product has."""
+        """Return the numbers of logical axes that each label of the first product's result stands
+        for.
+
+        ``product`` is that result along the axes of the softmax. ``labels`` has the einsum's label
+        of each axis.
+        """
         view = self.logical.of(product)
         assert view is not None, (self.logical, product)
         factors = [group[0] if group else None for group in view.groups]
@@ -172,7 +196,11 @@ class _AxisNumbers:
         return {label: numbers for label, numbers in table.items() if numbers}
 
     def of_weights(self, weights: View, labels: Sequence[int]) -> dict[int, list[int]]:
-        """Return the numbers that each label of the weights has in the second product."""
+        """Return the numbers of logical axes that each label of the weights stands for in the
+        second product.
+
+        ``labels`` has the einsum's label of each axis of the weights.
+        """
         table: dict[int, list[int]] = {}
         for group, label in zip(weights.groups, labels, strict=True):
             for factor in group:
@@ -188,7 +216,11 @@ class _AxisNumbers:
     def operand(
         self, value: Value, labels: Sequence[int], roles: dict[int, list[int]]
     ) -> AttentionOperand:
-        """Return an operand of a product along the logical axes; new labels get numbers."""
+        """Return an operand of a product with its logical axes.
+
+        ``labels`` has the einsum's label of each axis of ``value``. ``roles`` has the numbers of
+        the labels that are known. A new label gets a number, which is added to ``roles``.
+        """
         axes: dict[int, Factor] = {}
         for axis, (label, size) in enumerate(zip(labels, value.shape, strict=True)):
             if dims.same(size, 1):
@@ -202,6 +234,7 @@ class _AxisNumbers:
         return AttentionOperand(value, axes)
 
     def _size(self, number: int) -> Dim:
+        """Return the size of a logical axis, and record it in ``sizes``."""
         if number < self.rank:
             self.sizes[number] = self.logical.groups[number][0].size
         return self.sizes[number]
@@ -220,6 +253,12 @@ def _assign_parts(
     out: tuple[int, ...],
     columns: int,
 ) -> Parts | str:
+    """Return the roles of all axes for these queries, keys and values, or the reason why they do
+    not fit.
+
+    ``scale`` is the number by which queries and keys are multiplied. ``out`` are the axes of the
+    result. ``columns`` is the axis of the softmax, the key positions.
+    """
     rank, sizes, query_axes = numbers.rank, numbers.sizes, list(query.axes)
     shared = {i: None for i in (*value.axes, *key.axes) if i < rank and i != columns}
     unshared = [i for i in query_axes if i < rank and i not in shared]
@@ -243,19 +282,26 @@ def _assign_parts(
         width=tuple(i for i in query_axes if i >= rank),
         value_width=tuple(i for i in value.axes if i >= rank),
     )
-    return _misfit(parts, rank) or parts
+    return _explain_misfit(parts, rank) or parts
 
 
 def _groups(unshared: list[int], sizes: dict[int, Dim]) -> list[int]:
-    """Return the axes without the positions. These are the axes of open size, or else the largest
-    axis."""
+    """Return the axes of queries alone that are not their positions, but heads that share keys and
+    values.
+
+    ``unshared`` are the axes of queries that neither keys nor values have. The positions are those
+    of open size, or else the largest one.
+    """
     dynamic = [i for i in unshared if not dims.is_static(sizes[i])]
     rows = dynamic or sorted(unshared, key=lambda i: int(sizes[i]))[-1:]
     return [i for i in unshared if i not in rows]
 
 
-def _misfit(parts: Parts, rank: int) -> str:
-    """Return the reason why the parts are not those of attention, or an empty string."""
+def _explain_misfit(parts: Parts, rank: int) -> str:
+    """Return the reason why the axes are not those of attention, or an empty string if they are.
+
+    Axes from ``rank`` on are not axes of the softmax.
+    """
     if sorted(parts.width) != sorted(i for i in parts.key.axes if i >= rank):
         return "queries and keys do not share their width"
     if any(dims.same(d, 0) for d in parts.sizes.values()):

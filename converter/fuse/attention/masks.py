@@ -41,9 +41,10 @@ LARGEST_MASK = 1 << 22
 class Mask:
     """An array that is added to the scores: ``terms`` applied to zero, in ``dtype``.
 
-    Arguments:
-        lifted: whether the mask has to be lifted.
-        zeroed: the mask of weights that are zero. The result of a row without others is zero.
+    - `lifted`: whether rows of very low numbers have to be raised before the mask is used (see
+      `lift`).
+    - `zeroed`: the mask of weights that are set to zero after the softmax, or None. The result of a
+      row without other weights is zero.
     """
 
     terms: tuple[ScoreTerm, ...]
@@ -52,7 +53,11 @@ class Mask:
     zeroed: FillMask | None = None
 
     def along(self, logical: View) -> Mask | str:
-        """Return the mask along logical axes, which are a view of its own ones."""
+        """Return the mask with its arrays along the logical axes.
+
+        ``logical`` has these as a view of the axes of the mask. Return the reason for a near miss
+        if the arrays cannot be seen along them.
+        """
         terms = [t.along(logical) for t in self.terms]
         zeroed = None if self.zeroed is None else self.zeroed.along(logical)
         logical_terms = [t for t in terms if t is not None]
@@ -64,8 +69,18 @@ class Mask:
 def prove_masks(
     terms: Sequence[ScoreTerm], columns: int, dtype: np.dtype, weights: AttentionWeights
 ) -> Mask | str | None:
-    """Return the mask for operands of ``dtype``, or the reason why there is none. Return None if
-    there are no terms."""
+    """Return the terms of scores as one mask that can be added to them.
+
+    Return a text, the reason for a near miss, if a sum would differ from the program's scores.
+    Return None if there are no terms.
+
+    **Arguments**
+
+    - `terms`: the additions and fillings of the scores, in the order of the program.
+    - `columns`: the axis of the softmax.
+    - `dtype`: the dtype of queries and keys.
+    - `weights`: the softmax, with the weights that are set to zero after it.
+    """
     if weights.zeroed is not None and (reason := _nonzero_reason(weights, terms, columns)):
         return reason
     if not terms:
@@ -77,18 +92,24 @@ def prove_masks(
     if not all(number and fits(number, dtype) for number, dtype in factors):
         return "a mask is multiplied by what its dtype cannot hold"
     fills = [t for t in rounded_terms if isinstance(t, FillMask)]
-    full = len(fills) == 1 and _has_visible_rows(fills[0], columns)
-    zeroed = None if full else weights.zeroed
-    open_ = full or zeroed is not None
-    mask = _absorb_fills(rounded_terms, open_)
+    fill_leaves_visible = len(fills) == 1 and _has_visible_rows(fills[0], columns)
+    zeroed = None if fill_leaves_visible else weights.zeroed
+    has_visible_rows = fill_leaves_visible or zeroed is not None
+    mask = _absorb_fills(rounded_terms, has_visible_rows)
     if isinstance(mask, str):
         return mask
-    return replace(_narrow(_drop_lifting(mask, open_), open_, dtype), zeroed=zeroed)
+    return replace(
+        _narrow(_drop_lifting(mask, has_visible_rows), has_visible_rows, dtype), zeroed=zeroed
+    )
 
 
 def _nonzero_reason(weights: AttentionWeights, terms: Sequence[ScoreTerm], columns: int) -> str:
-    """Return the reason why weights that are set to zero may not have been zero before, or an
-    empty string."""
+    """Return the reason why weights that are set to zero need not have been zero before, or "" if
+    they were.
+
+    They were zero if ``terms`` fill the same scores with low numbers, or if exactly the rows
+    without visible scores are set to zero. ``columns`` is the axis of the softmax.
+    """
     fills = [t for t in terms if isinstance(t, FillMask)]
     zeroed = weights.zeroed
     if len(fills) == 1 and zeroed is not None and _is_of_rows(zeroed, fills[0], columns):
@@ -103,42 +124,55 @@ def _nonzero_reason(weights: AttentionWeights, terms: Sequence[ScoreTerm], colum
 
 
 def _is_of_rows(zeroed: FillMask, fill: FillMask, columns: int) -> bool:
-    """Return True if exactly the rows without visible scores are set to zero."""
+    """Return True if exactly the rows in which ``fill`` leaves no score visible are set to zero.
+
+    ``columns`` is the axis of the softmax.
+    """
     reduced_axes = reduction(zeroed.view, fill.view, ops.reduce_or)
     return reduced_axes == (columns,) and not (zeroed.hidden or fill.hidden)
 
 
-def _absorb_fills(terms: Sequence[ScoreTerm], open_: bool) -> Mask | str:
-    """Return the mask with numbers that may be added, or the reason why there is none. ``open_`` is
-    True if every row has visible scores."""
+def _absorb_fills(terms: Sequence[ScoreTerm], has_visible_rows: bool) -> Mask | str:
+    """Return the mask with fill numbers that may be added to scores instead of replacing them.
+
+    Return the reason if there are no such numbers. ``has_visible_rows`` is True if every row has a
+    visible score, or if the weights of other rows are set to zero. In other rows, a fill number
+    must be so low that it absorbs the scores that are added to it.
+    """
     dtype = terms[0].dtype
     fills = [t for t in terms if isinstance(t, FillMask)]
-    weak = [f.number for f in fills if not _absorbs(f.number, dtype)]
-    if not weak or (open_ and _are_terms_mild(terms)):
-        high = [n for n in weak if not n <= VANISHING]
-        return _too_high(high[0]) if high else Mask(tuple(terms), dtype, True)
-    if not max(weak) <= VANISHING:
-        return _too_high(max(weak))
-    on_top = any(isinstance(t, AdditiveMask) for t in terms[terms.index(fills[0]) :])
-    if len({f.number for f in fills}) > 1 or on_top or not _are_terms_mild(terms):
+    weak_numbers = [f.number for f in fills if not _absorbs(f.number, dtype)]
+    if not weak_numbers or (has_visible_rows and _are_terms_mild(terms)):
+        high_numbers = [n for n in weak_numbers if not n <= VANISHING]
+        return _too_high(high_numbers[0]) if high_numbers else Mask(tuple(terms), dtype, True)
+    if not max(weak_numbers) <= VANISHING:
+        return _too_high(max(weak_numbers))
+    adds_after_fill = any(isinstance(t, AdditiveMask) for t in terms[terms.index(fills[0]) :])
+    if len({f.number for f in fills}) > 1 or adds_after_fill or not _are_terms_mild(terms):
         return (
             "a row may be hidden throughout, where it matters how low the fill value "
-            f"{weak[0]:g} is beside other masks"
+            f"{weak_numbers[0]:g} is beside other masks"
         )
     lower = [replace(t, number=ABSORBING) if isinstance(t, FillMask) else t for t in terms]
     return Mask(tuple(lower), np.dtype("float32") if dtype.name == "float16" else dtype, True)
 
 
 def _too_high(fill: float) -> str:
+    """Return the reason for a near miss that a fill number is too high for weights of zero."""
     return f"the mask's fill value {fill:g} is not negative enough to vanish"
 
 
 def _absorbs(fill: float, dtype: np.dtype) -> bool:
+    """Return True if adding a score to the fill number does not change it in ``dtype``."""
     return fill == -math.inf or (fill <= ABSORBING and float(jnp.finfo(dtype).max) > 1e38)
 
 
 def _has_visible_rows(fill: FillMask, columns: int) -> bool:
-    """Return True if every row is known to have visible scores."""
+    """Return True if the array of ``fill`` is constant and leaves a visible score in every row.
+
+    ``columns`` is the axis of the softmax. False is returned for arrays that are too large to
+    compute.
+    """
     value = fill.view.base
     if not dims.all_static(value.shape) or math.prod(value.shape) > LARGEST_MASK:
         return False
@@ -150,7 +184,11 @@ def _has_visible_rows(fill: FillMask, columns: int) -> bool:
 
 
 def _are_terms_mild(terms: Sequence[ScoreTerm]) -> bool:
-    """Return True if all added terms are far above the fill numbers, or are learnt biases."""
+    """Return True if every added term is far above the fill numbers, or is a parameter.
+
+    Far above means above half of the largest fill number. Parameters are learnt biases, which are
+    small.
+    """
     fills = [t.number for t in terms if isinstance(t, FillMask)]
     return all(
         _lowest_number(t) > max(fills) / 2 or _is_parameter(t.view.base)
@@ -160,41 +198,56 @@ def _are_terms_mild(terms: Sequence[ScoreTerm]) -> bool:
 
 
 def _is_parameter(value: Value) -> bool:
+    """Return True if a value depends on parameters and constants, and is not a constant itself."""
     return is_weight(value) and not is_const(value)
 
 
 def _lowest_number(term: AdditiveMask) -> float:
-    """Return the lowest number that is added, or -inf if it is not known."""
+    """Return the lowest number that a mask adds, or -inf if it is not constant or has NaN."""
     if not is_const(term.view.base):
         return -math.inf
     array = np.asarray(term.view.base.const).astype(np.float64) * term.coefficient
     return float(array.min(initial=math.inf)) if not np.isnan(array).any() else -math.inf
 
 
-def _drop_lifting(mask: Mask, open_: bool) -> Mask:
-    """Return the mask without lifting if all rows are known to be above the lowest number."""
+def _drop_lifting(mask: Mask, has_visible_rows: bool) -> Mask:
+    """Return the mask without lifting if the sum in every row stays above the lowest number of its
+    dtype.
+
+    If rows without visible scores are possible (``has_visible_rows`` is False), finite fill numbers
+    are raised for this. Masks with other terms than small constants keep their lifting.
+    """
     lowest = float(jnp.finfo(mask.dtype).min)
     fills = [t for t in mask.terms if isinstance(t, FillMask)]
     if any(isinstance(t, AdditiveMask) and not _lowest_number(t) > lowest / 8 for t in mask.terms):
         return mask
-    if open_:
+    if has_visible_rows:
         return replace(mask, lifted=False)
     if any(f.number == -math.inf for f in fills):
         return mask
-    higher = [replace(t, number=_raised(t.number, lowest)) if t in fills else t for t in mask.terms]
+    higher = [
+        replace(t, number=_raise_fill(t.number, lowest)) if t in fills else t for t in mask.terms
+    ]
     return Mask(tuple(higher), mask.dtype, False)
 
 
-def _raised(fill: float, lowest: float) -> float:
-    """Return a number above the lowest number; the order of raised numbers is kept."""
+def _raise_fill(fill: float, lowest: float) -> float:
+    """Return a number between the fill number and half of it, above the lowest number of the dtype.
+
+    Larger fill numbers give larger results. A number above half of ``lowest`` stays as it is.
+    """
     return max(fill, fill / 2 + lowest / 4)
 
 
-def _narrow(mask: Mask, open_: bool, dtype: np.dtype) -> Mask:
-    """Return the mask in the dtype of the operands if it only fills, and the dtype has numbers that
-    are low enough."""
+def _narrow(mask: Mask, has_visible_rows: bool, dtype: np.dtype) -> Mask:
+    """Return the mask in the dtype of the operands if it only fills, and the dtype has low enough
+    numbers.
+
+    These are those of bfloat16, or any dtype if ``has_visible_rows``. Otherwise return the mask
+    itself.
+    """
     fills = [t for t in mask.terms if isinstance(t, FillMask)]
-    low = dtype.name == "bfloat16" or open_
-    if len(fills) == len(mask.terms) and low and dtype.itemsize < mask.dtype.itemsize:
+    can_narrow = dtype.name == "bfloat16" or has_visible_rows
+    if len(fills) == len(mask.terms) and can_narrow and dtype.itemsize < mask.dtype.itemsize:
         return replace(mask, terms=tuple(t.rounded(dtype) for t in fills), dtype=dtype)
     return mask

@@ -27,10 +27,14 @@ class AdditiveMask:
     coefficient: float = 1.0
 
     def times(self, number: float) -> AdditiveMask:
+        """Return the mask for scores that are multiplied by a number after it is added."""
         return replace(self, coefficient=self.coefficient * number)
 
     def along(self, logical: View) -> AdditiveMask | None:
-        """Return the mask along logical axes that are a view of its own, or None if it has none."""
+        """Return the mask along the logical axes, or None if its array cannot be seen along them.
+
+        ``logical`` has the logical axes as a view of the axes of the mask.
+        """
         view = logical.of(self.view)
         return None if view is None else replace(self, view=view)
 
@@ -39,12 +43,11 @@ class AdditiveMask:
 class FillMask:
     """A mask that replaces scores by a number.
 
-    Arguments:
-        view: the boolean array that selects the scores.
-        dtype: the dtype in which the scores are replaced.
-        number: the number, which is that of ``value``.
-        hidden: the element of ``view`` at scores that are replaced.
-        value: the scalar in the graph.
+    - `view`: the boolean array that selects the scores.
+    - `dtype`: the dtype in which the scores are replaced.
+    - `number`: the number, which is that of `value`.
+    - `hidden`: the element of `view` at scores that are replaced.
+    - `value`: the scalar in the graph.
     """
 
     view: View
@@ -54,6 +57,7 @@ class FillMask:
     value: Value
 
     def times(self, number: float) -> FillMask:
+        """Return the mask for scores that are multiplied by a number after it is applied."""
         return replace(self, number=self.number * number).rounded(self.dtype)
 
     def rounded(self, dtype: np.dtype) -> FillMask:
@@ -62,15 +66,20 @@ class FillMask:
             return replace(self, number=float(np.asarray(self.number).astype(dtype)))
 
     def along(self, logical: View) -> FillMask | None:
-        """Return the mask along logical axes that are a view of its own, or None if it has none."""
+        """Return the mask along the logical axes, or None if its array cannot be seen along them.
+
+        ``logical`` has the logical axes as a view of the axes of the mask.
+        """
         view = logical.of(self.view)
         return None if view is None else replace(self, view=view)
 
     def hides_like(self, other: FillMask) -> bool:
-        """Return True if both masks replace the same scores."""
+        """Return True if both masks replace the same scores, perhaps with a negated condition."""
         return self._without_negations() == other._without_negations()
 
     def _without_negations(self) -> tuple[View, bool]:
+        """Return the condition before logical negations, and its element at scores that are
+        replaced."""
         view, hidden = descended(self.view), self.hidden
         while view.op() is ops.not_:
             view, hidden = descended(operand(view, 0)), not hidden
@@ -85,10 +94,10 @@ ScoreFactor: TypeAlias = tuple[Op, View]
 
 @dataclass(frozen=True)
 class Scores:
-    """The operand of a softmax: ``scale * product`` times the factors, to which the terms are
-    applied in their order.
+    """The operand of a softmax: ``scale * product * factors``, to which the terms are applied in
+    order.
 
-    With a ``cap``, ``cap * tanh(scale * product * factors)`` stands before the terms.
+    With a ``cap``, the operand is ``cap * tanh(scale * product * factors)`` before the terms.
     """
 
     product: View
@@ -98,6 +107,7 @@ class Scores:
     cap: float | None = None
 
     def times(self, factor: float) -> Scores:
+        """Return the scores multiplied by a number, with their terms multiplied too."""
         terms = tuple(t.times(factor) for t in self.terms)
         if self.cap is None:
             return replace(self, scale=self.scale * factor, terms=terms)
@@ -106,8 +116,12 @@ class Scores:
 
 @dataclass(frozen=True)
 class ScoreStep:
-    """An operation on the scores, which are its operand ``index``, with a number, a factor or a
-    term."""
+    """An operation on scores that multiplies by a number, multiplies by an array, or applies a
+    mask.
+
+    ``index`` is the operand of the operation that is the scores. ``number`` is 1, ``factor`` and
+    ``term`` are None if the operation does not have them.
+    """
 
     index: int
     number: float = 1.0
@@ -115,7 +129,10 @@ class ScoreStep:
     term: ScoreTerm | None = None
 
     def apply(self, scores: Scores) -> Scores | str:
-        """Return the scores after the operation, or the reason why attention has none such."""
+        """Return the scores after the operation, or the reason why attention has no such operation.
+
+        The reason is returned for a multiplication by an array after a mask or a cap.
+        """
         if self.factor is not None:
             if scores.terms or scores.cap is not None:
                 return "the scores are masked, or capped, before they are multiplied"
@@ -126,12 +143,18 @@ class ScoreStep:
 
 
 def match_scores(logits: Value, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
-    """Yield each way to see logits as the scores of a product; append reasons against others."""
+    """Yield each way to see the operand of a softmax as scores of a product of queries and keys.
+
+    Reasons why other ways are no scores are appended to ``reasons``.
+    """
     yield from _match_scores(logits, peel(along(logits)), uses, reasons)
 
 
 def _match_scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
-    """Yield the scores behind a view of ``value``, which only the next step may read."""
+    """Yield the scores that a value is, from the operation that computes the base of its view.
+
+    ``view`` is a view of ``value``. No other node may read ``value`` or anything up to the product.
+    """
     op = view.op()
     if op not in (*_SCORE_STEPS, ops.einsum, ops.tanh, ops.reshape):
         reasons.append(f"between the first product and the softmax stands {op or 'an input'}")
@@ -158,7 +181,8 @@ def _match_scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> I
 
 
 def _match_product(view: View, reasons: list[str]) -> Iterator[Scores]:
-    """Yield the product if the scores are all of its elements; its axes may be split or merged."""
+    """Yield the product as scores if ``view`` has each of its elements once; axes may be split or
+    merged."""
     if covers_base(view):
         yield Scores(view)
     else:
@@ -166,7 +190,7 @@ def _match_product(view: View, reasons: list[str]) -> Iterator[Scores]:
 
 
 def covers_base(view: View) -> bool:
-    """Return True if a view has every element of its base once."""
+    """Return True if a view has every element of its base exactly once."""
     repeated = any(factor.axis is None for group in view.groups for factor in group)
     return not repeated and all(
         factors is not None and dims.same(dims.size_product([f.size for f in factors]), size)
@@ -177,7 +201,8 @@ def covers_base(view: View) -> bool:
 
 
 def _match_reshaped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
-    """Yield scores whose axes are split or merged for a mask, such as a batch of windows."""
+    """Yield the scores behind a reshape that splits or merges axes for a mask, such as for
+    windows."""
     inner = above(view)
     if inner is None:
         reasons.append("a reshape between the first product and the softmax is not understood")
@@ -186,7 +211,10 @@ def _match_reshaped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scor
 
 
 def _match_capped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
-    """Yield ``tanh`` of scores without terms: the operator adds masks after it."""
+    """Yield ``tanh`` of scores as scores with a cap of 1.
+
+    The scores may have no terms before it, because the operator adds masks after the cap.
+    """
     for inner in _match_scores(view.node().inputs[0], operand(view, 0), uses, reasons):
         if inner.terms or inner.cap is not None:
             reasons.append("the scores are masked, or capped, before they are capped")
@@ -195,16 +223,22 @@ def _match_capped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores
 
 
 def _multiplication_steps(view: View) -> list[ScoreStep]:
+    """Return the steps of a product, with each operand as the scores that is not an input."""
     parts = operands(view)
     return [_multiply_step(i, parts[1 - i], ops.mul) for i in (0, 1) if parts[i].op()]
 
 
 def _division_steps(view: View) -> list[ScoreStep]:
+    """Return the step of a quotient, whose first operand is the scores."""
     return [_multiply_step(0, operand(view, 1), ops.div)]
 
 
 def _multiply_step(index: int, factor: View, op: Op) -> ScoreStep:
-    """Return the step of a factor: a number, or an array or a number that may not be moved."""
+    """Return the step that multiplies or divides (``op``) the scores by ``factor``.
+
+    A moderate number is multiplied into the scale. An array, or a number that is huge or tiny, is
+    kept as a factor.
+    """
     number = scalar(factor.base)
     if number is None or not is_moderate(np.asarray(number), allow_zero=False):
         return ScoreStep(index, factor=(op, factor))
@@ -212,21 +246,27 @@ def _multiply_step(index: int, factor: View, op: Op) -> ScoreStep:
 
 
 def _addition_steps(view: View) -> list[ScoreStep]:
+    """Return the steps of a sum, with each operand as the scores and the other one as a mask."""
     terms = [AdditiveMask(v, view.base.dtype) for v in operands(view)]
     return [ScoreStep(i, term=terms[1 - i]) for i in (0, 1)]
 
 
 def _subtraction_steps(view: View) -> list[ScoreStep]:
+    """Return the step of a difference, whose second operand is a mask."""
     return [ScoreStep(0, term=AdditiveMask(operand(view, 1), view.base.dtype, -1.0))]
 
 
 def _fill_steps(view: View) -> list[ScoreStep]:
+    """Return the steps of a selection between scores and a number."""
     return [ScoreStep(index, term=filled) for index, filled in match_fills(view)]
 
 
 def match_fills(view: View) -> list[tuple[int, FillMask]]:
-    """Return the fill masks of a selection between an operand and a number, each with the index of
-    the operand."""
+    """Return the fill masks of a selection (``select_n``) between an array and a known number.
+
+    Each mask comes with the index of the operand whose elements it replaces. The list is empty for
+    other selections.
+    """
     condition, *cases = operands(view)
     if len(cases) != 2 or condition.base.dtype != np.bool_:
         return []
@@ -239,6 +279,7 @@ def match_fills(view: View) -> list[tuple[int, FillMask]]:
 
 
 def _conversion_steps(view: View) -> list[ScoreStep]:
+    """Return the step of a conversion between floats, or no step if its rounding is intended."""
     return [ScoreStep(0)] if converts_float(view.node()) else []
 
 

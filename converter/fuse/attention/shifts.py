@@ -29,17 +29,16 @@ from converter.ir.rewrite import Editor
 from converter.ir.scalars import scalar
 
 Step = tuple[Node, int]
-"""A node and the index of the operand that leads to the shift."""
+"""A node between a softmax and a shift, and the index of the operand that contains the shift."""
 
 
 @dataclass(frozen=True)
 class ShiftedLogits:
-    """The operand of a softmax that contains a shift.
+    """The operand of a softmax that contains a shift, which is the subtraction of a maximum.
 
-    Arguments:
-        difference: the node ``x - max(x)``.
-        steps: the nodes between the softmax and the difference, that next to the softmax first.
-        is_of_row: whether the maximum is that of one row, along the axis of the softmax.
+    - `difference`: the node ``x - max(x)``.
+    - `steps`: the nodes between the softmax and the difference, that next to the softmax first.
+    - `is_of_row`: whether the maximum is that of one row, along the axis of the softmax.
     """
 
     difference: Node
@@ -58,7 +57,12 @@ NARROW = "in float16, scores may overflow before the maximum is subtracted, or a
 
 
 def prove_shift(node: Node, uses: Uses, strict: bool = False) -> ShiftedLogits | str | None:
-    """Match a softmax of logits that contain a shift; a ``strict`` one is the maximum of a row."""
+    """Match a softmax whose operand contains a shift that the softmax cancels.
+
+    Return the shift, the reason for a near miss as a text, or None if there is no shift. With
+    ``strict``, a shift by a maximum of several rows is a near miss. In float16, a shift is a near
+    miss unless it is the maximum of one row and only moves and conversions follow it.
+    """
     logits = next(_shifts(along(node.inputs[0]), node.params["axis"], (), uses), None)
     if logits is None:
         return None
@@ -69,7 +73,11 @@ def prove_shift(node: Node, uses: Uses, strict: bool = False) -> ShiftedLogits |
 
 
 def _shifts(view: View, axis: int, steps: tuple[Step, ...], uses: Uses) -> Iterator[ShiftedLogits]:
-    """Yield the shifts below a view of logits; ``axis`` is that of the softmax in the view."""
+    """Yield the shifts from which a view of logits is computed, the nearest first.
+
+    ``axis`` is the axis of the softmax in the view. ``steps`` are the nodes from the softmax to the
+    view. No other node may read the values in between.
+    """
     node = view.base.node
     if node is None or view.axes[axis] is None or len(steps) > MOST_STEPS:
         return
@@ -91,15 +99,21 @@ def _keeps_order(steps: tuple[Step, ...]) -> bool:
 
 
 def _is_product(x: View) -> bool:
-    """Return True for scores without masks. In a row of masked scores, the shift would be so large
-    that it absorbs what is added later."""
+    """Return True for a matrix product, perhaps scaled, without masks.
+
+    In a row of masked scores, the shift would be so large that it absorbs what is added later.
+    """
     while x.op() in (ops.mul, ops.div):
         x = max(operands(x), key=lambda v: len(v.base.shape))
     return x.op() is ops.einsum
 
 
 def _shifted_axes(node: Node) -> tuple[int, ...] | None:
-    """Return the axes over which the second operand is the maximum of the first, or None."""
+    """Return the axes over which the second operand of a difference is the maximum of the first.
+
+    Guards around the maximum and fills of hidden elements in the first operand are skipped. Return
+    None if the second operand is no such maximum.
+    """
     x, highest = operands(along(node.out))
     if not dims.same_shape(node.inputs[0].shape, node.out.shape):
         return None
@@ -116,7 +130,8 @@ def _shifted_axes(node: Node) -> tuple[int, ...] | None:
 def _unguarded(highest: View) -> View | None:
     """Return the maximum behind ``where(isfinite(m), m, number)`` or ``maximum(m, number)``.
 
-    Rows whose maximum is not finite are NaN with and without the guard.
+    Rows whose maximum is not finite are NaN with and without the guard. Return None if the view has
+    no such guard.
     """
     if highest.op() is ops.select_n and (filled := match_fills(highest)):
         index, fill = filled[0]
@@ -130,7 +145,11 @@ def _unguarded(highest: View) -> View | None:
 
 
 def _operands_with_shifts(view: View, axis: int) -> Iterator[tuple[int, View]]:
-    """Yield the operands whose shifts are shifts of the view, with their indices."""
+    """Yield the operands whose shifts are shifts of the result too, as pairs of index and view.
+
+    They are the operands of moves, conversions, sums, differences, products with numbers, and
+    selections that fill with low numbers. ``axis`` is the axis of the softmax.
+    """
     node = view.node()
     if (inner := through(view)) is not None:
         yield 0, inner
@@ -148,7 +167,10 @@ def _operands_with_shifts(view: View, axis: int) -> Iterator[tuple[int, View]]:
 def _build_unshifted(
     node: Node, logits: ShiftedLogits, editor: Editor, *, several_rows: list[Node]
 ) -> Value:
-    """Emit the softmax without the shift, and record one that is a maximum of several rows."""
+    """Emit the softmax without the shift.
+
+    The node is appended to ``several_rows`` if the shift is a maximum of several rows.
+    """
     if not logits.is_of_row:
         several_rows.append(node)
     value = logits.difference.inputs[0]
@@ -158,10 +180,10 @@ def _build_unshifted(
 
 
 def shift_recogniser(strict: bool, several_rows: list[Node] | None = None) -> Recogniser:
-    """Return a recogniser that drops shifts.
+    """Return a recogniser that drops shifts before a softmax.
 
-    Arguments:
-        several_rows: gets each softmax from which a maximum of several rows is dropped.
+    With ``strict``, it keeps those that are a maximum of several rows. Otherwise each softmax from
+    which such a shift is dropped is appended to ``several_rows``.
     """
     record = [] if several_rows is None else several_rows
     return proved(

@@ -21,10 +21,10 @@ from converter.ir.axes import View, along
 class AttentionWeights:
     """A softmax along the axes of an operand of the second product.
 
-    Arguments:
-        softmax: the view of the softmax.
-        zeroed: the mask, along the axes of the softmax, of the weights that are set to zero.
-        times: whether these weights are multiplied by zero, which leaves NaN.
+    - `softmax`: the view of the softmax.
+    - `zeroed`: the mask, along the axes of the softmax, of the weights that are set to zero, or
+      None.
+    - `times`: whether these weights are multiplied by zero, which leaves NaN.
     """
 
     softmax: View
@@ -33,8 +33,12 @@ class AttentionWeights:
 
 
 def match_weights(value: Value, uses: Uses) -> AttentionWeights | str | None:
-    """Return the weights that an operand of a product is. Return the reason if there is a softmax
-    and the operand is none, and None if there is no softmax."""
+    """Match an operand of a product as weights of attention: a softmax, perhaps with weights set to
+    zero.
+
+    Return the weights. Return a text, the reason for a near miss, if there is a softmax that other
+    nodes read too. Return None if there is no softmax.
+    """
     view = _behind_moves(along(value))
     if view.op() is ops.softmax:
         return AttentionWeights(view) if only_reader(value, view.base, uses) else ELSEWHERE
@@ -56,14 +60,21 @@ ELSEWHERE = "the weights of the softmax are used elsewhere"
 
 
 def _behind_moves(view: View) -> View:
-    """Look through conversions and moves, also through those that split or merge axes."""
+    """Return the same elements as a view of an earlier value, before conversions of floats and
+    moves.
+
+    Reshapes that split or merge axes are removed too.
+    """
     while (inner := through(view, rounding=True)) is not None:
         view = inner
     return view
 
 
 def _match_zeroed(view: View) -> Iterator[tuple[int, FillMask]]:
-    """Yield the operands of which elements are set to zero, with the mask of these elements."""
+    """Yield the operands of which a node sets elements to zero, as pairs of index and mask.
+
+    The node is a selection with zero, or a product with a converted boolean array.
+    """
     if view.op() is ops.select_n:
         yield from ((i, filled) for i, filled in match_fills(view) if filled.number == 0)
     for i, factor in enumerate(operands(view)) if view.op() is ops.mul else ():
@@ -74,6 +85,6 @@ def _match_zeroed(view: View) -> Iterator[tuple[int, FillMask]]:
 
 
 def _along_axes_of(view: View, other: View) -> View:
-    """Return a view along the axes of the base of another view that has the same axes."""
+    """Return a view along the axes of the base of ``other``, which has the same logical axes."""
     positions = {axis: i for i, axis in enumerate(other.axes) if axis is not None}
     return view.take(map(positions.get, range(other.base.rank)))

@@ -1,15 +1,15 @@
-"""Loops whose body is a recurrent cell become the operator that is the whole loop.
+"""Loops whose body is a recurrent cell, as the ONNX operator that computes the whole loop.
 
     scan(cell, states, inputs) = LSTM, GRU or RNN (inputs, weights, states)
 
-A state of the loop is followed to what it becomes (``cells``), a sum of gated parts, whatever the
-order in which it is written (``selection``); each gate is an activation of a sum of products with
-weights and biases (``terms``), parts of larger ones perhaps (``selection``). What the loop
-gives has to be what the operator gives (``results``); then weights are put in ONNX's order, and the
-node is written.
+The new value of a state is multiplied out to a sum of products of gates, so that the order of its
+operations makes no difference (``cells``, ``selection``). Each gate is an activation of a sum of
+products of inputs and states with weights, and biases (``terms``). The gates may be slices of
+larger products. The outputs of the loop have to be outputs of the operator, or computed from these
+(``loop_results``). Then the weights are put in ONNX's order, and the node is emitted.
 
-ONNX wants the gates of all weights behind each other, as rows: [directions, gates * H, I or H];
-biases of inputs and states as [directions, 2 * gates * H]; inputs as [T, B, I].
+ONNX wants the gates of all weights as consecutive rows: [directions, gates * H, I or H]. The biases
+of inputs and states are [directions, 2 * gates * H], and the inputs are [T, B, I].
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,7 +34,12 @@ from converter.ir.scalars import scalar
 
 @dataclass(frozen=True)
 class Recurrent:
-    """A cell, the inputs that it goes through side by side, and what the loop gives."""
+    """A matched recurrent layer: its cell, its inputs, and the outputs of the loop.
+
+    - `sources`: the inputs, which are concatenated along their width.
+    - `results`: the outputs of the loop that the operator computes, by their index.
+    - `others`: the loop that computes the other outputs, or None if there are none.
+    """
 
     cell: RecurrentCell
     sources: tuple[View, ...]
@@ -43,26 +48,39 @@ class Recurrent:
 
 
 def prove_recurrent(node: Node, uses: Uses) -> Recurrent | str | None:
-    """Prove a recurrent layer, with each axis of each state as that which the products sum over."""
+    """Match a ``scan`` whose body is an LSTM, GRU or RNN cell.
+
+    Each axis of each state is tried as the axis that the products with weights sum over. Return the
+    layer, a text with the reason for a near miss, or None. None is also returned for a loop of one
+    round or without inputs.
+    """
     graph, carried = node.bodies["body"], node.params["num_carry"]
-    lasts = dims.is_at_least(node.params["length"], 1) and not dims.same(node.params["length"], 1)
+    has_several_rounds = dims.is_at_least(node.params["length"], 1) and not dims.same(
+        node.params["length"], 1
+    )
     if (
-        not lasts
+        not has_several_rounds
         or carried == len(graph.inputs)
         or not any(n.op is ops.einsum for n in graph.nodes)
     ):
         return None
     reason: str | None = None
-    for state, after in zip(graph.inputs[:carried], graph.outputs, strict=False):
+    for state, new_state in zip(graph.inputs[:carried], graph.outputs, strict=False):
         for feature in reversed(range(state.rank)):
-            cell_or_reason = cell(Body(node, state, feature), after)
+            cell_or_reason = cell(Body(node, state, feature), new_state)
             if isinstance(cell_or_reason, RecurrentCell):
-                return _recurrent_whole(cell_or_reason, uses)
+                return _check_layer(cell_or_reason, uses)
             reason = reason or cell_or_reason
     return reason
 
 
-def _recurrent_whole(proved_cell: RecurrentCell, uses: Uses) -> Recurrent | str | None:
+def _check_layer(proved_cell: RecurrentCell, uses: Uses) -> Recurrent | str | None:
+    """Return the layer of a matched cell, or the reason why the operator cannot compute it.
+
+    All values must have one dtype that the runtime's LSTM supports. All inputs must be read in the
+    same direction and have a static width. Return None if the cell reads no inputs or does not read
+    its state.
+    """
     terms = [term for gate in proved_cell.gates for term in gate]
     sources = dict.fromkeys(t.source for t in terms if t.kind == "x" and t.source is not None)
     if not sources or not any(t.kind in ("h", "reset") for t in terms):
@@ -88,8 +106,12 @@ def _recurrent_whole(proved_cell: RecurrentCell, uses: Uses) -> Recurrent | str 
 
 
 def build_recurrent(node: Node, recurrent: Recurrent, editor: Editor) -> list[Value]:
+    """Emit the recurrent operator, and return all outputs of the loop ``node``.
+
+    Outputs that the operator does not compute are computed by a loop after it.
+    """
     proved_cell = recurrent.cell
-    _take_out(recurrent, editor)
+    _move_invariant_nodes(recurrent, editor)
     writer = _Writer(recurrent, editor)
     backwards = goes_back(recurrent.sources[0])
     params = {
@@ -120,25 +142,32 @@ def build_recurrent(node: Node, recurrent: Recurrent, editor: Editor) -> list[Va
     return [outputs[i] for i in range(len(node.outputs))]
 
 
-def _take_out(recurrent: Recurrent, editor: Editor) -> None:
-    """Move what is the same in each round to before the loop."""
+def _move_invariant_nodes(recurrent: Recurrent, editor: Editor) -> None:
+    """Add the nodes of the loop's body that compute the same in each round before the loop.
+
+    Only those are added from which weights or the remaining loop are computed.
+    """
     graph, others = recurrent.cell.body.graph, recurrent.others
     needed = {id(term.weights.base) for gate in recurrent.cell.gates for term in gate}
     if others is not None:
         needed.update(id(v) for node in others.nodes for v in node.operands())
         needed.update(id(graph.outputs[i]) for i in others.outputs)
-    own, taken = varying(graph, graph.inputs), []
-    for node in makers(graph, [source.base for source in recurrent.sources], own):
+    varying_ids, moved_nodes = varying(graph, graph.inputs), []
+    for node in makers(graph, [source.base for source in recurrent.sources], varying_ids):
         needed.update(id(v) for v in node.operands())
     for node in reversed(graph.nodes):
-        if any(id(v) in needed - own for v in node.outputs):
+        if any(id(v) in needed - varying_ids for v in node.outputs):
             needed.update(map(id, node.operands()))
-            taken.append(node)
-    editor.nodes.extend(reversed(taken))
+            moved_nodes.append(node)
+    editor.nodes.extend(reversed(moved_nodes))
 
 
 class _Writer:
-    """Operands of the node."""
+    """Emitter of the operands of the recurrent operator.
+
+    ``axes`` are the axes of the state, with the axis of features last. ``sizes`` has their sizes
+    and the number of rounds.
+    """
 
     def __init__(self, recurrent: Recurrent, editor: Editor) -> None:
         self.recurrent, self.cell, self.editor = recurrent, recurrent.cell, editor
@@ -153,17 +182,22 @@ class _Writer:
         self.batch = dims.size_product([self.sizes[a] for a in self.axes[:-1]])
 
     def inputs(self) -> Value:
-        """[T, B, I]"""
+        """Return the inputs of all rounds, concatenated along their width: [T, B, I]."""
         axes = (TIME, *self.axes[:-1], INNER)
         parts = [
-            self._written(forwards(self._outside(s)), axes, width(s))
+            self._emit_view(forwards(self._before_loop(s)), axes, width(s))
             for s in self.recurrent.sources
         ]
         joined = parts[0] if len(parts) == 1 else self.editor.concatenate(parts, len(axes) - 1)
         return self.editor.reshape(joined, (joined.shape[0], self.batch, joined.shape[-1]))
 
-    def _outside(self, source: View) -> View:
-        """For all rounds, if it is computed from inputs in each."""
+    def _before_loop(self, source: View) -> View:
+        """Return an input of the cell for all rounds, as a view along the axes of the state and the
+        rounds.
+
+        If the body computes it from inputs of the loop, the operations are emitted for all rounds
+        at once.
+        """
         loop, graph = self.cell.body.loop, self.cell.body.graph
         count = loop.params["num_carry"]
         scanned = zip(map(id, graph.inputs[count:]), loop.inputs[count:], strict=True)
@@ -174,49 +208,66 @@ class _Writer:
         (value,) = lifter.run(nodes, [source.base])
         return source.onto(value, range(1, value.rank)).put(TIME, 0)
 
-    def _written(self, view: View, axes: Sequence[int], inner: Dim) -> Value:
-        """Along these axes; ``inner`` is the size of the one that products sum over."""
+    def _emit_view(self, view: View, axes: Sequence[int], inner: Dim) -> Value:
+        """Emit a view with these axes only. ``inner`` is the size of the axis that products sum
+        over."""
         sizes = {**self.sizes, INNER: inner}
         return write(self.editor, view.take(axes), tuple(sizes[a] for a in axes))
 
     def weights(self) -> list[Value]:
-        """Matrices for inputs and for states, and biases."""
+        """Return the matrices for inputs and for states, and the biases, each with an axis of
+        directions first."""
         gates = self.cell.gates
         columns = []
         for source in self.recurrent.sources:
-            own = [[t for t in gate if t.source == source and t.kind == "x"] for gate in gates]
-            columns.append(self._rows(own, width(source)))
+            source_terms = [
+                [t for t in gate if t.source == source and t.kind == "x"] for gate in gates
+            ]
+            columns.append(self._emit_rows(source_terms, width(source)))
         of_inputs = columns[0] if len(columns) == 1 else self.editor.concatenate(columns, 1)
         carried = [[t for t in gate if t.kind in ("h", "reset")] for gate in gates]
-        both = of_inputs, self._rows(carried, self.hidden), self._biases()
-        return [self.editor.reshape(v, (1, *v.shape)) for v in both]
+        operands = of_inputs, self._emit_rows(carried, self.hidden), self._emit_biases()
+        return [self.editor.reshape(v, (1, *v.shape)) for v in operands]
 
     def initial(self) -> list[Value]:
-        """The first states, if one of them is not zero: [1, B, H]."""
+        """Return the states before the loop as [1, B, H], or an empty list if all are zero."""
         graph, loop = self.cell.body.graph, self.cell.body.loop
         values = [loop.inputs[graph.inputs.index(s)] for s in self.cell.states]
         if all(scalar(v) == 0 for v in values):
             return []
-        turned = [self.editor.transpose(v, self.axes) for v in values]
-        return [self.editor.reshape(v, (1, self.batch, self.hidden)) for v in turned]
+        transposed = [self.editor.transpose(v, self.axes) for v in values]
+        return [self.editor.reshape(v, (1, self.batch, self.hidden)) for v in transposed]
 
-    def _rows(self, gates: Sequence[Sequence[GateTerm]], size: Dim) -> Value:
-        """[gates * H, size]"""
+    def _emit_rows(self, gates: Sequence[Sequence[GateTerm]], size: Dim) -> Value:
+        """Return the matrices of all gates as consecutive rows: [gates * H, size].
+
+        ``gates`` has for each gate the terms whose weights are added up.
+        """
         axes = (self.cell.body.feature, INNER)
-        return self.editor.concatenate([self._sum(terms, axes, size) for terms in gates], 0)
+        return self.editor.concatenate([self._emit_sum(terms, axes, size) for terms in gates], 0)
 
-    def _biases(self) -> Value:
-        """[2 * gates * H]: the second of two biases is the state's, where that is the same."""
+    def _emit_biases(self) -> Value:
+        """Return the biases of all gates as [2 * gates * H]: those of the inputs, then those of the
+        states.
+
+        ONNX adds both. If a gate has two biases that no reset gate multiplies, the second is used
+        for the states, which makes no difference.
+        """
         gates = [[t for t in gate if t.kind == "bias"] for gate in self.cell.gates]
-        split = [_shared(terms) for terms in gates]
-        both = [pair[side] for side in (0, 1) for pair in split]
+        split = [_split_biases(terms) for terms in gates]
+        sides = [pair[side] for side in (0, 1) for pair in split]
         axes = (self.cell.body.feature,)
-        return self.editor.concatenate([self._sum(terms, axes, 1) for terms in both], 0)
+        return self.editor.concatenate([self._emit_sum(terms, axes, 1) for terms in sides], 0)
 
-    def _sum(self, terms: Iterable[GateTerm], axes: Sequence[int], inner: Dim) -> Value:
+    def _emit_sum(self, terms: Iterable[GateTerm], axes: Sequence[int], inner: Dim) -> Value:
+        """Return the sum of the weights of some terms, along these axes; zeros if there are no
+        terms.
+
+        ``inner`` is the size of the axis that products sum over.
+        """
         values = []
         for term in terms:
-            value = self._written(term.weights, axes, inner)
+            value = self._emit_view(term.weights, axes, inner)
             if term.negative:
                 value = self.editor.add(ops.neg, [value], value.shape, value.dtype)
             values.append(value)
@@ -226,15 +277,18 @@ class _Writer:
         return reduce(partial(self.editor.binary, ops.add), values)
 
 
-def _shared(terms: Sequence[GateTerm]) -> tuple[Sequence[GateTerm], Sequence[GateTerm]]:
-    """The biases of a gate's inputs and of its state: those that a gate multiplies are these."""
+def _split_biases(terms: Sequence[GateTerm]) -> tuple[Sequence[GateTerm], Sequence[GateTerm]]:
+    """Return the biases of a gate for its inputs and for its states.
+
+    The biases that the reset gate of a GRU multiplies are those of the states.
+    """
     gated = [t for t in terms if t.gate is not None]
-    plain = [t for t in terms if t.gate is None]
-    return (plain, gated) if gated or len(plain) < 2 else (plain[:1], plain[1:])
+    ungated = [t for t in terms if t.gate is None]
+    return (ungated, gated) if gated or len(ungated) < 2 else (ungated[:1], ungated[1:])
 
 
 def width(source: View) -> Dim:
-    """How many inputs it has."""
+    """Return the number of features of an input."""
     return dims.size_product([factor.size for factor in source.groups[INNER]])
 
 

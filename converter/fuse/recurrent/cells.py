@@ -1,4 +1,4 @@
-"""Which cell the body of a loop is, as equations of its gates.
+"""The cell that the body of a loop is, matched by the equations of its gates.
 
     LSTM    c' = f * c + i * g,  h' = o * act(c')        [Hochreiter & Schmidhuber, 1997]
     GRU     h' = (1 - z) * n + z * h,  n = act(x W + r * (h R + b)) or act(x W + (r * h) R)
@@ -20,14 +20,15 @@ from converter.ir.axes import View
 from converter.ir.op import Op
 
 SYMMETRIC = ("logistic", "hard_sigmoid")
-"""Where 1 - f(x) = f(-x)."""
+"""Activations f with ``1 - f(x) = f(-x)``."""
 
 NOT_ALIKE = "its gates have different activations"
 NOT_PRODUCTS = "a gate is more than products of inputs and states with weights, and biases"
 
 
 class Gates(NamedTuple):
-    """The activations of gates, and the terms of which they are."""
+    """The activations of gates by name, and for each gate the terms whose sum the activation
+    takes."""
 
     names: list[str]
     terms: tuple[tuple[GateTerm, ...], ...]
@@ -35,11 +36,13 @@ class Gates(NamedTuple):
 
 @dataclass(frozen=True)
 class RecurrentCell:
-    """An operator of ONNX: the terms of its gates, in its order, and its activations.
+    """A recurrent cell in terms of ONNX's operator ``op``.
 
-    ``states`` are the inputs of the body that the operator carries, and ``results`` what they
-    become, along the axes of the first. ``reset_last`` says that a GRU's reset gate multiplies
-    the product with the state, not the state itself.
+    - `gates`: the terms of each gate, in the operator's order.
+    - `activations`: the names of the activations, in the operator's order.
+    - `states`: the inputs of the body that the operator carries.
+    - `results`: the new values of these states, as views along the axes of the first state.
+    - `reset_last`: whether a GRU's reset gate multiplies the product with the state, not the state.
     """
 
     body: Body
@@ -52,81 +55,121 @@ class RecurrentCell:
 
 
 def cell(body: Body, result: Value) -> RecurrentCell | str | None:
-    """The cell whose state becomes ``result``, or what is missing to be one."""
-    new = body.select(result)
-    if new.op() is ops.select_n and any(map(_is_gated, selected_operands(new)[1:])):
+    """Match the cell whose state ``body.state`` gets the new value ``result``.
+
+    Return the cell. Return a text, the reason for a near miss, if the new value has gates but is no
+    known cell. Return None if it has no gates.
+    """
+    new_state = body.select(result)
+    if new_state.op() is ops.select_n and any(map(_is_gated, selected_operands(new_state)[1:])):
         return "a mask leaves its state as it was in some rounds"
-    parts = polynomial(new)
-    if parts is None or not _is_gated(new):
+    parts = polynomial(new_state)
+    if parts is None or not _is_gated(new_state):
         return None
     reader = Reader(body)
-    return _lstm(reader, new, parts) or _gru(reader, new, parts) or _rnn(reader, new, parts)
+    return (
+        _lstm(reader, new_state, parts)
+        or _gru(reader, new_state, parts)
+        or _rnn(reader, new_state, parts)
+    )
 
 
-def _is_gated(new: View) -> bool:
-    factors = {factor for factors in polynomial(new) or {} for factor in factors}
+def _is_gated(new_state: View) -> bool:
+    """Return True if a value is a sum of products in which an activation is a factor."""
+    factors = {factor for factors in polynomial(new_state) or {} for factor in factors}
     return any(activation(factor) is not None for factor in factors)
 
 
 # ------------------------------------------------------------------------------------------- LSTM
 
 
-def _lstm(reader: Reader, new: View, parts: Polynomial) -> RecurrentCell | str | None:
-    """``o * act(c')``, of which ``c'`` is the other state of the loop."""
+def _lstm(reader: Reader, new_state: View, parts: Polynomial) -> RecurrentCell | str | None:
+    """Match ``o * act(c')``, where ``c'`` is the new value of another state of the loop.
+
+    ``new_state`` is the new value of the state, and ``parts`` is the same as a polynomial. Return
+    the cell, the reason for a near miss as a text, or None if there is no such state.
+    """
     body = reader.body
     for factors, number in parts.items():
-        for squashed in factors:
-            outer, other_factors = activation(squashed), factors - {squashed}
-            state = None if outer is None else _becomes(body, outer.of)
+        for factor in factors:
+            outer, other_factors = activation(factor), factors - {factor}
+            state = None if outer is None else _find_cell_state(body, outer.of)
             if outer is None or state is None or len(other_factors) != 1:
                 continue
             if len(parts) != 1 or number != 1:
                 return "its state is more than a gate times an activation of its cell"
             (gate,) = other_factors
-            return _with_memory(reader, new, gate, outer.of, outer.name, state)
+            return _match_memory(reader, new_state, gate, outer.of, outer.name, state)
     return None
 
 
-def _becomes(body: Body, view: View) -> Value | None:
-    """The state of the loop that becomes this, if it is not the one that is known."""
+def _find_cell_state(body: Body, view: View) -> Value | None:
+    """Return the other state of the loop whose new value is ``view``, or None."""
     carried = body.loop.params["num_carry"]
-    for before, after in zip(body.graph.inputs[:carried], body.graph.outputs, strict=False):
-        alike = before is not body.state and dims.same_shape(before.shape, body.state.shape)
-        if alike and body.select(after) == view:
-            return before
+    for old_state, new_state in zip(body.graph.inputs[:carried], body.graph.outputs, strict=False):
+        is_candidate = old_state is not body.state and dims.same_shape(
+            old_state.shape, body.state.shape
+        )
+        if is_candidate and body.select(new_state) == view:
+            return old_state
     return None
 
 
-def _with_memory(
-    reader: Reader, new: View, out: View, memory: View, outer: str, state: Value
+def _match_memory(
+    reader: Reader, new_state: View, output_gate: View, memory: View, outer: str, state: Value
 ) -> RecurrentCell | str | None:
-    old = reader.body.select(state)
+    """Match ``c' = f * c + i * g``, the new cell state of an LSTM.
+
+    Return the cell, or the reason for a near miss as a text.
+
+    **Arguments**
+
+    - `new_state`: the new hidden state, ``output_gate * outer(memory)``.
+    - `output_gate`: the gate of the hidden state.
+    - `memory`: the new cell state.
+    - `outer`: the name of the activation of the cell state.
+    - `state`: the input of the body with the cell state.
+    """
+    old_memory = reader.body.select(state)
     parts = polynomial(memory) or {}
-    kept = [factors - {old} for factors in parts if old in factors]
-    added = [factors for factors in parts if old not in factors]
-    plain = all(number == 1 for number in parts.values()) and len(parts) == 2
-    if not plain or len(kept) != 1 or len(kept[0]) != 1 or len(added[0]) != 2:
+    forget_factors = [factors - {old_memory} for factors in parts if old_memory in factors]
+    input_factors = [factors for factors in parts if old_memory not in factors]
+    is_plain = all(number == 1 for number in parts.values()) and len(parts) == 2
+    if (
+        not is_plain
+        or len(forget_factors) != 1
+        or len(forget_factors[0]) != 1
+        or len(input_factors[0]) != 2
+    ):
         return "its cell is not a gate times itself plus a gate times something new"
     reason = NOT_PRODUCTS
-    (forget,) = kept[0]
-    for gate, fresh in permutations(added[0]):
-        gates = _gates(reader, (gate, out, forget, fresh))
+    (forget,) = forget_factors[0]
+    for gate, candidate in permutations(input_factors[0]):
+        gates = _gates(reader, (gate, output_gate, forget, candidate))
         if gates is not None and len(set(gates.names[:3])) == 1:
             names, states = (gates.names[0], gates.names[3], outer), (reader.body.state, state)
-            return RecurrentCell(reader.body, ops.lstm, gates.terms, names, states, (new, memory))
+            return RecurrentCell(
+                reader.body, ops.lstm, gates.terms, names, states, (new_state, memory)
+            )
         reason = NOT_PRODUCTS if gates is None else NOT_ALIKE
     return reason
 
 
 def _gates(reader: Reader, gates: Iterable[View]) -> Gates | None:
-    """Activations and terms of gates; the terms are not multiplied by another."""
+    """Return the activations and terms of gates.
+
+    Return None if one of them is no activation of a sum of products and biases, or if a gate
+    multiplies one of its terms.
+    """
     activations = [activation(gate) for gate in gates]
     recognised = [gate for gate in activations if gate is not None]
     terms = [reader.terms(gate.of) for gate in recognised]
-    plain = [tuple(t) for t in terms if t is not None and all(term.gate is None for term in t)]
+    plain_terms = [
+        tuple(t) for t in terms if t is not None and all(term.gate is None for term in t)
+    ]
     return (
-        Gates([gate.name for gate in recognised], tuple(plain))
-        if len(plain) == len(activations)
+        Gates([gate.name for gate in recognised], tuple(plain_terms))
+        if len(plain_terms) == len(activations)
         else None
     )
 
@@ -134,15 +177,21 @@ def _gates(reader: Reader, gates: Iterable[View]) -> Gates | None:
 # -------------------------------------------------------------------------------------------- GRU
 
 
-def _gru(reader: Reader, new: View, parts: Polynomial) -> RecurrentCell | str | None:
-    old = reader.body.select(reader.body.state)
-    for update, fresh, turned in _blends(parts, old):
-        update_gates, inner = _gates(reader, (update,)), activation(fresh)
+def _gru(reader: Reader, new_state: View, parts: Polynomial) -> RecurrentCell | str | None:
+    """Match ``(1 - z) * n + z * h`` with a reset gate within ``n``, or the same with ``1 - z`` for
+    ``z``.
+
+    ``new_state`` is the new value of the state, and ``parts`` is the same as a polynomial. Return
+    the cell, the reason for a near miss as a text, or None for another polynomial.
+    """
+    old_state = reader.body.select(reader.body.state)
+    for update, candidate, is_complement in _blends(parts, old_state):
+        update_gates, inner = _gates(reader, (update,)), activation(candidate)
         terms = None if inner is None else reader.terms(inner.of)
         if update_gates is None or terms is None or inner is None:
             return NOT_PRODUCTS
-        (name,), (first,) = update_gates.names, update_gates.terms
-        if turned and name not in SYMMETRIC:
+        (name,), (update_terms,) = update_gates.names, update_gates.terms
+        if is_complement and name not in SYMMETRIC:
             return f"one less {name} is none of its negative operand"
         gated = {t.gate for t in terms if t.gate is not None}
         if len(gated) != 1:
@@ -150,36 +199,48 @@ def _gru(reader: Reader, new: View, parts: Polynomial) -> RecurrentCell | str | 
         resets = _gates(reader, gated)
         if resets is None or resets.names != update_gates.names:
             return NOT_PRODUCTS if resets is None else NOT_ALIKE
-        last = _resets_last(terms)
-        if last is None:
+        resets_last = _resets_last(terms)
+        if resets_last is None:
             return "its reset gate is on some of what comes from its state"
-        gates = (tuple(negated(first)) if turned else first, *resets.terms, tuple(terms))
+        gates = (
+            tuple(negated(update_terms)) if is_complement else update_terms,
+            *resets.terms,
+            tuple(terms),
+        )
         state = reader.body.state
         return RecurrentCell(
-            reader.body, ops.gru, gates, (name, inner.name), (state,), (new,), last
+            reader.body, ops.gru, gates, (name, inner.name), (state,), (new_state,), resets_last
         )
     return None
 
 
-def _blends(parts: Polynomial, old: View) -> Iterator[tuple[View, View, bool]]:
-    """``n - z * n + z * h``, or the same with ``1 - z`` for ``z``: (z, n, whether it is)."""
+def _blends(parts: Polynomial, old_state: View) -> Iterator[tuple[View, View, bool]]:
+    """Yield each way to see a polynomial as ``n - z * n + z * h``, where h is the state
+    ``old_state``.
+
+    The result is z, n and False. For the same with ``1 - z`` in place of ``z`` it is z, n and True.
+    """
     if len(parts) != 3:
         return
     for factors, number in parts.items():
-        if old not in factors or len(factors) != 2:
+        if old_state not in factors or len(factors) != 2:
             continue
-        (update,) = factors - {old}
+        (update,) = factors - {old_state}
         for other in parts:
-            if update in other and len(other) == 2 and old not in other:
-                (fresh,) = other - {update}
-                lone = old if number == -1 else fresh
-                blend = {frozenset({lone}): 1, factors: number, other: -number}
+            if update in other and len(other) == 2 and old_state not in other:
+                (candidate,) = other - {update}
+                single_factor = old_state if number == -1 else candidate
+                blend = {frozenset({single_factor}): 1, factors: number, other: -number}
                 if blend == parts and abs(number) == 1:
-                    yield update, fresh, number == -1
+                    yield update, candidate, number == -1
 
 
 def _resets_last(terms: list[GateTerm]) -> bool | None:
-    """Whether all of the state's terms are multiplied by the gate, or the state in all of them."""
+    """Return True if the reset gate multiplies all products with the state, False if it multiplies
+    the state.
+
+    Return None if it multiplies only some of them. ``terms`` are those of a GRU's candidate.
+    """
     kinds = {(t.kind, t.gate is not None) for t in terms} - {("x", False), ("bias", False)}
     if kinds == {("reset", True)}:
         return False
@@ -189,13 +250,17 @@ def _resets_last(terms: list[GateTerm]) -> bool | None:
 # -------------------------------------------------------------------------------------------- RNN
 
 
-def _rnn(reader: Reader, new: View, parts: Polynomial) -> RecurrentCell | str | None:
-    lone = [factors for factors in parts if len(factors) == 1]
-    if len(parts) != 1 or len(lone) != 1 or parts[lone[0]] != 1:
+def _rnn(reader: Reader, new_state: View, parts: Polynomial) -> RecurrentCell | str | None:
+    """Match ``act(x W + h R + b)``. Return the cell, or the reason for a near miss as a text.
+
+    ``new_state`` is the new value of the state, and ``parts`` is the same as a polynomial.
+    """
+    single_factors = [factors for factors in parts if len(factors) == 1]
+    if len(parts) != 1 or len(single_factors) != 1 or parts[single_factors[0]] != 1:
         return "its state is no sum of gated parts as an LSTM's or a GRU's"
-    gates = _gates(reader, lone[0])
+    gates = _gates(reader, single_factors[0])
     if gates is None:
         return NOT_PRODUCTS
     return RecurrentCell(
-        reader.body, ops.rnn, gates.terms, tuple(gates.names), (reader.body.state,), (new,)
+        reader.body, ops.rnn, gates.terms, tuple(gates.names), (reader.body.state,), (new_state,)
     )

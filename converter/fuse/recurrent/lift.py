@@ -1,4 +1,8 @@
-"""The rounds of a loop as one more axis, where no round needs what another gave."""
+"""Nodes of a loop's body, computed for all rounds at once, if no round needs the results of
+another.
+
+The rounds are the first axis of the values then.
+"""
 
 from collections.abc import Callable, Container, Sequence
 
@@ -11,7 +15,7 @@ from converter.ir.rewrite import Editor
 
 
 def varying(graph: Graph, inputs: Sequence[Value]) -> set[int]:
-    """ids of the values of a loop's body that depend on some of its inputs."""
+    """Return the ids of the values in a loop's body that depend on ``inputs``."""
     dependent = {id(v) for v in inputs}
     for node in graph.nodes:
         if any(id(v) in dependent for v in node.operands()):
@@ -20,44 +24,59 @@ def varying(graph: Graph, inputs: Sequence[Value]) -> set[int]:
 
 
 def makers(graph: Graph, outputs: Sequence[Value], among: Container[int]) -> list[Node]:
-    """The nodes that compute the outputs, of those whose results are ``among`` the given ids."""
+    """Return the nodes from which ``outputs`` are computed, in the order of the graph.
+
+    Only nodes with a result whose id is in ``among`` are returned, and the search does not go past
+    the others.
+    """
     needed = {id(v) for v in outputs}
-    kept = []
+    nodes = []
     for node in reversed(graph.nodes):
         if any(id(v) in needed and id(v) in among for v in node.outputs):
             needed.update(id(v) for v in node.operands())
-            kept.append(node)
-    return kept[::-1]
+            nodes.append(node)
+    return nodes[::-1]
 
 
 def can_lift(nodes: Sequence[Node]) -> bool:
+    """Return True if each node has a rule in `LIFTED`, so that a `Lifter` can compute it for all
+    rounds."""
     return all(node.op in LIFTED for node in nodes)
 
 
 class Lifter:
-    """Computes nodes for all rounds at once; what varies among them has them as its first axis."""
+    """Emitter of the nodes of a loop's body for all rounds at once.
+
+    ``varying`` has the values that differ among rounds, by the id of the body's value. They have
+    the rounds as their first axis. ``length`` is the number of rounds.
+    """
 
     def __init__(self, length: Dim, editor: Editor, varying: dict[int, Value]) -> None:
         self.length, self.editor, self.varying = length, editor, varying
 
     def run(self, nodes: Sequence[Node], outputs: Sequence[Value]) -> list[Value]:
+        """Emit these nodes for all rounds, and return the values of ``outputs`` for all rounds."""
         for node in nodes:
             self.varying[id(node.out)] = LIFTED[node.op](node, self)
         return [self.whole(v) for v in outputs]
 
     def whole(self, value: Value) -> Value:
-        """Value for all rounds, repeated if it is the same in each."""
+        """Return a value for all rounds. It is repeated if it is the same in each round."""
         if id(value) in self.varying:
             return self.varying[id(value)]
         shape = (self.length, *value.shape)
         return self.editor.broadcast(value, shape, range(1, len(shape)))
 
     def again(self, node: Node, inputs: Sequence[Value], **changes: object) -> Value:
+        """Emit a node for all rounds on these inputs, with some parameters changed."""
         return self.editor.like(node, inputs, (self.length, *node.out.shape), **changes)
 
 
 def _elementwise(node: Node, lifter: Lifter) -> Value:
-    """Operands of fewer axes get ones after the rounds."""
+    """Emit an elementwise node for all rounds.
+
+    Operands of lower rank get axes of size one after the axis of rounds.
+    """
     inputs = []
     for value in node.inputs:
         varies = id(value) in lifter.varying
@@ -68,6 +87,7 @@ def _elementwise(node: Node, lifter: Lifter) -> Value:
 
 
 def _lift_product(node: Node, lifter: Lifter) -> Value:
+    """Emit an einsum for all rounds, with one more label for the rounds."""
     rounds = 1 + max(*node.params["lhs"], *node.params["rhs"], 0)
     labels = [
         [rounds, *node.params[side]] if id(value) in lifter.varying else node.params[side]
@@ -79,22 +99,25 @@ def _lift_product(node: Node, lifter: Lifter) -> Value:
 
 
 def _lift_reshape(node: Node, lifter: Lifter) -> Value:
+    """Emit a reshape for all rounds."""
     return lifter.editor.reshape(lifter.whole(node.inputs[0]), (lifter.length, *node.out.shape))
 
 
 def _lift_moved(node: Node, lifter: Lifter) -> Value:
-    """What only moves elements of each round."""
+    """Emit a transpose, broadcast or slice for all rounds."""
     source, view = lifter.whole(node.inputs[0]), above(along(node.out))
     assert view is not None, node
-    every = view.take((None, *range(node.out.rank))).onto(source, range(1, source.rank))
-    return write(lifter.editor, every.put(0, 0), (lifter.length, *node.out.shape))
+    rounds_view = view.take((None, *range(node.out.rank))).onto(source, range(1, source.rank))
+    return write(lifter.editor, rounds_view.put(0, 0), (lifter.length, *node.out.shape))
 
 
 def _lift_along(node: Node, lifter: Lifter) -> Value:
-    """What names axes of its operands, which are all of its rank or of more."""
-    named = {k: v for k, v in node.params.items() if k in ("axis", "axes", "dimension")}
-    moved = {k: v + 1 if isinstance(v, int) else tuple(a + 1 for a in v) for k, v in named.items()}
-    return lifter.again(node, [lifter.whole(v) for v in node.inputs], **moved)
+    """Emit an operation along axes for all rounds, with the axes in its parameters moved by one."""
+    axis_params = {k: v for k, v in node.params.items() if k in ("axis", "axes", "dimension")}
+    lifted_params = {
+        k: v + 1 if isinstance(v, int) else tuple(a + 1 for a in v) for k, v in axis_params.items()
+    }
+    return lifter.again(node, [lifter.whole(v) for v in node.inputs], **lifted_params)
 
 
 LIFTED: dict[Op, Callable[[Node, Lifter], Value]] = {
@@ -105,4 +128,4 @@ LIFTED: dict[Op, Callable[[Node, Lifter], Value]] = {
     **dict.fromkeys((ops.concatenate, ops.softmax, ops.log_softmax), _lift_along),
     **dict.fromkeys((op for op in ops.stated() if op.reduces), _lift_along),
 }
-"""What can be written for all rounds at once."""
+"""Rules that emit a node for all rounds at once, by the operation."""

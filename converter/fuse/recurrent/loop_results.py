@@ -1,11 +1,12 @@
-"""What a loop gives, as what an operator gives: the last states, and the first of them in turn.
+"""The outputs of a loop, as outputs of a recurrent operator or as values computed from these.
 
-What else it computes, from these, is a loop after the cell's.
+The operator has the last value of each state, and the values of the first state in all rounds.
+Outputs that are computed from the latter need a loop after the cell:
 
     scan(x -> (h', f(h', x)))  =  scan(cell), then scan((h', x) -> f(h', x))
 
-So a second cell on top of the first is the next to be recognised. Where nothing is carried, as in
-products with the states, the rounds are one more axis, and there is no loop.
+So a second cell on top of the first is the next one to be recognised. If the second loop carries
+nothing, as for products with the states, its rounds become one more axis, and there is no loop.
 """
 
 from collections.abc import Sequence
@@ -23,25 +24,37 @@ from converter.ir.rewrite import Editor
 
 @dataclass(frozen=True)
 class Result:
-    """State ``index`` of a cell, of which axis i is axis ``axes[i]``: after all rounds, or each."""
+    """An output of a loop that is state ``index`` of a cell, perhaps transposed.
+
+    Axis i of the output is axis ``axes[i]`` of the state, or None for an axis of size one.
+    ``stacked`` is True for the states after each round, and False for the state after the last
+    round.
+    """
 
     index: int
     axes: tuple[int | None, ...]
     stacked: bool
 
     def written(self, editor: Editor, value: Value, axes: Sequence[int], shape: Shape) -> Value:
-        """``value`` has the ``axes`` of the state, and what is stacked those of time first."""
-        names = (TIME, *axes) if self.stacked else tuple(axes)
+        """Emit the output of the loop with this shape, from an output of the operator.
+
+        ``value`` has the ``axes`` of the state. If the result is stacked, it has the axis of rounds
+        before them.
+        """
+        axis_names = (TIME, *axes) if self.stacked else tuple(axes)
         result_axes = (TIME, *self.axes) if self.stacked else self.axes
-        view = along(value, [None if a is None else names.index(a) for a in result_axes])
+        view = along(value, [None if a is None else axis_names.index(a) for a in result_axes])
         return write(editor, view, shape)
 
 
 @dataclass(frozen=True)
 class RemainingLoop:
-    """The outputs of the loop that remain, and what computes them in its body.
+    """The outputs of a loop that the operator does not compute, and the nodes that compute them.
 
-    ``state`` is the new state of the cell; ``carried`` and ``scanned`` are inputs of the body.
+    - `outputs`: the indices of these outputs.
+    - `nodes`: the nodes of the loop's body from which they are computed.
+    - `state`: the new state of the cell in the body, which these nodes may read.
+    - `carried`, `scanned`: the indices of the body's inputs that these nodes read.
     """
 
     outputs: tuple[int, ...]
@@ -52,82 +65,106 @@ class RemainingLoop:
 
 
 def results(cell: RecurrentCell) -> tuple[dict[int, Result], RemainingLoop | None] | str:
-    """Outputs of the loop by their places, and what gives the others, if there are any."""
+    """Return which outputs of a loop the operator computes, and the loop for the other outputs.
+
+    The first are by their index. The loop is None if there are no other outputs. Return a text, the
+    reason for a near miss, if an output needs more than the new values of the first state.
+    """
     graph, carried = cell.body.graph, cell.body.loop.params["num_carry"]
-    results_by_place: dict[int, Result] = {}
+    results_by_index: dict[int, Result] = {}
     for i, value in enumerate(graph.outputs):
-        alike = [_result(cell, n, value, i >= carried) for n in range(len(cell.results))]
-        matches = [result for result in alike if result is not None]
+        candidates = [_result(cell, n, value, i >= carried) for n in range(len(cell.results))]
+        matches = [result for result in candidates if result is not None]
         if matches and i >= carried and matches[0].index != 0:
             return "its cell is wanted after each round"
-        before = graph.inputs[i] if i < carried else None
-        if before in cell.states and not matches:
+        old_state = graph.inputs[i] if i < carried else None
+        if old_state in cell.states and not matches:
             return "its loop carries something else in the place of a state"
         if matches:
-            results_by_place[i] = matches[0]
-    missing = [i for i in range(len(graph.outputs)) if i not in results_by_place]
+            results_by_index[i] = matches[0]
+    missing = [i for i in range(len(graph.outputs)) if i not in results_by_index]
     others = rest(cell, missing)
     if others is None:
         return "its loop gives more than what the new states of the cell say"
-    kept = {i: result for i, result in results_by_place.items() if i not in others.outputs}
-    return kept, others if missing else None
+    direct_results = {
+        i: result for i, result in results_by_index.items() if i not in others.outputs
+    }
+    return direct_results, others if missing else None
 
 
 def _result(cell: RecurrentCell, index: int, value: Value, stacked: bool) -> Result | None:
-    """A value as the state of this index, its axes in another order perhaps."""
-    state, own = cell.results[index], descended(along(value))
-    mine, its = ([group for group in view.groups if group] for view in (own, state))
-    same = len(mine) == len(its) and set(mine) == set(its)
-    if own.base is not state.base or own.starts != state.starts or not same:
+    """Return an output of a loop's body as state ``index`` of the cell, perhaps transposed, or
+    None.
+
+    ``stacked`` tells whether the loop returns the output of each round.
+    """
+    state, value_view = cell.results[index], descended(along(value))
+    value_groups, state_groups = (
+        [group for group in view.groups if group] for view in (value_view, state)
+    )
+    is_same = len(value_groups) == len(state_groups) and set(value_groups) == set(state_groups)
+    if value_view.base is not state.base or value_view.starts != state.starts or not is_same:
         return None
-    axes = (state.groups.index(group) if group else None for group in own.groups)
+    axes = (state.groups.index(group) if group else None for group in value_view.groups)
     return Result(index, tuple(axes), stacked)
 
 
-# ----------------------------------------------------------------------------------------- the rest
+# -------------------------------------------------------------------------- the remaining outputs
 
 
 def rest(cell: RecurrentCell, missing: Sequence[int]) -> RemainingLoop | None:
-    """Nodes of the missing outputs, if the new state is all that they need of the cell."""
+    """Return the nodes of the missing outputs, if the new state is all that they need of the cell.
+
+    ``missing`` are the indices of outputs of the loop. Outputs that the nodes carry themselves are
+    added. Return None if the nodes need a state of the cell from before the round.
+    """
     graph, count = cell.body.graph, cell.body.loop.params["num_carry"]
     state = graph.outputs[graph.inputs.index(cell.body.state)]
     carried = [i for i in missing if i < count]
-    after = varying(graph, graph.inputs) - {id(state)}
+    loop_dependent = varying(graph, graph.inputs) - {id(state)}
     while True:
-        kept = [*carried, *(i for i in missing if i >= count)]
-        nodes = makers(graph, [graph.outputs[i] for i in kept], after)
-        read = {id(v) for node in nodes for v in node.operands()}
-        read.update(id(graph.outputs[i]) for i in kept)
-        more = [i for i in range(count) if id(graph.inputs[i]) in read and i not in carried]
-        if any(graph.inputs[i] in cell.states for i in more):
+        remaining = [*carried, *(i for i in missing if i >= count)]
+        nodes = makers(graph, [graph.outputs[i] for i in remaining], loop_dependent)
+        read_ids = {id(v) for node in nodes for v in node.operands()}
+        read_ids.update(id(graph.outputs[i]) for i in remaining)
+        added_states = [
+            i for i in range(count) if id(graph.inputs[i]) in read_ids and i not in carried
+        ]
+        if any(graph.inputs[i] in cell.states for i in added_states):
             return None
-        if not more:
+        if not added_states:
             break
-        carried = sorted((*carried, *more))
-    scanned = [i for i in range(count, len(graph.inputs)) if id(graph.inputs[i]) in read]
-    return RemainingLoop(tuple(kept), tuple(nodes), state, tuple(carried), tuple(scanned))
+        carried = sorted((*carried, *added_states))
+    scanned = [i for i in range(count, len(graph.inputs)) if id(graph.inputs[i]) in read_ids]
+    return RemainingLoop(tuple(remaining), tuple(nodes), state, tuple(carried), tuple(scanned))
 
 
 def write_rest(
     others: RemainingLoop, loop: Node, states: Value, editor: Editor
 ) -> dict[int, Value]:
-    """The loop's missing outputs; ``states`` are the cell's, one for each round."""
+    """Emit the remaining outputs of a loop and return them by their index.
+
+    ``states`` are the states of the cell after each round. The nodes are emitted for all rounds at
+    once if possible, otherwise as a loop.
+    """
     graph = loop.bodies["body"]
     arrays = [loop.inputs[i] for i in others.scanned]
     inputs = [graph.inputs[i] for i in others.scanned]
     outputs = [graph.outputs[i] for i in others.outputs]
     if not others.carried and can_lift(others.nodes):
-        varies = dict(zip(map(id, (*inputs, others.state)), (*arrays, states), strict=True))
-        values = Lifter(loop.params["length"], editor, varies).run(others.nodes, outputs)
+        varying_values = dict(zip(map(id, (*inputs, others.state)), (*arrays, states), strict=True))
+        values = Lifter(loop.params["length"], editor, varying_values).run(others.nodes, outputs)
         return dict(zip(others.outputs, values, strict=True))
     state = Value(others.state.shape, others.state.dtype, kind="input")
-    before = [graph.inputs[i] for i in others.carried]
-    body = Graph([*before, *inputs, state], outputs, list(others.nodes))
+    carried_inputs = [graph.inputs[i] for i in others.carried]
+    body = Graph([*carried_inputs, *inputs, state], outputs, list(others.nodes))
     body.replace_operands(lambda v: state if v is others.state else v)
-    first = [loop.inputs[i] for i in others.carried]
+    initial_values = [loop.inputs[i] for i in others.carried]
     types = [(loop.outputs[i].shape, loop.outputs[i].dtype) for i in others.outputs]
     params = {**loop.params, "num_carry": len(others.carried)}
-    node = make_node(ops.scan, [*first, *arrays, states], types, params, source=loop.source)
+    node = make_node(
+        ops.scan, [*initial_values, *arrays, states], types, params, source=loop.source
+    )
     node.bodies = {"body": body}
     editor.nodes.append(node)
     return dict(zip(others.outputs, node.outputs, strict=True))

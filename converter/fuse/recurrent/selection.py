@@ -1,7 +1,8 @@
-"""Parts of values along the logical axes of a cell, where they were computed; sums of products.
+"""Parts of values along the logical axes of a recurrent cell, and sums of products of them.
 
-The gates of a recurrent cell are parts of one value, side by side, one behind the other or in rows
-of their own. Logical axes are those of the cell's state, and behind them two more.
+The gates of a recurrent cell are often parts of one value, next to each other along one axis or
+along an axis of their own. Logical axes are those of the cell's state, and two more after these:
+``INNER`` and ``TIME``.
 """
 
 from collections.abc import Callable
@@ -14,28 +15,33 @@ from converter.ir.op import Op
 from converter.ir.scalars import scalar
 
 TIME, INNER = -1, -2
-"""The axis of a loop's rounds, and that over which a product sums."""
+"""The logical axes of a loop's rounds, and of the elements that a product sums over."""
 
 
 def selected_operands(view: View) -> list[View]:
-    """The operands of the elementwise node that makes the base, descended."""
+    """Return the operands of the elementwise node that computes the base, as views of the earliest
+    values.
+
+    Moves and slices are removed from the operands.
+    """
     return [descended(view.operand(i)) for i in range(len(view.node().inputs))]
 
 
 def turned_selection(view: View, feature: int) -> View:
-    """The same with the axis of features for the inner one, and the other way round."""
+    """Return the view with the axis ``feature`` and the axis that products sum over (``INNER``)
+    exchanged."""
     axes = list(range(len(view.groups)))
     axes[feature], axes[INNER] = axes[INNER], axes[feature]
     return view.take(axes)
 
 
 def goes_back(view: View) -> bool:
-    """Whether the loop's rounds are counted from the end."""
+    """Return True if the view runs through the rounds of the loop from the last to the first."""
     return any(not is_forward(f.stride) for f in view.groups[TIME])
 
 
 def forwards(view: View) -> View:
-    """The same with the loop's rounds counted from their start."""
+    """Return the view with the rounds of the loop from the first to the last."""
     starts, groups = list(view.starts), list(view.groups)
     for axis, stride, size in groups[TIME] if goes_back(view) else ():
         starts[axis or 0] += stride * (size - 1)
@@ -51,13 +57,18 @@ Polynomial: TypeAlias = dict[Monomial, float]
 """The coefficient of each product of different factors."""
 
 MOST_TERMS = 8
-"""Terms; a cell has three."""
+"""Largest number of products in a polynomial; the new state of a cell has three."""
 DEEPEST_POLYNOMIAL = 6
-"""Operations in operations; a cell has three."""
+"""Largest depth of operations in a polynomial; the new state of a cell has three."""
 
 
 def polynomial(view: View, depth: int = 0) -> Polynomial | None:
-    """Multiply a value out; ``None`` if that has squares or is long."""
+    """Return a value as a sum of products of views, multiplied out.
+
+    Return None if a product has the same factor twice, or if there are more than `MOST_TERMS`
+    products. Operations below `DEEPEST_POLYNOMIAL` others are not multiplied out; ``depth`` is the
+    number of operations above the view.
+    """
     number, op = scalar(view.base), view.op()
     if number is not None:
         return {frozenset(): float(number)}
@@ -72,6 +83,7 @@ def polynomial(view: View, depth: int = 0) -> Polynomial | None:
 
 
 def _sum(one: Polynomial, other: Polynomial, sign: float = 1.0) -> Polynomial:
+    """Return ``one + sign * other``, without terms that cancel."""
     total = dict(one)
     for monomial, number in other.items():
         total[monomial] = total.get(monomial, 0.0) + sign * number
@@ -79,14 +91,17 @@ def _sum(one: Polynomial, other: Polynomial, sign: float = 1.0) -> Polynomial:
 
 
 def _negative(terms: Polynomial) -> Polynomial:
+    """Return the negative of a polynomial."""
     return _sum({}, terms, -1.0)
 
 
 def _difference(one: Polynomial, other: Polynomial) -> Polynomial:
+    """Return ``one - other``."""
     return _sum(one, other, -1.0)
 
 
 def _polynomials_product(one: Polynomial, other: Polynomial) -> Polynomial | None:
+    """Return the product of two polynomials, or None if a product has the same factor twice."""
     result: Polynomial = {}
     for left, number in one.items():
         for right, factor in other.items():

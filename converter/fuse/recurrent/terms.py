@@ -1,9 +1,10 @@
-"""What goes into a gate: products of inputs and states with weights, and biases.
+"""The terms of a gate: products of inputs and states with weights, and biases.
 
     gate = x W + h R + b
 
-in any order and packing: one product of inputs and states side by side or one for each, all gates
-in one or each on its own, in the loop's body or before the loop.
+The terms may be in any order and packing. There may be one product of concatenated inputs and
+states, or one for each; one product for all gates, or one for each; in the loop's body, or before
+the loop.
 """
 
 from collections.abc import Sequence
@@ -20,19 +21,22 @@ from converter.ir.scalars import scalar
 
 GATE_ACTIVATIONS = (ops.tanh, ops.logistic, ops.relu, ops.hard_sigmoid)
 DEEPEST_GATE = 12
-"""Sums in sums; a cell has four or five."""
+"""Largest depth of sums and products in a gate; a cell has four or five."""
 
 
 @dataclass(frozen=True)
 class Activation:
-    """A function of each element, and what it is of."""
+    """An elementwise activation by its name, and its operand."""
 
     name: str
     of: View
 
 
 def activation(view: View) -> Activation | None:
-    """Activation that a value is, and its operand along the same logical axes."""
+    """Return the activation that computes a value, with its operand, or None for another value.
+
+    A maximum with zero is a ReLU.
+    """
     if (op := view.op()) in GATE_ACTIVATIONS:
         return Activation(op.name, selected_operands(view)[0])
     if view.op() is ops.max:
@@ -45,10 +49,11 @@ def activation(view: View) -> Activation | None:
 
 @dataclass(frozen=True)
 class GateTerm:
-    """``source`` times ``weights``, or ``weights`` alone, a bias.
+    """One term of a gate: ``source`` times ``weights``, or ``weights`` alone, a bias.
 
-    Sources have ``INNER`` where weights have it. ``kind`` is "x", "h", "reset" (states times
-    ``gate``, then weights) or "bias"; with a ``gate`` and another kind the whole term is times it.
+    The kinds are "x" for an input, "h" for the state, "bias", and "reset" for the state times
+    ``gate``. In a term of another kind with a ``gate``, that gate multiplies the term. A source has
+    the axis ``INNER`` where the weights have it. If ``negative``, the term is subtracted.
     """
 
     kind: str
@@ -60,9 +65,10 @@ class GateTerm:
 
 @dataclass(frozen=True)
 class Body:
-    """The body of a loop, of which one input is thought to be a cell's state.
+    """The body of a loop, with one of its inputs as the state of a cell.
 
-    Its axes are the logical ones, of which ``feature`` is summed over.
+    ``feature`` is the axis of the state that the products with weights sum over. The axes of the
+    state are the logical axes of the cell.
     """
 
     loop: Node
@@ -71,46 +77,57 @@ class Body:
 
     @property
     def graph(self) -> Graph:
+        """Graph of one round."""
         return self.loop.bodies["body"]
 
     @property
     def axes(self) -> tuple[int, ...]:
+        """Numbers of the axes of the state."""
         return tuple(range(self.state.rank))
 
     def select(self, value: Value, axes: Sequence[int] | None = None) -> View:
-        """All of a value, where it was computed, along the state's axes or those given."""
-        places: list[int | None] = [None] * (self.state.rank + 2)
+        """Return a value as a view along the logical axes, from the earliest value with these
+        elements.
+
+        ``axes`` has the logical axis for each axis of the value; by default they are those of the
+        state.
+        """
+        positions: list[int | None] = [None] * (self.state.rank + 2)
         for i, axis in enumerate(self.axes if axes is None else axes):
-            places[axis] = i
-        return descended(along(value).take(places))
+            positions[axis] = i
+        return descended(along(value).take(positions))
 
     def scanned(self, value: Value) -> Value | None:
-        """Array that the loop goes through to get a body's input."""
-        places = [i for i, v in enumerate(self.graph.inputs) if v is value]
-        if not places or places[0] < self.loop.params["num_carry"]:
+        """Return the array whose slices an input of the body is, or None for a state and other
+        values."""
+        positions = [i for i, v in enumerate(self.graph.inputs) if v is value]
+        if not positions or positions[0] < self.loop.params["num_carry"]:
             return None
-        return self.loop.inputs[places[0]]
+        return self.loop.inputs[positions[0]]
 
 
 class Reader:
-    """Reads sums of terms, in a body and before its loop."""
+    """Reader of values as sums of the terms of gates, in the body of a loop and before it."""
 
     def __init__(self, body: Body) -> None:
         self.body = body
         graph, count = body.graph, body.loop.params["num_carry"]
-        self._varying = varying(graph, graph.inputs)
-        self._early = self._varying - varying(graph, graph.inputs[:count])
+        self._loop_dependent = varying(graph, graph.inputs)
+        self._input_dependent = self._loop_dependent - varying(graph, graph.inputs[:count])
 
     def varies(self, view: View) -> bool:
-        """Whether a value is another in each round."""
-        return id(view.base) in self._varying or bool(view.groups[TIME])
+        """Return True if a value differs among the rounds of the loop."""
+        return id(view.base) in self._loop_dependent or bool(view.groups[TIME])
 
     def terms(self, view: View, depth: int = 0) -> list[GateTerm] | None:
-        """The terms that a value is the sum of, if it is one."""
-        view = self._outside(view)
+        """Return the terms whose sum a value is, or None if it is no such sum.
+
+        ``depth`` is the number of sums and products above the value, up to `DEEPEST_GATE`.
+        """
+        view = self._before_loop(view)
         op = view.op()
         if not self.varies(view):
-            return self._bias(view)
+            return self._match_bias(view)
         if depth < DEEPEST_GATE and op in (ops.add, ops.sub, ops.neg):
             parts = [self.terms(part, depth + 1) for part in selected_operands(view)]
             if op is not ops.add and parts[-1] is not None:
@@ -118,21 +135,30 @@ class Reader:
             sums = [part for part in parts if part is not None]
             return None if len(sums) < len(parts) else [term for part in sums for term in part]
         if depth < DEEPEST_GATE and op is ops.mul:
-            return self._gated(view, depth)
-        return self._product(view) if op is ops.einsum else self._as_it_is(view)
+            return self._match_gated(view, depth)
+        return self._match_product(view) if op is ops.einsum else self._match_unweighted(view)
 
-    def _outside(self, view: View) -> View:
-        """What is scanned, as it is before the loop."""
+    def _before_loop(self, view: View) -> View:
+        """Return a slice of a scanned array as a view of that array, with the rounds along
+        ``TIME``.
+
+        Other views are returned unchanged.
+        """
         source = self.body.scanned(view.base)
         if source is None:
             return view
         return descended(view.onto(source, range(1, source.rank)).put(TIME, 0))
 
-    def _bias(self, view: View) -> list[GateTerm] | None:
+    def _match_bias(self, view: View) -> list[GateTerm] | None:
+        """Return a value that does not differ among rounds as a bias, or None if it varies along
+        other axes."""
         return [GateTerm("bias", view)] if view.covers([self.body.feature]) else None
 
-    def _gated(self, view: View, depth: int) -> list[GateTerm] | None:
-        """Terms of the state alone that are multiplied by one gate."""
+    def _match_gated(self, view: View, depth: int) -> list[GateTerm] | None:
+        """Return the terms of a product of a gate and a sum of terms of the state alone, or None.
+
+        The terms are products of the state with weights, and biases.
+        """
         one, other = selected_operands(view)
         for gate, inner in ((one, other), (other, one)):
             if activation(gate) is None:
@@ -142,18 +168,25 @@ class Reader:
                 return [replace(term, gate=gate) for term in terms]
         return None
 
-    def _as_it_is(self, view: View) -> list[GateTerm] | None:
-        """An input that is added without weights, if it is as wide as the state."""
+    def _match_unweighted(self, view: View) -> list[GateTerm] | None:
+        """Return an input that is added without weights as a product with the identity matrix.
+
+        Return None if the value is no input of the width of the state.
+        """
         feature = self.body.feature
         size = self.body.state.shape[feature]
-        term = self._source(turned_selection(view, feature))
+        term = self._match_source(turned_selection(view, feature))
         if term is None or term.kind != "x" or not dims.is_static(size):
             return None
         unit = const(np.eye(size), view.base.dtype)
         return [replace(term, weights=self.body.select(unit, (feature, INNER)))]
 
-    def _product(self, view: View) -> list[GateTerm] | None:
-        """What varies, times what does not."""
+    def _match_product(self, view: View) -> list[GateTerm] | None:
+        """Return the terms of a product of a value that differs among rounds and weights that do
+        not.
+
+        Return None for other products.
+        """
         node = view.node()
         factors = _factors(view)
         if factors is None or node.params["dtype"] != node.out.dtype:
@@ -161,75 +194,92 @@ class Reader:
         one, other = factors
         if self.varies(one) == self.varies(other):
             return None
-        moving, weights = (one, other) if self.varies(one) else (other, one)
-        along = (self.body.feature, self.body.state.rank)
-        return self._summed(moving, weights) if weights.covers(along) else None
+        source, weights = (one, other) if self.varies(one) else (other, one)
+        weight_axes = (self.body.feature, self.body.state.rank)
+        return self._match_weighted(source, weights) if weights.covers(weight_axes) else None
 
-    def _summed(self, moving: View, weights: View) -> list[GateTerm] | None:
-        """A product with values side by side is the sum of a product with each."""
-        moving = descended(moving)
+    def _match_weighted(self, source: View, weights: View) -> list[GateTerm] | None:
+        """Return the terms of ``source`` times ``weights``, or None if the source is neither input
+        nor state.
+
+        A product with concatenated values is the sum of a product with each of them.
+        """
+        source = descended(source)
         if (
-            moving.op() is ops.concatenate
-            and moving.axes[INNER] == moving.node().params["dimension"]
+            source.op() is ops.concatenate
+            and source.axes[INNER] == source.node().params["dimension"]
         ):
-            return self._side_by_side(moving, weights)
-        term = self._source(moving)
+            return self._match_concatenated(source, weights)
+        term = self._match_source(source)
         return None if term is None else [replace(term, weights=descended(weights))]
 
-    def _side_by_side(self, moving: View, weights: View) -> list[GateTerm] | None:
+    def _match_concatenated(self, source: View, weights: View) -> list[GateTerm] | None:
+        """Return the terms of the product of a concatenation with weights, or None if a part is no
+        source."""
         terms: list[GateTerm] = []
         offset = 0
-        for value in moving.node().inputs if moving.is_whole else ():
-            size = value.shape[moving.node().params["dimension"]]
-            part, rows = moving.cut(INNER, offset, size), weights.cut(INNER, offset, size)
-            summed = None if part is None or rows is None else self._summed(part, rows)
-            if summed is None or not dims.is_static(size):
+        for value in source.node().inputs if source.is_whole else ():
+            size = value.shape[source.node().params["dimension"]]
+            part, rows = source.cut(INNER, offset, size), weights.cut(INNER, offset, size)
+            part_terms = None if part is None or rows is None else self._match_weighted(part, rows)
+            if part_terms is None or not dims.is_static(size):
                 return None
-            terms += summed
+            terms += part_terms
             offset += size
         return terms or None
 
-    def _source(self, view: View) -> GateTerm | None:
-        """An input, the state, or the state times a gate; whole."""
+    def _match_source(self, view: View) -> GateTerm | None:
+        """Return a term with an input, the state, or the state times a gate as its source.
+
+        Its weights have to be replaced. Return None if the value is another one, or a part of the
+        state.
+        """
         if view.base is self.body.state:
             return GateTerm("h", view, view) if self._is_state(view) else None
         if view.op() is ops.mul:
             one, other = selected_operands(view)
             for gate, state in ((one, other), (other, one)):
                 if state.base is self.body.state and self._is_state(state) and activation(gate):
-                    back = turned_selection(gate, self.body.feature)
-                    return GateTerm("reset", view, state, back)
-        view = self._outside(view)
-        inside = id(view.base) in self._early
-        before = (
-            can_lift(makers(self.body.graph, [view.base], self._early))
-            if inside
-            else (view.groups[TIME] and id(view.base) not in self._varying)
+                    gate_view = turned_selection(gate, self.body.feature)
+                    return GateTerm("reset", view, state, gate_view)
+        view = self._before_loop(view)
+        is_in_body = id(view.base) in self._input_dependent
+        is_input = (
+            can_lift(makers(self.body.graph, [view.base], self._input_dependent))
+            if is_in_body
+            else (view.groups[TIME] and id(view.base) not in self._loop_dependent)
         )
-        return GateTerm("x", view, view) if before and not view.groups[self.body.feature] else None
+        return (
+            GateTerm("x", view, view) if is_input and not view.groups[self.body.feature] else None
+        )
 
     def _is_state(self, view: View) -> bool:
-        """Whether its axes are the state's own, the last but for the name."""
+        """Return True if a view is the full state, with its features along the axis that products
+        sum over."""
         return turned_selection(view, self.body.feature) == self.body.select(self.body.state)
 
 
 def _factors(view: View) -> tuple[View, View] | None:
-    """The operands of a product, along the logical axes and, where it sums, ``INNER``."""
+    """Return the operands of an einsum along the logical axes, with the summed axis as ``INNER``.
+
+    Return None if the einsum sums over several axes, or over an axis of one operand alone.
+    """
     params, factors = view.node().params, list[View]()
-    for value, own, others in zip(
+    for value, labels, other_labels in zip(
         view.node().inputs,
         (params["lhs"], params["rhs"]),
         (params["rhs"], params["lhs"]),
         strict=True,
     ):
-        pairs = enumerate(zip(own, value.shape, strict=True))
+        pairs = enumerate(zip(labels, value.shape, strict=True))
         summed = [i for i, (a, d) in pairs if a not in params["out"] and not dims.same(d, 1)]
-        if len(summed) > 1 or any(own[i] not in others for i in summed):
-            return None  # over several axes, or before it is multiplied
-        factor = view.onto(value, [own.index(a) if a in own else None for a in params["out"]])
+        if len(summed) > 1 or any(labels[i] not in other_labels for i in summed):
+            return None  # a sum over several axes, or over an axis of one operand
+        factor = view.onto(value, [labels.index(a) if a in labels else None for a in params["out"]])
         factors.append(factor.put(INNER, summed[0]) if summed else factor)
     return factors[0], factors[1]
 
 
 def negated(terms: Sequence[GateTerm]) -> list[GateTerm]:
+    """Return the terms with the opposite signs."""
     return [replace(term, negative=not term.negative) for term in terms]

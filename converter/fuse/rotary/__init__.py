@@ -31,19 +31,26 @@ from converter.ir.rewrite import Editor
 
 @dataclass(frozen=True)
 class RotaryEvidence:
-    """A rotation, rotations of parts of a concatenation, or a rotation of pairs."""
+    """The evidence of a rotary embedding in one of its three forms.
+
+    It is a rotation, rotations of parts of a concatenation, or a rotation of pairs by matrices.
+    """
 
     evidence: ProvedRotation | Rotations | PairRotation
 
 
 def prove_rotary(node: Node, uses: Uses) -> RotaryEvidence | str | None:
-    """Match a rotary embedding. Its root is the last sum or product, the concatenation or a reshape
-    of it."""
+    """Match a rotary embedding in any of its forms.
+
+    ``node`` is the last operation: a sum, a product, a concatenation, or a reshape of one. Return
+    the evidence, a text with the reason for a near miss, or None.
+    """
     evidence = _match_forms(node, uses)
     return evidence if evidence is None or isinstance(evidence, str) else RotaryEvidence(evidence)
 
 
 def _match_forms(node: Node, uses: Uses) -> ProvedRotation | Rotations | PairRotation | str | None:
+    """Match the forms of a rotary embedding that end in the operation of ``node``."""
     if node.op in SIGNS:
         return prove_half_turn(node, uses) or prove_matrices(node, uses)
     if node.op in (ops.einsum, ops.reduce_sum):
@@ -54,6 +61,8 @@ def _match_forms(node: Node, uses: Uses) -> ProvedRotation | Rotations | PairRot
 
 
 def build_rotary(node: Node, rotary: RotaryEvidence, editor: Editor) -> Value:
+    """Emit the rotary embedding for the evidence, and return its result in the shape of
+    ``node``."""
     evidence = rotary.evidence
     if isinstance(evidence, PairRotation):
         return build_matrices(node, evidence, editor)
@@ -77,7 +86,8 @@ ROTARY = proved(
 def _match_prefix(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
     """Rewrite ``concatenate([x[:n], rotary(x[n:])])`` along the positions as a rotation of ``x``.
 
-    The tables get rows with cos = 1 and sin = 0 for prefix tokens, which are not rotated.
+    The tables get n rows with cos = 1 and sin = 0, so that the first n positions, such as class
+    tokens, are not rotated. ``node`` is the concatenation. Return None for other concatenations.
     """
     if len(node.inputs) != 2:
         return None
@@ -94,14 +104,15 @@ def _match_prefix(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None
     if (prefix, rotated) != cuts or not editor.single_use(tail) or not dims.is_static(count):
         return None
     tables = [
-        editor.concatenate([_rows(editor, table, count, fill), table], table.rank - 2)
+        editor.concatenate([_constant_rows(editor, table, count, fill), table], table.rank - 2)
         for table, fill in zip(rotary.inputs[1:], (1, 0), strict=True)
     ]
     params = {**rotary.params, "prefix": True}
     return editor.add(ops.rotary, [prefix.base, *tables], node.out.shape, node.out.dtype, params)
 
 
-def _rows(editor: Editor, table: Value, count: int, fill: int) -> Value:
+def _constant_rows(editor: Editor, table: Value, count: int, fill: int) -> Value:
+    """Emit ``count`` further rows for a table, filled with the number ``fill``."""
     return editor.broadcast(
         const(fill, table.dtype), (*table.shape[:-2], count, table.shape[-1]), ()
     )

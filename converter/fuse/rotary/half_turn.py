@@ -16,13 +16,15 @@ from converter.ir.moves import descended
 
 
 def prove_half_turn(node: Node, uses: Uses) -> ProvedRotation | str | None:
-    """Match a sum or difference of ``x * cos`` and ``rotate(x) * sin``.
+    """Match a sum or difference of ``x * cos`` and ``rotate(x) * sin``, where ``rotate`` joins -b
+    and a.
 
-    The tables have the full width; their halves have to be equal.
+    The tables have the full width; their halves have to be equal. Return the rotation, a text with
+    the reason for a near miss, or None for other nodes.
     """
     terms = signed_products(along(node.out), uses)
-    for (sign, straight), (other, crossed) in (terms, terms[::-1]) if terms else ():
-        for rotated, sin in (crossed, crossed[::-1]) if sign == 1 else ():
+    for (sign, value_factors), (other, rotated_factors) in (terms, terms[::-1]) if terms else ():
+        for rotated, sin in (rotated_factors, rotated_factors[::-1]) if sign == 1 else ():
             half_turn = _match_half_turn(rotated, uses)
             if half_turn is None:
                 continue
@@ -33,7 +35,7 @@ def prove_half_turn(node: Node, uses: Uses) -> ProvedRotation | str | None:
                 assert axis is not None, table
                 return prove_equal_halves(table.base, axis, join.interleaved, uses.memo)
 
-            for value, cos in (straight, straight[::-1]):
+            for value, cos in (value_factors, value_factors[::-1]):
                 if descended(value) == x:
                     return prove_rotation(
                         node.out.shape,
@@ -50,7 +52,8 @@ def prove_half_turn(node: Node, uses: Uses) -> ProvedRotation | str | None:
 def _match_half_turn(view: View, uses: Uses) -> tuple[View, JoinedHalves, int] | None:
     """Match ``(-b, a)`` or ``(b, -a)`` of the halves ``a`` and ``b`` of a value.
 
-    Return the value, the joined halves, and the sign of the second one.
+    Return the value, the joined halves, and the sign of ``a``: 1 for the first form, -1 for the
+    second. Return None for other views.
     """
     join = match_joined_halves(view)
     if join is None:

@@ -27,7 +27,7 @@ Write: TypeAlias = Callable[[Editor], Value]
 
 @dataclass(frozen=True)
 class JoinedHalves:
-    """Two halves along a logical axis, which ``node`` concatenates or interleaves."""
+    """Two halves along an axis of a view, which ``node`` concatenates or interleaves."""
 
     node: Node
     first: View
@@ -37,8 +37,11 @@ class JoinedHalves:
 
 
 def match_stacked_halves(node: Node) -> tuple[JoinedHalves, Shape] | None:
-    """Match halves that are stacked to [..., n, 2, ...], which a reader may reshape to
-    [..., 2n, ...]. Return the halves and that shape."""
+    """Match two halves that ``node`` stacks to [..., n, 2, ...] and that may be reshaped to [...,
+    2n, ...].
+
+    Return the halves and the shape [..., 2n, ...], or None for other nodes.
+    """
     last, shape = node.params.get("dimension", 0), node.out.shape
     if node.op is not ops.concatenate or last == 0 or not dims.same(shape[last], 2):
         return None
@@ -51,7 +54,11 @@ def match_stacked_halves(node: Node) -> tuple[JoinedHalves, Shape] | None:
 
 
 def match_joined_halves(view: View) -> JoinedHalves | None:
-    """Match a view whose halves along an axis are the two operands of a concatenation."""
+    """Match a view whose halves along an axis are the two operands of a concatenation.
+
+    The halves may be the first and the second, or the even and the odd elements. Return None for
+    other views, or if the width is not static.
+    """
     node = view.base.node
     while node is not None and node.op in PEELED:
         node = node.inputs[0].node
@@ -77,7 +84,11 @@ def match_joined_halves(view: View) -> JoinedHalves | None:
 
 
 def unite_halves(first: View, second: View, axis: int, interleaved: bool) -> View | None:
-    """Return the view whose halves along an axis are two views, or None."""
+    """Return the view whose halves along ``axis`` are two views of the same value.
+
+    With ``interleaved``, the halves are the even and the odd elements. Return None if the views are
+    no halves of one value.
+    """
     one, other, unified = first, second, None
     while one.groups == other.groups and len(one.starts) == len(other.starts):
         steps = [dims.as_dim(b - a) for a, b in zip(one.starts, other.starts, strict=True)]
@@ -102,13 +113,15 @@ def unite_halves(first: View, second: View, axis: int, interleaved: bool) -> Vie
 def prove_equal_halves(
     value: Value, axis: int, interleaved: bool, memo: dict[Any, Any]
 ) -> Write | str:
-    """Return a function that emits one half of ``value`` along ``axis``, or the reason why the
-    halves may differ.
+    """Return a function that emits one half of ``value`` along ``axis`` if both halves are equal.
+
+    Return the reason as a text if they may differ. With ``interleaved``, the halves are the even
+    and the odd elements. ``memo`` caches the result, because all layers of a network read the same
+    tables.
 
     Rotary tables are usually tiled to the full width. The fused operator takes half of a table, so
-    that both halves have to be equal. The proof follows the operations that make the table, or
-    compares its numbers if parameters have values. All layers of a network read the same tables,
-    which are compared once.
+    that both halves have to be equal. The proof follows the operations that compute the table, or
+    compares its numbers if parameters have values.
     """
     key = (id(value), axis, interleaved)
     if key not in memo:  # the memo holds the value, so that its id stays its own
@@ -119,6 +132,10 @@ def prove_equal_halves(
 def _compare_halves(
     value: Value, axis: int, interleaved: bool, memo: dict[Any, Any]
 ) -> Write | str:
+    """Return a function that emits one half of a table, or the reason why the halves may differ.
+
+    The arguments are those of `prove_equal_halves`.
+    """
     width = value.shape[axis] // 2
     stride, second = (2, 1) if interleaved else (1, width)
     one, other = (along(value).cut(axis, start, width, stride) for start in (0, second))
@@ -140,7 +157,11 @@ def _compare_halves(
 def equal_tables(
     one: View, other: View, shape: Shape, sign: int, memo: dict[Any, Any]
 ) -> Write | None:
-    """Return a function that emits ``one`` if it is ``sign * other``, or None."""
+    """Return a function that emits ``one`` in this shape if it equals ``sign * other``, otherwise
+    None.
+
+    The two views are compared by their operations, then by their numbers if these are known.
+    """
     table = _compare_tables(one, other, shape, sign)
     if table is not None:
         return table
@@ -152,12 +173,12 @@ def equal_tables(
     first, second = known(one.base), known(other.base)
     if first is None or second is None:
         return None
-    is_equal = np.array_equal(_part(first, one), sign * _part(second, other))
+    is_equal = np.array_equal(_read_elements(first, one), sign * _read_elements(second, other))
     return (lambda editor: write(editor, one, shape)) if is_equal else None
 
 
-def _unsigned(view: View) -> tuple[View, int]:
-    """Return a view without negations, and its sign."""
+def _strip_negations(view: View) -> tuple[View, int]:
+    """Return a view of the value before negations, and 1 or -1 as the sign of the negations."""
     sign, view = 1, descended(view)
     while view.op() is ops.neg:
         sign, view = -sign, descended(view.operand(0))
@@ -167,11 +188,15 @@ def _unsigned(view: View) -> tuple[View, int]:
 def _compare_tables(
     one: View | None, other: View | None, shape: Shape, sign: int = 1
 ) -> Write | None:
-    """Return a function that emits ``one`` if it is ``sign * other``, or None."""
+    """Return a function that emits ``one`` in this shape if it equals ``sign * other``, otherwise
+    None.
+
+    The operations that compute both are compared. Return None if one of the views is None.
+    """
     if one is None or other is None:
         return None
     one, other = descended(one), descended(other)
-    (bare_one, one_sign), (bare_other, other_sign) = _unsigned(one), _unsigned(other)
+    (bare_one, one_sign), (bare_other, other_sign) = _strip_negations(one), _strip_negations(other)
     if bare_one == bare_other and one_sign == sign * other_sign:
         return lambda editor: write(editor, one, shape)
     if one.base is not other.base or one.groups != other.groups:
@@ -190,11 +215,15 @@ def _compare_tables(
 def _compare_numbers(
     one: View, other: View, numbers: np.ndarray | None, shape: Shape, sign: int = 1
 ) -> Write | None:
-    """Return a function that emits one of two parts of an array if it is ``sign`` times the other
-    part, or None."""
+    """Return a function that emits ``one`` in this shape if it equals ``sign * other``, otherwise
+    None.
+
+    Both are views of the array ``numbers``, which may be None if it is not known. The function
+    records that the rewrite relies on the equality.
+    """
 
     def holds(numbers: np.ndarray) -> bool:
-        return np.array_equal(_part(numbers, one), sign * _part(numbers, other))
+        return np.array_equal(_read_elements(numbers, one), sign * _read_elements(numbers, other))
 
     if numbers is None or not holds(numbers):
         return None
@@ -203,7 +232,7 @@ def _compare_numbers(
         for axis, (start, end) in enumerate(zip(one.starts, other.starts, strict=True))
         if end != start
     }
-    sentence = _relation(steps, sign)
+    sentence = _describe_relation(steps, sign)
 
     def write_part(editor: Editor) -> Value:
         rely(editor, sentence, one.base, holds)
@@ -212,16 +241,21 @@ def _compare_numbers(
     return write_part
 
 
-def _relation(steps: dict[int, Any], sign: int) -> str:
-    """Return the sentence about two parts of an array that are ``steps`` apart, by axis."""
+def _describe_relation(steps: dict[int, Any], sign: int) -> str:
+    """Return a sentence about two parts of an array that are equal, or opposite if ``sign`` is
+    negative.
+
+    ``steps`` has the distances between the parts, by axis.
+    """
     if len(steps) != 1 or sign < 0:
         return f"parts along axes {[*steps]} are {'equal' if sign > 0 else 'opposite'}"
     ((axis, step),) = steps.items()
     return f"{'neighbours' if step == 1 else 'both halves'} along axis {axis} are equal"
 
 
-def _part(numbers: np.ndarray, view: View) -> np.ndarray:
-    """Return the elements of a view of an array, with an axis for each factor."""
+def _read_elements(numbers: np.ndarray, view: View) -> np.ndarray:
+    """Return the elements that a view selects from an array, with one axis for each factor of the
+    view."""
     array = numbers[tuple(slice(start, None) for start in view.starts)]
     factors = [factor for group in view.groups for factor in group]
     steps = [0 if f.axis is None else f.stride * array.strides[f.axis] for f in factors]
@@ -229,7 +263,11 @@ def _part(numbers: np.ndarray, view: View) -> np.ndarray:
 
 
 def _compare_operands(one: View, other: View, shape: Shape) -> Write | None:
-    """Compare two views of an elementwise node by its operands."""
+    """Return a function that emits ``one`` if it equals ``other``, otherwise None.
+
+    Both are views of an elementwise node, whose operands are compared. ``shape`` is that of
+    ``one``.
+    """
     node, parts = one.node(), list[Write]()
     for i, value in enumerate(node.inputs):
         first, second = one.operand(i), other.operand(i)
@@ -241,7 +279,10 @@ def _compare_operands(one: View, other: View, shape: Shape) -> Write | None:
 
 
 def _compare_concatenated(one: View, other: View, shape: Shape, sign: int) -> Write | None:
-    """Compare two views of a concatenation by its operands."""
+    """Return a function that emits ``one`` if it equals ``sign * other``, otherwise None.
+
+    Both are views of a concatenation, whose operands are compared. ``shape`` is that of ``one``.
+    """
     axis, offset, parts = one.node().params["dimension"], 0, list[Write]()
     if axis not in one.axes or not dims.same(shape[one.axes.index(axis)], one.base.shape[axis]):
         return None
@@ -259,7 +300,11 @@ def _compare_concatenated(one: View, other: View, shape: Shape, sign: int) -> Wr
 
 
 def _compare_rows(one: View, other: View, shape: Shape) -> Write | None:
-    """Compare two views of rows that indices select, by the halves of the table."""
+    """Return a function that emits ``one`` if it equals ``other``, otherwise None.
+
+    Both are views of rows that a gather or dynamic slice selects from a table. The two parts of the
+    table are compared. ``shape`` is that of ``one``.
+    """
     node = one.node()
     pairs = enumerate(zip(one.starts, other.starts, strict=True))
     halved = [axis for axis, pair in pairs if _differ(*pair)]
@@ -267,18 +312,18 @@ def _compare_rows(one: View, other: View, shape: Shape) -> Write | None:
     table, sizes = node.inputs[0], list(node.params["slice_sizes"])
     if table_axis is None or not dims.same(sizes[table_axis], table.shape[table_axis]):
         return None
-    if not _is_rest_whole(one, halved[0]):
+    if not _has_full_other_axes(one, halved[0]):
         return None
     (factor,) = one.factors(halved[0])
     first, second = (
         along(table).cut(table_axis, view.starts[halved[0]], factor.size, factor.stride)
         for view in (one, other)
     )
-    write_half = _compare_tables(first, second, _sized(table.shape, table_axis, factor.size))
+    write_half = _compare_tables(first, second, _with_size(table.shape, table_axis, factor.size))
     if write_half is None:
         return None
     sizes[table_axis] = factor.size
-    row_shape = _sized(node.out.shape, halved[0], factor.size)
+    row_shape = _with_size(node.out.shape, halved[0], factor.size)
 
     def write_rows(editor: Editor) -> Value:
         operands = [write_half(editor), *node.inputs[1:]]
@@ -292,12 +337,17 @@ def _differ(one: dims.Dim, other: dims.Dim) -> bool:
     return not dims.same(one, other)
 
 
-def _sized(shape: Shape, axis: int, size: dims.Dim) -> Shape:
+def _with_size(shape: Shape, axis: int, size: dims.Dim) -> Shape:
+    """Return a shape with another size of one axis."""
     return (*shape[:axis], size, *shape[axis + 1 :])
 
 
-def _is_rest_whole(view: View, halved: int) -> bool:
-    """Return True if each axis of the view is one of the base, whole except for the halved one."""
+def _has_full_other_axes(view: View, halved: int) -> bool:
+    """Return True if the view selects along one axis of its base only, and has all other axes in
+    full.
+
+    ``halved`` is that axis.
+    """
     if halved not in view.axes:
         return False
     unsplit = view.put(view.axes.index(halved), halved)
@@ -306,8 +356,10 @@ def _is_rest_whole(view: View, halved: int) -> bool:
 
 
 def _gathered_axis(node: Node, axis: int) -> int | None:
-    """Return the axis of a gather's operand that is an axis of its result, or None if indices
-    select along it."""
+    """Return the axis of a gather's operand that is axis ``axis`` of its result.
+
+    Return None if there is none, or if indices select along it.
+    """
     numbers = node.params["dimension_numbers"]
     batched = numbers.operand_batching_dims
     removed = (*numbers.collapsed_slice_dims, *batched)

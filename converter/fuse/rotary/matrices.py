@@ -30,12 +30,11 @@ from converter.ir.rewrite import Editor
 
 @dataclass(frozen=True)
 class PairProduct:
-    """A product of matrices of two with pairs, along the axes of its result.
+    """A product of 2 x 2 matrices with pairs of elements, along the axes of its result.
 
-    Arguments:
-        axis: the axis ``i`` of the result.
-        columns: the views of ``matrix[:, 0]`` and ``matrix[:, 1]``, with their signs.
-        pair: the views of ``x[0]`` and ``x[1]``, which do not vary along ``axis``.
+    - `axis`: the axis of the result with the two elements of a pair.
+    - `columns`: the views of ``matrix[:, 0]`` and ``matrix[:, 1]``, each with 1 or -1 as its sign.
+    - `pair`: the views of ``x[0]`` and ``x[1]``, which do not vary along ``axis``.
     """
 
     axis: int
@@ -45,7 +44,7 @@ class PairProduct:
 
 @dataclass(frozen=True)
 class PairRotation:
-    """A rotation whose result is split into pairs, which lie along ``axis``."""
+    """A rotation whose result is split into pairs of elements, which lie along ``axis``."""
 
     rotation: ProvedRotation
     axis: int
@@ -55,7 +54,11 @@ NO_ROTATIONS = "the matrices of two that pairs are multiplied by are not shown t
 
 
 def prove_matrices(node: Node, uses: Uses) -> PairRotation | str | None:
-    """Match the product of rotation matrices with pairs of elements."""
+    """Match a product of 2 x 2 rotation matrices with pairs of elements.
+
+    ``node`` is an einsum, a sum along an axis, or a sum of two products. Return the rotation, a
+    text with the reason for a near miss, or None.
+    """
     reason: str | None = None
     for product in _pair_products(node, uses) if is_float(node.out.dtype) else ():
         rotation = _match_rotation(product, node.out.shape, uses)
@@ -69,14 +72,14 @@ def prove_matrices(node: Node, uses: Uses) -> PairRotation | str | None:
 
 
 def _pair_products(node: Node, uses: Uses) -> Iterator[PairProduct]:
-    """Yield each way to see a node as a product of matrices of two with pairs."""
+    """Yield each way to see a node as a product of 2 x 2 matrices with pairs of elements."""
     pairs = [i for i, size in enumerate(node.out.shape) if dims.same(size, 2)]
     if not pairs:
         return
     if node.op in SIGNS:
         yield from _sums_of_columns(node, pairs, uses)
         return
-    for matrix, vector in _contracted(node):
+    for matrix, vector in _contracted_operands(node):
         for axis in pairs:
             if matrix.groups[axis] and not vector.groups[axis]:
                 last = len(matrix.groups) - 1
@@ -86,10 +89,11 @@ def _pair_products(node: Node, uses: Uses) -> Iterator[PairProduct]:
                     yield PairProduct(axis, ((1, first), (1, second)), (x, y))
 
 
-def _contracted(node: Node) -> Iterator[tuple[View, View]]:
-    """Yield both operands of a contraction over one axis of two, in both orders.
+def _contracted_operands(node: Node) -> Iterator[tuple[View, View]]:
+    """Yield the two operands of a contraction over one axis of size two, in both orders.
 
-    Their views have the axes of the result and then the contracted one.
+    The contraction is an einsum, or the sum of a product. The views of the operands have the axes
+    of the result and then the contracted one. Nothing is yielded for other nodes.
     """
     if node.op is ops.einsum:
         labels = [node.params["lhs"], node.params["rhs"]]
@@ -120,6 +124,10 @@ def _contracted(node: Node) -> Iterator[tuple[View, View]]:
 
 
 def _sums_of_columns(node: Node, pairs: list[int], uses: Uses) -> Iterator[PairProduct]:
+    """Yield each way to see a sum of two products as ``matrix[:, 0] * x[0] + matrix[:, 1] * x[1]``.
+
+    ``pairs`` are the axes of size two, of which one has the rows of the matrices.
+    """
     terms = signed_products(along(node.out), uses)
     for (sign, one), (other_sign, other) in (terms, terms[::-1]) if terms else ():
         for axis in pairs:
@@ -131,7 +139,10 @@ def _sums_of_columns(node: Node, pairs: list[int], uses: Uses) -> Iterator[PairP
 
 
 def _entry(view: View, axis: int, index: int) -> View | None:
-    """Return the elements at an index of an axis of two, without that axis."""
+    """Return the elements at an index of an axis, as a view without that axis.
+
+    Return None if no view expresses them.
+    """
     part = view.cut(axis, index, 1)
     if part is None:
         return None
@@ -142,6 +153,11 @@ def _entry(view: View, axis: int, index: int) -> View | None:
 
 
 def _match_rotation(product: PairProduct, shape: Shape, uses: Uses) -> PairRotation | str | None:
+    """Match a product of matrices with pairs as a rotation: the matrices are ``[[c, -s], [s, c]]``.
+
+    ``shape`` is the shape of the product's result. Return the rotation, a text with the reason for
+    a near miss, or None.
+    """
     axis = product.axis
     other_axes = [i for i in range(len(shape)) if i != axis]
     entries = [
@@ -158,28 +174,33 @@ def _match_rotation(product: PairProduct, shape: Shape, uses: Uses) -> PairRotat
     x, width, interleaved = united
     positions = tuple(sorted({*varying} - {width}, key=lambda i: (i < width, i)))
     (c, minus_s), (s, other_c) = entries
-    cos = _equal(c, other_c, 1, pairs_shape, uses)
-    sin = _equal(s, minus_s, -1, pairs_shape, uses)
+    cos = _match_equal_entries(c, other_c, 1, pairs_shape, uses)
+    sin = _match_equal_entries(s, minus_s, -1, pairs_shape, uses)
     if cos is None or sin is None:
         is_near = cos is not None or sin is not None or any(map(_may_rotate, views))
         return NO_ROTATIONS if is_near and positions else None
     if not positions:
         return "the tables do not depend on a position"
-    full = tuple(dims.as_dim(d * 2) if i == width else d for i, d in enumerate(pairs_shape))
-    if not x.fills(full):
+    value_shape = tuple(dims.as_dim(d * 2) if i == width else d for i, d in enumerate(pairs_shape))
+    if not x.fills(value_shape):
         return "the rotated value is broadcast"
     axes = tuple((*positions, width))
     tables = tuple(
         (table, tuple(i if view.groups[i] else None for i in axes))
         for table, view in ((cos, views[0]), (sin, views[2]))
     )
-    return PairRotation(ProvedRotation(full, x, tables, positions, width, interleaved), axis)
+    return PairRotation(ProvedRotation(value_shape, x, tables, positions, width, interleaved), axis)
 
 
 def _unite_pair(x: View, y: View, widths: list[int], axis: int) -> tuple[View, int, bool] | None:
-    """Return the value whose pairs are ``x`` and ``y``, the axis of its width, which is one of
-    ``widths``, and whether they are neighbours there. A value with its pairs along one axis is
-    preferred.
+    """Return the value whose pairs of elements are ``x`` and ``y``, the axis of its width, and a
+    flag.
+
+    The flag is True if the elements of a pair are neighbours along the width, and False if they are
+    in different halves of it. ``widths`` are the axes that are tried. A value that is not split
+    otherwise is preferred. Return None if ``x`` and ``y`` are no pairs of one value.
+
+    ``axis`` is the axis of the pairs in the result, next to which the width is tried first.
     """
     candidates = [(i, interleaved) for i in widths for interleaved in (True, False)]
     candidates.sort(key=lambda candidate: candidate not in ((axis - 1, True), (axis, False)))
@@ -193,14 +214,18 @@ def _unite_pair(x: View, y: View, widths: list[int], axis: int) -> tuple[View, i
     return values[0] if values else None
 
 
-def _equal(
+def _match_equal_entries(
     one: tuple[int, View | None],
     other: tuple[int, View | None],
     sign: int,
     shape: Shape,
     uses: Uses,
 ) -> Write | None:
-    """Return a function that emits an entry if it is another entry times ``sign``, or None."""
+    """Return a function that emits a matrix entry if it equals another entry times ``sign``, or
+    None.
+
+    Each entry is a sign and a view. ``shape`` is the shape along the axes of the views.
+    """
     (first_sign, first), (second_sign, second) = one, other
     assert first is not None and second is not None
     write_entry = equal_tables(
@@ -217,7 +242,7 @@ def _equal(
 
 
 def _may_rotate(view: View) -> bool:
-    """Return True if entries are made from sines, cosines or a parameter that has no value yet."""
+    """Return True if a value is computed from sines, cosines or a parameter without an array."""
     return any(
         value.made_by(ops.cos) or value.made_by(ops.sin) or _is_open(value)
         for value in ancestors(descended(view).base)
@@ -225,11 +250,12 @@ def _may_rotate(view: View) -> bool:
 
 
 def _is_open(value: Value) -> bool:
+    """Return True if a value is a parameter that has no array yet."""
     return value.kind == "param" and value.bound is None
 
 
 def build_matrices(node: Node, pairs: PairRotation, editor: Editor) -> Value:
-    """Emit the rotation and split its result into pairs."""
+    """Emit the rotation and split its result into pairs, as ``node`` has them."""
     rotation = pairs.rotation
     value = emit_rotation(rotation, node.out.dtype, editor)
     width, axis = rotation.width, pairs.axis

@@ -26,10 +26,11 @@ Rotations = dict[int, ProvedRotation]
 
 
 def prove_pair(node: Node, uses: Uses) -> ProvedRotation | str | None:
-    """Match a concatenation, or a reshape of one, of two rotated halves.
+    """Match a concatenation of two rotated halves, or a reshape of one.
 
-    All readers of pairs get the rotated value, or none does: a reshape of the pairs that is
-    transposed in between has to be their only reader.
+    Return the rotation, a text with the reason for a near miss, or None. Pairs [..., n, 2] are
+    matched at their concatenation, so that all readers get the rotated value. A reshape of pairs is
+    matched only if nothing else reads the concatenation.
     """
     pairs = match_stacked_halves(node)
     rotation = None if pairs is None else _rotation_of(pairs[0], pairs[1], uses)
@@ -40,7 +41,12 @@ def prove_pair(node: Node, uses: Uses) -> ProvedRotation | str | None:
 
 
 def _rotation_of(join: JoinedHalves, shape: Shape, uses: Uses) -> ProvedRotation | str | None:
-    """Match two halves whose terms are those of a rotation, in any order and with any signs."""
+    """Match two joined halves as ``a * cos - b * sin`` and ``b * cos + a * sin``, with any signs
+    and orders.
+
+    ``shape`` is the shape of the joined value. Return the rotation, a text with the reason for a
+    near miss, or None.
+    """
     first, second = (signed_products(half, uses) for half in (join.first, join.second))
     if first is None or second is None:
         return None
@@ -60,6 +66,8 @@ def _rotation_of(join: JoinedHalves, shape: Shape, uses: Uses) -> ProvedRotation
 
 
 def _write_table(table: View) -> Write:
+    """Return a function that returns the table as it is, because it already has half of the
+    width."""
     return lambda _: table.base
 
 
@@ -70,7 +78,8 @@ def prove_parts(node: Node, uses: Uses) -> Rotations | str | None:
     """Match ``concatenate([…, a', b', …])`` where ``a'`` and ``b'`` are rotated halves.
 
     Griffin [De et al., arXiv:2402.19427] rotates the first half of the width of each head, and
-    concatenates both halves of it with the rest.
+    concatenates both halves of it with the rest. Return all rotations by the index of their first
+    operand. If there is none, return the reason for a near miss as a text, or None.
     """
     rotations, reasons, index = Rotations(), list[str](), 0
     while index + 1 < len(node.inputs):
@@ -85,7 +94,10 @@ def prove_parts(node: Node, uses: Uses) -> Rotations | str | None:
 
 
 def _rotation_of_neighbours(node: Node, index: int, uses: Uses) -> ProvedRotation | str | None:
-    """Match two neighbours in a concatenation, from ``index`` on."""
+    """Match the operands ``index`` and ``index + 1`` of a concatenation as rotated halves.
+
+    Return the rotation, a text with the reason for a near miss, or None.
+    """
     first, second = node.inputs[index : index + 2]
     axis = node.params["dimension"]
     size = first.shape[axis]
@@ -97,7 +109,7 @@ def _rotation_of_neighbours(node: Node, index: int, uses: Uses) -> ProvedRotatio
 
 
 def emit_parts(node: Node, rotations: Rotations, editor: Editor) -> Value:
-    """Emit the rotations and concatenate them with the other parts."""
+    """Emit the rotations and concatenate them with the other operands of ``node``."""
     parts: list[Value] = []
     for index, value in enumerate(node.inputs):
         if index in rotations:

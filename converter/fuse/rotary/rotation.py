@@ -24,14 +24,13 @@ Table: TypeAlias = tuple[Write, tuple[int | None, ...]]
 class ProvedRotation:
     """The operands of a rotary embedding.
 
-    Arguments:
-        shape: the shape of the rotated value. Where the root has an axis of pairs, it is merged
-            with the axis before it.
-        x: the value, along the axes of ``shape``.
-        tables: the tables of cosines and of sines.
-        positions: the axes besides ``width`` along which the tables vary.
-        width: the axis of the rotated elements.
-        interleaved: whether neighbours are rotated together, and not the halves of ``width``.
+    - `shape`: the shape of the rotated value. Where the matched node has an axis of pairs, it is
+      merged with the axis before it.
+    - `x`: the value, along the axes of `shape`.
+    - `tables`: the tables of cosines and of sines.
+    - `positions`: the axes besides `width` along which the tables vary.
+    - `width`: the axis of the rotated elements.
+    - `interleaved`: whether neighbours are rotated together, and not the halves of `width`.
     """
 
     shape: Shape
@@ -48,21 +47,27 @@ def prove_rotation(
     tables: Sequence[View],
     width: int,
     interleaved: bool,
-    half: Callable[[View], Write | str],
+    match_half: Callable[[View], Write | str],
     backwards: bool = False,
 ) -> ProvedRotation | str:
-    """Return the rotation of ``x`` by tables of cosines and sines, or the reason against it.
+    """Return the rotation of ``x`` by two tables, or the reason why it cannot be emitted.
 
-    Arguments:
-        half: returns a function that emits half of a table, or the reason why there is none.
-        backwards: whether the sines have the opposite sign.
+    **Arguments**
+
+    - `shape`: the shape of the rotated value.
+    - `x`: the value before the rotation.
+    - `tables`: the cosines and the sines, along the axes of `shape`.
+    - `width`: the axis of the rotated elements.
+    - `interleaved`: whether neighbours are rotated together, and not the halves of `width`.
+    - `match_half`: returns a function that emits half of a table, or the reason why there is none.
+    - `backwards`: whether the sines have the opposite sign.
     """
     positions = _positions(x, tables, width, shape)
     if isinstance(positions, str):
         return positions
     halves: list[Table] = []
     for table in tables:
-        write_half = half(table)
+        write_half = match_half(table)
         if isinstance(write_half, str):
             return write_half
         if backwards and halves:
@@ -72,14 +77,15 @@ def prove_rotation(
 
 
 def _write_negated(write_table: Write, editor: Editor) -> Value:
+    """Emit a table with the function ``write_table``, and negate it."""
     table = write_table(editor)
     return editor.add(ops.neg, [table], table.shape, table.dtype)
 
 
 def _positions(x: View, tables: Sequence[View], width: int, shape: Shape) -> tuple[int, ...] | str:
-    """Return the axes besides ``width`` along which the tables vary, or the reason against them.
+    """Return the axes besides ``width`` along which the tables vary, or the reason for a near miss.
 
-    The last one before ``width`` is the axis of positions; the others are batch axes.
+    The last axis before ``width`` is that of positions; the others are batch axes.
     """
     if any(t.axes[width] is None or not t.complete() for t in tables):
         return "a table does not vary along the rotated axis"
@@ -91,7 +97,8 @@ def _positions(x: View, tables: Sequence[View], width: int, shape: Shape) -> tup
 
 
 def emit_rotation(rotation: ProvedRotation, dtype: np.dtype, editor: Editor) -> Value:
-    """Emit a rotary embedding and return its result, of ``rotation.shape``."""
+    """Emit a rotary embedding in ``dtype`` and return its result, which has the shape
+    ``rotation.shape``."""
     sizes = tuple(rotation.shape[i] for i in rotation.positions)
     table_shape = (*sizes, rotation.shape[rotation.width] // 2)
     tables = [
@@ -117,7 +124,10 @@ SignedProduct: TypeAlias = tuple[int, list[View]]
 
 
 def signed_products(view: View, uses: Uses) -> list[SignedProduct] | None:
-    """Return the two terms of a sum or difference if both are products of two factors."""
+    """Return the two terms of a sum or difference if both are products of two factors.
+
+    A term has 1 or -1 as its sign. Return None for other views.
+    """
     op = view.op()
     if op not in SIGNS:
         return None

@@ -18,7 +18,8 @@ CROSSED = "its halves are not put together in a way that is known"
 
 
 def rotary_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
-    """Yield nodes that look like a part of a rotation, each with a reason."""
+    """Yield nodes that look like a part of a rotation but were not replaced, each with the
+    reason."""
     nodes = [*graph.walk()]
     crossed = {key for node in nodes if node.op is ops.add for key in _factor_sets(node, uses)}
     swapped: dict[int, bool] = {}
@@ -35,7 +36,11 @@ def rotary_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
 
 
 def _match_swapped(node: Node) -> bool | None:
-    """Return whether one of two swapped halves is negated, or None if no halves are swapped."""
+    """Return True if a concatenation swaps the halves of a value and negates one, False if it
+    negates none.
+
+    It is False as well if both are negated. Return None if the node swaps no halves.
+    """
     join = match_joined_halves(along(node.out)) if len(node.inputs) == 2 else None
     if join is None:
         return None
@@ -47,7 +52,12 @@ def _match_swapped(node: Node) -> bool | None:
 
 
 def _swapped_halves(node: Node, swapped: dict[int, bool]) -> Iterator[Node]:
-    """Yield the swapped halves in one term of a sum whose other term contains the value."""
+    """Yield the swapped halves in one term of a sum whose other term is a multiple of the same
+    value.
+
+    ``swapped`` has by the id of a concatenation whether one of its swapped halves is negated. Only
+    those without such a sign are yielded.
+    """
     terms = [term for v in node.inputs if (term := v.made_by(ops.mul)) is not None]
     for one, other in (terms, terms[::-1]) if len(terms) == 2 else ():
         factors = [_source(view.base) for view in operands(along(other.out))]
@@ -58,7 +68,7 @@ def _swapped_halves(node: Node, swapped: dict[int, bool]) -> Iterator[Node]:
 
 
 def _source(value: Value) -> Value:
-    """Return the value from which all elements were moved."""
+    """Return the value from which all elements of a value were moved."""
     view = along(value)
     while (inner := above(view)) is not None:
         view = inner
@@ -66,17 +76,22 @@ def _source(value: Value) -> Value:
 
 
 Key = frozenset[frozenset[View]]
-"""The factors of the two terms of a sum."""
+"""The factors of both terms of a sum of two products, without an order."""
 
 
 def _factor_sets(node: Node, uses: Uses) -> Iterator[Key]:
+    """Yield the factors of both terms of a sum or difference of products, without their order.
+
+    Nothing is yielded for other nodes.
+    """
     factors = _factor_pairs(node, uses)
     if factors is not None:
         yield frozenset(map(frozenset, factors))
 
 
 def _crossings(node: Node, uses: Uses) -> Iterator[Key]:
-    """Yield ``{b c, a s}`` of ``a c - b s`` if ``a`` and ``b`` are parts of one value."""
+    """Yield the factors of ``b * c + a * s`` for a node ``a * c - b * s`` if ``a`` and ``b`` are
+    parts of one value."""
     first, second = _factor_pairs(node, uses) or ([], [])
     for a, c in (first, first[::-1]) if first else ():
         for b, s in (second, second[::-1]):
@@ -85,6 +100,8 @@ def _crossings(node: Node, uses: Uses) -> Iterator[Key]:
 
 
 def _factor_pairs(node: Node, uses: Uses) -> tuple[list[View], list[View]] | None:
+    """Return the two factors of both terms of a sum or difference, or None if they are no such
+    products."""
     terms = operands(along(node.out))
     if any(term.op() is not ops.mul for term in terms):
         return None
