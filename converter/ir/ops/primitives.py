@@ -24,8 +24,11 @@ _adding = partial(define_op, rounding=_SUMS, linear=_TOGETHER)
 def _reshape(
     x: jax.Array, *, shape: Any = (), new_sizes: Any = (), dimensions: Any = None
 ) -> jax.Array:
-    """Reshape to ``shape``, the converter's parameter, or to JAX's ``new_sizes``, which may
-    transpose first."""
+    """Reshape to ``shape``, a parameter of the converter's nodes, or to ``new_sizes``, a parameter
+    of JAX's.
+
+    ``dimensions`` is a permutation of the axes that is applied first.
+    """
     return lax.reshape(x, shape or new_sizes, dimensions)
 
 
@@ -43,8 +46,10 @@ def _broadcast_in_dim(x: Any, *, shape: Any, broadcast_dimensions: Any) -> Any:
 
 
 def _slice_in_jax(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> jax.Array:
-    """Slice in JAX. A slice that starts beyond the end is empty, such as windows larger than the
-    array."""
+    """Slice in JAX as Python does: a slice that starts beyond the end is empty.
+
+    This happens if windows are larger than the array.
+    """
     starts, limits = (
         [min(index, size) for index, size in zip(indices, x.shape, strict=True)]
         for indices in (start_indices, limit_indices)
@@ -158,7 +163,11 @@ for _name in ("call_exported", "ffi_call", "io_callback", "pure_callback"):
 
 
 def _independent_vectors(is_right: bool, left: bool) -> Any:
-    """Return the independent vectors of a matrix of right-hand sides, or "" for another operand."""
+    """Return which vectors of a matrix of right-hand sides are independent.
+
+    They are the columns if the unknown is multiplied from the left (A X = B), else the rows. Return
+    "" if the operand is no matrix of right-hand sides.
+    """
     return ("columns" if left else "rows") if is_right else ""
 
 
