@@ -357,7 +357,7 @@ def conv_transpose(
     """Compute ONNX's ``ConvTranspose`` with a kernel [in, out / groups, space…].
 
     ``strides`` is the dilation of ``x``. ``cuts`` has, for each axis, the number of entries that
-    are removed from the start and from the end of the result.
+    are removed from the start and from the end of the result. A negative number extends the result.
     """
     ins, outs, *space = w.shape
     kernel = jnp.swapaxes(w.reshape(groups, ins // groups, outs, *space), 1, 2)

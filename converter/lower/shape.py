@@ -23,7 +23,11 @@ def _(b: Builder, x: ir.Value, *, permutation: tuple[int, ...]) -> ir.Value:
 
 @lowers(ops.broadcast_in_dim, ignores=("shape",))
 def _(b: Builder, x: ir.Value, *sizes: ir.Value, broadcast_dimensions: Any) -> ir.Value:
-    """Lower a broadcast: add axes of size one where the operand has none, then emit ``Expand``."""
+    """Lower a broadcast: add axes of size one where the operand has none, then emit ``Expand``.
+
+    Operands besides ``x`` are JAX's values of symbolic sizes, which the shape of the result has
+    too.
+    """
     before = b.operand().shape
     ones = dims.expand_with_ones(before, broadcast_dimensions, b.out.rank)
     first = min((a for a, d in enumerate(ones) if not dims.same(d, 1)), default=b.out.rank)
@@ -72,8 +76,11 @@ def _(b: Builder, *sizes: ir.Value, dtype: Any, shape: Any, dimension: int) -> i
 
 @lowers(ops.pad)
 def _(b: Builder, x: ir.Value, filler: ir.Value, *, padding_config: Any) -> ir.Value:
-    """Lower a pad: interior padding first, then the edges, in JAX's order; negative padding
-    crops."""
+    """Lower a pad: interior padding first, then the edges, in JAX's order. Negative padding crops.
+
+    ``padding_config`` has for each axis the numbers of fillers before, after and between the
+    elements.
+    """
     shape = list(b.operand().shape)
     for axis, (_, _, inner) in enumerate(padding_config):
         if inner:
@@ -87,7 +94,8 @@ def _(b: Builder, x: ir.Value, filler: ir.Value, *, padding_config: Any) -> ir.V
 def _insert_fillers(
     b: Builder, x: ir.Value, filler: ir.Value, shape: list[dims.Dim], axis: int, inner: int
 ) -> ir.Value:
-    """Insert ``inner`` fillers between neighbours along an axis; update ``shape``."""
+    """Insert ``inner`` fillers between neighbours along an axis, and update ``shape``, the shape of
+    ``x``."""
     size = shape[axis]
     column_shape = (*shape[: axis + 1], 1, *shape[axis + 1 :])
     columns = [0] * len(column_shape) * 2
