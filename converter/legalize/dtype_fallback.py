@@ -26,7 +26,8 @@ _DTYPES = ("dtype", "precision")
 
 
 def dtype_fallback_rules(graph: Graph, opset: int, target: Target) -> dict[Op, Rule]:
-    """Return the rules for the operations of a graph, for an opset and a target."""
+    """Return the rules that compute operations of a graph in other dtypes, for an opset and a
+    target."""
     nodes = list(graph.walk())
     present_ops = {node.op for node in nodes}
     table = {op: target.kernels[op] for op in present_ops & target.kernels.keys()}
@@ -52,13 +53,18 @@ def _has_bfloat16(node: Node) -> bool:
 def _compute_bfloat16_in_float(
     node: Node, editor: Editor, missing: MissingKernel, other: Rule | None
 ) -> Any:
-    """Compute in a wider float and round once, as XLA does on CPUs."""
+    """Compute a node with bfloat16 in a wider float, and round once, as XLA does on CPUs.
+
+    ``missing`` names the wider float. ``other`` is the rule for nodes without bfloat16.
+    """
     if _has_bfloat16(node):
         return _compute_in_wider_dtype(node, editor, BFLOAT16, missing)
     return other(node, editor) if other else None
 
 
 def _apply_fallback(node: Node, editor: Editor, missing: MissingKernel) -> list[Value] | None:
+    """Compute a node in a wider dtype if the target has no kernel for its dtype. Otherwise return
+    None."""
     dtype = node.inputs[missing.first].dtype
     return (
         _compute_in_wider_dtype(node, editor, dtype, missing)
@@ -70,7 +76,11 @@ def _apply_fallback(node: Node, editor: Editor, missing: MissingKernel) -> list[
 def _compute_in_wider_dtype(
     node: Node, editor: Editor, dtype: np.dtype, missing: MissingKernel
 ) -> list[Value]:
-    """Return the results of a node computed in a wider dtype; parameters may name the dtype too."""
+    """Return the results of a node whose operands of ``dtype`` are converted to a wider dtype.
+
+    ``missing`` has the wider dtype, and says whether results are converted back. Parameters that
+    name the dtype are changed too.
+    """
     wider_dtype = np.dtype(missing.conversions[dtype.name])
     shifted = missing.order and dtype == np.uint64
     inputs = [

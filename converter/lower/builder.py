@@ -36,9 +36,9 @@ class ModelState:
     sizes: dict[str, ir.Value] = field(default_factory=dict)  # text -> [1] or [rank] of int64
     origins: dict[str, tuple[ir.Value, Origin]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
-    refused: list[UnsupportedError] | None = None  # where these are collected, none is raised
-    lines: bool = False  # whether nodes say where they come from
-    domains: dict[str, int] = field(default_factory=dict)  # of operators that are not ONNX's own
+    refused: list[UnsupportedError] | None = None  # if a list, errors are collected here
+    lines: bool = False  # whether nodes get their source line
+    domains: dict[str, int] = field(default_factory=dict)  # version of each domain but ONNX's own
     user_op_names: frozenset[str] = frozenset()  # names of users' own primitives
     reserved: frozenset[str] = (
         frozenset()
@@ -200,7 +200,7 @@ class Builder:
                 target.append(0)
             else:
                 target.append(-1)
-        # If another dimension may be zero, ONNX cannot infer the one that is left to it.
+        # ONNX cannot infer a dimension if another one may be zero.
         is_determined = all(
             dims.is_at_least(d, 1) for t, d in zip(target, after, strict=True) if t != -1
         )
