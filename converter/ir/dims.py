@@ -29,6 +29,7 @@ def is_static(dim: Dim) -> bool:
 
 
 def all_static(shape: Iterable[Dim]) -> bool:
+    """Return True if all dimensions are integers."""
     return all(is_static(d) for d in shape)
 
 
@@ -138,6 +139,7 @@ def shape_text(shape: Shape) -> str:
 
 
 def is_symbolic(dim: Any) -> bool:
+    """Return True if a dimension is an expression of named dimensions, not an integer."""
     return export.is_symbolic_dim(dim)
 
 

@@ -94,6 +94,7 @@ _HASHABLE_TYPES = frozenset({int, bool, str, type(None)})
 
 
 def _has_hash(param: Any) -> bool:
+    """Return True if a parameter can be hashed."""
     try:
         hash(param)
     except TypeError:  # a frozen dataclass with a field that has no hash

@@ -243,6 +243,11 @@ GiB, the estimate is 0.8 GiB."""
 
 
 def _evaluation_scan(node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
+    """Evaluate a scan by ``lax.scan``. Return its results and the largest number of turns of a loop
+    in a step.
+
+    ``run`` evaluates a body.
+    """
     n, body = node.params["num_carry"], node.bodies["body"]
 
     def step(carry: Any, x: Any) -> tuple[Any, Any]:
@@ -257,6 +262,10 @@ def _evaluation_scan(node: Node, inputs: list[Any], run: Bodies, rules: Evaluati
 
 
 def _while(node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
+    """Evaluate a while loop by ``lax.while_loop``, but end it after ``rules.max_turns`` turns.
+
+    Return its results and the largest number of turns of it or of a loop in its body.
+    """
     cond, body = (partial(run, node.bodies[name]) for name in ("cond", "body"))
 
     def continues(state: Any) -> Any:
@@ -274,6 +283,9 @@ def _while(node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -
 
 
 def _cond(node: Node, inputs: list[Any], run: Bodies, _: EvaluationRules) -> Counted:
+    """Evaluate the branch that the first input selects by ``lax.switch``. Return its results and
+    number of loop turns."""
+
     def branch(body: Graph) -> Callable[[], Counted]:
         def run_branch() -> Counted:
             results, turns = run(body, [])
@@ -285,6 +297,7 @@ def _cond(node: Node, inputs: list[Any], run: Bodies, _: EvaluationRules) -> Cou
 
 
 def _named_call(node: Node, inputs: list[Any], run: Bodies, _: EvaluationRules) -> Counted:
+    """Evaluate the body of a named call. Return its results and number of loop turns."""
     return run(node.bodies["call"], inputs)
 
 

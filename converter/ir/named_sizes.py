@@ -181,6 +181,8 @@ def nearest_sizes(requested: Sizes, constraints: Iterable[str]) -> dict[str, int
     targets = {**requested, **dict.fromkeys(sorted(extra), 1)}
 
     def search(sizes: dict[str, int], open_names: Sequence[str]) -> dict[str, int] | None:
+        """Return sizes that obey all constraints, or None. ``sizes`` are chosen already,
+        ``open_names`` are not."""
         if not open_names:
             return sizes
         name, *other_names = open_names

@@ -47,6 +47,7 @@ def dtype_fallback_rules(graph: Graph, opset: int, target: Target) -> dict[Op, R
 
 
 def _has_bfloat16(node: Node) -> bool:
+    """Return True if an operand or a result of a node is bfloat16."""
     return any(v.dtype == BFLOAT16 for v in (*node.inputs, *node.outputs))
 
 

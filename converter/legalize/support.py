@@ -14,8 +14,8 @@ from converter.layout import resize_layout
 from converter.targets import Target
 
 OTHER_FORMS: dict[Op, Rule] = {ops.resize: resize_layout.resize_axis_by_axis}
-"""Rules that rewrite a node in another form, by operation: a resize of several axes becomes one resize
-for each axis."""
+"""Rules that rewrite a node in another form, by operation. A resize of several axes becomes
+one resize for each axis."""
 
 
 def support_rules(target: Target, opset: int) -> dict[Op, Rule]:

@@ -18,6 +18,7 @@ from converter.targets.schemas import SINCE, operator
 
 @lowers(ops.and_, ops.or_, ops.xor, ops.not_, since=SINCE["BitwiseAnd"])
 def _(b: Builder, *xs: ir.Value) -> ir.Value:
+    """Lower a bitwise or Boolean operation to its operator."""
     name = operator(b.node.op)
     return b.op(name if b.out.dtype == np.bool_ else f"Bitwise{name}", *xs)
 
@@ -121,6 +122,7 @@ def _shift(b: Builder, x: Term, shift: ir.Value, direction: str) -> Term:
 
 @lowers(ops.shift_left, ops.shift_right_logical)
 def _(b: Builder, x: ir.Value, shift: ir.Value) -> ir.Value:
+    """Lower a shift that fills with zeros. ``shift`` has the number of bits."""
     return _shift(b, Term(b, x), shift, "LEFT" if b.node.op is ops.shift_left else "RIGHT").value
 
 
@@ -143,6 +145,7 @@ def _(b: Builder, x: ir.Value, shift: ir.Value) -> ir.Value:
 
 @lowers(ops.bitcast_convert_type)
 def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
+    """Lower a reinterpretation of bits by arithmetic, between dtypes of the same width."""
     old_dtype, new = b.operand().dtype, np.dtype(new_dtype)
     if old_dtype == new:
         return x
@@ -156,6 +159,7 @@ def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
 
 @lowers(ops.bitcast_convert_type, since=SINCE["BitCast"])
 def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
+    """Lower a reinterpretation of bits to ``BitCast``, between dtypes of the same width."""
     if b.operand().dtype.itemsize != np.dtype(new_dtype).itemsize:
         raise unsupported(b.node, b.opset, "ONNX reinterprets bits only at the same width")
     return b.op("BitCast", x, to=ir.DataType.from_numpy(np.dtype(new_dtype)))

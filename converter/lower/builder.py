@@ -76,6 +76,7 @@ class Builder:
 
     @property
     def opset(self) -> int:
+        """The ONNX opset that is written."""
         return self.shared.opset
 
     @property

@@ -31,11 +31,13 @@ def _(b: Builder, x: ir.Value, *, low: float, high: float) -> ir.Value:
 
 @lowers(ops.swish, since=SINCE["Swish"])
 def _(b: Builder, x: ir.Value, *, alpha: float = 1) -> ir.Value:
+    """Lower ``x * sigmoid(alpha * x)`` to ``Swish``."""
     return b.op("Swish", x, alpha=None if alpha == 1 else alpha)
 
 
 @lowers(ops.leaky_relu)
 def _(b: Builder, x: ir.Value, *slopes: ir.Value, slope: float = 1) -> ir.Value:
+    """Lower a leaky ReLU to ``PRelu`` if it has a slope per channel, else to ``LeakyRelu``."""
     return b.op("PRelu", x, *slopes) if slopes else b.op("LeakyRelu", x, alpha=slope)
 
 
@@ -48,6 +50,7 @@ def _(b: Builder, *xs: ir.Value, axis: int, epsilon: float | None = None) -> ir.
 
 @lowers(ops.group_norm)
 def _(b: Builder, x: ir.Value, *xs: ir.Value, groups: int, epsilon: float) -> ir.Value:
+    """Lower a group norm, with one channel per group to ``InstanceNormalization``."""
     if groups == b.out.shape[1]:
         return b.op("InstanceNormalization", x, *xs, epsilon=epsilon)
     return b.op("GroupNormalization", x, *xs, epsilon=epsilon, num_groups=groups)
@@ -55,6 +58,7 @@ def _(b: Builder, x: ir.Value, *xs: ir.Value, groups: int, epsilon: float) -> ir
 
 @lowers(ops.batch_norm)
 def _(b: Builder, x: ir.Value, *xs: ir.Value, epsilon: float) -> ir.Value:
+    """Lower a batch norm. ONNX's operand order is scale, bias, mean, variance."""
     scale, mean, variance, bias = xs
     return b.op("BatchNormalization", x, scale, bias, mean, variance, epsilon=epsilon)
 
@@ -81,6 +85,7 @@ def _tanh_gate(x: Term) -> Term:
 
 @lowers(ops.rotary_heads, since=SINCE["RotaryEmbedding"])
 def _(b: Builder, *xs: ir.Value, heads: int, interleaved: bool) -> ir.Value:
+    """Lower a rotary embedding. ``num_heads`` is needed only if the operand is 3-D."""
     is_flat, interleaved_flag = b.out.rank == 3, 1 if interleaved else None
     return b.op(
         "RotaryEmbedding", *xs, interleaved=interleaved_flag, num_heads=heads if is_flat else None
@@ -98,6 +103,11 @@ def _(
     precision: Any,
     hides: bool,
 ) -> ir.Value:
+    """Lower attention to ``Attention``. Attributes with ONNX's default are left out.
+
+    The numbers of heads are needed only if the operands are 3-D. ``hides`` does not change the
+    operator.
+    """
     is_flat = b.out.rank == 3
     width = b.operand().shape[-1]
     width = width // q_heads if is_flat else width
@@ -118,6 +128,7 @@ def _(
 
 @lowers(ops.select_index)
 def _(b: Builder, x: ir.Value, *, axis: int, index: int) -> ir.Value:
+    """Lower the selection of one entry along an axis, which is removed."""
     return b.op("Gather", x, b.const(index, "int64"), axis=axis)
 
 
@@ -149,6 +160,11 @@ SLOPE, SHIFT = 1 / 6, 0.5
 def _(
     b: Builder, *xs: ir.Value, reverse: bool, activations: Sequence[str], reset_last: bool = False
 ) -> Any:
+    """Lower a recurrent layer to ``LSTM``, ``GRU`` or ``RNN``.
+
+    The operands are x, w, r, b and the initial states. ONNX has the lengths of the sequences
+    between, which are left out.
+    """
     names = [ACTIVATION_NAMES[name] for name in activations]
     hard_sigmoid_count = names.count("HardSigmoid")
     return b.ops(

@@ -249,6 +249,8 @@ def _pad_index_vectors(
 
 @lowers(ops.dynamic_slice)
 def _(b: Builder, x: ir.Value, *starts: ir.Value, slice_sizes: Shape) -> ir.Value:
+    """Lower a dynamic slice to ``Slice``, with clamped starts, along the axes on which it is
+    shorter than ``x``."""
     axes = _partial_axes(slice_sizes, b.operand().shape)
     if not axes:
         return x

@@ -39,6 +39,7 @@ def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
 @lowers(ops.reduce_max, ops.reduce_min, ops.reduce_prod, since=18)
 @lowers(ops.reduce_sum)
 def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
+    """Lower a reduction whose axes are an operand of the ONNX operator."""
     if not axes:
         return x
     return b.op(operator(b.node.op), x, b.ints(axes), keepdims=0)
@@ -259,6 +260,7 @@ def _(
     is_max_k: bool,
     aggregate_to_topk: bool,
 ) -> list[ir.Value]:
+    """Lower an approximate top-k to an exact one. The ``aggregate_to_topk`` of JAX must be set."""
     if not aggregate_to_topk:
         raise unsupported(b.node, b.opset, "only the aggregated top k are defined by their values")
     return _to_outputs(b, *_emit_top_k(b, x, b.ints([k]), reduction_dimension, is_max_k))

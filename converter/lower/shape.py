@@ -13,6 +13,7 @@ from converter.lower.lowerings import lowers
 
 @lowers(ops.reshape, ignores=("shape",))
 def _(b: Builder, x: ir.Value) -> ir.Value:
+    """Lower a reshape. The new shape is that of the result."""
     return b.reshape(x, b.operand().shape, b.out.shape)
 
 
@@ -42,6 +43,7 @@ def _(b: Builder, *xs: ir.Value, dimension: int) -> ir.Value:
 
 @lowers(ops.slice)
 def _(b: Builder, x: ir.Value, *, start_indices: Any, limit_indices: Any, strides: Any) -> ir.Value:
+    """Lower a slice along the axes on which the result is shorter than the operand."""
     sliced_axes, steps = shortened_axes(b.node), strides or (1,) * b.out.rank
     starts, ends, steps_by_axis = (
         tuple(p[a] for a in sliced_axes) for p in (start_indices, limit_indices, steps)
@@ -58,6 +60,7 @@ def _(b: Builder, x: ir.Value, *, reps: tuple[int, ...]) -> ir.Value:
 
 @lowers(ops.dim_as_value)
 def _(b: Builder, *, dim: Any) -> ir.Value:
+    """Return the size of a named dimension or an expression of them as a scalar."""
     return b.cast(b.squeeze(b.ints([dim]), [0]), b.out.dtype)
 
 
@@ -68,6 +71,7 @@ def _(b: Builder, x: ir.Value, *, dimensions: tuple[int, ...]) -> ir.Value:
 
 @lowers(ops.iota)
 def _(b: Builder, *sizes: ir.Value, dtype: Any, shape: Any, dimension: int) -> ir.Value:
+    """Lower an iota: positions along one axis, repeated along the others."""
     positions = b.range(shape[dimension])
     positions = positions if dtype == np.int64 else b.cast(positions, dtype)
     operand_shape = (shape[dimension], *(1 for _ in shape[dimension + 1 :]))

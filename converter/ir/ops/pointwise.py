@@ -41,6 +41,7 @@ def _select_in_numpy(index: Any, *cases: Any) -> Any:
 
 
 def _clamp_in_numpy(low: Any, x: Any, high: Any) -> Any:
+    """Return ``x``, limited to the range from ``low`` to ``high``."""
     return np.minimum(np.maximum(low, x), high)
 
 

@@ -35,10 +35,13 @@ def _reshape(
 def _reshape_in_numpy(
     x: Any, *, shape: Any = (), new_sizes: Any = (), dimensions: Any = None
 ) -> Any:
+    """Compute the same as `_reshape` in numpy."""
     return (x if dimensions is None else x.transpose(dimensions)).reshape(shape or new_sizes)
 
 
 def _broadcast_in_dim(x: Any, *, shape: Any, broadcast_dimensions: Any) -> Any:
+    """Broadcast in numpy: axis i of ``x`` becomes axis ``broadcast_dimensions[i]`` of the
+    result."""
     ones = [1] * len(shape)
     for axis, size in zip(broadcast_dimensions, x.shape, strict=True):
         ones[axis] = size
@@ -58,11 +61,13 @@ def _slice_in_jax(x: Any, *, start_indices: Any, limit_indices: Any, strides: An
 
 
 def _slice(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
+    """Slice in numpy along every axis. ``strides`` None means 1."""
     steps = strides or [1] * x.ndim
     return x[tuple(map(_range, start_indices, limit_indices, steps))]
 
 
 def _iota(*, dtype: Any, shape: Any, dimension: int) -> Any:
+    """Return an array of this shape with the positions along axis ``dimension``."""
     sequence = np.arange(shape[dimension]).astype(dtype)
     ones = [-1 if axis == dimension else 1 for axis in range(len(shape))]
     return np.broadcast_to(sequence.reshape(ones), shape)
