@@ -26,7 +26,8 @@ from converter.ir.op import Op
 
 
 class Factor(NamedTuple):
-    """Part of an axis of a view: ``size`` steps of ``stride`` along ``axis`` of the base.
+    """Part of an axis of a view: ``size`` entries, each ``stride`` further along ``axis`` of the
+    base.
 
     If ``axis`` is None, the same element is repeated ``size`` times.
     """
@@ -41,7 +42,8 @@ Group = tuple[Factor, ...]
 
 
 class View(NamedTuple):
-    """The value ``base``, seen through a rearrangement of its elements.
+    """The value ``base``, seen through a rearrangement of its elements, such as a transposition or
+    a reshape.
 
     ``groups`` has the factors of each axis of the view. ``starts`` is the position in the base of
     the view's first element.
@@ -52,7 +54,7 @@ class View(NamedTuple):
     starts: tuple[Dim, ...]
 
     def op(self) -> Op | None:
-        """Return the operation of the base's node, or None if no node computes the base."""
+        """Return the operation of the node that computes the base, or None if no node does."""
         return self.base.node.op if self.base.node is not None else None
 
     def node(self) -> Node:
@@ -62,7 +64,11 @@ class View(NamedTuple):
 
     @property
     def axes(self) -> tuple[int | None, ...]:
-        """Axis of the base for each axis of the view; None for a repeated or composed axis."""
+        """Axis of the base for each axis of the view, or None.
+
+        None stands for an axis along which elements are repeated, and for an axis of several
+        factors.
+        """
         return tuple([g[0].axis if len(g) == 1 else None for g in self.groups])
 
     @property
@@ -79,7 +85,8 @@ class View(NamedTuple):
         return all([dims.same(start, 0) for start in self.starts])
 
     def covers(self, along: Sequence[int]) -> bool:
-        """Return True if the elements do not vary along any axis of the view outside ``along``."""
+        """Return True if the view's elements vary along no other axes than ``along``, which are
+        axes of the view."""
         return not any(group for i, group in enumerate(self.groups) if i not in along)
 
     def is_writable(self) -> bool:
@@ -123,8 +130,11 @@ class View(NamedTuple):
         return dims.as_dim(low), dims.as_dim(high)
 
     def complete(self) -> bool:
-        """Return True if every axis of the base that is longer than one is an axis of the view of
-        its own."""
+        """Return True if each axis of the base that is longer than one has an axis of the view for
+        itself.
+
+        Such an axis of the view may be cut or reversed.
+        """
         real = {a for a, d in enumerate(self.base.shape) if not dims.same(d, 1)}
         return real <= set(self.axes)
 
@@ -168,7 +178,7 @@ class View(NamedTuple):
         """Return the view with an axis reduced to ``size`` entries from ``start`` on, ``stride``
         apart.
 
-        Return None if no factors express it.
+        Return None if the entries are not regular steps along axes of the base.
         """
         digits, starts, groups = _Digits(self.groups[axis]), list(self.starts), list(self.groups)
         steps = (
@@ -180,10 +190,11 @@ class View(NamedTuple):
         return View(self.base, tuple(groups), tuple(starts))
 
     def of(self, inner: View) -> View | None:
-        """Return this view as a view of the base of ``inner``. ``inner`` is the base of this view,
-        seen as a view of another value.
+        """Return this view as a view of the base of ``inner``.
 
-        Return None if no factors express the composition.
+        ``inner`` shows the base of this view as a view of another value:
+        ``transposed_again.of(transposed)`` is a view of the value before both transpositions.
+        Return None if the elements are not regular steps along axes of that base.
         """
         single = all(len(group) < 2 for group in inner.groups)
         return _rename_axes(self, inner) if single else _compose_digits(self, inner)
@@ -247,7 +258,8 @@ def as_group(factors: Iterable[Factor]) -> Group:
 
 
 def _rename_axes(outer: View, inner: View) -> View:
-    """Compose two views if each axis of the inner view has at most one factor.
+    """Return a view of a view as a view of the inner base, if each axis of ``inner`` has at most
+    one factor.
 
     The base of ``outer`` has the elements of ``inner``.
     """
@@ -287,8 +299,8 @@ def _rename_factor(factor: Factor, inner: tuple[Group, ...]) -> Group:
 def _compose_digits(outer: View, inner: View) -> View | None:
     """Compose two views through the digits of their axes.
 
-    The base of ``outer`` has the elements of ``inner``. Return None if no factors express the
-    result.
+    The base of ``outer`` has the elements of ``inner``. Return None if the elements are not regular
+    steps along axes of the base of ``inner``.
     """
     axes = [_Digits(group) for group in inner.groups]
     starts = list(inner.starts)
@@ -342,10 +354,10 @@ class _Digits:
         return True
 
     def split_steps(self, factor: Factor) -> list[Factor] | None:
-        """Return a factor of the outer view as factors along the base of the inner view, and extend
-        ``low`` and ``high``.
+        """Return a factor of the outer view as factors along the base of the inner view.
 
-        Return None if no factors express it.
+        ``low`` and ``high`` are extended to the digits that it reaches. Return None if its entries
+        are not regular steps along the base.
         """
         _, stride, size = factor
         sign = 1 if is_forward(stride) else -1

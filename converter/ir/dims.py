@@ -81,7 +81,7 @@ def is_at_least(dim: Dim, least: int) -> bool:
 
 
 def clip_at_zero(dim: Dim) -> Dim:
-    """Return ``max(dim, 0)``. It stays an expression if the sign depends on the named
+    """Return ``max(dim, 0)``. It is an expression if the sign depends on the sizes of the named
     dimensions."""
     if is_static(dim):
         return max(dim, 0)
@@ -99,7 +99,7 @@ def dilated_size(size: Dim, inner: int) -> Dim:
 
 
 def exact_quotient(divisor: Dim, dividend: Dim) -> Dim | None:
-    """Return ``dividend / divisor`` if the division leaves no remainder for any named sizes, else
+    """Return ``dividend / divisor`` if it is an integer for all sizes of the named dimensions, else
     None."""
     if is_static(dividend) and is_static(divisor):
         return dividend // divisor if divisor and dividend % divisor == 0 else None
@@ -205,9 +205,10 @@ def evaluate_dim(dim: Dim, sizes: Mapping[str, int]) -> int:
 
 
 def substitute_sizes(params: Any, sizes: Mapping[str, int]) -> Any:
-    """Replace every symbolic dimension by its value, also inside dicts, tuples and lists.
+    """Return node parameters with every symbolic dimension replaced by its value.
 
-    ``sizes`` has the size of each named dimension. Anything else is returned unchanged.
+    Dicts, tuples and lists are searched. ``sizes`` has the size of each named dimension. Anything
+    else is returned unchanged.
     """
     if isinstance(params, dict):
         return {k: substitute_sizes(v, sizes) for k, v in params.items()}

@@ -70,7 +70,7 @@ def node_key(node: Node) -> tuple[Any, ...]:
 
 
 def _hashable(param: Any) -> Any:
-    """Return a parameter as part of a key.
+    """Return a parameter in a form that can be hashed, as part of a key.
 
     Numbers and arrays are compared by their bits, containers by content, and other objects by
     value, or by identity if they have no hash. The printed text is not enough: jaxprs may differ in

@@ -105,15 +105,17 @@ def evaluate_bounded(
     env: dict[int, Any] = {}
     with use_precision_of(all_nodes(graph)):
         for value in graph.params:
-            env[id(value)] = _parameter(value.program or value, params or {}, env, apply)
-        arrays = [_array(v, a) for v, a in zip(graph.inputs, args, strict=True)]
+            env[id(value)] = _parameter_array(value.program or value, params or {}, env, apply)
+        arrays = [_to_jax_array(v, a) for v, a in zip(graph.inputs, args, strict=True)]
         rules = EvaluationRules(apply, sizes, max_turns, control or CONTROL_EVALUATIONS)
-        return _evaluation_run(graph, arrays, env, rules)
+        return _evaluate_graph(graph, arrays, env, rules)
 
 
-def _array(value: Value, array: Any) -> Any:
-    """Return the array of a value as a JAX array. Its dtype is that of the value, with 32 bits in
-    place of 64 if JAX is so configured."""
+def _to_jax_array(value: Value, array: Any) -> Any:
+    """Return the array that was given for a value as a JAX array of the value's dtype.
+
+    The dtype has 32 bits in place of 64 if JAX is so configured.
+    """
     # An input that no node uses may have more bits than JAX is configured to.
     return jnp.asarray(array, jax.dtypes.canonicalize_dtype(value.dtype))
 
@@ -137,7 +139,9 @@ def all_nodes(graph: Graph) -> Iterator[Node]:
             yield from (v.node for v in ancestors(value.program) if v.node is not None)
 
 
-def _parameter(value: Value, params: Mapping[str, Any], env: dict[int, Any], apply: Apply) -> Any:
+def _parameter_array(
+    value: Value, params: Mapping[str, Any], env: dict[int, Any], apply: Apply
+) -> Any:
     """Return the array of a parameter from ``params`` or its bound array, or the result of a weight
     program.
 
@@ -147,7 +151,9 @@ def _parameter(value: Value, params: Mapping[str, Any], env: dict[int, Any], app
 
     def read(value: Value) -> Any:
         is_param = value.kind == "param"
-        return _array(value, params.get(value.name, value.bound) if is_param else value.const)
+        return _to_jax_array(
+            value, params.get(value.name, value.bound) if is_param else value.const
+        )
 
     return evaluate_value(value, read, lambda node, args: apply(node, args, {}), env)
 
@@ -169,7 +175,7 @@ class EvaluationRules(NamedTuple):
     control: Control
 
 
-def _evaluation_run(
+def _evaluate_graph(
     graph: Graph, args: Sequence[Any], outer: Mapping[int, Any], rules: EvaluationRules
 ) -> Counted:
     """Evaluate a graph or a body on arrays. Return its outputs and the largest number of loop
@@ -180,13 +186,13 @@ def _evaluation_run(
     env = {**outer, **{id(v): a for v, a in zip(graph.inputs, args, strict=True)}}
 
     def read(value: Value) -> Any:
-        return _array(value, value.const) if value.kind == "const" else env[id(value)]
+        return _to_jax_array(value, value.const) if value.kind == "const" else env[id(value)]
 
     def run_body(body: Graph, args: Sequence[Any]) -> Counted:
-        return _evaluation_run(body, args, env, rules)
+        return _evaluate_graph(body, args, env, rules)
 
     turns: Any = 0
-    for node, finished in zip(graph.nodes, _read_last(graph), strict=True):
+    for node, finished in zip(graph.nodes, _values_read_last(graph), strict=True):
         inputs = [read(v) for v in node.inputs]
         control = rules.control.get(node.op)
         if control:
@@ -200,7 +206,7 @@ def _evaluation_run(
     return [read(v) for v in graph.outputs], turns
 
 
-def _read_last(graph: Graph) -> list[list[Value]]:
+def _values_read_last(graph: Graph) -> list[list[Value]]:
     """Return for each node the values of this graph that it reads or computes and that no later
     node reads.
 
@@ -228,7 +234,7 @@ def peak_memory(graph: Graph, sizes: Sizes) -> int:
         return sum(math.prod(shape) * v.dtype.itemsize for shape, v in shapes)
 
     live_bytes = peak_bytes = bytes_of(graph.inputs)
-    for node, finished in zip(graph.nodes, _read_last(graph), strict=True):
+    for node, finished in zip(graph.nodes, _values_read_last(graph), strict=True):
         bodies = max((peak_memory(body, sizes) for body in node.bodies.values()), default=0)
         peak_bytes = max(
             peak_bytes, live_bytes + COPIES * bytes_of((*node.inputs, *node.outputs)) + bodies
@@ -242,7 +248,7 @@ COPIES = 6
 GiB, the estimate is 0.8 GiB."""
 
 
-def _evaluation_scan(node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
+def _evaluate_scan(node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
     """Evaluate a scan by ``lax.scan``. Return its results and the largest number of turns of a loop
     in a step.
 
@@ -261,7 +267,7 @@ def _evaluation_scan(node: Node, inputs: list[Any], run: Bodies, rules: Evaluati
     return [*carry, *ys], turns
 
 
-def _while(node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
+def _evaluate_while(node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
     """Evaluate a while loop by ``lax.while_loop``, but end it after ``rules.max_turns`` turns.
 
     Return its results and the largest number of turns of it or of a loop in its body.
@@ -282,7 +288,7 @@ def _while(node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -
     return results, jnp.maximum(count, inner_turns)
 
 
-def _cond(node: Node, inputs: list[Any], run: Bodies, _: EvaluationRules) -> Counted:
+def _evaluate_cond(node: Node, inputs: list[Any], run: Bodies, _: EvaluationRules) -> Counted:
     """Evaluate the branch that the first input selects by ``lax.switch``. Return its results and
     number of loop turns."""
 
@@ -296,16 +302,16 @@ def _cond(node: Node, inputs: list[Any], run: Bodies, _: EvaluationRules) -> Cou
     return lax.switch(inputs[0].astype(jnp.int32), [*map(branch, node.bodies.values())])
 
 
-def _named_call(node: Node, inputs: list[Any], run: Bodies, _: EvaluationRules) -> Counted:
+def _evaluate_named_call(node: Node, inputs: list[Any], run: Bodies, _: EvaluationRules) -> Counted:
     """Evaluate the body of a named call. Return its results and number of loop turns."""
     return run(node.bodies["call"], inputs)
 
 
 CONTROL_EVALUATIONS: Control = {
-    ops.named_call: _named_call,
-    ops.scan: _evaluation_scan,
-    ops.while_: _while,
-    ops.cond: _cond,
+    ops.named_call: _evaluate_named_call,
+    ops.scan: _evaluate_scan,
+    ops.while_: _evaluate_while,
+    ops.cond: _evaluate_cond,
 }
 
 
@@ -340,7 +346,8 @@ def compute(value: Value, read: Read, memo: dict[int, Any] | None = None) -> Any
 
 
 def bound(value: Value, memo: dict[Any, Any] | None = None) -> np.ndarray | None:
-    """Return the array of a value that depends only on constants and bound parameters, else None.
+    """Return the array of a value that depends only on constants and parameters with a bound array,
+    else None.
 
     A conclusion from it holds for these parameter values only. ``memo`` has computed arrays by
     value id, and gets the new ones.

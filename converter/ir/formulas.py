@@ -397,7 +397,7 @@ def pool(
 
 
 def avg_pool(x: jax.Array, *, include_pad: bool, **window: Any) -> jax.Array:
-    """Return the means of windows. ``window`` has the arguments of `pool` that describe them.
+    """Return the means of windows, whose shapes are the arguments ``window`` of `pool`.
 
     Without ``include_pad``, a window is divided by the number of its elements that are not padding.
     """

@@ -14,10 +14,10 @@ from converter.ir.rewrite import Editor
 
 
 def above(view: View) -> View | None:
-    """Return the same elements as a view of the operand of the base's node: one operation further
-    up.
+    """Return the same elements as a view of the first operand of the base's node.
 
-    Return None if the node does not only move elements, or if factors cannot express the new view.
+    Return None if the node does more than move elements, or if the elements are not regular steps
+    along axes of the operand.
     """
     node = view.base.node
     if node is None or node.op not in _OPERAND_VIEWS:
@@ -218,7 +218,8 @@ def write(editor: Editor, view: View, shape: Shape, dtype: Any = None) -> Value:
 
 
 def plan_steps(view: View, shape: Shape) -> list[Step] | None:
-    """Return the fewest operations that compute a view of this shape from its base.
+    """Return the fewest operations, with their arguments, that compute a view of this shape from
+    its base.
 
     Return None if the view has gaps along an axis of the base, or if a slice would need a symbolic
     stride.
@@ -250,7 +251,7 @@ def _plan_arrangement(view: View, source: list[Factor], sizes: Shape, shape: Sha
     ``source`` has the factors in the order of the base, ``sizes`` is the shape after slicing, and
     ``shape`` is that of the view.
     """
-    runs = _runs(source, [f for group in view.groups for f in group])
+    runs = _contiguous_runs(source, [f for group in view.groups for f in group])
     ordered = sorted(runs, key=lambda run: source.index(run[0]))
     order = [ordered.index(run) for run in runs]
     split = tuple(dims.size_product([f.size for f in run]) for run in ordered)
@@ -335,7 +336,7 @@ def _split_axis(group: Group, size: Dim) -> list[tuple[Dim, bool]]:
     return [(f.size, f.axis is not None) for f in group] if repeated else [(size, bool(group))]
 
 
-def _runs(source: list[Factor], flat: list[Factor]) -> list[list[Factor]]:
+def _contiguous_runs(source: list[Factor], flat: list[Factor]) -> list[list[Factor]]:
     """Return runs of factors that follow each other in the source, in the order of the view.
 
     ``source`` has the factors in the order of the base, ``flat`` in that of the view. Factors of

@@ -66,10 +66,11 @@ def find_origins(shapes: Sequence[Shape]) -> dict[str, Origin]:
 def _solve_names(
     named: Sequence[tuple[int, int, Dim]], solved: Mapping[str, Origin]
 ) -> Iterator[tuple[str, Origin]]:
-    """Yield the unsolved names, with their origins, that an axis determines if the solved names are
-    known.
+    """Yield unsolved names with their origins: an axis determines a name if it is the only unsolved
+    name in it.
 
-    ``named`` has the input, the axis and the size of each symbolic axis.
+    ``named`` has the input, the axis and the size of each symbolic axis. ``solved`` has the origins
+    of the solved names.
     """
     for i, axis, dim in named:
         unknown = size_names(dim) - solved.keys()
@@ -148,9 +149,9 @@ def parse_constraint(text: str) -> Constraint:
 def find_broken_constraint(constraints: Iterable[str], sizes: Sizes) -> str | None:
     """Return the text of the first constraint that these sizes violate, or None.
 
-    A constraint with an unknown name counts as kept. JAX may have replaced a name by an expression,
-    so that no shape has the name. Its size is then that of the expression to which a constraint
-    equates it.
+    ``sizes`` has sizes by name. A constraint with a name of unknown size counts as kept. JAX may
+    have replaced a name by an expression, so that no shape has the name. Its size is then that of
+    the expression to which a constraint equates it.
     """
     sizes_by_name = dict(sizes)
     for parsed in map(parse_constraint, constraints):
@@ -173,7 +174,7 @@ SEARCH_RADIUS = 64
 def nearest_sizes(requested: Sizes, constraints: Iterable[str]) -> dict[str, int] | None:
     """Return sizes near the requested ones that obey the constraints, or None if none were found.
 
-    Names that only the constraints have get sizes near 1.
+    ``requested`` has sizes by name. Names that only the constraints have get sizes near 1.
     """
     parsed = [parse_constraint(text) for text in constraints]
     extra = set[str]().union(*(c.names for c in parsed)) - requested.keys()

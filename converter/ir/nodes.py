@@ -184,7 +184,7 @@ class Graph:
         return _clone(self, {})
 
     def __str__(self) -> str:
-        return "\n".join(_lines(self, _Names(), indent=""))
+        return "\n".join(_print_lines(self, _Names(), indent=""))
 
     def __repr__(self) -> str:
         sizes = (len(self.inputs), len(self.params), len(self.nodes), len(self.outputs))
@@ -265,7 +265,7 @@ class _Names:
         return self._table.setdefault(id(value), f"%{len(self._table)}")
 
 
-def _lines(graph: Graph, names: _Names, indent: str) -> Iterator[str]:
+def _print_lines(graph: Graph, names: _Names, indent: str) -> Iterator[str]:
     """Yield the lines of a printed graph, with the nested bodies indented under their nodes."""
     inputs = ", ".join(f"{names(v)}: {v.type_text()}" for v in graph.inputs)
     yield f"{indent}graph({inputs}):"
@@ -273,15 +273,15 @@ def _lines(graph: Graph, names: _Names, indent: str) -> Iterator[str]:
         results = ", ".join(f"{names(v)}: {v.type_text()}" for v in node.outputs)
         operands = ", ".join(names(v) for v in node.inputs)
         params_with_values = {k: v for k, v in node.params.items() if v is not None}
-        params = " ".join(f"{k}={_short(v)}" for k, v in params_with_values.items())
+        params = " ".join(f"{k}={_short_text(v)}" for k, v in params_with_values.items())
         yield f"{indent}  {results} = {node.op}({operands}) {params}".rstrip()
         for name, body in node.bodies.items():
             yield f"{indent}    {name}:"
-            yield from _lines(body, names, indent + "      ")
+            yield from _print_lines(body, names, indent + "      ")
     yield f"{indent}  return {', '.join(names(v) for v in graph.outputs)}"
 
 
-def _short(value: Any) -> str:
+def _short_text(value: Any) -> str:
     """Return the text of a parameter on one line, cut to 80 characters."""
     text = " ".join(str(value).split())
     return text if len(text) <= 80 else text[:77] + "..."

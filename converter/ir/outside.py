@@ -39,7 +39,7 @@ class Registry(Generic[T]):
 
     @contextmanager
     def restoring(self) -> Iterator[None]:
-        """Return a context after which the entries are again those from before it."""
+        """Return a context manager that restores the present entries when it exits."""
         entries = dict(self._entries)
         try:
             yield

@@ -38,8 +38,7 @@ class Range:
 
 
 def known_range(value: Value, depth: int = DEPTH) -> Range:
-    """Return the range of a value that follows from the operations and constants it is computed
-    from.
+    """Return the range of a value, derived from the operations and constants that compute it.
 
     ``depth`` is the number of operations that are followed upwards. If nothing is known, the range
     is that of the dtype.
@@ -154,7 +153,8 @@ def _ranges_iota(node: Node, _: Sequence[Range]) -> Range:
 
 
 def _ranges_dim_as_value(node: Node, _: Sequence[Range]) -> Range:
-    """Return the range of a dimension: from 1 or 0 on if that is proved for all named sizes.
+    """Return the range of a dimension's size. Its lower bound is 1 or 0 if that is proved for all
+    named sizes.
 
     Otherwise it may be negative, because an expression such as ``h-5`` can be.
     """

@@ -20,8 +20,8 @@ class IndexedAxes(NamedTuple):
 def indexed_axes(node: Node) -> IndexedAxes:
     """Return the axes of the operand that the indices of a gather or scatter address.
 
-    The result has also the largest start of a window along each: the size of the axis less that of
-    the window.
+    ``limits`` of the result has the largest start of a window along each of them: the size of the
+    axis less that of the window.
     """
     x, numbers = node.inputs[0], node.params["dimension_numbers"]
     if node.op is ops.gather:

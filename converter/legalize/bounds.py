@@ -41,10 +41,13 @@ UNCHECKED_TEXT = (
 
 
 def bounds_rules(graph: Graph, strict: bool, notes: dict[str, list[Node]]) -> dict[Op, Rule]:
-    """Return the rules that bring indices within bounds, by operation.
+    """Return the rules that bring the indices of gathers, scatters and dynamic slices within
+    bounds.
 
-    ``graph`` is the graph to which they will be applied. ``notes`` gets the nodes whose promise is
-    accepted, for the report. In a ``strict`` conversion no promise is accepted.
+    ``graph`` is the graph to which they will be applied. A gather or scatter with the mode
+    ``promise_in_bounds`` stays as it is if its promise is accepted; ``notes`` gets these nodes for
+    the report, by the sentence that describes them. In a ``strict`` conversion no promise is
+    accepted without a proof.
     """
     doubts = doubted_promises(graph) if not strict else None
 
@@ -65,7 +68,7 @@ def bounds_rules(graph: Graph, strict: bool, notes: dict[str, list[Node]]) -> di
     return {
         **dict.fromkeys(ops.SCATTERS, partial(_legalize_scatter, accepts_promise=accepts_promise)),
         ops.gather: partial(_legalize_gather, accepts_promise=accepts_promise),
-        ops.dynamic_slice: _dynamic_slice,
+        ops.dynamic_slice: _legalize_dynamic_slice,
     }
 
 
@@ -73,7 +76,7 @@ def _legalize_gather(node: Node, editor: Editor, accepts_promise: PromiseTest) -
     """Return a gather with clamped indices, and with the fill value where an index was out of
     bounds.
 
-    Return None if the promise of the gather is accepted.
+    Return None if ``accepts_promise`` accepts the gather as it is.
     """
     x, indices = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
@@ -103,10 +106,10 @@ def _has_wide_windows(window: Shape, axes: Sequence[int]) -> bool:
 
 
 def _legalize_scatter(node: Node, editor: Editor, accepts_promise: PromiseTest) -> Value | None:
-    """Return a scatter whose indices are within bounds, or None if its promise is accepted.
+    """Return a scatter whose indices are within bounds.
 
     Indices are clamped if JAX clips them. Otherwise windows out of bounds are written to appended
-    rows, which are cut off again.
+    rows, which are cut off again. Return None if ``accepts_promise`` accepts the scatter as it is.
     """
     x, indices, updates = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
@@ -227,7 +230,7 @@ def _are_unchanged(editor: Editor, indices: Value, clamped: Value) -> Value:
 # --------------------------------------------------------------------------------- dynamic slices
 
 
-def _dynamic_slice(node: Node, editor: Editor) -> Value | None:
+def _legalize_dynamic_slice(node: Node, editor: Editor) -> Value | None:
     """Rewrite a dynamic slice with constant starts as a slice, and one of a single entry as a take.
 
     Return None for other dynamic slices, or if a size is symbolic.

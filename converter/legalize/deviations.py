@@ -26,7 +26,7 @@ NAN_SKIPPED_TEXT = "the maximum or minimum of numbers with NaN among them leaves
 
 def _interpolates_computed_values(node: Node) -> bool:
     """Return True if a resize interpolates between values that may be infinite or NaN."""
-    return node.params["kinds"][0][0] != "nearest" and _is_computed(node.inputs[0])
+    return node.params["kinds"][0][0] != "nearest" and _may_be_infinite(node.inputs[0])
 
 
 def _only_moves(op: Op) -> bool:
@@ -55,7 +55,7 @@ def _propagate_nan(node: Node, editor: Editor) -> Value:
     return editor.where(extreme, const(math.nan, out.dtype), out)
 
 
-def _extreme_position(node: Node, editor: Editor) -> Value:
+def _propagate_nan_position(node: Node, editor: Editor) -> Value:
     """Rewrite ``argmax`` or ``argmin`` so that it returns the position of the first NaN if there is
     one."""
     (x,), shape = node.inputs, node.out.shape
@@ -89,7 +89,7 @@ def _gelu_by_erfc(node: Node, editor: Editor) -> Value:
     return editor.binary(ops.mul, editor.binary(ops.mul, x, const(0.5, dtype)), tail)
 
 
-def _is_computed(x: Value) -> bool:
+def _may_be_infinite(x: Value) -> bool:
     """Return True if a value may be infinite or NaN.
 
     A parameter is assumed finite. A value that is moved or converted from finite ones, or has
@@ -126,7 +126,7 @@ COMMON_DEVIATIONS: dict[Op, Deviation] = {
         (ops.argmax, ops.argmin),
         Deviation(
             "the place of the maximum or minimum is not that of the first NaN",
-            _extreme_position,
+            _propagate_nan_position,
             _may_have_nan,
         ),
     ),
@@ -182,12 +182,12 @@ COMMON_DEVIATIONS: dict[Op, Deviation] = {
     ops.group_norm: Deviation(
         "a norm of channels with an infinite scale is NaN",
         _scale_after_norm,
-        lambda node: _is_computed(node.inputs[1]),
+        lambda node: _may_be_infinite(node.inputs[1]),
     ),
     ops.conv_transpose: Deviation(
         "NaN or an infinity in the kernel of a transposed convolution in groups is not multiplied "
         "by the zeros between elements",
-        concerns=lambda node: node.params["groups"] != 1 and _is_computed(node.inputs[1]),
+        concerns=lambda node: node.params["groups"] != 1 and _may_be_infinite(node.inputs[1]),
     ),
     ops.grid_sample: Deviation(
         "GridSample gives a number at a place that is NaN or infinite, and JAX NaN; an infinite "
@@ -210,10 +210,11 @@ def deviations(target: Target) -> dict[Op, Deviation]:
 
 
 def deviation_rules(strict: bool, notes: dict[str, list[Node]], target: Target) -> dict[Op, Rule]:
-    """Return rules for the operations whose results may deviate from JAX's.
+    """Return rules for the operations whose ONNX operators may deviate from JAX, for a target.
 
-    In a ``strict`` conversion a rule replaces a node that is concerned by an exact form if there is
-    one. Otherwise it keeps the node and adds it to ``notes``, by the sentence for the report.
+    In a ``strict`` conversion a rule rewrites a node that is concerned in a form without the
+    deviation, if there is one. Otherwise it keeps the node and adds it to ``notes``, by the
+    sentence for the report.
     """
     table = deviations(target)
 
@@ -274,15 +275,17 @@ def _nearest_float(number: int, dtype: Any) -> Value:
 def _divide_by_zero(node: Node, editor: Editor) -> Value | None:
     """Rewrite a division of integers so that ``x / 0`` has all bits set: -1 if the dtype is signed.
 
-    Return None if that is not needed.
+    Return None for floats, or if the divisor is known not to be zero.
     """
     ones = -1 if node.out.dtype.kind == "i" else highest(node.out.dtype)
     return _replace_zero_divisor(node, editor, const(ones, node.out.dtype))
 
 
 def _remainder_by_zero(node: Node, editor: Editor) -> Value | None:
-    """Rewrite a remainder of integers so that ``x % 0`` is ``x``. Return None if that is not
-    needed."""
+    """Rewrite a remainder of integers so that ``x % 0`` is ``x``.
+
+    Return None for floats, or if the divisor is known not to be zero.
+    """
     return _replace_zero_divisor(node, editor, node.inputs[0])
 
 

@@ -42,15 +42,19 @@ def doubted_promises(graph: Graph) -> set[int]:
     """Return the ids of gathers and scatters with a promise of bounds that the program itself does
     not rely on.
 
-    The cases are listed at the top of this module.
+    The program shows this if it excludes some of the elements by a mask, or if it uses the same
+    indices elsewhere without a promise. The cases are listed at the top of this module.
     """
     nodes = [n for n in graph.walk() if n.op is ops.gather or n.op in ops.SCATTERS]
-    promises = [n for n in nodes if _promises(n)]
+    promises = [n for n in nodes if _has_promise(n)]
     if not promises:
         return set()
     body_operands = operands_of_body_inputs(graph)
     unpromised_roots = {
-        root for n in nodes if not _promises(n) for root in index_roots(n.inputs[1], body_operands)
+        root
+        for n in nodes
+        if not _has_promise(n)
+        for root in index_roots(n.inputs[1], body_operands)
     }
     scatters = [n for n in promises if n.op is not ops.gather]
     doubted_ids = {id(n) for n in scatters if is_masked_by(n.inputs[2], n.inputs[1])}
@@ -65,7 +69,7 @@ def doubted_promises(graph: Graph) -> set[int]:
     )
 
 
-def _promises(node: Node) -> bool:
+def _has_promise(node: Node) -> bool:
     """Return True if a gather or scatter promises that its indices are within bounds."""
     return Mode.from_any(node.params["mode"]) == Mode.PROMISE_IN_BOUNDS
 
@@ -85,7 +89,11 @@ def index_roots(indices: Value, body_operands: Mapping[int, Value]) -> set[int]:
 
 
 def _index_sources(value: Value) -> list[Value]:
-    """Return the operands that an index is copied from, or none if it is computed."""
+    """Return the operands that an index is copied from, or none if it is computed.
+
+    Of the selection ``where(i < 0, i + n, i)`` this is ``i``: the case that another case is
+    computed from.
+    """
     node = value.node
     if node is None:
         return []
@@ -116,7 +124,9 @@ def _masked_by_bounds_tests(
             n for n in gathers if id(n) not in masked_ids and _tests_bounds(mask, n, body_operands)
         ]
         if tested:
-            source_ids = {id(v) for v in _collect_sources([value], body_operands, _operands_of)}
+            source_ids = {
+                id(v) for v in _collect_sources([value], body_operands, _operands_with_body_results)
+            }
             masked_ids |= {id(n) for n in tested if id(n.out) in source_ids}
     return masked_ids
 
@@ -172,7 +182,7 @@ def _mask_sources(value: Value) -> list[Value]:
     return node.inputs if node is not None and is_followed else []
 
 
-def _operands_of(value: Value) -> list[Value]:
+def _operands_with_body_results(value: Value) -> list[Value]:
     """Return the operands of the node that computes a value, and the results of its bodies."""
     node = value.node
     if node is None:
@@ -256,7 +266,8 @@ def _separate_cases(cases: list[Value]) -> Iterator[Value]:
     """Yield the cases of a selection, but not the two cases ``i + n`` and ``i`` of ``where(i < 0, i
     + n, i)``.
 
-    If a case is computed from another case, its other operands are yielded instead of both.
+    If a case is computed from another case, neither is yielded, but the other operands of that
+    computation (here ``n``).
     """
     read = [{id(v) for v in (case.node.inputs if case.node is not None else ())} for case in cases]
     base_cases = {id(case) for case in cases if any(id(case) in ids for ids in read)}

@@ -26,8 +26,11 @@ _DTYPES = ("dtype", "precision")
 
 
 def dtype_fallback_rules(graph: Graph, opset: int, target: Target) -> dict[Op, Rule]:
-    """Return the rules that compute operations of a graph in other dtypes, for an opset and a
-    target."""
+    """Return rules, by operation, that compute nodes in another dtype if the target has no kernel
+    for theirs.
+
+    There are rules for the operations of ``graph`` only.
+    """
     nodes = list(graph.walk())
     present_ops = {node.op for node in nodes}
     table = {op: target.kernels[op] for op in present_ops & target.kernels.keys()}
@@ -64,8 +67,11 @@ def _compute_bfloat16_in_float(
 
 
 def _apply_fallback(node: Node, editor: Editor, missing: MissingKernel) -> list[Value] | None:
-    """Compute a node in a wider dtype if the target has no kernel for its dtype. Otherwise return
-    None."""
+    """Return the results of a node that is computed in a wider dtype, or None if the target has a
+    kernel.
+
+    ``missing`` has the dtypes without a kernel.
+    """
     dtype = node.inputs[missing.first].dtype
     return (
         _compute_in_wider_dtype(node, editor, dtype, missing)

@@ -19,7 +19,11 @@ one resize for each axis."""
 
 
 def support_rules(target: Target, opset: int) -> dict[Op, Rule]:
-    """Return the rules that rewrite nodes in a form that the target does not run at this opset."""
+    """Return the rules that rewrite nodes whose form the target does not run at this opset.
+
+    A form is the dtype, the rank and the parameters of a node. The rules replace it by nodes in
+    other forms.
+    """
     rule = partial(_rewrite_form, target=target, opset=opset)
     return dict.fromkeys(OTHER_FORMS.keys() & target.forms.keys(), rule)
 
@@ -33,9 +37,10 @@ def _rewrite_form(
 
 
 def refuse_misfits(graph: Graph, target: Target, opset: int) -> None:
-    """Set a refusal with the reason on each node whose form the target does not run at this opset.
+    """Set `Node.refusal` on each node whose form the target does not run at this opset.
 
-    The node cannot be lowered then.
+    Lowering such a node raises an error with this text. It says why the target does not run the
+    node.
     """
     for node in graph.walk():
         form = target.forms.get(node.op)

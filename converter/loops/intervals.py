@@ -106,8 +106,8 @@ def _tested_range(state: Value, tests: Sequence[Value]) -> Range:
 def _counts_up(inner: Value, after: Value) -> bool:
     """Return True if a scalar state increases by one in each step.
 
-    ``inside`` is the state in a step, ``after`` its next value. Below a limit the sum cannot
-    overflow.
+    ``inner`` is the state in a step, ``after`` its next value. The sum cannot overflow while the
+    state is below a limit.
     """
     node = after.made_by(ops.add)
     if node is None or inner not in node.inputs or inner.rank:

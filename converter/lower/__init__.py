@@ -69,7 +69,7 @@ def lower(
     name_origins = find_origins([v.shape for v in graph.inputs])
     state.origins = {name: (inputs[origin.index], origin) for name, origin in name_origins.items()}
     builder.lower(graph.nodes)
-    outputs = _outputs(builder, graph, inputs)
+    outputs = _name_outputs(builder, graph, inputs)
     body = ir.Graph(
         inputs,
         outputs,
@@ -84,7 +84,7 @@ def lower(
     )
 
 
-def _outputs(builder: Builder, graph: Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:
+def _name_outputs(builder: Builder, graph: Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:
     """Return the ONNX values of the graph's outputs, renamed to the names of the outputs.
 
     A value that no node computes, or that is an output twice, is copied.

@@ -35,7 +35,7 @@ def _(b: Builder, *xs: ir.Value) -> ir.Value:
     width = b.out.dtype.itemsize * 8
     if name == "Not":
         ones = b.const((1 << width) - 1, np.uint64)
-        return _to_output_dtype(b, b.op("Sub", ones, _word(Term(b, xs[0])).value), width)
+        return _to_output_dtype(b, b.op("Sub", ones, _to_uint64(Term(b, xs[0])).value), width)
     left, right = (_unpack_bits(b, x, width) for x in xs)
     number = b.op("Mul", left, right)
     if name != "And":
@@ -45,7 +45,7 @@ def _(b: Builder, *xs: ir.Value) -> ir.Value:
     return _to_output_dtype(b, b.op("MatMul", number, powers), width)
 
 
-def _word(x: Term) -> Term:
+def _to_uint64(x: Term) -> Term:
     """Return an integer as uint64, with zeros in the added high bits."""
     return x.cast(f"uint{x.dtype.itemsize * 8}").cast(np.uint64)
 
@@ -58,7 +58,7 @@ def _to_output_dtype(b: Builder, x: ir.Value, width: int) -> ir.Value:
 def _unpack_bits(b: Builder, x: ir.Value, width: int) -> ir.Value:
     """Return the ``width`` bits of an integer as 0 and 1 in int64, the lowest first, on a new last
     axis."""
-    word = b.op("Unsqueeze", _word(Term(b, x)).value, b.ints([-1]))
+    word = b.op("Unsqueeze", _to_uint64(Term(b, x)).value, b.ints([-1]))
     shifted = b.op("BitShift", word, b.const(np.arange(width), np.uint64), direction="RIGHT")
     high_part = b.op("BitShift", shifted, b.const(1, np.uint64), direction="RIGHT")
     return b.cast(b.op("Sub", shifted, b.op("Mul", high_part, b.const(2, np.uint64))), np.int64)
@@ -86,7 +86,7 @@ def _count_ones(x: Term) -> Term:
 def _leading_zeros(x: Term) -> Term:
     """Count leading zeros: copy the leading one to all lower bits, then count the zeros that
     remain."""
-    bits, word = x.dtype.itemsize * 8, _word(x)
+    bits, word = x.dtype.itemsize * 8, _to_uint64(x)
     for step in (1, 2, 4, 8, 16, 32):
         if step < bits:
             word = word.apply("BitwiseOr", _shift_right(word, step))
@@ -94,7 +94,10 @@ def _leading_zeros(x: Term) -> Term:
 
 
 formulas(
-    {ops.clz: _leading_zeros, ops.population_count: lambda x: _count_ones(_word(x)).cast(x.dtype)},
+    {
+        ops.clz: _leading_zeros,
+        ops.population_count: lambda x: _count_ones(_to_uint64(x)).cast(x.dtype),
+    },
     since=SINCE["BitwiseOr"],
 )
 

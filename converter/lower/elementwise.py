@@ -36,7 +36,7 @@ class Term:
         """Emit an ONNX operator on this term and further operands, and return the result as a
         term."""
         values = [self._to_value(other) for other in operands]
-        return self._term(self._b.op(op, self.value, *values, **attributes))
+        return self._as_term(self._b.op(op, self.value, *values, **attributes))
 
     def _apply_reversed(self, op: str, number: float) -> Term:
         """Emit an ONNX operator whose first operand is a number and whose second is this term."""
@@ -61,7 +61,7 @@ class Term:
     __invert__ = partialmethod(apply, "Not")
     is_nan = partialmethod(apply, "IsNaN")
 
-    def _term(self, value: ir.Value) -> Term:
+    def _as_term(self, value: ir.Value) -> Term:
         """Return an ONNX value as a term of the same builder and dtype."""
         return Term(self._b, value, self.dtype)
 
@@ -71,7 +71,7 @@ class Term:
 
     def number(self, number: float | np.ndarray) -> Term:
         """Return a number or array as a constant of this term's dtype."""
-        return self._term(self._b.const(number, self.dtype))
+        return self._as_term(self._b.const(number, self.dtype))
 
     def cast(self, dtype: Any) -> Term:
         """Return this term cast to another dtype."""
@@ -87,7 +87,7 @@ class Term:
         A number gets the dtype of the other operand if that is a term.
         """
         typed_term = next((term for term in (yes, no) if isinstance(term, Term)), self)
-        return typed_term._term(
+        return typed_term._as_term(
             self._b.op("Where", self.value, typed_term._to_value(yes), typed_term._to_value(no))
         )
 

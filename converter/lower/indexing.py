@@ -167,7 +167,7 @@ def scatter(
     n, shape, rank = dimension_numbers, b.operand().shape, b.operand().rank
     if not rank and b.operand(1).rank > 1:
         return _scatter_to_scalar(b, x, updates)
-    reduction = _reduction(b)
+    reduction = _scatter_reduction(b)
     sizes = scatter_window(n, rank, b.operand(2).shape)
     shared, addressed_axes = n.operand_batching_dims, n.scatter_dims_to_operand_dims
     partial_axes = [d for d in _partial_axes(sizes, shape) if d not in (*shared, *addressed_axes)]
@@ -195,7 +195,7 @@ def scatter(
     return b.transpose(result, [order.index(d) for d in range(rank)])
 
 
-def _reduction(b: Builder) -> str | None:
+def _scatter_reduction(b: Builder) -> str | None:
     """Return how ``ScatterND`` combines updates with the operand: ``add`` for ``scatter-add``, None
     to overwrite."""
     return b.node.op.name.partition("-")[2] or None
@@ -206,7 +206,7 @@ def _scatter_to_scalar(b: Builder, x: ir.Value, updates: ir.Value) -> ir.Value:
     index_shape = b.operand(2).shape
     zeros = b.expand(b.const(0, np.int64), (), (*index_shape, 1))
     vector = b.unsqueeze(x, [0])
-    result = b.op("ScatterND", vector, zeros, updates, reduction=_reduction(b))
+    result = b.op("ScatterND", vector, zeros, updates, reduction=_scatter_reduction(b))
     return b.squeeze(result, [0])
 
 

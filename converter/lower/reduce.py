@@ -172,7 +172,7 @@ def _(b: Builder, *xs: ir.Value, dimension: int, num_keys: int) -> list[ir.Value
     The first ``num_keys`` operands are the keys.
     """
     size = b.ints([b.out.shape[dimension]])
-    keys = [k for i in range(num_keys) for k in _keys(b, xs[i], b.operand(i))]
+    keys = [k for i in range(num_keys) for k in _sort_keys(b, xs[i], b.operand(i))]
     if len(xs) == 1 and keys == [xs[0]]:
         return [_emit_top_k(b, xs[0], size, dimension, largest=False)[0]]
     order = _sort_order(b, keys, size, size, dimension, largest=False)
@@ -198,7 +198,7 @@ def _sort_order(
     return order
 
 
-def _keys(b: Builder, x: ir.Value, value: Value) -> list[ir.Value]:
+def _sort_keys(b: Builder, x: ir.Value, value: Value) -> list[ir.Value]:
     """Return keys that sort an operand like JAX, the most important first, in dtypes that ``TopK``
     supports.
 
@@ -226,7 +226,7 @@ def _(b: Builder, x: ir.Value, *, k: int, axis: int = -1, total: bool = False) -
         return _to_outputs(b, *_emit_top_k(b, x, b.ints([k]), axis))
     zero, size = b.op("Equal", x, b.like(0)), b.ints([b.operand().shape[axis]])
     sign = b.op("Where", zero, b.op("Sign", b.op("Reciprocal", x)), b.like(0))
-    keys = [*_keys(b, x, b.operand()), sign]
+    keys = [*_sort_keys(b, x, b.operand()), sign]
     positions = _sort_order(b, keys, size, b.ints([k]), axis, largest=True)
     return _to_outputs(b, b.op("GatherElements", x, positions, axis=axis), positions)
 

@@ -112,7 +112,7 @@ class Arithmetic:
         if all(isinstance(number, int) for number in numbers):
             number = dims.INTEGER[op](*numbers)
             return BoundedSize(number, number)
-        return _negative(operands[0]) if op == "neg" else SIZE_RULES[op](self, *operands)
+        return _negate(operands[0]) if op == "neg" else SIZE_RULES[op](self, *operands)
 
     def _op(self, name: str, *operands: BoundedSize) -> ir.Value:
         """Emit an operator on sizes, once for the same operands."""
@@ -126,28 +126,29 @@ class Arithmetic:
         """Return a size as an ONNX value; a negated one gets a ``Neg``."""
         if isinstance(size.value, int):
             return self.ints([size.value])
-        return self._op("Neg", _negative(size)) if size.negated else size.value
+        return self._op("Neg", _negate(size)) if size.negated else size.value
 
     def _add(self, x: BoundedSize, y: BoundedSize) -> BoundedSize:
         """Return the sum of two sizes. A negated operand becomes a ``Sub``."""
         if x.negated and y.negated:
-            return _negative(self._add(_negative(x), _negative(y)))
+            return _negate(self._add(_negate(x), _negate(y)))
         if x.negated:
             x, y = y, x
         if y.value == 0 or x.value == 0:
             return x if y.value == 0 else y
         if y.negated:
-            return BoundedSize(self._op("Sub", x, _negative(y)), -math.inf)
+            return BoundedSize(self._op("Sub", x, _negate(y)), -math.inf)
         subtracts = isinstance(y.value, int) and y.value < 0
-        total = self._op("Sub", x, _negative(y)) if subtracts else self._op("Add", x, y)
+        total = self._op("Sub", x, _negate(y)) if subtracts else self._op("Add", x, y)
         return BoundedSize(total, x.low + y.low)
 
     def _multiply(self, x: BoundedSize, y: BoundedSize) -> BoundedSize:
-        """Return the product of two sizes. Signs are taken out of it."""
+        """Return the product of two sizes. The sign of a negated operand becomes that of the
+        product."""
         if x.negated != y.negated or any(s.value == -1 for s in (x, y)):
             negative = x if x.negated or x.value == -1 else y
             other = y if negative is x else x
-            return _negative(self._multiply(_negative(negative), other))
+            return _negate(self._multiply(_negate(negative), other))
         x, y = replace(x, negated=False), replace(y, negated=False)
         if x.value == 1 or y.value == 1:
             return y if x.value == 1 else x
@@ -161,12 +162,12 @@ class Arithmetic:
         otherwise the remainder is subtracted before.
         """
         if isinstance(y.value, int) and y.value < 0:
-            x, y = _negative(x), _negative(y)
+            x, y = _negate(x), _negate(y)
         if y.value == 1:
             return x
         if x.negated and x.low >= 0 and isinstance(y.value, int):
-            rounded_up = self._add(_negative(x), BoundedSize(y.value - 1, y.value - 1))
-            return _negative(self._divide(rounded_up, y))
+            rounded_up = self._add(_negate(x), BoundedSize(y.value - 1, y.value - 1))
+            return _negate(self._divide(rounded_up, y))
         if x.is_positive and y.is_above_zero:
             return BoundedSize(self._op("Div", x, y), 0)
         remainder = BoundedSize(self._op("Mod", x, y), -math.inf)
@@ -188,7 +189,7 @@ class Arithmetic:
 
 SIZE_RULES: dict[str, Callable[[Arithmetic, BoundedSize, BoundedSize], BoundedSize]] = {
     "add": Arithmetic._add,
-    "sub": lambda a, x, y: a._add(x, _negative(y)),
+    "sub": lambda a, x, y: a._add(x, _negate(y)),
     "mul": Arithmetic._multiply,
     "pow": lambda a, x, y: BoundedSize(a._op("Pow", x, y), x.low if x.is_positive else -math.inf),
     "floordiv": Arithmetic._divide,
@@ -198,7 +199,7 @@ SIZE_RULES: dict[str, Callable[[Arithmetic, BoundedSize, BoundedSize], BoundedSi
 }
 
 
-def _negative(size: BoundedSize) -> BoundedSize:
+def _negate(size: BoundedSize) -> BoundedSize:
     """Return the negative of a size. Nothing is emitted."""
     if isinstance(size.value, int):
         return BoundedSize(-size.value, -size.value)

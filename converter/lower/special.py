@@ -18,7 +18,7 @@ def expm1_formula(x: Term) -> Term:
 
 
 def sign_formula(x: Term) -> Term:
-    """Return -1 for negative numbers, else 1."""
+    """Return -1 where a number is negative, else 1 (also for zeros and NaN)."""
     return (x < 0).where(-1, x.number(1))
 
 
@@ -145,7 +145,7 @@ LANCZOS_FIRST = 0.99999999999980993227684700473478
 
 
 def _shifted_logarithm(z: Term) -> tuple[Term, Term]:
-    """Return ``t = z + g + 1/2`` and its logarithm."""
+    """Return ``t = z + g + 1/2`` and its logarithm, with g of Lanczos' approximation."""
     t = z + (LANCZOS_G + 0.5)
     return t, log1p_formula(z / (LANCZOS_G + 0.5)) + math.log(LANCZOS_G + 0.5)
 
@@ -206,14 +206,14 @@ def _atan2(rise: Term, run: Term) -> Term:
 
 
 def _has_minus_sign(x: Term) -> Term:
-    """Return a condition: where a number is negative or the negative zero."""
+    """Return a condition that is true where a number is negative or the negative zero."""
     return (x < 0) | (1 / x < 0)
 
 
 formulas({ops.atan2: _atan2, ops.cbrt: _cbrt, ops.digamma: _digamma, ops.lgamma: _lgamma})
 
 
-def _tail_32(x: Term) -> Term:
+def _scaled_erfc_32(x: Term) -> Term:
     """Return exp(x^2) erfc(x) for x of at least 1, to single precision."""
     inverse = 1 / x
     square = inverse * inverse
@@ -226,7 +226,7 @@ def _small_erf_64(x: Term) -> Term:
     return x * (x * x).ratio(c.ERF_64)
 
 
-def _tail_64(x: Term) -> Term:
+def _scaled_erfc_64(x: Term) -> Term:
     """Return exp(x^2) erfc(x) for x of at least 1, to double precision."""
     below_8, above_8 = x.ratio(c.ERFC_64_NEAR), x.ratio(c.ERFC_64_FAR)
     return (x < 8).where(below_8, above_8)
@@ -236,19 +236,20 @@ ZERO_FROM = 28  # exp(-28^2) is zero even in float64
 
 
 def _erfc(x: Term, double: bool | None = None) -> Term:
-    """Return erfc(x): 1 - erf(x) below 1, else exp(-x^2) times ``tail``, which is exp(x^2) erfc(x).
+    """Return erfc(x): 1 - erf(x) below 1, else exp(-x^2) times the scaled function exp(x^2)
+    erfc(x).
 
     exp(-x^2) is computed in two factors, so that the rounding of x^2 does not matter: multiples of
     ``1 / steps`` have exact squares. ``double`` selects double precision, by default if x is
     float64.
     """
     double = x.dtype == np.float64 if double is None else double
-    tail, steps = (_tail_64, 1024) if double else (_tail_32, 16)
+    scaled_erfc, steps = (_scaled_erfc_64, 1024) if double else (_scaled_erfc_32, 16)
     size = abs(x)
     capped = size.apply("Min", ZERO_FROM)
     head = (capped * steps).apply("Floor") / steps
     remainder = (capped - head) * (capped + head)
-    small = (-(head * head)).apply("Exp") * (-remainder).apply("Exp") * tail(capped)
+    small = (-(head * head)).apply("Exp") * (-remainder).apply("Exp") * scaled_erfc(capped)
     outer = (x < 0).where(2 - small, small)
     below = size < 1
     return below.where(1 - (_small_erf_64(x) if double else x.apply("Erf")), outer)
@@ -264,11 +265,11 @@ def _erf(x: Term) -> Term:
 def _erf_inv(x: Term) -> Term:
     """Return the inverse of erf by Giles' polynomials in w = -log(1 - x^2)."""
     w = -log1p_formula(-(x * x))
-    factor = _inverse_64(w) if x.dtype == np.float64 else _inverse_32(w)
+    factor = _erf_inv_ratio_64(w) if x.dtype == np.float64 else _erf_inv_ratio_32(w)
     return abs(x).equals(1).where(x * math.inf, factor * x)
 
 
-def _inverse_32(w: Term) -> Term:
+def _erf_inv_ratio_32(w: Term) -> Term:
     """Return erf_inv(x) / x as a function of w = -log(1 - x^2), to single precision."""
     is_central = w < 5
     y = is_central.where(w - 2.5, w.apply("Sqrt") - 3)
@@ -276,7 +277,7 @@ def _inverse_32(w: Term) -> Term:
     return y.polynomial([is_central.where(n, f) for n, f in pairs])
 
 
-def _inverse_64(w: Term) -> Term:
+def _erf_inv_ratio_64(w: Term) -> Term:
     """Return erf_inv(x) / x as a function of w = -log(1 - x^2), to double precision."""
     root = w.apply("Sqrt")
     outer = (root - 5).polynomial(c.ERF_INV_64_FAR)
