@@ -7,6 +7,10 @@ Element (i, j, …) of a *view* is the element of its base at
 The digits are those of the indices i, j, …. Each axis of a view is a row of *factors*, of which the
 last runs fastest. A factor goes along one axis of the base, or along none, where elements are
 repeated. An axis without factors has one entry, however long it is, which is repeated.
+
+Example: the transpose of a value [2, 3] is a view of shape [3, 2] with the groups ``(Factor(1, 1,
+3),)`` and ``(Factor(0, 1, 2),)`` and with starts (0, 0). Reshaped to [6], it has one group of these
+two factors.
 """
 
 from __future__ import annotations
@@ -22,7 +26,8 @@ from converter.ir.op import Op
 
 
 class Factor(NamedTuple):
-    """Part of an axis of a view: ``size`` steps of ``stride`` along ``axis`` of the base.
+    """Part of an axis of a view: ``size`` entries, each ``stride`` further along ``axis`` of the
+    base.
 
     If ``axis`` is None, the same element is repeated ``size`` times.
     """
@@ -37,15 +42,19 @@ Group = tuple[Factor, ...]
 
 
 class View(NamedTuple):
-    """``base`` seen along other axes: one group of factors for each axis of the view, from
-    ``starts`` on."""
+    """The value ``base``, seen through a rearrangement of its elements, such as a transposition or
+    a reshape.
+
+    ``groups`` has the factors of each axis of the view. ``starts`` is the position in the base of
+    the view's first element.
+    """
 
     base: Value
     groups: tuple[Group, ...]
     starts: tuple[Dim, ...]
 
     def op(self) -> Op | None:
-        """Return the operation of the base's node, or None if no node computes the base."""
+        """Return the operation of the node that computes the base, or None if no node does."""
         return self.base.node.op if self.base.node is not None else None
 
     def node(self) -> Node:
@@ -55,12 +64,19 @@ class View(NamedTuple):
 
     @property
     def axes(self) -> tuple[int | None, ...]:
-        """Axis of the base for each axis of the view; None for a repeated or composed axis."""
+        """Axis of the base for each axis of the view, or None.
+
+        None stands for an axis along which elements are repeated, and for an axis of several
+        factors.
+        """
         return tuple([g[0].axis if len(g) == 1 else None for g in self.groups])
 
     @property
     def is_whole(self) -> bool:
-        """True if each axis of the view is a full axis of the base, or has size one."""
+        """True if each axis of the view is a full axis of the base, or has size one.
+
+        Axes may be permuted or repeated, but not cut, reversed, split or merged.
+        """
         shape = self.base.shape
         for group in self.groups:
             for axis, stride, size in group:
@@ -69,22 +85,26 @@ class View(NamedTuple):
         return all([dims.same(start, 0) for start in self.starts])
 
     def covers(self, along: Sequence[int]) -> bool:
-        """Return True if the elements vary along the given axes of the view only."""
+        """Return True if the view's elements vary along no other axes than ``along``, which are
+        axes of the view."""
         return not any(group for i, group in enumerate(self.groups) if i not in along)
 
     def is_writable(self) -> bool:
-        """Return True if ``write`` can compute the view: it has no gaps between the entries of an
-        axis of the base."""
+        """Return True if ``write`` can compute the view.
+
+        It can if the entries along each axis of the base nest without gaps (`nested_factors`).
+        """
         return all(self.nested_factors(axis) is not None for axis in range(self.base.rank))
 
     def factors(self, axis: int) -> list[Factor]:
-        """Return the factors of the view along an axis of the base."""
+        """Return the factors of the view that go along this axis of the base."""
         return [f for group in self.groups for f in group if f.axis == axis]
 
     def nested_factors(self, axis: int) -> list[Factor] | None:
         """Return the factors along an axis of the base, the slowest first.
 
-        Return None if they leave gaps: each stride must be the extent of the next faster factor.
+        Return None if they leave gaps or overlap: each stride must be the product of stride and
+        size of the next faster factor.
         """
         factors = self.factors(axis)
         if len(factors) < 2:
@@ -101,7 +121,8 @@ class View(NamedTuple):
         return ordered if len(ordered) == len(factors) else None
 
     def bounds_along(self, axis: int) -> tuple[Dim, Dim]:
-        """Return the first and the last entry of an axis of the base that the view contains."""
+        """Return the lowest and the highest position along an axis of the base that the view
+        reads."""
         low = high = self.starts[axis]
         for _, stride, size in self.factors(axis):
             end = stride * (size - 1)
@@ -109,17 +130,26 @@ class View(NamedTuple):
         return dims.as_dim(low), dims.as_dim(high)
 
     def complete(self) -> bool:
-        """Return True if every axis of the base that is longer than one is an axis of the view."""
+        """Return True if each axis of the base that is longer than one has an axis of the view for
+        itself.
+
+        Such an axis of the view may be cut or reversed.
+        """
         real = {a for a, d in enumerate(self.base.shape) if not dims.same(d, 1)}
         return real <= set(self.axes)
 
     def fills(self, shape: Shape) -> bool:
-        """Return True if no element is repeated in a view of this shape."""
+        """Return True if each axis of a view of this shape has factors that account for its full
+        size.
+
+        An axis along which one element is repeated has no factors.
+        """
         sizes = (dims.size_product([f.size for f in group]) for group in self.groups)
         return all(dims.same(size, d) for size, d in zip(sizes, shape, strict=True))
 
     def bare(self, shape: Shape) -> Shape:
-        """Return the shape with size one for the axes along which nothing varies."""
+        """Return ``shape``, the shape of the view, with size one for the axes along which nothing
+        varies."""
         return tuple(d if group else 1 for group, d in zip(self.groups, shape, strict=True))
 
     def take(self, axes: Iterable[int | None]) -> View:
@@ -128,22 +158,28 @@ class View(NamedTuple):
         return self._replace(groups=tuple(() if a is None else self.groups[a] for a in axes))
 
     def merge(self, parts: Sequence[Sequence[int]], sizes: Mapping[int, Dim]) -> View:
-        """Return the view in which the axes of each part are one axis. ``sizes`` has the size of
-        each axis."""
+        """Return the view in which the axes of each part are merged into one axis.
+
+        ``parts`` are lists of axes of the view. ``sizes`` has the size of each axis.
+        """
         parts_factors = [
             [self.groups[a] or (Factor(None, 0, sizes[a]),) for a in part] for part in parts
         ]
         return self._replace(groups=tuple(as_group(chain(*groups)) for groups in parts_factors))
 
     def put(self, axis: int, base_axis: int) -> View:
-        """Return the view whose axis ``axis`` is the full axis ``base_axis`` of the base."""
+        """Return the view with its axis ``axis`` replaced by the full axis ``base_axis`` of the
+        base."""
         groups = list(self.groups)
         groups[axis] = as_group([Factor(base_axis, 1, self.base.shape[base_axis])])
         return self._replace(groups=tuple(groups))
 
     def cut(self, axis: int, start: Dim, size: Dim, stride: int = 1) -> View | None:
-        """Return the view of ``size`` entries of an axis from ``start`` on, or None if no factors
-        express it."""
+        """Return the view with an axis reduced to ``size`` entries from ``start`` on, ``stride``
+        apart.
+
+        Return None if the entries are not regular steps along axes of the base.
+        """
         digits, starts, groups = _Digits(self.groups[axis]), list(self.starts), list(self.groups)
         steps = (
             digits.split_steps(Factor(0, stride, size)) if digits.start_at(start, starts) else None
@@ -154,10 +190,11 @@ class View(NamedTuple):
         return View(self.base, tuple(groups), tuple(starts))
 
     def of(self, inner: View) -> View | None:
-        """Return this view as a view of the base of ``inner``, whose elements are those of this
-        view's base.
+        """Return this view as a view of the base of ``inner``.
 
-        Return None if no factors express it.
+        ``inner`` shows the base of this view as a view of another value:
+        ``transposed_again.of(transposed)`` is a view of the value before both transpositions.
+        Return None if the elements are not regular steps along axes of that base.
         """
         single = all(len(group) < 2 for group in inner.groups)
         return _rename_axes(self, inner) if single else _compose_digits(self, inner)
@@ -165,7 +202,7 @@ class View(NamedTuple):
     def onto(self, base: Value, axes: Iterable[int | None]) -> View:
         """Return the same elements as a view of another base.
 
-        ``axes`` has the axis of the new base for each axis of the old one, or None if elements are
+        ``axes`` has the axis of the new base for each axis of the old base, or None if elements are
         repeated along it.
         """
         view = self.of(along(base, axes))
@@ -173,7 +210,11 @@ class View(NamedTuple):
         return view
 
     def operand(self, index: int) -> View:
-        """Return the view of operand ``index`` of the elementwise node that computes the base."""
+        """Return the same positions as a view of an operand of the elementwise node that computes
+        the base.
+
+        ``index`` is the number of the operand. It may be broadcast by the node.
+        """
         value, shape = self.node().inputs[index], self.base.shape
         if dims.same_shape(value.shape, shape):
             return View(value, self.groups, self.starts)
@@ -186,7 +227,10 @@ class View(NamedTuple):
 
 
 def along(base: Value, axes: Iterable[int | None] | None = None) -> View:
-    """Return the view of a value along these axes, by default along all of them in order."""
+    """Return the view of a value along these of its axes, by default along all of them in order.
+
+    None is an axis along which nothing varies.
+    """
     shape = base.shape
     selected = range(len(shape)) if axes is None else axes
     groups = [
@@ -196,8 +240,11 @@ def along(base: Value, axes: Iterable[int | None] | None = None) -> View:
 
 
 def as_group(factors: Iterable[Factor]) -> Group:
-    """Return the group of these factors: neighbours with contiguous entries are merged, and factors
-    of size one are dropped."""
+    """Return the group of these factors, the slowest first.
+
+    Neighbours with contiguous entries are merged, and factors of size one are dropped. The group is
+    empty if no factor goes along an axis of the base.
+    """
     merged: list[Factor] = []
     for f in factors:
         if merged and merged[-1].axis == f.axis and dims.same(merged[-1].stride, f.stride * f.size):
@@ -211,7 +258,11 @@ def as_group(factors: Iterable[Factor]) -> Group:
 
 
 def _rename_axes(outer: View, inner: View) -> View:
-    """Compose views if each axis of the inner one is at most one factor."""
+    """Return a view of a view as a view of the inner base, if each axis of ``inner`` has at most
+    one factor.
+
+    The base of ``outer`` has the elements of ``inner``.
+    """
     starts = list(inner.starts)
     for start, group in zip(outer.starts, inner.groups, strict=True):
         if group and not dims.same(start, 0):
@@ -223,6 +274,10 @@ def _rename_axes(outer: View, inner: View) -> View:
 
 
 def _rename_group(group: Group, inner: tuple[Group, ...]) -> Group:
+    """Return the factors of one axis of the outer view as factors along the base of the inner view.
+
+    ``inner`` has at most one factor for each axis.
+    """
     if len(group) > 1:
         return as_group([part for factor in group for part in _rename_factor(factor, inner)])
     renamed = _rename_factor(group[0], inner)
@@ -230,6 +285,7 @@ def _rename_group(group: Group, inner: tuple[Group, ...]) -> Group:
 
 
 def _rename_factor(factor: Factor, inner: tuple[Group, ...]) -> Group:
+    """Return a factor along an axis of the inner view as factors along its base."""
     axis, stride, size = factor
     base_factors = () if axis is None else inner[axis]
     if not base_factors:
@@ -241,8 +297,11 @@ def _rename_factor(factor: Factor, inner: tuple[Group, ...]) -> Group:
 
 
 def _compose_digits(outer: View, inner: View) -> View | None:
-    """Compose two views through the digits of their axes, or return None if no factors express the
-    result."""
+    """Compose two views through the digits of their axes.
+
+    The base of ``outer`` has the elements of ``inner``. Return None if the elements are not regular
+    steps along axes of the base of ``inner``.
+    """
     axes = [_Digits(group) for group in inner.groups]
     starts = list(inner.starts)
     for axis, index in zip(axes, outer.starts, strict=True):
@@ -262,10 +321,10 @@ def _compose_digits(outer: View, inner: View) -> View | None:
 
 
 class _Digits:
-    """State of a composition along one axis between two views.
+    """State of a composition of two views along one axis of the inner view.
 
-    ``group`` has the factors of the inner view. ``low`` and ``high`` are the least and the largest
-    digit that the outer view reaches in each factor.
+    ``group`` has the factors of that axis. ``low`` and ``high`` are the least and the largest digit
+    that the outer view reaches in each factor.
     """
 
     def __init__(self, group: Group) -> None:
@@ -274,8 +333,11 @@ class _Digits:
         self.high: list[Dim] = [0] * len(self.group)
 
     def start_at(self, index: Dim, starts: list[Dim]) -> bool:
-        """Start at this index and move ``starts`` of the base. Return False if the index has no
-        digits."""
+        """Let the outer view start at an index of the axis, and move ``starts``, positions in the
+        base, to it.
+
+        Return False if the index cannot be split into digits, because sizes are symbolic.
+        """
         for i in range(len(self.group) - 1, 0, -1):
             size = self.group[i].size
             if dims.all_static((index, size)):
@@ -292,8 +354,11 @@ class _Digits:
         return True
 
     def split_steps(self, factor: Factor) -> list[Factor] | None:
-        """Return steps along the axis as steps along the base of the inner view, or None if no
-        factors express them."""
+        """Return a factor of the outer view as factors along the base of the inner view.
+
+        ``low`` and ``high`` are extended to the digits that it reaches. Return None if its entries
+        are not regular steps along the base.
+        """
         _, stride, size = factor
         sign = 1 if is_forward(stride) else -1
         stride, inner_steps = dims.as_dim(stride * sign), list[Factor]()
@@ -314,13 +379,18 @@ class _Digits:
         return [self._step(0, sign * stride, size), *inner_steps]
 
     def _step(self, i: int, stride: Dim, size: Dim) -> Factor:
+        """Return the factor of ``size`` steps of ``stride`` in digit ``i``, and extend ``low`` or
+        ``high`` to its end."""
         end = self.high if is_forward(stride) else self.low
         end[i] = dims.as_dim(end[i] + stride * (size - 1))
         axis, base_stride, _ = self.group[i]
         return Factor(axis, 0 if axis is None else dims.as_dim(stride * base_stride), size)
 
     def has_no_carry(self) -> bool:
-        """Return True if no digit is carried into the next."""
+        """Return True if every digit but the slowest stays within the size of its factor.
+
+        Otherwise a step would carry into the next digit, which a view cannot express.
+        """
         parts = list(zip(self.group, self.low, self.high, strict=True))[1:]
         return all(
             dims.is_at_least(low, 0) and dims.is_at_least(digit.size - 1 - high, 0)

@@ -19,24 +19,29 @@ class Pair(NamedTuple):
 
 @cache
 def is_complex(dtype: Any) -> bool:
-    """Return True if a dtype is complex. The result is cached, because it is asked for every
-    value."""
+    """Return True if a dtype is complex. The result is cached, because every value is tested."""
     return bool(jnp.issubdtype(dtype, jnp.complexfloating))
 
 
 def real_dtype(dtype: Any) -> Any:
-    """Return the dtype of the parts of a complex dtype, or a real dtype unchanged."""
+    """Return the dtype of the parts of a complex dtype, such as float32 for complex64; a real dtype
+    is returned unchanged."""
     return np.dtype(f"float{4 * np.dtype(dtype).itemsize}") if is_complex(dtype) else dtype
 
 
 def real_type(shape: Any, dtype: Any) -> tuple[Any, Any]:
-    """Return the shape and the dtype with which an array is represented in the graph."""
+    """Return the shape and the dtype with which an array is represented in the graph.
+
+    A complex array becomes a real one with a trailing axis of two. Real arrays stay the same.
+    """
     return ((*shape, 2), real_dtype(dtype)) if is_complex(dtype) else (shape, dtype)
 
 
 def packed(array: Any) -> Any:
-    """Return a complex array as a real array with a trailing axis of two, or a real array
-    unchanged."""
+    """Return a complex array as a real array with a trailing axis of two.
+
+    A real array is returned unchanged.
+    """
     if not is_complex(array.dtype):
         return array
     if isinstance(array, jax.core.Tracer):
@@ -48,7 +53,8 @@ def packed(array: Any) -> Any:
 def unpack_complex(array: Any, rank: int) -> Any:
     """Return the complex array of this rank that a real array of rank + 1 represents.
 
-    An array of another rank, or a complex one, is returned unchanged.
+    The last axis of the real array has the two parts. An array of another rank, or a complex one,
+    is returned unchanged.
     """
     if is_complex(array.dtype) or array.ndim != rank + 1:
         return array
@@ -56,14 +62,15 @@ def unpack_complex(array: Any, rank: int) -> Any:
 
 
 def join_parts(x: Any) -> Any:
-    """Return a pair as one array with a trailing axis of two, or anything else unchanged."""
+    """Return a pair as one array with a trailing axis of two. Anything else is returned
+    unchanged."""
     if not isinstance(x, Pair):
         return x
     return lax.concatenate([lax.expand_dims(part, [part.ndim]) for part in x], x.re.ndim)
 
 
 def split_parts(x: jax.Array) -> Pair:
-    """Return the two entries of the trailing axis as a pair."""
+    """Return the two entries of the trailing axis as the real and the imaginary part."""
     return Pair(*(lax.index_in_dim(x, i, -1, keepdims=False) for i in (0, 1)))
 
 

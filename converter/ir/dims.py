@@ -23,11 +23,13 @@ Shape: TypeAlias = tuple[Dim, ...]
 
 
 def is_static(dim: Dim) -> bool:
-    """Return True if a dimension is an integer, not an expression of named sizes."""
+    """Return True if a dimension is an integer, and False if it is an expression of named
+    dimensions."""
     return isinstance(dim, int)
 
 
 def all_static(shape: Iterable[Dim]) -> bool:
+    """Return True if all dimensions are integers."""
     return all(is_static(d) for d in shape)
 
 
@@ -39,16 +41,18 @@ def as_dim(dim: Dim) -> Dim:
 
 
 def as_shape(shape: Iterable[Dim]) -> Shape:
+    """Return dimensions as a tuple, with numpy integers and 0-d arrays as ``int``."""
     return tuple(as_dim(d) for d in shape)
 
 
 def size_product(dims: Sequence[Dim]) -> Dim:
-    """Return the product of dimensions, exact for integers."""
+    """Return the product of dimensions: a Python integer, which cannot overflow, or an
+    expression."""
     return as_dim(math.prod(dims))
 
 
 def same(a: Dim, b: Dim) -> bool:
-    """Return True if two dimensions are equal for all named sizes."""
+    """Return True if two dimensions are equal for all sizes of the named dimensions."""
     if a is b:
         return True
     if type(a) is type(b):  # first, because it is the most frequent case
@@ -62,12 +66,14 @@ def is_one(dim: Dim) -> bool:
 
 
 def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
-    """Return True if two shapes are equal for all named sizes."""
+    """Return True if two shapes have the same rank and are equal for all sizes of the named
+    dimensions."""
     return a is b or (len(a) == len(b) and all(map(same, a, b)))
 
 
 def is_at_least(dim: Dim, least: int) -> bool:
-    """Return True if a dimension is at least ``least`` for all named sizes."""
+    """Return True if ``dim >= least`` is proved for all sizes of the named dimensions, else
+    False."""
     try:
         return bool(dim >= least)
     except InconclusiveDimensionOperation:
@@ -75,7 +81,8 @@ def is_at_least(dim: Dim, least: int) -> bool:
 
 
 def clip_at_zero(dim: Dim) -> Dim:
-    """Return the dimension, or zero if it would be negative."""
+    """Return ``max(dim, 0)``. It is an expression if the sign depends on the sizes of the named
+    dimensions."""
     if is_static(dim):
         return max(dim, 0)
     if is_at_least(dim, 0):
@@ -84,13 +91,16 @@ def clip_at_zero(dim: Dim) -> Dim:
 
 
 def dilated_size(size: Dim, inner: int) -> Dim:
-    """Return the size of an axis after ``inner`` entries are inserted between neighbours; 0 stays
-    0."""
+    """Return the size of an axis after ``inner`` entries are inserted between neighbours.
+
+    That is ``size + (size - 1) * inner``. An axis of size 0 stays empty.
+    """
     return clip_at_zero(as_dim(size + (size - 1) * inner)) if inner else size
 
 
 def exact_quotient(divisor: Dim, dividend: Dim) -> Dim | None:
-    """Return ``dividend / divisor`` if the division is exact for all named sizes, else None."""
+    """Return ``dividend / divisor`` if it is an integer for all sizes of the named dimensions, else
+    None."""
     if is_static(dividend) and is_static(divisor):
         return dividend // divisor if divisor and dividend % divisor == 0 else None
     if same(divisor, dividend):
@@ -104,7 +114,7 @@ def exact_quotient(divisor: Dim, dividend: Dim) -> Dim | None:
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape | None:
-    """Return the shape to which numpy broadcasts these shapes, or None if they do not fit."""
+    """Return the shape to which numpy broadcasts these shapes, or None if they are incompatible."""
     rank = max((len(s) for s in shapes), default=0)
     out: list[Dim] = [1] * rank
     for shape in shapes:
@@ -117,16 +127,19 @@ def broadcast(shapes: Sequence[Shape]) -> Shape | None:
 
 
 def expand_with_ones(shape: Shape, axes: Sequence[int], rank: int) -> Shape:
-    """Return a shape of this rank with the sizes of ``shape`` at ``axes``, and ones elsewhere."""
+    """Return a shape of this rank in which axis ``axes[i]`` has size ``shape[i]``, and other axes
+    have size 1."""
     table = dict(zip(axes, shape, strict=True))
     return tuple(table.get(axis, 1) for axis in range(rank))
 
 
 def shape_text(shape: Shape) -> str:
+    """Return the sizes, separated by commas."""
     return ",".join(str(d) for d in shape)
 
 
 def is_symbolic(dim: Any) -> bool:
+    """Return True if a dimension is an expression of named dimensions, not an integer."""
     return export.is_symbolic_dim(dim)
 
 
@@ -141,10 +154,14 @@ _OPERATORS: dict[type[ast.operator], str] = {
 
 
 def fold_dims(dim: Dim, leaf: Callable[[str | int], T], apply: Callable[[str, list[T]], T]) -> T:
-    """Fold a dimension expression bottom up.
+    """Fold a dimension expression bottom up: compute a result for each part from the results of its
+    parts.
 
-    ``leaf`` gets names and integers, ``apply`` an operation (add, sub, mul, pow, neg, floordiv,
-    mod, max, min) and its operands. The grammar is that of ``jax.export.symbolic_shape``.
+    ``leaf`` gets each name or integer. ``apply`` gets an operation (add, sub, mul, pow, neg,
+    floordiv, mod, max, min) and the results of its operands. The grammar is that of
+    ``jax.export.symbolic_shape``.
+
+    **Raises** `SpecError` for an expression with another operation.
     """
 
     def fold_node(node: ast.expr) -> T:
@@ -179,7 +196,7 @@ INTEGER: dict[str, Callable[..., int]] = {
 
 
 def evaluate_dim(dim: Dim, sizes: Mapping[str, int]) -> int:
-    """Return the value of a dimension for these sizes of its names."""
+    """Return the integer value of a dimension. ``sizes`` has the size of each name in it."""
     if is_static(dim):
         return dim
     return fold_dims(
@@ -188,7 +205,11 @@ def evaluate_dim(dim: Dim, sizes: Mapping[str, int]) -> int:
 
 
 def substitute_sizes(params: Any, sizes: Mapping[str, int]) -> Any:
-    """Return node parameters in which every symbolic dimension is replaced by its value."""
+    """Return node parameters with every symbolic dimension replaced by its value.
+
+    Dicts, tuples and lists are searched. ``sizes`` has the size of each named dimension. Anything
+    else is returned unchanged.
+    """
     if isinstance(params, dict):
         return {k: substitute_sizes(v, sizes) for k, v in params.items()}
     if type(params) in (tuple, list):

@@ -34,8 +34,8 @@ def lowest(dtype: Any) -> float | int | bool:
 def convert_as_xla(array: np.ndarray, dtype: Any) -> np.ndarray:
     """Convert an array to another dtype as XLA does.
 
-    A float that an integer dtype cannot hold becomes its nearest limit, and NaN becomes zero; numpy
-    would wrap.
+    A float beyond the limits of an integer dtype becomes the nearest limit, and NaN becomes zero.
+    numpy would wrap such numbers.
     """
     if not (is_float(array.dtype) and is_integer(dtype)):
         return array.astype(dtype)

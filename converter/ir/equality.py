@@ -9,8 +9,10 @@ from converter.ir import Graph, Node, Value
 
 
 def merge_equals(graph: Graph) -> bool:
-    """Merge common subexpressions and equal small constants, in place. Return True if there were
-    any."""
+    """Merge common subexpressions and equal constants of at most 4096 bytes, in place.
+
+    Return True if a node was merged with an equal one.
+    """
     replacements: dict[int, Value] = {}
     _merge(graph, {}, {}, replacements)
     return bool(replacements)
@@ -22,7 +24,12 @@ def _merge(
     constants: dict[Any, Value],
     replacements: dict[int, Value],
 ) -> None:
-    """Merge the nodes of a graph and its bodies; fill ``replacements`` with equal values by id."""
+    """Merge equal nodes of a graph and its bodies, in place.
+
+    ``nodes_by_key`` has earlier nodes of this graph and the graphs around it, by operands and
+    `node_key`. ``constants`` has the first constant of each content. ``replacements`` gets the
+    values that replace others, by the id of the replaced value.
+    """
 
     def resolve(value: Value) -> Value:
         if value.kind != "const":
@@ -53,18 +60,21 @@ def _merge(
 
 
 def node_key(node: Node) -> tuple[Any, ...]:
-    """Return a key that is equal for nodes that do the same to their operands."""
+    """Return a key that is equal for nodes that do the same to their operands.
+
+    It has the operation, the parameters and the types of the outputs, but not the operands.
+    """
     types = [(v.shape, v.dtype) for v in node.outputs]
     params = [(k, _hashable(v)) for k, v in sorted(node.params.items())] if node.params else ()
     return (node.op, *types, *params)
 
 
 def _hashable(param: Any) -> Any:
-    """Return a parameter as part of a key: numbers by their bits, containers by content, others by
-    value or identity.
+    """Return a parameter in a form that can be hashed, as part of a key.
 
-    The printed text is not enough: jaxprs may differ in their constants, and long arrays in the
-    middle.
+    Numbers and arrays are compared by their bits, containers by content, and other objects by
+    value, or by identity if they have no hash. The printed text is not enough: jaxprs may differ in
+    their constants, and long arrays in the middle.
     """
     kind = type(param)
     if kind in _HASHABLE_TYPES:  # first, because most parameters are such
@@ -84,6 +94,7 @@ _HASHABLE_TYPES = frozenset({int, bool, str, type(None)})
 
 
 def _has_hash(param: Any) -> bool:
+    """Return True if a parameter can be hashed."""
     try:
         hash(param)
     except TypeError:  # a frozen dataclass with a field that has no hash
@@ -94,7 +105,8 @@ def _has_hash(param: Any) -> bool:
 def is_same_program(a: Value, b: Value, inputs: Iterable[tuple[Value, Value]] = ()) -> bool:
     """Return True if two values are computed by the same operations from the same constants.
 
-    They may read nothing else but the ``inputs``, which are pairs of values that count as equal.
+    ``inputs`` are pairs of values that count as equal. If the computations read any other input or
+    parameter, the result is False.
     """
     equal_pairs = {(id(x), id(y)) for x, y in inputs}
     stack = [(a, b)]

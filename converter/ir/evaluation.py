@@ -32,7 +32,10 @@ Control: TypeAlias = "Mapping[Op, Callable[[Node, list[Any], Bodies, EvaluationR
 
 
 def run_node(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
-    """Evaluate a node without bodies on arrays."""
+    """Evaluate a node without bodies on arrays and return its results.
+
+    ``sizes`` has the size of each named dimension.
+    """
     # JAX compiles an operation again if it gets numpy arrays, and cannot batch or differentiate a
     # mixture of both.
     args = [jax.device_put(array) for array in args]
@@ -50,8 +53,10 @@ def run_node(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
 
 
 def run_uncompiled(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
-    """Evaluate a node in numpy if it has the operation, so that nothing is compiled; otherwise in
-    JAX."""
+    """Evaluate a node in numpy, so that nothing is compiled. Return its results.
+
+    JAX evaluates it if the operation has no numpy function, or none for these dtypes.
+    """
     numpy_function, kinds = node.op.numpy, set("f" if node.op.divides else "biuf")
     if numpy_function is None or not {v.dtype.kind for v in (*node.inputs, *node.outputs)} <= kinds:
         with use_precision_of([node]):
@@ -70,7 +75,7 @@ def evaluate(
 ) -> list[Any]:
     """Evaluate a graph on arrays and return its outputs.
 
-    ``params`` has arrays by parameter name; parameters with a bound array may be left out.
+    ``params`` has arrays by parameter name. Parameters with a bound array may be left out.
     ``apply`` evaluates nodes without bodies.
     """
     outputs, _ = evaluate_bounded(graph, args, params, apply, ENDLESS)
@@ -85,10 +90,14 @@ def evaluate_bounded(
     max_turns: Any,
     control: "Control | None" = None,
 ) -> tuple[list[Any], Any]:
-    """Evaluate a graph, but end every loop after ``max_turns`` turns.
+    """Evaluate a graph, but end every ``while`` loop after ``max_turns`` turns.
 
-    ``control`` evaluates nodes with bodies. Its default uses JAX's own control flow, which can be
-    compiled. Returns the outputs, and the largest number of turns of any loop.
+    ``apply`` evaluates nodes without bodies, ``control`` nodes with bodies. The default of
+    ``control`` is JAX's own control flow, which can be compiled.
+
+    **Returns** the outputs, and the largest number of turns of any loop.
+
+    **Raises** `CheckError` if the number of arrays is not the number of inputs.
     """
     if len(args) != len(graph.inputs):
         raise CheckError(f"the graph takes {len(graph.inputs)} inputs, received {len(args)}")
@@ -96,22 +105,26 @@ def evaluate_bounded(
     env: dict[int, Any] = {}
     with use_precision_of(all_nodes(graph)):
         for value in graph.params:
-            env[id(value)] = _parameter(value.program or value, params or {}, env, apply)
-        arrays = [_array(v, a) for v, a in zip(graph.inputs, args, strict=True)]
+            env[id(value)] = _parameter_array(value.program or value, params or {}, env, apply)
+        arrays = [_to_jax_array(v, a) for v, a in zip(graph.inputs, args, strict=True)]
         rules = EvaluationRules(apply, sizes, max_turns, control or CONTROL_EVALUATIONS)
-        return _evaluation_run(graph, arrays, env, rules)
+        return _evaluate_graph(graph, arrays, env, rules)
 
 
-def _array(value: Value, array: Any) -> Any:
-    """Return the JAX array that is given for a value, with the dtype that JAX supports."""
+def _to_jax_array(value: Value, array: Any) -> Any:
+    """Return the array that was given for a value as a JAX array of the value's dtype.
+
+    The dtype has 32 bits in place of 64 if JAX is so configured.
+    """
     # An input that no node uses may have more bits than JAX is configured to.
     return jnp.asarray(array, jax.dtypes.canonicalize_dtype(value.dtype))
 
 
 def use_precision_of(nodes: Iterable[Node]) -> AbstractContextManager[None]:
-    """Return a context in which JAX has 64-bit numbers if these nodes do, or if it has them anyway.
+    """Return a context in which JAX has 64-bit numbers if one of these nodes has them.
 
-    Passes may add 64-bit nodes, whatever JAX is configured to.
+    JAX's configuration is kept if none has them. Passes may add 64-bit nodes, whatever JAX is
+    configured to.
     """
     dtypes = (v.dtype for node in nodes for v in (*node.inputs, *node.outputs))
     is_wide = any(dtype.itemsize >= (16 if dtype.kind == "c" else 8) for dtype in dtypes)
@@ -119,19 +132,28 @@ def use_precision_of(nodes: Iterable[Node]) -> AbstractContextManager[None]:
 
 
 def all_nodes(graph: Graph) -> Iterator[Node]:
-    """Yield the nodes of a graph and of the weight programs of its parameters."""
+    """Yield the nodes of a graph, its bodies, and the weight programs of its parameters."""
     yield from graph.walk()
     for value in graph.params:
         if value.program is not None:
             yield from (v.node for v in ancestors(value.program) if v.node is not None)
 
 
-def _parameter(value: Value, params: Mapping[str, Any], env: dict[int, Any], apply: Apply) -> Any:
-    """Return the array of a parameter, or the result of its weight program."""
+def _parameter_array(
+    value: Value, params: Mapping[str, Any], env: dict[int, Any], apply: Apply
+) -> Any:
+    """Return the array of a parameter from ``params`` or its bound array, or the result of a weight
+    program.
+
+    ``params`` has arrays by parameter name. ``env`` has computed arrays by value id, and gets those
+    of the program.
+    """
 
     def read(value: Value) -> Any:
         is_param = value.kind == "param"
-        return _array(value, params.get(value.name, value.bound) if is_param else value.const)
+        return _to_jax_array(
+            value, params.get(value.name, value.bound) if is_param else value.const
+        )
 
     return evaluate_value(value, read, lambda node, args: apply(node, args, {}), env)
 
@@ -141,7 +163,11 @@ ENDLESS = np.iinfo(np.int32).max
 
 
 class EvaluationRules(NamedTuple):
-    """Settings of an evaluation. ``max_turns`` is the largest number of turns of a loop."""
+    """Settings of an evaluation.
+
+    ``apply`` evaluates nodes without bodies, ``control`` nodes with bodies. ``sizes`` has the size
+    of each named dimension. ``max_turns`` is the largest number of turns of a loop.
+    """
 
     apply: Apply
     sizes: Sizes
@@ -149,21 +175,24 @@ class EvaluationRules(NamedTuple):
     control: Control
 
 
-def _evaluation_run(
+def _evaluate_graph(
     graph: Graph, args: Sequence[Any], outer: Mapping[int, Any], rules: EvaluationRules
 ) -> Counted:
-    """Evaluate a graph or a body, with the arrays of the graphs around it in ``outer``, by value
-    id."""
+    """Evaluate a graph or a body on arrays. Return its outputs and the largest number of loop
+    turns.
+
+    ``outer`` has the arrays of the graphs around it, by value id.
+    """
     env = {**outer, **{id(v): a for v, a in zip(graph.inputs, args, strict=True)}}
 
     def read(value: Value) -> Any:
-        return _array(value, value.const) if value.kind == "const" else env[id(value)]
+        return _to_jax_array(value, value.const) if value.kind == "const" else env[id(value)]
 
     def run_body(body: Graph, args: Sequence[Any]) -> Counted:
-        return _evaluation_run(body, args, env, rules)
+        return _evaluate_graph(body, args, env, rules)
 
     turns: Any = 0
-    for node, finished in zip(graph.nodes, _read_last(graph), strict=True):
+    for node, finished in zip(graph.nodes, _values_read_last(graph), strict=True):
         inputs = [read(v) for v in node.inputs]
         control = rules.control.get(node.op)
         if control:
@@ -177,8 +206,12 @@ def _evaluation_run(
     return [read(v) for v in graph.outputs], turns
 
 
-def _read_last(graph: Graph) -> list[list[Value]]:
-    """Return for each node the values of this graph that no later node reads."""
+def _values_read_last(graph: Graph) -> list[list[Value]]:
+    """Return for each node the values of this graph that it reads or computes and that no later
+    node reads.
+
+    Outputs of the graph are never among them.
+    """
     live, last_reads = {id(v) for v in graph.outputs}, list[list[Value]]()
     own_ids = {id(v) for node in graph.nodes for v in node.outputs}
     for node in reversed(graph.nodes):
@@ -191,8 +224,9 @@ def _read_last(graph: Graph) -> list[list[Value]]:
 def peak_memory(graph: Graph, sizes: Sizes) -> int:
     """Return an upper estimate of the bytes that an evaluation takes, without parameters.
 
-    It counts the values that are still to be read. For the operands and results of a step it counts
-    ``COPIES`` copies, because its rounding is varied (``converter.verify.noise``).
+    ``sizes`` has the size of each named dimension. At each step the estimate counts the values that
+    a later step reads, and ``COPIES`` copies of the operands and results of the step, because its
+    rounding is varied (``converter.verify.noise``).
     """
 
     def bytes_of(values: Iterable[Value]) -> int:
@@ -200,7 +234,7 @@ def peak_memory(graph: Graph, sizes: Sizes) -> int:
         return sum(math.prod(shape) * v.dtype.itemsize for shape, v in shapes)
 
     live_bytes = peak_bytes = bytes_of(graph.inputs)
-    for node, finished in zip(graph.nodes, _read_last(graph), strict=True):
+    for node, finished in zip(graph.nodes, _values_read_last(graph), strict=True):
         bodies = max((peak_memory(body, sizes) for body in node.bodies.values()), default=0)
         peak_bytes = max(
             peak_bytes, live_bytes + COPIES * bytes_of((*node.inputs, *node.outputs)) + bodies
@@ -214,7 +248,12 @@ COPIES = 6
 GiB, the estimate is 0.8 GiB."""
 
 
-def _evaluation_scan(node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
+def _evaluate_scan(node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
+    """Evaluate a scan by ``lax.scan``. Return its results and the largest number of turns of a loop
+    in a step.
+
+    ``run`` evaluates a body.
+    """
     n, body = node.params["num_carry"], node.bodies["body"]
 
     def step(carry: Any, x: Any) -> tuple[Any, Any]:
@@ -228,7 +267,11 @@ def _evaluation_scan(node: Node, inputs: list[Any], run: Bodies, rules: Evaluati
     return [*carry, *ys], turns
 
 
-def _while(node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
+def _evaluate_while(node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
+    """Evaluate a while loop by ``lax.while_loop``, but end it after ``rules.max_turns`` turns.
+
+    Return its results and the largest number of turns of it or of a loop in its body.
+    """
     cond, body = (partial(run, node.bodies[name]) for name in ("cond", "body"))
 
     def continues(state: Any) -> Any:
@@ -245,7 +288,10 @@ def _while(node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -
     return results, jnp.maximum(count, inner_turns)
 
 
-def _cond(node: Node, inputs: list[Any], run: Bodies, _: EvaluationRules) -> Counted:
+def _evaluate_cond(node: Node, inputs: list[Any], run: Bodies, _: EvaluationRules) -> Counted:
+    """Evaluate the branch that the first input selects by ``lax.switch``. Return its results and
+    number of loop turns."""
+
     def branch(body: Graph) -> Callable[[], Counted]:
         def run_branch() -> Counted:
             results, turns = run(body, [])
@@ -256,15 +302,16 @@ def _cond(node: Node, inputs: list[Any], run: Bodies, _: EvaluationRules) -> Cou
     return lax.switch(inputs[0].astype(jnp.int32), [*map(branch, node.bodies.values())])
 
 
-def _named_call(node: Node, inputs: list[Any], run: Bodies, _: EvaluationRules) -> Counted:
+def _evaluate_named_call(node: Node, inputs: list[Any], run: Bodies, _: EvaluationRules) -> Counted:
+    """Evaluate the body of a named call. Return its results and number of loop turns."""
     return run(node.bodies["call"], inputs)
 
 
 CONTROL_EVALUATIONS: Control = {
-    ops.named_call: _named_call,
-    ops.scan: _evaluation_scan,
-    ops.while_: _while,
-    ops.cond: _cond,
+    ops.named_call: _evaluate_named_call,
+    ops.scan: _evaluate_scan,
+    ops.while_: _evaluate_while,
+    ops.cond: _evaluate_cond,
 }
 
 
@@ -288,17 +335,22 @@ Read = Callable[[Value], Any]
 
 
 def compute(value: Value, read: Read, memo: dict[int, Any] | None = None) -> Any:
-    """Return the array of a value, in numpy where possible. ``read`` returns parameters and
-    constants."""
+    """Return the array of a value, in numpy where possible.
+
+    ``read`` returns the array of a parameter or constant. ``memo`` has computed arrays by value id,
+    and gets the new ones.
+    """
     return evaluate_value(
         value, read, partial(run_uncompiled, sizes={}), {} if memo is None else memo
     )
 
 
 def bound(value: Value, memo: dict[Any, Any] | None = None) -> np.ndarray | None:
-    """Return the array of a value that depends only on constants and bound parameters, else None.
+    """Return the array of a value that depends only on constants and parameters with a bound array,
+    else None.
 
-    A conclusion from it holds for these parameter values only.
+    A conclusion from it holds for these parameter values only. ``memo`` has computed arrays by
+    value id, and gets the new ones.
     """
     if not all_ancestors_pass(value, lambda leaf: known_numbers(leaf) is not None, is_computable):
         return None
@@ -306,14 +358,15 @@ def bound(value: Value, memo: dict[Any, Any] | None = None) -> np.ndarray | None
 
 
 def known_numbers(leaf: Value) -> Any:
-    """Return the array of a constant or a bound parameter, else None."""
+    """Return the array of a constant or a bound parameter, or None for other values."""
     return leaf.bound if leaf.const is None else leaf.const
 
 
 def is_computable(node: Node) -> bool:
-    """Return True for a pure node without bodies whose shapes are known.
+    """Return True for a node that can be evaluated during conversion.
 
-    The value of a named dimension is excluded.
+    It has no bodies and runs no user code, its shapes are known, and it is not the size of a named
+    dimension.
     """
     is_pure = not node.bodies and node.op is not ops.dim_as_value and not node.op.calls
     return is_pure and all(dims.all_static(v.shape) for v in (*node.inputs, *node.outputs))

@@ -21,11 +21,16 @@ ALIGNED: ResizeKind = ("linear-aligned", False)
 def einsum(
     x: jax.Array, y: jax.Array, *, lhs: Any, rhs: Any, out: Any, dtype: Any, precision: Any = None
 ) -> jax.Array:
-    """Contract two arrays by axis labels. ``dtype`` is that of the sums and of the result."""
+    """Contract two arrays by axis labels.
+
+    ``lhs``, ``rhs`` and ``out`` have a label for each axis of ``x``, ``y`` and the result.
+    ``dtype`` is the dtype of the sums and of the result.
+    """
     return jnp.einsum(x, lhs, y, rhs, out, preferred_element_type=dtype, precision=precision)
 
 
 def matmul(x: jax.Array, y: jax.Array) -> jax.Array:
+    """Return the matrix product of two arrays of one dtype, in that dtype."""
     return jnp.matmul(x, y, preferred_element_type=x.dtype)
 
 
@@ -42,8 +47,10 @@ def hard_sigmoid(x: jax.Array, *, alpha: float = 1 / 6, beta: float = 0.5) -> ja
 
 
 def elu(x: jax.Array, *, alpha: float = 1.0) -> jax.Array:
-    """Return x, or alpha * (exp(x) - 1) below 0, which is exact near 0; ONNX's Elu loses digits
-    there."""
+    """Return x where it is positive, else alpha * (exp(x) - 1).
+
+    It is exact near 0, where ONNX's Elu loses digits.
+    """
     return jnp.where(x > 0, x, alpha * jnp.expm1(jnp.minimum(x, 0)))
 
 
@@ -53,14 +60,15 @@ def selu(x: jax.Array) -> jax.Array:
 
 
 def celu(x: jax.Array, *, alpha: float = 1.0) -> jax.Array:
-    """Return max(0, x) + min(0, alpha * (exp(x / alpha) - 1)), which is exact near 0 as in
-    ``elu``."""
+    """Return max(0, x) + min(0, alpha * (exp(x / alpha) - 1)). It is exact near 0."""
     return jnp.maximum(x, 0) + alpha * jnp.expm1(jnp.minimum(x, 0) / alpha)
 
 
 def leaky_relu(x: jax.Array, slopes: jax.Array | None = None, *, slope: float = 1) -> jax.Array:
-    """Return x, multiplied by the slope where x is negative. ``slopes`` has one slope per
-    channel."""
+    """Return x, multiplied by the slope where x is negative.
+
+    ``slopes`` has one slope per channel and takes the place of ``slope``.
+    """
     return jnp.where(x >= 0, x, x * (slope if slopes is None else slopes))
 
 
@@ -76,9 +84,10 @@ def rotary(
 ) -> jax.Array:
     """Rotate pairs of elements along axis ``width`` by the angles of their positions.
 
-    ``positions`` are the axes of the positions; ``cos`` and ``sin`` are [*positions, width/2].
-    ``interleaved`` pairs neighbours instead of the two halves. ``prefix`` says that the first
-    positions are tokens that the program does not rotate; it does not change the result.
+    ``positions`` are the axes of ``x`` that number the positions. ``cos`` and ``sin`` of the angles
+    are [*positions, width/2]. ``interleaved`` pairs neighbours instead of the two halves.
+    ``prefix`` says that the first positions are tokens that the program does not rotate. It does
+    not change the result.
     """
     del prefix
     axes = (*positions, width)
@@ -105,10 +114,11 @@ def rotary_heads(
     heads: int,
     interleaved: bool,
 ) -> jax.Array:
-    """Apply ``rotary`` in ONNX's layouts: [B, heads, S, width], or [B, S, heads*width] if 3-D.
+    """Apply ``rotary`` in ONNX's layouts: [B, heads, S, width], or [B, S, heads*width] if ``x`` is
+    3-D.
 
     ``cos`` and ``sin`` are [B, S, width/2]. With ``ids`` [B, S] they are tables of all positions,
-    from which each id selects a row.
+    [positions, width/2], and each id selects a row.
     """
     cos, sin = (t if ids is None else t[ids.astype(jnp.int32)] for t in (cos, sin))
     rotate = partial(rotary, positions=(0, 2), width=3, interleaved=interleaved)
@@ -134,10 +144,11 @@ def attention(
 ) -> jax.Array:
     """Return softmax(q k^T * scale + mask) v.
 
-    The operands are [B, heads, S, width] or [B, S, heads*width]. A nonzero ``softcap`` bounds the
-    scores before the mask is added: softcap * tanh(scores / softcap). ``precision`` is the dtype of
-    the scores. ``hides`` says that the mask of the program replaces scores, whatever they are; it
-    does not change the result.
+    The operands are [B, heads, S, width] or [B, S, heads*width]. If there are fewer ``kv_heads``
+    than ``q_heads``, groups of query heads share one head of keys and values. A nonzero ``softcap``
+    bounds the scores before the mask is added: softcap * tanh(scores / softcap). ``precision`` is
+    the dtype of the scores. ``hides`` says that the mask of the program replaces scores, whatever
+    their values. It does not change the result.
     """
     flat = q.ndim == 3
     if flat:
@@ -155,6 +166,7 @@ def attention(
 
 
 def _heads(x: jax.Array, n: int) -> jax.Array:
+    """Return [B, S, n*width] as [B, n, S, width]."""
     return jnp.moveaxis(x.reshape(*x.shape[:2], n, -1), 2, 1)
 
 
@@ -177,7 +189,8 @@ def rms_norm(x: jax.Array, scale: jax.Array, *, axis: int, epsilon: float) -> ja
 
 
 def _widen(x: jax.Array) -> jax.Array:
-    """Convert to float32 if the dtype is narrower, as ONNX's norms do for their statistics."""
+    """Convert to float32 if the dtype is narrower, because ONNX's norms compute their statistics in
+    it."""
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
@@ -207,7 +220,7 @@ def batch_norm(
 ) -> jax.Array:
     """Return x * s + (bias - mean * s) with s = scale / sqrt(variance + epsilon).
 
-    ``x`` is [N, C, ...], the other operands are [C]. Runtimes compute it in this order.
+    ``x`` is [N, C, ...], the other operands are [C]. The order of operations is that of runtimes.
     """
     shape = (-1, *(1,) * (x.ndim - 2))
     s = scale * lax.rsqrt(_widen(variance) + epsilon)
@@ -218,14 +231,20 @@ def batch_norm(
 def resize(
     x: jax.Array, *, axes: Sequence[int], sizes: Sequence[int], kinds: Sequence[ResizeKind]
 ) -> jax.Array:
-    """Resample ``axes`` to ``sizes`` by the first of ``kinds``, which all give the same result."""
+    """Resample ``axes`` to ``sizes`` by the first of ``kinds``.
+
+    All ``kinds`` give the same result, so that each may be written.
+    """
     method, antialias = kinds[0]
     return image_resize(x, axes=axes, sizes=sizes, method=method, antialias=antialias)
 
 
 def _aligned(x: jax.Array, new_sizes: Mapping[int, int]) -> jax.Array:
     """Resample axes linearly so that the centres of the first and last elements keep their
-    positions."""
+    positions.
+
+    ``new_sizes`` has the size of the result by axis.
+    """
     for axis, count in new_sizes.items():
         size = x.shape[axis]
         steps = jnp.maximum(jnp.asarray(count - 1, jnp.float32), 1)
@@ -241,7 +260,8 @@ def _aligned(x: jax.Array, new_sizes: Mapping[int, int]) -> jax.Array:
 def image_resize(
     x: jax.Array, *, axes: Sequence[int], sizes: Sequence[int], method: str, antialias: bool
 ) -> jax.Array:
-    """Resize ``axes`` to ``sizes`` as `jax.image.resize` does, or by the method of ``ALIGNED``."""
+    """Resample ``axes`` to ``sizes`` as `jax.image.resize` does, or by ``ALIGNED``, the method that
+    JAX lacks."""
     new_sizes = dict(zip(axes, sizes, strict=True))
     if (method, antialias) == ALIGNED:
         return _aligned(x, new_sizes)
@@ -282,11 +302,13 @@ The smallest is its inverse. Between the two, nothing overflows in only one of t
 
 
 def factor(x: Any, *, least: float, most: float) -> Any:
-    """Return x, a factor or divisor that is multiplied with weights, or weights that are multiplied
-    with one.
+    """Return x unchanged, after a check that weights can be multiplied by it without overflow.
 
-    **Raises** `SaveError` if an absolute value is not from ``least`` to ``most``: sums may overflow
-    or become NaN that were finite before the multiplication.
+    ``x`` is a scale or a divisor that is folded into weights, or the weights into which one is
+    folded. The check is that each absolute value is from ``least`` to ``most``. Otherwise sums that
+    were finite before may overflow or become NaN.
+
+    **Raises** `SaveError` if a value is outside these bounds.
     """
     sizes = np.abs(np.asarray(x))
     for size in sizes[(sizes < least) | (sizes > most)][:1]:
@@ -314,7 +336,7 @@ def conv(
 ) -> jax.Array:
     """Convolve [batch, channels, space…] with [out, in / groups, space…], and add a bias [out].
 
-    ``spread`` is the dilation of ``x``.
+    ``dilation`` is the dilation of the kernel, ``spread`` that of ``x``.
     """
     y = lax.conv_general_dilated(
         x, w, strides, padding, spread, dilation, feature_group_count=groups
@@ -334,7 +356,8 @@ def conv_transpose(
 ) -> jax.Array:
     """Compute ONNX's ``ConvTranspose`` with a kernel [in, out / groups, space…].
 
-    ``cuts`` are the numbers of entries that are removed at the two ends of each axis.
+    ``strides`` is the dilation of ``x``. ``cuts`` has, for each axis, the number of entries that
+    are removed from the start and from the end of the result. A negative number extends the result.
     """
     ins, outs, *space = w.shape
     kernel = jnp.swapaxes(w.reshape(groups, ins // groups, outs, *space), 1, 2)
@@ -355,8 +378,12 @@ def pool(
     start: float,
     combine: Any,
 ) -> jax.Array:
-    """Reduce windows over the spatial axes of [batch, channels, space…] by ``combine`` from
-    ``start``."""
+    """Reduce windows over the spatial axes of [batch, channels, space…].
+
+    ``size``, ``strides``, ``padding`` and ``dilation`` describe the windows, one entry per spatial
+    axis. ``combine`` is the function of two elements, such as ``lax.max``, and ``start`` is its
+    neutral element.
+    """
     none = ((0, 0), (0, 0))
     return lax.reduce_window(
         x,
@@ -370,7 +397,10 @@ def pool(
 
 
 def avg_pool(x: jax.Array, *, include_pad: bool, **window: Any) -> jax.Array:
-    """Return the means of windows. Without ``include_pad``, padding does not count as elements."""
+    """Return the means of windows, whose shapes are the arguments ``window`` of `pool`.
+
+    Without ``include_pad``, a window is divided by the number of its elements that are not padding.
+    """
     total = pool(x, start=0.0, combine=lax.add, **window)
     if include_pad:
         return total / math.prod(window["size"])
@@ -378,6 +408,10 @@ def avg_pool(x: jax.Array, *, include_pad: bool, **window: Any) -> jax.Array:
 
 
 def max_pool_scatter(x: jax.Array, source: jax.Array, **window: Any) -> jax.Array:
-    """Add ``source`` at the maximum of each window of ``x``: the gradient of max pooling."""
+    """Return the gradient of max pooling with respect to ``x``.
+
+    For each window of ``x``, the element of ``source`` is added at the position of the maximum.
+    ``window`` has the arguments of `pool` that describe the windows.
+    """
     _, pull = jax.vjp(partial(pool, start=-jnp.inf, combine=lax.max, **window), x)
     return pull(source)[0]

@@ -14,9 +14,10 @@ from converter.ir.rewrite import Editor
 
 
 def above(view: View) -> View | None:
-    """Return the same elements as a view of the operand of the base's node.
+    """Return the same elements as a view of the first operand of the base's node.
 
-    Return None if the node does not only move elements, or if no factors express it.
+    Return None if the node does more than move elements, or if the elements are not regular steps
+    along axes of the operand.
     """
     node = view.base.node
     if node is None or node.op not in _OPERAND_VIEWS:
@@ -26,8 +27,12 @@ def above(view: View) -> View | None:
 
 
 def descended(view: View) -> View:
-    """Return the same elements as a view of the furthest ancestor from which they can be
-    computed."""
+    """Return the same elements as a view of the furthest ancestor from which `write` can compute
+    them.
+
+    The search goes up through operations that only move elements, and through concatenations of
+    which one operand has all the elements.
+    """
     while (inner := part(view) or above(view)) is not None and inner.is_writable():
         view = inner
     return view
@@ -36,7 +41,8 @@ def descended(view: View) -> View:
 def part(view: View) -> View | None:
     """Return the same elements as a view of one operand of a concatenation.
 
-    Return None if the base is no concatenation, or if no operand has all of them.
+    Return None if the base is not the result of a concatenation, or if no operand has all the
+    elements.
     """
     if view.op() is not ops.concatenate:
         return None
@@ -55,12 +61,14 @@ def part(view: View) -> View | None:
 
 
 def _view_broadcast(node: Node) -> View:
+    """Return the result of a ``broadcast_in_dim`` as a view of its operand."""
     source, axes = node.inputs[0], node.params["broadcast_dimensions"]
     table = {a: i for i, a in enumerate(axes) if dims.same(source.shape[i], node.out.shape[a])}
     return along(source, [table.get(a) for a in range(node.out.rank)])
 
 
 def _view_tile(node: Node) -> View:
+    """Return the result of a ``tile`` as a view of its operand."""
     view, reps = along(node.inputs[0]), node.params["reps"]
     pairs = zip(reps, view.base.shape, strict=True)
     groups = (as_group([Factor(None, 0, r), Factor(i, 1, d)]) for i, (r, d) in enumerate(pairs))
@@ -68,6 +76,7 @@ def _view_tile(node: Node) -> View:
 
 
 def _view_slice(node: Node) -> View:
+    """Return the result of a ``slice`` as a view of its operand."""
     view, params = along(node.inputs[0]), node.params
     strides = params["strides"] or (1,) * node.out.rank
     parts = enumerate(zip(strides, node.out.shape, strict=True))
@@ -76,6 +85,7 @@ def _view_slice(node: Node) -> View:
 
 
 def _view_rev(node: Node) -> View:
+    """Return the result of a ``rev`` as a view of its operand."""
     source, reversed_axes = node.inputs[0], node.params["dimensions"]
     signs = [-1 if i in reversed_axes else 1 for i in range(source.rank)]
     groups = (as_group([Factor(i, signs[i], d)]) for i, d in enumerate(source.shape))
@@ -84,6 +94,8 @@ def _view_rev(node: Node) -> View:
 
 
 def _view_reshape(node: Node) -> View | None:
+    """Return the result of a reshape as a view of its operand, or None if the sizes have no common
+    factors."""
     source, target = node.inputs[0], node.out.shape
     pairs = enumerate(zip(source.shape, target, strict=False))
     first = next((i for i, pair in pairs if not dims.same(*pair)), min(source.rank, len(target)))
@@ -100,8 +112,10 @@ def _view_reshape(node: Node) -> View | None:
 def _split_reshape(source: Shape, target: Shape, first: int) -> tuple[Group, ...] | None:
     """Return for each axis of a reshape's result the factors of the operand's axes.
 
-    ``first`` is the number of the operand's first axis here. Return None if a size has no known
-    factors.
+    ``source`` and ``target`` are the shapes before and after, without equal leading axes. ``first``
+    is the number of leading axes that were left out. Return None if a size is not a product of
+    known factors. Example: (6, 4) to (2, 12). The first axis has 2 entries with stride 3 along axis
+    0 of the operand. The second axis has 3 entries with stride 1 along axis 0, and 4 along axis 1.
     """
     groups: list[Group] = []
     queue = [Factor(i, 1, d) for i, d in enumerate(source, first) if not dims.same(d, 1)]
@@ -156,8 +170,11 @@ def has_strides(node: Node) -> bool:
 
 
 def shortened_axis(node: Node) -> int | None:
-    """Return the axis that a slice without strides shortens, if it is one and its sizes are
-    known."""
+    """Return the only axis that a slice without strides shortens.
+
+    Return None for another operation, a slice with strides, a slice that shortens no axis or
+    several, or a symbolic size.
+    """
     if node.op is not ops.slice or has_strides(node):
         return None
     axes = shortened_axes(node)
@@ -168,7 +185,10 @@ def shortened_axis(node: Node) -> int | None:
 
 
 def slices_by_source(graph: Graph) -> dict[tuple[int, int], list[Node]]:
-    """Return the slices along one axis by (id(source), axis), without those in bodies."""
+    """Return the slices that shorten one axis, by the id of the sliced value and the axis.
+
+    Slices in bodies are left out.
+    """
     table: dict[tuple[int, int], list[Node]] = defaultdict(list)
     for node in graph.nodes:
         if (axis := shortened_axis(node)) is not None:
@@ -185,8 +205,8 @@ Step = tuple[Op, Any]
 def write(editor: Editor, view: View, shape: Shape, dtype: Any = None) -> Value:
     """Emit the operations that compute a view as a value of this shape and dtype.
 
-    The shape is that of the view. It may have size 1 along an axis on which elements are repeated.
-    The default dtype is that of the base.
+    ``shape`` is the shape of the view. It may have size 1 along an axis on which elements are
+    repeated. The default dtype is that of the base. The view must be writable (`View.is_writable`).
     """
     steps = plan_steps(view, shape)
     assert steps is not None, view
@@ -198,7 +218,8 @@ def write(editor: Editor, view: View, shape: Shape, dtype: Any = None) -> Value:
 
 
 def plan_steps(view: View, shape: Shape) -> list[Step] | None:
-    """Return the fewest operations that compute a view from its base.
+    """Return the fewest operations, with their arguments, that compute a view of this shape from
+    its base.
 
     Return None if the view has gaps along an axis of the base, or if a slice would need a symbolic
     stride.
@@ -224,9 +245,13 @@ def plan_steps(view: View, shape: Shape) -> list[Step] | None:
 
 
 def _plan_arrangement(view: View, source: list[Factor], sizes: Shape, shape: Shape) -> list[Step]:
-    """Return a reshape, a transpose, a reshape and a broadcast, without those that have no
-    effect."""
-    runs = _runs(source, [f for group in view.groups for f in group])
+    """Return the steps that bring sliced elements into the order and the shape of the view.
+
+    They are a reshape, a transpose, a reshape and a broadcast, without those that have no effect.
+    ``source`` has the factors in the order of the base, ``sizes`` is the shape after slicing, and
+    ``shape`` is that of the view.
+    """
+    runs = _contiguous_runs(source, [f for group in view.groups for f in group])
     ordered = sorted(runs, key=lambda run: source.index(run[0]))
     order = [ordered.index(run) for run in runs]
     split = tuple(dims.size_product([f.size for f in run]) for run in ordered)
@@ -248,8 +273,11 @@ def _plan_arrangement(view: View, source: list[Factor], sizes: Shape, shape: Sha
 
 
 def rearrange(editor: Editor, x: Value, split: Shape, order: Sequence[int], target: Shape) -> Value:
-    """Emit a reshape of ``x`` to ``split``, a transposition by ``order`` and a reshape to
-    ``target``."""
+    """Emit a reshape of ``x`` to ``split``, a transposition by the permutation ``order`` and a
+    reshape to ``target``.
+
+    Operations without effect are left out.
+    """
     for op, argument in _plan_rearrangement(x.shape, split, order, target):
         x = _EMITTERS[op](editor, x, argument)
     return x
@@ -258,10 +286,11 @@ def rearrange(editor: Editor, x: Value, split: Shape, order: Sequence[int], targ
 def _plan_rearrangement(
     shape: Shape, split: Shape, order: Sequence[int], target: Shape
 ) -> list[Step]:
-    """Return the fewest operations for a reshape to ``split``, a transposition and a reshape to
-    ``target``.
+    """Return the fewest operations for a reshape to ``split``, a transposition by ``order`` and a
+    reshape to ``target``.
 
-    Axes of size one may be anywhere in between: they stay where that saves a reshape.
+    ``shape`` is the shape before them. Axes of size one may be anywhere in between. They stay where
+    that saves a reshape.
     """
     order = [i for i in order if not dims.same(split[i], 1)]
     if order == sorted(order):
@@ -287,24 +316,31 @@ def _plan_rearrangement(
 
 
 def _long_sizes(shape: Shape) -> list[Dim]:
+    """Return the sizes that are not one."""
     return [d for d in shape if not dims.same(d, 1)]
 
 
 def _plan_reshape(shape: Shape, target: Shape) -> list[Step]:
+    """Return a reshape, or no step if the shapes are equal."""
     return [] if dims.same_shape(shape, target) else [(ops.reshape, target)]
 
 
 def _split_axis(group: Group, size: Dim) -> list[tuple[Dim, bool]]:
-    """Return the sizes into which a broadcast splits an axis, each with True if elements vary along
-    it."""
+    """Return the sizes into which a broadcast splits an axis of the view, and for each whether
+    elements vary along it.
+
+    ``group`` has the factors of the axis, ``size`` is its size. An axis that no broadcast repeats
+    is not split.
+    """
     repeated = any(f.axis is None for f in group)
     return [(f.size, f.axis is not None) for f in group] if repeated else [(size, bool(group))]
 
 
-def _runs(source: list[Factor], flat: list[Factor]) -> list[list[Factor]]:
-    """Return runs of factors that are neighbours in the source, in the order of the view.
+def _contiguous_runs(source: list[Factor], flat: list[Factor]) -> list[list[Factor]]:
+    """Return runs of factors that follow each other in the source, in the order of the view.
 
-    Factors of different axes are in different runs.
+    ``source`` has the factors in the order of the base, ``flat`` in that of the view. Factors of
+    different axes are in different runs.
     """
     runs: list[list[Factor]] = []
     previous: Factor | None = None

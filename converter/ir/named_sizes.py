@@ -22,7 +22,11 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 
 @dataclass(frozen=True)
 class Origin:
-    """Axis ``axis`` of input ``index`` has size ``factor * name + summand``."""
+    """The axis of an input from which the size of a name is read.
+
+    Axis ``axis`` of input ``index`` has size ``factor * name + summand``. ``summand`` may have
+    names that are solved before.
+    """
 
     index: int
     axis: int
@@ -31,11 +35,12 @@ class Origin:
 
 
 def find_origins(shapes: Sequence[Shape]) -> dict[str, Origin]:
-    """Return for each name the axis that determines its size, in an order in which they can be
-    solved.
+    """Return for each name the axis of an input that determines its size.
 
-    An axis that is the name alone is preferred, then the least multiple of it, then an axis that is
-    linear in it and whose other names are solved before: ``h+1``, ``2*N+h``.
+    ``shapes`` are those of the inputs. The names are in an order in which they can be solved. An
+    axis whose size is the name alone is preferred, then its least multiple. The last choice is an
+    axis that is linear in the name and whose other names are solved before, such as ``h+1`` or
+    ``2*N+h``.
     """
     solved: dict[str, Origin] = {}
     named = [
@@ -61,7 +66,12 @@ def find_origins(shapes: Sequence[Shape]) -> dict[str, Origin]:
 def _solve_names(
     named: Sequence[tuple[int, int, Dim]], solved: Mapping[str, Origin]
 ) -> Iterator[tuple[str, Origin]]:
-    """Yield the unsolved names that an axis determines if the solved ones are known."""
+    """Yield unsolved names with their origins: an axis determines a name if it is the only unsolved
+    name in it.
+
+    ``named`` has the input, the axis and the size of each symbolic axis. ``solved`` has the origins
+    of the solved names.
+    """
     for i, axis, dim in named:
         unknown = size_names(dim) - solved.keys()
         if len(unknown) == 1:
@@ -72,8 +82,10 @@ def _solve_names(
 
 
 def _split_linear(dim: Dim, name: str) -> tuple[int, Dim]:
-    """Return ``dim`` as a factor times a name and the rest; the factor is 0 if it is not linear in
-    the name."""
+    """Return the factor and the summand of ``dim = factor * name + summand``.
+
+    The factor is 0 if ``dim`` is not linear in the name.
+    """
     ones = dict.fromkeys(size_names(dim), 1)
     factor = dims.evaluate_dim(dim, {**ones, name: 2}) - dims.evaluate_dim(dim, ones)
     (size,) = export.symbolic_shape(name, scope=dim.scope)
@@ -82,7 +94,11 @@ def _split_linear(dim: Dim, name: str) -> tuple[int, Dim]:
 
 
 def read_sizes(shapes: Sequence[Shape], array_shapes: Sequence[Sequence[int]]) -> dict[str, int]:
-    """Return the sizes of the names in ``shapes`` for arrays with ``array_shapes``."""
+    """Return the size of each name in ``shapes``, read from the shapes of arrays.
+
+    ``shapes`` are those of the inputs, with named dimensions. ``array_shapes`` are those of the
+    arrays for them, in the same order.
+    """
     sizes: dict[str, int] = {}
     for name, origin in find_origins(shapes).items():
         size = array_shapes[origin.index][origin.axis]
@@ -91,7 +107,7 @@ def read_sizes(shapes: Sequence[Shape], array_shapes: Sequence[Sequence[int]]) -
 
 
 def size_names(expression: Dim | str) -> set[str]:
-    """Return the names in a dimension or in the text of one."""
+    """Return the names in a dimension or in the text of one: {"h", "w"} for ``2*h+w``."""
     if dims.is_static(expression):
         return set()
     return dims.fold_dims(
@@ -120,7 +136,7 @@ class Constraint:
 
 
 def parse_constraint(text: str) -> Constraint:
-    """Parse the text of a constraint, which JAX has accepted before."""
+    """Parse a constraint such as ``mod(h, 16) == 0``. JAX must have accepted the text before."""
     left, comparison, right = (part.strip() for part in re.split("(==|>=|<=)", text, maxsplit=1))
     compare = _COMPARISONS[comparison]
 
@@ -133,8 +149,9 @@ def parse_constraint(text: str) -> Constraint:
 def find_broken_constraint(constraints: Iterable[str], sizes: Sizes) -> str | None:
     """Return the text of the first constraint that these sizes violate, or None.
 
-    JAX may have replaced a name by another, so that no shape has it. Its size is that of the
-    expression with which a constraint equates it.
+    ``sizes`` has sizes by name. A constraint with a name of unknown size counts as kept. JAX may
+    have replaced a name by an expression, so that no shape has the name. Its size is then that of
+    the expression to which a constraint equates it.
     """
     sizes_by_name = dict(sizes)
     for parsed in map(parse_constraint, constraints):
@@ -155,14 +172,18 @@ SEARCH_RADIUS = 64
 
 
 def nearest_sizes(requested: Sizes, constraints: Iterable[str]) -> dict[str, int] | None:
-    """Return sizes near the requested ones that obey the constraints, or None if none were
-    found."""
+    """Return sizes near the requested ones that obey the constraints, or None if none were found.
+
+    ``requested`` has sizes by name. Names that only the constraints have get sizes near 1.
+    """
     parsed = [parse_constraint(text) for text in constraints]
     extra = set[str]().union(*(c.names for c in parsed)) - requested.keys()
     numbers = {int(number) for c in parsed for number in re.findall(r"\b\d+\b", c.text)}
     targets = {**requested, **dict.fromkeys(sorted(extra), 1)}
 
     def search(sizes: dict[str, int], open_names: Sequence[str]) -> dict[str, int] | None:
+        """Return sizes that obey all constraints, or None. ``sizes`` are chosen already,
+        ``open_names`` are not."""
         if not open_names:
             return sizes
         name, *other_names = open_names
@@ -179,8 +200,11 @@ def nearest_sizes(requested: Sizes, constraints: Iterable[str]) -> dict[str, int
 
 
 def _sizes_near(size: int, numbers: set[int]) -> list[int]:
-    """Return the sizes of at least one near ``size`` and ``numbers``, those nearest to ``size``
-    first."""
+    """Return candidates for a size of at least one, those nearest to ``size`` first.
+
+    They are all within ``SEARCH_RADIUS`` of ``size`` or of one of ``numbers``, the numbers in the
+    constraints.
+    """
     steps = range(-SEARCH_RADIUS, SEARCH_RADIUS + 1)
     candidates = {number + step for number in (size, *numbers) for step in steps}
     return sorted((n for n in candidates if n >= 1), key=lambda n: (abs(n - size), -n))

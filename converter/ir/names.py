@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 
 class Names:
-    """A set of names that are in use."""
+    """A set of names that are in use, from which unique new names are derived."""
 
     def __init__(self, used: Iterable[str] = ()) -> None:
         self._used = set(used)

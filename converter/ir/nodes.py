@@ -24,13 +24,14 @@ Meaning: TypeAlias = Callable[[Sequence[Any], Mapping[str, Any]], list[Any]]
 # Values refer to nodes and nodes to values, so a generated repr would be endless.
 @dataclass(eq=False, slots=True, repr=False)
 class Value:
-    """One array in the graph.
+    """One array in the graph, with a shape and a dtype.
 
-    ``kind`` says where it comes from: a graph input, a parameter, a constant (``const`` has its
-    array) or output ``index`` of ``node``. The numbers of a parameter are known only when the file
-    is saved: it gets new ones, or keeps those of the traced leaf (``bound``), or is computed from
-    other parameters (``program``, a value with its own nodes). ``within`` has the least and the
-    largest number that a loop can give to an input of its body, if they have been proved.
+    ``kind`` says where the array comes from: a graph input, a parameter, a constant (its array is
+    ``const``) or output number ``index`` of ``node``. The numbers of a parameter are known only
+    when the file is saved. They are then new ones, or those of the traced leaf (``bound``), or the
+    result of a weight program: ``program`` is a value whose nodes compute it from other parameters.
+    ``within`` has the least and the largest number that a loop can give to an input of its body. It
+    is None unless these bounds are proved.
     """
 
     shape: Shape
@@ -65,8 +66,9 @@ class Value:
 class Node:
     """One application of an operation to values.
 
-    ``meaning(arrays, params)`` evaluates a node from a jaxpr with JAX's primitive. ``refusal`` is
-    the reason why the node cannot be converted, if it is known before lowering.
+    ``bodies`` are nested graphs by name, such as the branches of a conditional. ``meaning(arrays,
+    params)`` evaluates a node from a jaxpr with JAX's primitive and returns its results.
+    ``refusal`` is the reason why the node cannot be converted, if it is known before lowering.
     """
 
     op: Op
@@ -87,7 +89,10 @@ class Node:
         return f"<{self.op} of {self.inputs}>"
 
     def operands(self) -> Iterator[Value]:
-        """Yield the inputs, then the values that bodies capture from the graphs around them."""
+        """Yield the inputs, then the values that bodies capture from the graphs around them.
+
+        A value that is read several times is yielded several times.
+        """
         yield from self.inputs
         for body in self.bodies.values():
             yield from body.captured()
@@ -104,8 +109,8 @@ class Node:
 class Fact:
     """A property of parameter values that a rewrite relies on.
 
-    ``holds`` checks the array of ``value``, a program of parameters. It is checked again if a
-    parameter is bound to other numbers.
+    ``value`` is computed from parameters alone. ``holds`` returns True if its array has the
+    property. The check is repeated if a parameter is bound to other numbers.
     """
 
     value: Value
@@ -132,7 +137,10 @@ class Graph:
 
     def captured(self) -> Iterator[Value]:
         """Yield the values that the graph reads but does not define, including constants and
-        parameters."""
+        parameters.
+
+        A value that is read several times is yielded several times.
+        """
         defined = {id(v) for v in self.inputs}
         for node in self.nodes:
             defined.update(id(v) for v in node.outputs)
@@ -141,8 +149,11 @@ class Graph:
                 yield value
 
     def uses(self) -> dict[int, list[Node | None]]:
-        """Return the nodes that read each value, by its id. ``None`` stands for the outputs of the
-        graph."""
+        """Return the nodes that read each value, by the value's id.
+
+        A node that reads a value twice is listed twice. A node reads also what its bodies capture.
+        ``None`` stands for the outputs of the graph.
+        """
         table: dict[int, list[Node | None]] = {}
         for node in self.nodes:
             for value in node.operands():
@@ -173,7 +184,7 @@ class Graph:
         return _clone(self, {})
 
     def __str__(self) -> str:
-        return "\n".join(_lines(self, _Names(), indent=""))
+        return "\n".join(_print_lines(self, _Names(), indent=""))
 
     def __repr__(self) -> str:
         sizes = (len(self.inputs), len(self.params), len(self.nodes), len(self.outputs))
@@ -181,6 +192,12 @@ class Graph:
 
 
 def _clone(graph: Graph, copies: dict[int, Value]) -> Graph:
+    """Return a copy of a graph or body with its own nodes.
+
+    ``copies`` has the copies of values by the id of the original, and gets those of this graph.
+    Other values are shared.
+    """
+
     def copy_of(value: Value) -> Value:
         return copies.get(id(value), value)
 
@@ -213,21 +230,28 @@ def make_node(
     meaning: Meaning | None = None,
     source: tuple[Any, ...] = (),
 ) -> Node:
-    """Return a node with new outputs of these types, each a shape and a dtype."""
+    """Return a node with new outputs.
+
+    ``types`` has the shape and the dtype of each output. ``meaning`` and ``source`` are fields of
+    ``Node``.
+    """
     node = Node(op, list(inputs), dict(params or {}), meaning=meaning, source=source)
     node.outputs = [Value(s, np.dtype(d), node=node, index=i) for i, (s, d) in enumerate(types)]
     return node
 
 
 def const(array: Any, dtype: Any = None) -> Value:
-    """Return a constant value."""
+    """Return a constant value. Its array is converted to ``dtype`` if one is given."""
     array = np.asarray(array, dtype)
     return Value(array.shape, array.dtype, kind="const", const=array)
 
 
 class _Names:
-    """Names for printing: %0, %1 … in order of appearance; parameters and inputs keep their
-    names."""
+    """Names of values in a printed graph.
+
+    Inputs and parameters keep their names. Results of nodes are %0, %1, … in order of appearance. A
+    constant of one element is its number.
+    """
 
     def __init__(self) -> None:
         self._table: dict[int, str] = {}
@@ -241,21 +265,23 @@ class _Names:
         return self._table.setdefault(id(value), f"%{len(self._table)}")
 
 
-def _lines(graph: Graph, names: _Names, indent: str) -> Iterator[str]:
+def _print_lines(graph: Graph, names: _Names, indent: str) -> Iterator[str]:
+    """Yield the lines of a printed graph, with the nested bodies indented under their nodes."""
     inputs = ", ".join(f"{names(v)}: {v.type_text()}" for v in graph.inputs)
     yield f"{indent}graph({inputs}):"
     for node in graph.nodes:
         results = ", ".join(f"{names(v)}: {v.type_text()}" for v in node.outputs)
         operands = ", ".join(names(v) for v in node.inputs)
         params_with_values = {k: v for k, v in node.params.items() if v is not None}
-        params = " ".join(f"{k}={_short(v)}" for k, v in params_with_values.items())
+        params = " ".join(f"{k}={_short_text(v)}" for k, v in params_with_values.items())
         yield f"{indent}  {results} = {node.op}({operands}) {params}".rstrip()
         for name, body in node.bodies.items():
             yield f"{indent}    {name}:"
-            yield from _lines(body, names, indent + "      ")
+            yield from _print_lines(body, names, indent + "      ")
     yield f"{indent}  return {', '.join(names(v) for v in graph.outputs)}"
 
 
-def _short(value: Any) -> str:
+def _short_text(value: Any) -> str:
+    """Return the text of a parameter on one line, cut to 80 characters."""
     text = " ".join(str(value).split())
     return text if len(text) <= 80 else text[:77] + "..."

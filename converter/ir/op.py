@@ -10,7 +10,8 @@ Vectors: TypeAlias = Literal["rows", "columns", "both", ""]
 
 
 class Rounding(Enum):
-    """How an operation rounds, which determines how far a correct result may be from JAX's."""
+    """How an operation rounds. The verification derives from it how far a correct result may be
+    from JAX's."""
 
     INSIDE = "operands and results may differ by some units in the last place"
     NONE = "returns only numbers of its operands, or rounds to whole numbers"
@@ -33,26 +34,30 @@ class Linear(Enum):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Op:
-    """An operation and its traits. Each operation is one object; equality is identity.
+    """An operation and its traits. Each operation is one object, and equality is identity.
 
-    ``formula`` computes it in JAX, with parameters by keyword; nodes of other primitives have their
-    own ``meaning``. ``numpy`` computes it in numpy, for floats only if it ``divides``. An
-    ``elementwise`` operation treats every element alike. One that ``broadcasts`` has several
-    operands with numpy's broadcasting. ``moves``: the result has elements of the first operand at
-    other positions, or some of them. ``reduces``: all elements along ``axes`` become one.
-    ``forwards``: the results are the operands. ``any_zero``: the sign of a zero is open. ``calls``:
-    it runs user code, which a conversion never does.
+    ``formula`` computes it in JAX, with parameters by keyword. A node of a primitive without
+    formula has its own ``meaning``. ``numpy`` computes it in numpy, for floats only if it
+    ``divides``.
 
-    ``triangle(params)`` returns which triangle of the first operand is read: whether it is the
-    lower one, and whether the diagonal is excluded. ``vectors(operand_index, params)`` returns
-    which vectors of a matrix operand are independent: "columns" or "rows", whose errors do not
-    spread to others, or "both" if the error of an element depends on the diagonal elements of its
-    row and column. ``float64_units`` is the largest error of XLA's function in float64, in units in
-    the last place, if it is above two.
+    An ``elementwise`` operation computes each element in the same way. An operation that
+    ``broadcasts`` has several operands, which are broadcast as in numpy. If it ``moves``, the
+    elements of the result are elements of the first operand, at other positions. If it ``reduces``,
+    all elements along the parameter ``axes`` become one. If it ``forwards``, the results are the
+    operands. With ``any_zero``, a zero in the result may have either sign. An operation that
+    ``calls`` runs user code, which a conversion never does.
 
-    Reports count ``operator``, the ONNX operator of a composite, or ``otherwise``, another one.
-    ``structure`` is the name that ``fuse=`` selects it by; ``needs`` are the structures that it is
-    built from.
+    ``triangle(params)`` says which triangle of the first operand, a matrix, is read. It returns two
+    Booleans: whether it is the lower one, and whether the diagonal is excluded.
+    ``vectors(operand_index, params)`` returns which vectors of a matrix operand are independent.
+    "columns" or "rows" means that an error in one of them does not spread to others. "both" means
+    that the error of an element depends on the diagonal elements of its row and column.
+    ``float64_units`` is the largest error of XLA's function in float64, in units in the last place,
+    if it is above two.
+
+    Reports count the ONNX operator of a composite: ``operator``, or ``otherwise`` if another one
+    was written. ``structure`` is the name by which ``fuse=`` selects the recogniser; ``needs`` has
+    the structures from which it is built.
     """
 
     name: str

@@ -8,8 +8,7 @@ from converter.ir.op import Op
 
 
 def ancestors(value: Value) -> Iterator[Value]:
-    """Yield a value and all values that it is computed from, each once, readers before their
-    operands."""
+    """Yield a value and all values that it is computed from, depth first, each once."""
     visited: set[int] = set()
     stack = [value]
     while stack:
@@ -21,8 +20,10 @@ def ancestors(value: Value) -> Iterator[Value]:
 
 
 def operands_of_body_inputs(graph: Graph) -> dict[int, Value]:
-    """Return the operand of the node for each input of its bodies, by the input's id, in all nested
-    bodies."""
+    """Return the operand that a node passes to each input of its bodies, by the id of the input.
+
+    Nested bodies are included.
+    """
     return {
         id(inner): value
         for node in graph.walk()
@@ -34,14 +35,18 @@ def operands_of_body_inputs(graph: Graph) -> dict[int, Value]:
 def all_ancestors_pass(
     value: Value, leaf: Callable[[Value], bool], inner: Callable[[Node], bool]
 ) -> bool:
-    """Return True if every value without a node passes ``leaf``, and every node passes
-    ``inner``."""
+    """Return True if two tests hold for everything that a value is computed from.
+
+    ``leaf`` is the test of each value without a node, ``inner`` that of each node.
+    """
     return all(leaf(v) if v.node is None else inner(v.node) for v in ancestors(value))
 
 
 def source_behind(value: Value, ops: Container[Op]) -> Value:
-    """Return the value before a chain of these operations, followed through each one's first
-    operand."""
+    """Return the value before a chain of these operations.
+
+    The chain is followed from ``value`` through the first operand of each node.
+    """
     while value.node is not None and value.node.op in ops:
         value = value.node.inputs[0]
     return value
@@ -77,10 +82,11 @@ def evaluate_value(
     apply: Callable[[Node, list[Any]], list[Any]],
     memo: dict[int, Any],
 ) -> Any:
-    """Return the array of a value. ``read`` returns the array of a value without a node, ``apply``
-    evaluates a node.
+    """Return the array of a value.
 
-    ``memo`` has the arrays of values that are computed already, by id, and gets the new ones.
+    ``read`` returns the array of a value without a node. ``apply`` evaluates a node on the arrays
+    of its operands. ``memo`` has the arrays of values that are computed already, by id, and gets
+    the new ones.
     """
     for node in nodes_to_compute(value, memo):
         args = [memo[id(v)] if v.node is not None else read(v) for v in node.inputs]

@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Entries by operation or by name.
+    """What users registered, by operation or by name.
 
-    A name means the user's primitive of that name; if there is none, the operation of JAX or of
-    this converter.
+    A name means the user's primitive of that name. If there is none, it means the operation of JAX
+    or of this converter.
     """
 
     def __init__(self) -> None:
@@ -24,21 +24,22 @@ class Registry(Generic[T]):
         self._entries[key] = value
 
     def get(self, key: Op | str, default: T) -> T:
-        """Return the entry of exactly this key, or ``default``."""
+        """Return the entry that was registered with exactly this key, or ``default``."""
         return self._entries.get(key, default)
 
     def find(self, op: Op, user_op_names: Collection[str] = ()) -> T | None:
-        """Return the registered entry of an operation, or None.
+        """Return the entry that applies to an operation, or None.
 
-        ``user_op_names`` has the names of the users' primitives in a program. In it, these names
-        mean no other operation.
+        An entry for the operation itself comes before an entry for its name. ``user_op_names`` has
+        the names of the users' primitives in a program. Such a name does not apply to the operation
+        of JAX or of this converter with the same name.
         """
         is_meant = op.domain == "user" or op.name not in user_op_names
         return self._entries.get(op) or (self._entries.get(op.name) if is_meant else None)
 
     @contextmanager
     def restoring(self) -> Iterator[None]:
-        """Return a context after which the entries are again those from before it."""
+        """Return a context manager that restores the present entries when it exits."""
         entries = dict(self._entries)
         try:
             yield

@@ -1,4 +1,4 @@
-"""Between which numbers a value is known to lie."""
+"""Derive between which numbers the elements of a value lie, without evaluating it."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,194 +13,255 @@ from converter.ir.dtypes import highest, is_float, lowest
 from converter.ir.nodes import Node, Value
 from converter.ir.op import Op
 
-DEPTH = 12  # operations that are looked through; what is made of more is of no known range
+DEPTH = 12
+"""Number of operations above a value from which its range is derived; further ones are ignored."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """All elements are from ``low`` to ``high``, Python's numbers, or perhaps ``nan``."""
+    """An interval that contains all elements of a value, from ``low`` to ``high``.
+
+    The bounds are Python's numbers. With ``nan``, elements may also be NaN.
+    """
 
     low: float
     high: float
     nan: bool = False
 
     def within(self, low: float, high: float) -> bool:
+        """Return True if all elements are from ``low`` to ``high`` and none is NaN."""
         return not self.nan and low <= self.low and self.high <= high
 
     def misses(self, number: float) -> bool:
-        """No element is this number."""
+        """Return True if no element can be this number."""
         return not self.low <= number <= self.high
 
 
 def known_range(value: Value, depth: int = DEPTH) -> Range:
-    """Range that can be told without running anything; that of the dtype if nothing can."""
-    return _range_of(value, depth, {})
+    """Return the range of a value, derived from the operations and constants that compute it.
+
+    ``depth`` is the number of operations that are followed upwards. If nothing is known, the range
+    is that of the dtype.
+    """
+    return _memoized_range(value, depth, {})
 
 
-def _range_of(value: Value, depth: int, seen: dict[int, Range]) -> Range:
-    if id(value) not in seen:
-        seen[id(value)] = _range_found(value, depth, seen)
-    return seen[id(value)]
+def _memoized_range(value: Value, depth: int, memo: dict[int, Range]) -> Range:
+    """Return the range of a value, from ``memo`` (by value id) if it is there."""
+    if id(value) not in memo:
+        memo[id(value)] = _compute_range(value, depth, memo)
+    return memo[id(value)]
 
 
-def _range_found(value: Value, depth: int, seen: dict[int, Range]) -> Range:
-    whole = _whole_range(value)
+def _compute_range(value: Value, depth: int, memo: dict[int, Range]) -> Range:
+    """Return the range of a value: by the rule for its operation, from a constant or a loop bound,
+    or that of the dtype.
+
+    ``depth`` is the number of operations that are followed upwards. ``memo`` has the known ranges
+    by value id.
+    """
+    dtype_range = _dtype_range(value)
     if value.kind == "const":
-        return _of_constant(value, whole)
+        return _constant_range(value, dtype_range)
     if value.within is not None:
         return Range(*value.within)
     node = value.node
     if node is None or depth == 0 or node.op not in _RANGES:
-        return whole
-    interval = _RANGES[node.op](node, [_range_of(v, depth - 1, seen) for v in node.inputs])
-    # An integer that leaves its dtype wraps; a float is rounded, never past a bound that it has.
-    return interval if is_float(value.dtype) or interval.within(whole.low, whole.high) else whole
+        return dtype_range
+    interval = _RANGES[node.op](node, [_memoized_range(v, depth - 1, memo) for v in node.inputs])
+    # An integer beyond the limits of its dtype wraps. A float is rounded, but a bound that is a
+    # float itself is never passed by rounding.
+    return (
+        interval
+        if is_float(value.dtype) or interval.within(dtype_range.low, dtype_range.high)
+        else dtype_range
+    )
 
 
-def _whole_range(value: Value) -> Range:
+def _dtype_range(value: Value) -> Range:
+    """Return the range of all numbers of the value's dtype. Floats may be NaN."""
     if value.dtype.kind == "c":
         return Range(-math.inf, math.inf, nan=True)
-    # A truth value is a number here: numpy has no sign of it.
+    # The plus makes a Boolean an integer: numpy cannot negate a Boolean.
     return Range(+lowest(value.dtype), +highest(value.dtype), is_float(value.dtype))
 
 
-def _of_constant(value: Value, whole: Range) -> Range:
+def _constant_range(value: Value, dtype_range: Range) -> Range:
+    """Return the range of the elements of a constant, or ``dtype_range`` if it is complex, empty or
+    all NaN."""
     if value.dtype.kind == "c" or not value.const.size:
-        return whole
+        return dtype_range
     array = np.asarray(value.const)
     if is_float(array.dtype):
         array = array.astype(np.float64)
         if np.isnan(array).all():
-            return whole
+            return dtype_range
         low, high = float(np.nanmin(array)), float(np.nanmax(array))
         return Range(low, high, bool(np.isnan(array).any()))
     return Range(int(array.min()), int(array.max()))
 
 
 RangeRule = Callable[[Node, Sequence[Range]], Range]
+"""A function from a node and the ranges of its operands to the range of its result."""
 
 
 def _union(ranges: Sequence[Range]) -> Range:
+    """Return the smallest range that contains all these ranges."""
     low, high = min(r.low for r in ranges), max(r.high for r in ranges)
     return Range(low, high, any(r.nan for r in ranges))
 
 
 def _ranges_convert(node: Node, ranges: Sequence[Range]) -> Range:
-    """Floats round, and as integers are cut off towards zero; NaN becomes 0 or true."""
+    """Return the range after a conversion to another dtype.
+
+    Floats are rounded to a float, and are cut off towards zero to an integer within the limits of
+    its dtype. NaN becomes 0 or true.
+    """
     (r,) = ranges
     source, target = node.inputs[0].dtype, node.out.dtype
     if is_float(target):
-        exact = max(abs(r.low), abs(r.high)) <= 256  # integers that all floats of ONNX hold
-        return r if exact and not is_float(source) else _rounded(r, target)
+        is_exact = max(abs(r.low), abs(r.high)) <= 256  # integers that all floats of ONNX hold
+        return r if is_exact and not is_float(source) else _round_range(r, target)
     if not is_float(source) and target != np.bool_:
         return r
     low, high = lowest(target), highest(target)
-    least, most = (math.trunc(min(max(end, low), high)) for end in (r.low, r.high))
-    cut = Range(least, most)
-    return _union([cut, Range(0, 1)]) if r.nan or target == np.bool_ else cut
+    least, greatest = (math.trunc(min(max(end, low), high)) for end in (r.low, r.high))
+    converted = Range(least, greatest)
+    return _union([converted, Range(0, 1)]) if r.nan or target == np.bool_ else converted
 
 
-def _rounded(r: Range, dtype: np.dtype) -> Range:
-    """Wider by more than rounding to a float, and infinite, or NaN, beyond the largest."""
-    kind = jnp.finfo(dtype)
-    largest, unit, least = float(kind.max), float(kind.eps), float(kind.smallest_normal)
-    low, high = r.low - abs(r.low) * unit, r.high + abs(r.high) * unit
-    low, high = (low - least if low > 0 else low), (high + least if high < 0 else high)
-    beyond = dtype.itemsize == 1 and not -largest < low <= high < largest
-    ends = (low if low > -largest else -math.inf), (high if high < largest else math.inf)
-    return Range(*ends, r.nan or beyond)
+def _round_range(r: Range, dtype: np.dtype) -> Range:
+    """Return the range after rounding to a float dtype.
+
+    It is wider by more than the rounding error. Beyond the largest number, elements become
+    infinite, or NaN in floats of 8 bits.
+    """
+    limits = jnp.finfo(dtype)
+    largest, epsilon, smallest = float(limits.max), float(limits.eps), float(limits.smallest_normal)
+    low, high = r.low - abs(r.low) * epsilon, r.high + abs(r.high) * epsilon
+    low, high = (low - smallest if low > 0 else low), (high + smallest if high < 0 else high)
+    may_become_nan = dtype.itemsize == 1 and not -largest < low <= high < largest
+    bounds = (low if low > -largest else -math.inf), (high if high < largest else math.inf)
+    return Range(*bounds, r.nan or may_become_nan)
 
 
-def _iota(node: Node, _: Sequence[Range]) -> Range:
+def _ranges_iota(node: Node, _: Sequence[Range]) -> Range:
+    """Return the range of the positions along an axis."""
     size = node.out.shape[node.params["dimension"]]
-    line = Range(0, max(size - 1, 0) if dims.is_static(size) else math.inf)
-    return _rounded(line, node.out.dtype) if is_float(node.out.dtype) else line
+    positions = Range(0, max(size - 1, 0) if dims.is_static(size) else math.inf)
+    return _round_range(positions, node.out.dtype) if is_float(node.out.dtype) else positions
 
 
-def _ranges_size(node: Node, _: Sequence[Range]) -> Range:
-    """Names are at least one, and what is made of them may be less than nothing."""
+def _ranges_dim_as_value(node: Node, _: Sequence[Range]) -> Range:
+    """Return the range of a dimension's size. Its lower bound is 1 or 0 if that is proved for all
+    named sizes.
+
+    Otherwise it may be negative, because an expression such as ``h-5`` can be.
+    """
     bounds = [low for low in (1, 0) if dims.is_at_least(node.params["dim"], low)]
     return Range(next(iter(bounds), lowest(node.out.dtype)), highest(node.out.dtype))
 
 
 def _ranges_extreme(node: Node, ranges: Sequence[Range]) -> Range:
-    """That of nothing is the end of the dtype."""
+    """Return the range of a maximum or minimum along axes, which is that of the elements.
+
+    If the axes may be empty, the result may be the limit of the dtype.
+    """
     sizes = (node.inputs[0].shape[axis] for axis in node.params["axes"])
-    some = all(dims.is_at_least(size, 1) for size in sizes)
-    return ranges[0] if some else _whole_range(node.out)
+    is_not_empty = all(dims.is_at_least(size, 1) for size in sizes)
+    return ranges[0] if is_not_empty else _dtype_range(node.out)
 
 
-def _extreme_place(node: Node, _: Sequence[Range]) -> Range:
-    """Where an extreme is along an axis."""
+def _ranges_argmax(node: Node, _: Sequence[Range]) -> Range:
+    """Return the range of the position of an extreme along an axis."""
     sizes = [node.inputs[0].shape[axis] for axis in node.params["axes"]]
     return Range(0, max(sizes[0] - 1, 0) if dims.all_static(sizes) else math.inf)
 
 
-def _clamp(node: Node, ranges: Sequence[Range]) -> Range:
+def _ranges_clamp(node: Node, ranges: Sequence[Range]) -> Range:
+    """Return the range of ``clamp(low, x, high)``; ``ranges`` are those of the three. A bound that
+    may be NaN leaves it open."""
     low, x, high = ranges
     if low.nan or high.nan:
         return Range(-math.inf, math.inf, nan=True)
     return Range(min(max(x.low, low.low), high.low), min(max(x.high, low.high), high.high), x.nan)
 
 
-def _clip(node: Node, ranges: Sequence[Range]) -> Range:
+def _ranges_clip(node: Node, ranges: Sequence[Range]) -> Range:
+    """Return the range of a value that is clipped to the parameters ``low`` and ``high``."""
     low, high = (Range(node.params[name], node.params[name]) for name in ("low", "high"))
-    return _clamp(node, (low, *ranges, high))
+    return _ranges_clamp(node, (low, *ranges, high))
 
 
-def _picked(pick: Callable[..., float], *ranges: Range) -> Range:
-    """The larger or the smaller of elements."""
-    low, high = pick(r.low for r in ranges), pick(r.high for r in ranges)
+def _select_range(select: Callable[..., float], *ranges: Range) -> Range:
+    """Return the range of the elementwise maximum or minimum of values with these ranges.
+
+    ``select`` is ``max`` or ``min``.
+    """
+    low, high = select(r.low for r in ranges), select(r.high for r in ranges)
     return Range(low, high, any(r.nan for r in ranges))
 
 
-def _ranges_whole(node: Node, ranges: Sequence[Range]) -> Range:
-    """``floor``, ``ceil`` and ``round``: at most one away, never past a whole bound."""
+def _ranges_round(node: Node, ranges: Sequence[Range]) -> Range:
+    """Return the range after ``floor``, ``ceil`` or ``round``, which move a number to a
+    neighbouring integer."""
     (r,) = ranges
     low = math.floor(r.low) if math.isfinite(r.low) else r.low
     return Range(low, math.ceil(r.high) if math.isfinite(r.high) else r.high, r.nan)
 
 
-def _between(low: float, high: float) -> RangeRule:
+def _fixed_range(low: float, high: float) -> RangeRule:
+    """Return a rule whose result has always these bounds, and may be NaN if an operand may be."""
     return lambda node, ranges: Range(low, high, any(r.nan for r in ranges))
 
 
 def _ranges_sign(r: Range) -> Range:
+    """Return the range of ``sign(x)`` for the range of x."""
     return Range(float(np.sign(r.low)), float(np.sign(r.high)), r.nan)
 
 
-def _ranges_shifted(node: Node, ranges: Sequence[Range]) -> Range:
-    """Numbers without a sign, moved down by known amounts."""
-    x, by = ranges
-    if x.low < 0 or not by.within(0, 8 * node.out.dtype.itemsize - 1):
+def _ranges_shift_right(node: Node, ranges: Sequence[Range]) -> Range:
+    """Return the range of a logical right shift.
+
+    It is known only if x is not negative and the shift is less than the number of bits.
+    """
+    x, shift = ranges
+    if x.low < 0 or not shift.within(0, 8 * node.out.dtype.itemsize - 1):
         return Range(lowest(node.out.dtype), highest(node.out.dtype))
-    return Range(0, int(x.high) >> int(by.low))
+    return Range(0, int(x.high) >> int(shift.low))
 
 
 # --------------------------------------------------------------------------------- arithmetic
 
-# Of integers the bounds are exact. Of floats only the sign is told, which rounding keeps.
+# The bounds of integers are exact. For floats only the sign is derived, which rounding keeps.
 
 
 def _ranges_sum(node: Node, ranges: Sequence[Range]) -> Range:
+    """Return the range of a sum of two. A sum of floats has only a known sign."""
     x, y = ranges
     if is_float(node.out.dtype):
-        return _signs(min(x.low, y.low), max(x.high, y.high), x.nan or y.nan)
+        return _sign_range(min(x.low, y.low), max(x.high, y.high), x.nan or y.nan)
     return Range(x.low + y.low, x.high + y.high)
 
 
-def _signs(low: float, high: float, nan: bool) -> Range:
-    """Of a sum: infinities of both signs make NaN."""
-    both = low < 0 < high
-    return Range(0 if low >= 0 else -math.inf, 0 if high <= 0 else math.inf, nan or both)
+def _sign_range(low: float, high: float, nan: bool) -> Range:
+    """Return the range of a sum of floats from ``low`` to ``high``: only its sign is known.
+
+    ``nan`` says that an operand may be NaN. If both signs occur, infinities may cancel to NaN.
+    """
+    has_both_signs = low < 0 < high
+    return Range(0 if low >= 0 else -math.inf, 0 if high <= 0 else math.inf, nan or has_both_signs)
 
 
 def _ranges_difference(node: Node, ranges: Sequence[Range]) -> Range:
+    """Return the range of x - y, which is that of x + (-y)."""
     x, y = ranges
     return _ranges_sum(node, (x, Range(-y.high, -y.low, y.nan)))
 
 
 def _ranges_product(node: Node, ranges: Sequence[Range]) -> Range:
+    """Return the range of a product. A product of floats may be NaN, and is known only not to be
+    negative."""
     x, y = ranges
     if is_float(node.out.dtype):
         return Range(0 if min(x.low, y.low) >= 0 else -math.inf, math.inf, nan=True)
@@ -209,84 +270,103 @@ def _ranges_product(node: Node, ranges: Sequence[Range]) -> Range:
 
 
 def _ranges_square(node: Node, ranges: Sequence[Range]) -> Range:
+    """Return the range of a square, which is not negative. For floats it has no upper bound."""
     (r,) = ranges
     largest = math.inf if is_float(node.out.dtype) else max(r.low**2, r.high**2)
     return Range(0, largest, r.nan)
 
 
-def _ranges_total(node: Node, ranges: Sequence[Range]) -> Range:
-    """Return the range of a sum along axes: of integers as many times that of an element."""
+def _ranges_reduce_sum(node: Node, ranges: Sequence[Range]) -> Range:
+    """Return the range of a sum along axes.
+
+    For integers it is that of an element, times the number of elements. For floats only the sign is
+    known.
+    """
     (r,), sizes = ranges, [node.inputs[0].shape[axis] for axis in node.params["axes"]]
     if is_float(node.out.dtype):
-        return _signs(r.low, r.high, r.nan)
+        return _sign_range(r.low, r.high, r.nan)
     if not dims.all_static(sizes):
-        return _whole_range(node.out)
+        return _dtype_range(node.out)
     count = math.prod(sizes)
     return Range(count * r.low, count * r.high)
 
 
 def _ranges_remainder(node: Node, ranges: Sequence[Range]) -> Range:
+    """Return the range of the remainder of integers: 0 to y - 1 if x is not negative and y is
+    positive.
+
+    Otherwise return the range of the dtype.
+    """
     x, y = ranges
     if is_float(node.out.dtype) or x.low < 0 or y.low < 1:
-        return _whole_range(node.out)
+        return _dtype_range(node.out)
     return Range(0, min(x.high, y.high - 1))
 
 
 def _ranges_quotient(node: Node, ranges: Sequence[Range]) -> Range:
+    """Return the range of the quotient of integers: 0 to x if x is not negative and y is positive.
+
+    Otherwise return the range of the dtype.
+    """
     x, y = ranges
     if is_float(node.out.dtype) or x.low < 0 or y.low < 1:
-        return _whole_range(node.out)
+        return _dtype_range(node.out)
     return Range(0, x.high)
 
 
-def _sizes(node: Node, r: Range) -> Range:
-    """The size of the least integer is no integer of its dtype."""
+def _ranges_abs(node: Node, r: Range) -> Range:
+    """Return the range of an absolute value.
+
+    The upper bound may exceed the dtype: the absolute value of its least integer does not fit.
+    """
     largest = max(abs(r.low), abs(r.high))
     return Range(0, largest, r.nan)
 
 
 def _ranges_exp(node: Node, ranges: Sequence[Range]) -> Range:
+    """Return the range of exp(x), which is positive, and at most 1 if x is never positive."""
     (r,) = ranges
     return Range(0, 1 if r.high <= 0 else math.inf, r.nan)
 
 
 def _ranges_gather(node: Node, ranges: Sequence[Range]) -> Range:
-    """Elements, but for those that are filled in."""
+    """Return the range of gathered elements, or that of the dtype if indices out of bounds are
+    filled."""
     mode = lax.GatherScatterMode.from_any(node.params["mode"])
-    inside = (lax.GatherScatterMode.CLIP, lax.GatherScatterMode.PROMISE_IN_BOUNDS)
-    return ranges[0] if mode in inside else _whole_range(node.out)
+    modes_without_fill = (lax.GatherScatterMode.CLIP, lax.GatherScatterMode.PROMISE_IN_BOUNDS)
+    return ranges[0] if mode in modes_without_fill else _dtype_range(node.out)
 
 
-_FIRST = (ops.dynamic_slice, ops.split, ops.take)
+_RANGE_OF_FIRST_OPERAND = (ops.dynamic_slice, ops.split, ops.take)
 
 _RANGES: dict[Op, RangeRule] = {
-    **dict.fromkeys(_FIRST, lambda node, ranges: ranges[0]),
+    **dict.fromkeys(_RANGE_OF_FIRST_OPERAND, lambda node, ranges: ranges[0]),
     **dict.fromkeys((ops.reduce_max, ops.reduce_min), _ranges_extreme),
     **dict.fromkeys((ops.add, ops.add_any), _ranges_sum),
     ops.sub: _ranges_difference,
     ops.mul: _ranges_product,
     ops.square: _ranges_square,
     ops.neg: lambda node, ranges: Range(-ranges[0].high, -ranges[0].low, ranges[0].nan),
-    ops.abs: lambda node, ranges: _sizes(node, *ranges),
+    ops.abs: lambda node, ranges: _ranges_abs(node, *ranges),
     ops.exp: _ranges_exp,
-    ops.reduce_sum: _ranges_total,
+    ops.reduce_sum: _ranges_reduce_sum,
     ops.rem: _ranges_remainder,
     ops.div: _ranges_quotient,
     ops.gather: _ranges_gather,
     **dict.fromkeys((op for op in ops.stated() if op.moves), lambda node, ranges: ranges[0]),
-    **dict.fromkeys((ops.floor, ops.ceil, ops.round), _ranges_whole),
+    **dict.fromkeys((ops.floor, ops.ceil, ops.round), _ranges_round),
     ops.convert_element_type: _ranges_convert,
-    ops.iota: _iota,
-    **dict.fromkeys((ops.argmax, ops.argmin), _extreme_place),
-    ops.clamp: _clamp,
-    ops.clip: _clip,
-    ops.relu: lambda node, ranges: _picked(max, *ranges, Range(0, 0)),
-    ops.max: lambda node, ranges: _picked(max, *ranges),
-    ops.min: lambda node, ranges: _picked(min, *ranges),
+    ops.iota: _ranges_iota,
+    **dict.fromkeys((ops.argmax, ops.argmin), _ranges_argmax),
+    ops.clamp: _ranges_clamp,
+    ops.clip: _ranges_clip,
+    ops.relu: lambda node, ranges: _select_range(max, *ranges, Range(0, 0)),
+    ops.max: lambda node, ranges: _select_range(max, *ranges),
+    ops.min: lambda node, ranges: _select_range(min, *ranges),
     ops.concatenate: lambda node, ranges: _union(ranges),
     ops.select_n: lambda node, ranges: _union(ranges[1:]),
-    ops.shift_right_logical: _ranges_shifted,
-    ops.is_finite: _between(0, 1),
+    ops.shift_right_logical: _ranges_shift_right,
+    ops.is_finite: _fixed_range(0, 1),
     ops.sign: lambda node, ranges: _ranges_sign(*ranges),
-    ops.dim_as_value: _ranges_size,
+    ops.dim_as_value: _ranges_dim_as_value,
 }

@@ -1,9 +1,10 @@
-"""What the recurrent operators mean, as formulas in JAX.
+"""What the recurrent operators of ONNX compute, as formulas in JAX.
 
     x: [T, B, I]    w: [1, gates * H, I]    r: [1, gates * H, H]    b: [1, 2 * gates * H]
     initial states: [1, B, H], zero if they are left out
 
-They give the states after each round, [T, 1, B, H], and after the last, [1, B, H].
+T is the number of steps, B the batch, I the width of the input and H that of the state. The results
+are the states after each step, [T, 1, B, H], and the states after the last, [1, B, H].
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +27,12 @@ ACTIVATION_FORMULAS: dict[str, Callable[[Array], Array]] = {
 def lstm(
     x: Array, w: Array, r: Array, b: Array, *first: Array, reverse: bool, activations: Sequence[str]
 ) -> tuple[Array, ...]:
-    """c' = f * c + i * g and h' = o * act(c'); gates in the order i, o, f, g."""
+    """Return the states of an LSTM after each step, then the last state and the last cell.
+
+    Cell and state are c' = f * c + i * g and h' = o * act(c'). The gates are in the order i, o, f,
+    g. ``first`` are the initial state and cell. ``activations`` are those of the gates i, o and f,
+    of g, and of the cell. With ``reverse``, the steps run from the last to the first.
+    """
     f, g, h = (ACTIVATION_FORMULAS[name] for name in activations)
 
     def step(states: tuple[Array, ...], wx: Array) -> tuple[Array, ...]:
@@ -35,7 +41,9 @@ def lstm(
         cell = f(forget) * cell + f(i) * g(new)
         return f(o) * h(cell), cell
 
-    return _every_round(step, x, w, b[0].reshape(2, -1).sum(0), _states(x, r, first, 2), reverse)
+    return _scan_steps(
+        step, x, w, b[0].reshape(2, -1).sum(0), _initial_states(x, r, first, 2), reverse
+    )
 
 
 def gru(
@@ -48,49 +56,65 @@ def gru(
     activations: Sequence[str],
     reset_last: bool,
 ) -> tuple[Array, ...]:
-    """h' = (1 - z) * n + z * h; gates in the order z, r, n."""
+    """Return the states of a GRU after each step, then the last state.
+
+    The state is h' = (1 - z) * n + z * h. The gates are in the order z, r, n. ``first`` is the
+    initial state. ``activations`` are those of z and r, and of n. With ``reset_last``, r is
+    multiplied with the product of the state and its matrix, otherwise with the state.
+    """
     f, g = (ACTIVATION_FORMULAS[name] for name in activations)
     size = r.shape[-1]
-    bias, own = jnp.split(b[0], 2)
+    bias, state_bias = jnp.split(b[0], 2)
 
     def step(states: tuple[Array, ...], wx: Array) -> tuple[Array, ...]:
         (state,) = states
-        of_state = state @ r[0, : 2 * size].T + own[: 2 * size]
-        z, reset = jnp.split(f(wx[:, : 2 * size] + of_state), 2, axis=-1)
-        rows, bias_of_state = r[0, 2 * size :].T, own[2 * size :]
+        state_part = state @ r[0, : 2 * size].T + state_bias[: 2 * size]
+        z, reset = jnp.split(f(wx[:, : 2 * size] + state_part), 2, axis=-1)
+        rows, new_bias = r[0, 2 * size :].T, state_bias[2 * size :]
         inner = (
-            reset * (state @ rows + bias_of_state)
-            if reset_last
-            else (reset * state) @ rows + bias_of_state
+            reset * (state @ rows + new_bias) if reset_last else (reset * state) @ rows + new_bias
         )
         return ((1 - z) * g(wx[:, 2 * size :] + inner) + z * state,)
 
-    return _every_round(step, x, w, bias, _states(x, r, first, 1), reverse)
+    return _scan_steps(step, x, w, bias, _initial_states(x, r, first, 1), reverse)
 
 
 def rnn(
     x: Array, w: Array, r: Array, b: Array, *first: Array, reverse: bool, activations: Sequence[str]
 ) -> tuple[Array, ...]:
-    """h' = act(x w + h r + b)."""
+    """Return the states h' = act(x w + h r + b) after each step, then the last state.
+
+    ``first`` is the initial state. ``activations`` has the one activation.
+    """
     (f,) = (ACTIVATION_FORMULAS[name] for name in activations)
 
     def step(states: tuple[Array, ...], wx: Array) -> tuple[Array, ...]:
         return (f(wx + states[0] @ r[0].T),)
 
-    return _every_round(step, x, w, b[0].reshape(2, -1).sum(0), _states(x, r, first, 1), reverse)
+    return _scan_steps(
+        step, x, w, b[0].reshape(2, -1).sum(0), _initial_states(x, r, first, 1), reverse
+    )
 
 
-def _states(x: Array, r: Array, first: Sequence[Array], count: int) -> tuple[Array, ...]:
+def _initial_states(x: Array, r: Array, first: Sequence[Array], count: int) -> tuple[Array, ...]:
+    """Return the initial states ``first`` without their first axis, or ``count`` states of
+    zeros."""
     zeros = jnp.zeros((x.shape[1], r.shape[-1]), x.dtype)
     return tuple(v[0] for v in first) or (zeros,) * count
 
 
-def _every_round(
+def _scan_steps(
     step: RecurrentStep, x: Array, w: Array, bias: Array, first: tuple[Array, ...], reverse: bool
 ) -> tuple[Array, ...]:
+    """Scan ``step`` over the rows of x w + bias.
+
+    ``step(states, row)`` returns the next states. ``first`` are the initial states. Return the
+    first state after each step, then all states after the last step.
+    """
+
     def turn(states: tuple[Array, ...], wx: Array) -> tuple[tuple[Array, ...], Array]:
         states = step(states, wx)
         return states, states[0]
 
-    last, every = lax.scan(turn, first, x @ w[0].T + bias, reverse=reverse)
-    return (every[:, None], *(v[None] for v in last))
+    last, all_states = lax.scan(turn, first, x @ w[0].T + bias, reverse=reverse)
+    return (all_states[:, None], *(v[None] for v in last))

@@ -20,16 +20,16 @@ Rule: TypeAlias = Callable[[Node, "Editor"], "Sequence[Value] | Value | None"]
 
 
 def supports_all(operator: str, dtype: np.dtype) -> bool:
-    """Return True: a runtime that supports every operator in every dtype."""
+    """Return True, as for a runtime that supports every operator in every dtype."""
     return True
 
 
 class Editor:
-    """The state of one forward sweep: replaced values, the number of uses of each value, and new
-    nodes.
+    """The state of one forward sweep over a graph: new nodes, replaced values, and the number of
+    uses of each value.
 
-    The operands of a node are rewritten before the node. New nodes are inserted before it.
-    ``takes`` says whether the runtime supports an operator in a dtype.
+    A rule sees the operands of a node as rewritten already. New nodes are inserted before the node.
+    ``takes(operator, dtype)`` says whether the runtime supports an ONNX operator in a dtype.
     """
 
     def __init__(self, graph: Graph, takes: SupportsDtype = supports_all) -> None:
@@ -46,13 +46,14 @@ class Editor:
         self.changed = False
 
     def resolve(self, value: Value) -> Value:
-        """Return the value that replaces a value, or the value itself."""
+        """Return the value that replaces this value, or this value if it is not replaced."""
         while id(value) in self._replacements:
             value = self._replacements[id(value)]
         return value
 
     def replace(self, value: Value, replacement: Value) -> None:
-        """Replace a value by another in everything that reads it."""
+        """Let all nodes that the sweep has still to visit, and the outputs, read ``replacement`` in
+        place of ``value``."""
         if value is not replacement:
             self._replacements[id(value)] = replacement
             self._replaced.append(value)
@@ -76,7 +77,8 @@ class Editor:
     ) -> Value:
         """Append a node with one output and return the output.
 
-        A user's operation is given by its name and its formula.
+        ``op`` is an operation, or the name of one. With ``formula``, the name and the formula
+        define an operation of a user's recogniser.
         """
         operation = ops.external_op(op, formula) if isinstance(op, str) and formula else op
         (out,) = self.add_many(operation, inputs, [(shape, dtype)], params)
@@ -89,7 +91,8 @@ class Editor:
         types: Sequence[tuple[Shape, Any]],
         params: Mapping[str, Any] | None = None,
     ) -> list[Value]:
-        """Append a node with these types of outputs and return the outputs."""
+        """Append a node and return its outputs. ``types`` has the shape and the dtype of each
+        output."""
         node = make_node(ops.op_by_name(op), inputs, types, params, source=self.source)
         self.nodes.append(node)
         for value in inputs:
@@ -99,8 +102,11 @@ class Editor:
     def like(
         self, node: Node, inputs: Sequence[Value], shape: Shape | None = None, **changes: Any
     ) -> Value:
-        """Append a copy of a node with other operands and some changed parameters, and return its
-        output."""
+        """Append a copy of a node with other operands and return its output.
+
+        ``shape`` is the shape of the output, by default that of the node. ``changes`` are changed
+        parameters.
+        """
         types = [(node.out.shape if shape is None else shape, node.out.dtype)]
         params = {**node.params, **changes}
         copy = make_node(node.op, inputs, types, params, meaning=node.meaning, source=node.source)
@@ -109,7 +115,10 @@ class Editor:
         return copy.out
 
     def inline(self, graph: Graph, inputs: Sequence[Value]) -> list[Value]:
-        """Move the nodes of a graph here, applied to these operands, and return its outputs."""
+        """Move the nodes of a graph here and return its outputs.
+
+        ``inputs`` take the place of the inputs of the graph.
+        """
         operands_by_input = {
             id(graph_input): operand
             for graph_input, operand in zip(graph.inputs, inputs, strict=True)
@@ -124,7 +133,8 @@ class Editor:
         return [operands_by_input.get(id(v), v) for v in graph.outputs]
 
     def reshape(self, x: Value, shape: Shape) -> Value:
-        """Reshape ``x`` unless it has this shape, and merge it with an earlier reshape."""
+        """Return ``x`` in this shape: ``x`` itself, or a new reshape, which replaces an earlier one
+        before it."""
         if dims.same_shape(x.shape, shape):
             return x
         if node := x.made_by(ops.reshape):
@@ -132,8 +142,11 @@ class Editor:
         return self.add(ops.reshape, [x], shape, x.dtype, {"shape": shape})
 
     def transpose(self, x: Value, permutation: Sequence[int]) -> Value:
-        """Transpose ``x``, as a reshape if only axes of size one move, and merge it with an earlier
-        transposition."""
+        """Return ``x`` transposed: axis i of the result is axis ``permutation[i]`` of ``x``.
+
+        The result is ``x`` itself if the permutation is the identity, and a reshape if only axes of
+        size one move. An earlier transposition is merged.
+        """
         order = tuple(permutation)
         if order == tuple(range(x.rank)):
             return x
@@ -146,7 +159,8 @@ class Editor:
         return self.add(ops.transpose, [x], shape, x.dtype, {"permutation": order})
 
     def slice(self, x: Value, axis: int, start: Dim, stop: Dim, stride: int = 1) -> Value:
-        """Slice one axis of ``x`` from ``start`` to ``stop``."""
+        """Return entries ``start`` to ``stop`` (excluded) along one axis, or ``x`` if these are
+        all."""
         if stride == 1 and dims.same(start, 0) and dims.same(stop, x.shape[axis]):
             return x
         size = dims.as_dim((stop - start + stride - 1) // stride)
@@ -159,7 +173,8 @@ class Editor:
         return self.add(ops.slice, [x], shape, x.dtype, params)
 
     def slice_region(self, x: Value, starts: Shape, shape: Shape) -> Value:
-        """Slice a region of this shape, which begins at ``starts``."""
+        """Return the region of ``x`` that has this shape and begins at ``starts``, or ``x`` if it
+        has this shape."""
         if dims.same_shape(x.shape, shape):
             return x
         limits = tuple(dims.as_dim(start + size) for start, size in zip(starts, shape, strict=True))
@@ -178,7 +193,11 @@ class Editor:
         return self.add(ops.concatenate, values, shape, first.dtype, {"dimension": axis})
 
     def broadcast(self, x: Value, shape: Shape, axes: Sequence[int]) -> Value:
-        """Append ``broadcast_in_dim``: axis i of ``x`` becomes axis ``axes[i]`` of the result."""
+        """Return ``x`` broadcast to a shape: axis i of ``x`` becomes axis ``axes[i]`` of the
+        result.
+
+        The result is ``x`` itself, or a reshape if nothing is repeated.
+        """
         if tuple(axes) == tuple(range(len(shape))) and dims.same_shape(x.shape, shape):
             return x
         if dims.same_shape(dims.expand_with_ones(x.shape, axes, len(shape)), shape):
@@ -187,14 +206,14 @@ class Editor:
         return self.add(ops.broadcast_in_dim, [x], shape, x.dtype, params)
 
     def convert(self, x: Value, dtype: Any) -> Value:
-        """Convert ``x`` to a dtype unless it has it."""
+        """Convert ``x`` to a dtype, or return it if it has this dtype."""
         dtype = np.dtype(dtype)
         if x.dtype == dtype:
             return x
         return self.add(ops.convert_element_type, [x], x.shape, dtype, {"new_dtype": dtype})
 
     def compare(self, op: Op, x: Value, y: Value) -> Value:
-        """Compare two values that numpy would broadcast."""
+        """Append a comparison of two values, which are broadcast. The result is Boolean."""
         return self._broadcasting(op, [x, y], np.bool_)
 
     def where(self, condition: Value, yes: Value, no: Value) -> Value:
@@ -202,11 +221,13 @@ class Editor:
         return self._broadcasting(ops.select_n, [condition, no, yes], no.dtype)
 
     def binary(self, op: Op, x: Value, y: Value) -> Value:
-        """Append an operation on two values that are broadcast; the result has the dtype of
+        """Append an operation on two values, which are broadcast. The result has the dtype of
         ``x``."""
         return self._broadcasting(op, [x, y], x.dtype)
 
     def _broadcasting(self, op: Op, operands: Sequence[Value], dtype: Any) -> Value:
+        """Append an operation whose operands are broadcast as in numpy. ``dtype`` is that of the
+        result."""
         shape = dims.broadcast([v.shape for v in operands])
         assert shape is not None, (op, operands)
         return self.add(op, operands, shape, dtype)
@@ -218,15 +239,17 @@ def inverse_order(permutation: Sequence[int]) -> tuple[int, ...]:
 
 
 def moves_only_ones(shape: Shape, permutation: Sequence[int]) -> bool:
-    """Return True if a transposition moves only axes of size one, so that the order of elements
-    stays."""
+    """Return True if a transposition moves only axes of size one.
+
+    Such a transposition does not change the order of elements.
+    """
     moved = [i for i in permutation if not dims.same(shape[i], 1)]
     return moved == sorted(moved)
 
 
 def count_uses(graph: Graph) -> Counter[int]:
-    """Return how many operands and outputs each value is, by id, including those in nested
-    bodies."""
+    """Return how many times each value is read, by its id: as an operand or as an output of a graph
+    or body."""
     nodes = list(graph.walk())
     read = chain.from_iterable(node.inputs for node in nodes)
     bodies = (body for node in nodes for body in node.bodies.values())
@@ -237,7 +260,9 @@ def count_uses(graph: Graph) -> Counter[int]:
 def sweep(graph: Graph, rules: Mapping[Op, Rule], takes: SupportsDtype = supports_all) -> bool:
     """Apply to each node the rule for its operation, once, in topological order and in place.
 
-    Return True if any node was replaced. Dead nodes are left in the graph.
+    ``rules`` has the rule of each operation. ``takes(operator, dtype)`` says whether the runtime
+    supports an ONNX operator in a dtype. Return True if any node was replaced. Dead nodes are left
+    in the graph.
     """
     if rules.keys().isdisjoint([node.op for node in graph.walk()]):
         return False
@@ -247,6 +272,7 @@ def sweep(graph: Graph, rules: Mapping[Op, Rule], takes: SupportsDtype = support
 
 
 def _sweep(graph: Graph, rules: Mapping[Op, Rule], editor: Editor) -> None:
+    """Apply the rules to the nodes of a graph and its bodies, in place."""
     outer, editor.nodes = editor.nodes, []
     for node in graph.nodes:
         if editor.changed:
@@ -266,7 +292,7 @@ def _sweep(graph: Graph, rules: Mapping[Op, Rule], editor: Editor) -> None:
 
 
 def drop_dead(graph: Graph) -> None:
-    """Remove nodes whose outputs nothing reads, in place."""
+    """Remove nodes whose outputs nothing reads from a graph and its bodies, in place."""
     live: set[int] = {id(v) for v in graph.outputs}
     remaining: list[Node] = []
     for node in reversed(graph.nodes):

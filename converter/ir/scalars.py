@@ -9,8 +9,10 @@ BROADCAST_OPS = (ops.broadcast_in_dim, ops.reshape)
 
 
 def scalar(value: Value) -> float | int | bool | None:
-    """Return the number of a constant with one element, through broadcasts; None for other
-    values."""
+    """Return the number of a constant with one element, also of a broadcast or reshape of one.
+
+    Return None if the value is no such constant, or is complex.
+    """
     value = source_behind(value, BROADCAST_OPS)
     if value.kind != "const" or value.const is None or value.const.size != 1:
         return None
@@ -18,8 +20,11 @@ def scalar(value: Value) -> float | int | bool | None:
 
 
 def named_size(value: Value) -> Dim | None:
-    """Return the named dimension whose size a value is, through broadcasts and conversions, or
-    None."""
+    """Return the dimension whose size this value is, such as ``2*h``.
+
+    The value may be a broadcast, a reshape or a conversion of that size. Return None for other
+    values.
+    """
     size = source_behind(value, (*BROADCAST_OPS, ops.convert_element_type)).made_by(
         ops.dim_as_value
     )

@@ -8,15 +8,21 @@ from converter.ir.nodes import Node
 
 
 class IndexedAxes(NamedTuple):
-    """Axes that index vectors address, and the largest start of a window along each."""
+    """The axes of an operand that index vectors address.
+
+    ``limits`` has the largest start of a window along each of ``axes``.
+    """
 
     axes: tuple[int, ...]
     limits: list[Dim]
 
 
 def indexed_axes(node: Node) -> IndexedAxes:
-    """Return the axes that the indices of a gather or scatter address, and the largest start along
-    each."""
+    """Return the axes of the operand that the indices of a gather or scatter address.
+
+    ``limits`` of the result has the largest start of a window along each of them: the size of the
+    axis less that of the window.
+    """
     x, numbers = node.inputs[0], node.params["dimension_numbers"]
     if node.op is ops.gather:
         axes, sizes = numbers.start_index_map, node.params["slice_sizes"]
@@ -27,8 +33,12 @@ def indexed_axes(node: Node) -> IndexedAxes:
 
 
 def scatter_window(numbers: Any, rank: int, updates: Shape) -> Shape:
-    """Return the sizes, along every axis of the operand, of the window that one index vector
-    writes."""
+    """Return the size, along every axis of the operand, of the window that one index vector of a
+    scatter writes.
+
+    ``numbers`` are JAX's dimension numbers of the scatter. ``rank`` is that of the operand, and
+    ``updates`` is the shape of the updates.
+    """
     single = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
     sizes = iter(numbers.update_window_dims)
     return tuple(1 if d in single else updates[next(sizes)] for d in range(rank))

@@ -41,16 +41,21 @@ UNCHECKED_TEXT = (
 
 
 def bounds_rules(graph: Graph, strict: bool, notes: dict[str, list[Node]]) -> dict[Op, Rule]:
-    """Return the rules for a graph. In a strict conversion no promise is accepted.
+    """Return the rules that bring the indices of gathers, scatters and dynamic slices within
+    bounds.
 
-    ``notes`` gets the nodes whose promise is accepted.
+    ``graph`` is the graph to which they will be applied. A gather or scatter with the mode
+    ``promise_in_bounds`` stays as it is if its promise is accepted; ``notes`` gets these nodes for
+    the report, by the sentence that describes them. In a ``strict`` conversion no promise is
+    accepted without a proof.
     """
     doubts = doubted_promises(graph) if not strict else None
 
     def accepts_promise(
         node: Node, axes: tuple[int, ...], limits: list[Dim], window: Shape
     ) -> bool:
-        """Return True if the promise of a node is known to be kept, or else accepted."""
+        """Return True if the promise of a node is known to be kept, or is accepted without a
+        proof."""
         if _has_wide_windows(window, axes):
             return False
         is_kept = _is_promise_kept(node.inputs[1], limits)
@@ -63,11 +68,16 @@ def bounds_rules(graph: Graph, strict: bool, notes: dict[str, list[Node]]) -> di
     return {
         **dict.fromkeys(ops.SCATTERS, partial(_legalize_scatter, accepts_promise=accepts_promise)),
         ops.gather: partial(_legalize_gather, accepts_promise=accepts_promise),
-        ops.dynamic_slice: _dynamic_slice,
+        ops.dynamic_slice: _legalize_dynamic_slice,
     }
 
 
 def _legalize_gather(node: Node, editor: Editor, accepts_promise: PromiseTest) -> Value | None:
+    """Return a gather with clamped indices, and with the fill value where an index was out of
+    bounds.
+
+    Return None if ``accepts_promise`` accepts the gather as it is.
+    """
     x, indices = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
     axes, limits = indexed_axes(node)
@@ -84,20 +94,23 @@ def _legalize_gather(node: Node, editor: Editor, accepts_promise: PromiseTest) -
     if mode == Mode.CLIP or clamped is indices:
         return out
     batch = [i for i in range(out.rank) if i not in numbers.offset_dims]
-    ok = editor.broadcast(_are_unchanged(editor, indices, clamped), out.shape, batch)
+    are_unchanged = editor.broadcast(_are_unchanged(editor, indices, clamped), out.shape, batch)
     filler = const(node.params["fill_value"], out.dtype)
     other = editor.broadcast(filler, out.shape, ())
-    return editor.where(ok, out, other)
+    return editor.where(are_unchanged, out, other)
 
 
 def _has_wide_windows(window: Shape, axes: Sequence[int]) -> bool:
-    """Return True if the windows have more entries than the one that an index points to."""
+    """Return True if windows have more than one entry along an axis that indices address."""
     return any(not dims.same(window[axis], 1) for axis in axes)
 
 
 def _legalize_scatter(node: Node, editor: Editor, accepts_promise: PromiseTest) -> Value | None:
-    """Clamp the indices of a scatter, or redirect dropped windows to appended rows that are cut off
-    again."""
+    """Return a scatter whose indices are within bounds.
+
+    Indices are clamped if JAX clips them. Otherwise windows out of bounds are written to appended
+    rows, which are cut off again. Return None if ``accepts_promise`` accepts the scatter as it is.
+    """
     x, indices, updates = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
     axes, limits = indexed_axes(node)
@@ -120,15 +133,15 @@ def _legalize_scatter(node: Node, editor: Editor, accepts_promise: PromiseTest) 
 
 
 def _replace_out_of_bounds(editor: Editor, indices: Value, clamped: Value, end: Dim) -> Value:
-    """Return the clamped indices with ``end`` as first component where the window was out of
-    bounds."""
+    """Return the clamped index vectors, with ``end`` as first component where clamping changed the
+    vector."""
     last = clamped.rank - 1
     first, *other_components = (
         editor.slice(clamped, last, i, i + 1) for i in range(clamped.shape[last])
     )
-    ok = editor.reshape(_are_unchanged(editor, indices, clamped), first.shape)
+    are_unchanged = editor.reshape(_are_unchanged(editor, indices, clamped), first.shape)
     end_values = editor.broadcast(_dim_value(editor, end, first.dtype), first.shape, ())
-    redirected = editor.where(ok, first, end_values)
+    redirected = editor.where(are_unchanged, first, end_values)
     return (
         editor.concatenate([redirected, *other_components], last)
         if other_components
@@ -143,7 +156,10 @@ def _nonzero_components(
     editor: Editor, indices: Value, limits: list[Dim], axes: tuple[int, ...]
 ) -> tuple[Value, list[Dim], tuple[int, ...]]:
     """Return the components of index vectors that can be other than zero, with their limits and
-    axes."""
+    axes.
+
+    A component is always zero if the window is as long as its axis. At least one component remains.
+    """
     free = [i for i, limit in enumerate(limits) if not dims.same(limit, 0)]
     if len(free) == len(axes):
         return indices, limits, axes
@@ -155,8 +171,11 @@ def _nonzero_components(
 
 
 def _clamp_indices(editor: Editor, indices: Value, limits: list[Dim]) -> Value:
-    """Return index vectors clamped so that their windows are within the operand; unchanged if all
-    are."""
+    """Return index vectors clamped to 0 and ``limits``, so that their windows are within the
+    operand.
+
+    Indices that are known to be in bounds are returned unchanged.
+    """
     if not limits or _are_known_in_bounds(indices, limits):
         return indices
     if indices.dtype.itemsize < 4:
@@ -167,13 +186,15 @@ def _clamp_indices(editor: Editor, indices: Value, limits: list[Dim]) -> Value:
 
 
 def _is_promise_kept(indices: Value, limits: list[Dim]) -> bool:
-    """Return True if all indices are known to be within bounds."""
+    """Return True if all indices are known to be from 0 to ``limits``, by their values or by their
+    range."""
     if not limits or indices.kind == "const" or not dims.all_static(limits):
         return not limits or _are_known_in_bounds(indices, limits)
     return known_range(indices).within(0, min(limits))
 
 
 def _are_known_in_bounds(indices: Value, limits: list[Dim]) -> bool:
+    """Return True if the indices are a constant, from 0 to ``limits``."""
     array = indices.const
     if array is None or not dims.all_static(limits):
         return False
@@ -181,7 +202,7 @@ def _are_known_in_bounds(indices: Value, limits: list[Dim]) -> bool:
 
 
 def _limit_values(editor: Editor, limits: list[Dim], dtype: np.dtype) -> Value:
-    """Return the limits as a value: a scalar if there is one axis."""
+    """Return the limits of index vectors as a value: a vector, or a scalar for one axis."""
     if dims.all_static(limits):
         return const(limits[0] if len(limits) == 1 else limits, dtype)
     numbers = [_dim_value(editor, d, dtype) for d in limits]
@@ -191,14 +212,14 @@ def _limit_values(editor: Editor, limits: list[Dim], dtype: np.dtype) -> Value:
 
 
 def _dim_value(editor: Editor, dim: Dim, dtype: np.dtype) -> Value:
-    """Return a dimension as a scalar."""
+    """Return a dimension as a scalar of this dtype."""
     if dims.is_static(dim):
         return const(dim, dtype)
     return editor.add(ops.dim_as_value, [], (), dtype, {"dim": dim})
 
 
 def _are_unchanged(editor: Editor, indices: Value, clamped: Value) -> Value:
-    """Return where clamping changed no component of an index vector."""
+    """Return for each index vector whether clamping changed none of its components."""
     are_equal = editor.compare(ops.eq, editor.convert(indices, clamped.dtype), clamped)
     *shape, count = clamped.shape
     if count == 1:
@@ -209,8 +230,11 @@ def _are_unchanged(editor: Editor, indices: Value, clamped: Value) -> Value:
 # --------------------------------------------------------------------------------- dynamic slices
 
 
-def _dynamic_slice(node: Node, editor: Editor) -> Value | None:
-    """Rewrite a dynamic slice with known starts as a slice, and one of a single entry as a take."""
+def _legalize_dynamic_slice(node: Node, editor: Editor) -> Value | None:
+    """Rewrite a dynamic slice with constant starts as a slice, and one of a single entry as a take.
+
+    Return None for other dynamic slices, or if a size is symbolic.
+    """
     x, *starts = node.inputs
     sizes = node.params["slice_sizes"]
     if not dims.all_static(x.shape):
@@ -225,6 +249,11 @@ def _dynamic_slice(node: Node, editor: Editor) -> Value | None:
 
 
 def _take_entry(node: Node, editor: Editor) -> Value | None:
+    """Rewrite a dynamic slice as a take if it is one entry long along one axis and complete along
+    the others.
+
+    Return None for other dynamic slices.
+    """
     x, *starts = node.inputs
     partial_axes = [i for i, size in enumerate(node.params["slice_sizes"]) if size != x.shape[i]]
     if len(partial_axes) != 1 or node.out.shape[partial_axes[0]] != 1:

@@ -25,25 +25,29 @@ NAN_SKIPPED_TEXT = "the maximum or minimum of numbers with NaN among them leaves
 
 
 def _interpolates_computed_values(node: Node) -> bool:
-    return node.params["kinds"][0][0] != "nearest" and _is_computed(node.inputs[0])
+    """Return True if a resize interpolates between values that may be infinite or NaN."""
+    return node.params["kinds"][0][0] != "nearest" and _may_be_infinite(node.inputs[0])
 
 
 def _only_moves(op: Op) -> bool:
+    """Return True if an operation moves or converts elements, but does not compute with them."""
     return op.moves or op is ops.convert_element_type
 
 
 def _is_finite_leaf(leaf: Value) -> bool:
+    """Return True if a value without a node is a parameter, which is assumed finite, or a finite
+    constant."""
     return leaf.kind == "param" or (leaf.kind == "const" and bool(np.isfinite(leaf.const).all()))
 
 
 def _may_have_nan(node: Node) -> bool:
-    """Return True if the operand may have NaN."""
+    """Return True if the node's first operand may have NaN."""
     x = node.inputs[0]
     return is_float(x.dtype) and known_range(x).nan
 
 
 def _propagate_nan(node: Node, editor: Editor) -> Value:
-    """Return NaN if any element is NaN, else the extreme."""
+    """Rewrite a maximum or minimum along axes so that it is NaN if any element is NaN."""
     (x,), out = node.inputs, editor.like(node, node.inputs)
     extreme = editor.add(
         ops.reduce_or, [editor.compare(ops.ne, x, x)], out.shape, np.bool_, node.params
@@ -51,8 +55,9 @@ def _propagate_nan(node: Node, editor: Editor) -> Value:
     return editor.where(extreme, const(math.nan, out.dtype), out)
 
 
-def _extreme_position(node: Node, editor: Editor) -> Value:
-    """Return the position of the first NaN if there is one, else of the extreme."""
+def _propagate_nan_position(node: Node, editor: Editor) -> Value:
+    """Rewrite ``argmax`` or ``argmin`` so that it returns the position of the first NaN if there is
+    one."""
     (x,), shape = node.inputs, node.out.shape
     nan = editor.compare(ops.ne, x, x)
     any_nan = editor.add(ops.reduce_or, [nan], shape, np.bool_, {"axes": node.params["axes"]})
@@ -62,8 +67,11 @@ def _extreme_position(node: Node, editor: Editor) -> Value:
 
 
 def _scatter_nan(node: Node, editor: Editor) -> Value:
-    """Return NaN where a NaN was combined with any number; the same scatter of flags tells
-    where."""
+    """Rewrite a scatter of maxima or minima so that it is NaN where a NaN was combined with any
+    number.
+
+    The same scatter of flags tells where.
+    """
     x, indices, updates = node.inputs
     out = editor.like(node, node.inputs)
     flags = [editor.convert(editor.compare(ops.ne, v, v), np.int32) for v in (x, updates)]
@@ -73,16 +81,20 @@ def _scatter_nan(node: Node, editor: Editor) -> Value:
 
 
 def _gelu_by_erfc(node: Node, editor: Editor) -> Value:
-    """Return x/2 * erfc(-x / sqrt(2)); for negative x, 1 + erf(x / sqrt(2)) cancels."""
+    """Rewrite a GELU as x/2 * erfc(-x / sqrt(2)), because 1 + erf(x / sqrt(2)) cancels for negative
+    x."""
     (x,), dtype = node.inputs, node.out.dtype
     scaled = editor.binary(ops.mul, x, const(-math.sqrt(0.5), dtype))
     tail = editor.add(ops.erfc, [scaled], x.shape, dtype)
     return editor.binary(ops.mul, editor.binary(ops.mul, x, const(0.5, dtype)), tail)
 
 
-def _is_computed(x: Value) -> bool:
-    """Return True if a value may be infinite: neither a parameter, which is assumed finite, nor
-    bounded."""
+def _may_be_infinite(x: Value) -> bool:
+    """Return True if a value may be infinite or NaN.
+
+    A parameter is assumed finite. A value that is moved or converted from finite ones, or has
+    finite bounds, is finite.
+    """
     interval = known_range(x)
     is_bounded = not interval.nan and math.isfinite(interval.low) and math.isfinite(interval.high)
     return not is_bounded and not all_ancestors_pass(
@@ -91,16 +103,17 @@ def _is_computed(x: Value) -> bool:
 
 
 def _scale_after_norm(node: Node, editor: Editor) -> Value:
-    """Return the norm without scale and bias, followed by these."""
+    """Rewrite a norm as one without scale and bias, followed by a product and a sum with these."""
     x, scale, bias = node.inputs
     ones, zeros = (editor.broadcast(const(n, x.dtype), scale.shape, ()) for n in (1, 0))
-    by_channel = (*scale.shape, *(1,) * (x.rank - 2))
+    channel_shape = (*scale.shape, *(1,) * (x.rank - 2))
     normed = editor.like(node, [x, ones, zeros])
-    scaled = editor.binary(ops.mul, normed, editor.reshape(scale, by_channel))
-    return editor.binary(ops.add, scaled, editor.reshape(bias, by_channel))
+    scaled = editor.binary(ops.mul, normed, editor.reshape(scale, channel_shape))
+    return editor.binary(ops.add, scaled, editor.reshape(bias, channel_shape))
 
 
 def _top_k_total_order(node: Node, editor: Editor) -> list[Value]:
+    """Rewrite a ``top_k`` so that it orders NaN and signed zeros as JAX does."""
     types = [(v.shape, v.dtype) for v in node.outputs]
     return editor.add_many(ops.top_k, node.inputs, types, {**node.params, "total": True})
 
@@ -113,7 +126,7 @@ COMMON_DEVIATIONS: dict[Op, Deviation] = {
         (ops.argmax, ops.argmin),
         Deviation(
             "the place of the maximum or minimum is not that of the first NaN",
-            _extreme_position,
+            _propagate_nan_position,
             _may_have_nan,
         ),
     ),
@@ -169,12 +182,12 @@ COMMON_DEVIATIONS: dict[Op, Deviation] = {
     ops.group_norm: Deviation(
         "a norm of channels with an infinite scale is NaN",
         _scale_after_norm,
-        lambda node: _is_computed(node.inputs[1]),
+        lambda node: _may_be_infinite(node.inputs[1]),
     ),
     ops.conv_transpose: Deviation(
         "NaN or an infinity in the kernel of a transposed convolution in groups is not multiplied "
         "by the zeros between elements",
-        concerns=lambda node: node.params["groups"] != 1 and _is_computed(node.inputs[1]),
+        concerns=lambda node: node.params["groups"] != 1 and _may_be_infinite(node.inputs[1]),
     ),
     ops.grid_sample: Deviation(
         "GridSample gives a number at a place that is NaN or infinite, and JAX NaN; an infinite "
@@ -190,13 +203,19 @@ can."""
 
 
 def deviations(target: Target) -> dict[Op, Deviation]:
-    """Return the deviations of a target by operation."""
+    """Return the deviations of a target by operation: those of ONNX, and those of the target's
+    quirks."""
     of_quirks = (quirk.deviations.items() for quirk in target.quirks)
     return {**COMMON_DEVIATIONS, **dict(chain.from_iterable(of_quirks))}
 
 
 def deviation_rules(strict: bool, notes: dict[str, list[Node]], target: Target) -> dict[Op, Rule]:
-    """Return rules that avoid each deviation in a strict conversion, or else note it."""
+    """Return rules for the operations whose ONNX operators may deviate from JAX, for a target.
+
+    In a ``strict`` conversion a rule rewrites a node that is concerned in a form without the
+    deviation, if there is one. Otherwise it keeps the node and adds it to ``notes``, by the
+    sentence for the report.
+    """
     table = deviations(target)
 
     def rule(node: Node, editor: Editor) -> Value | Sequence[Value] | None:
@@ -219,7 +238,11 @@ def deviation_rules(strict: bool, notes: dict[str, list[Node]], target: Target) 
 
 
 def _saturate_conversion(node: Node, editor: Editor) -> Value | None:
-    """Clamp floats to the range of the integer type, and convert NaN to 0."""
+    """Convert floats to an integer dtype as XLA does: clamp them to its range, and convert NaN to
+    0.
+
+    Return None for other conversions, or if all elements are known to be in range.
+    """
     x, dtype = node.inputs[0], node.out.dtype
     if not (is_float(x.dtype) and is_integer(dtype)):
         return None
@@ -233,15 +256,15 @@ def _saturate_conversion(node: Node, editor: Editor) -> Value | None:
         clamped = editor.where(nan, const(0, x.dtype), clamped)
     result = editor.convert(clamped, dtype)
     # The ends of the range may not be representable as floats.
-    for op, end, number in ((ops.gt, top, high), (ops.lt, bottom, low)):
-        if int(end.const) != number:
-            beyond = editor.compare(op, x, end)
-            result = editor.where(beyond, const(number, dtype), result)
+    for op, bound, number in ((ops.gt, top, high), (ops.lt, bottom, low)):
+        if int(bound.const) != number:
+            is_beyond = editor.compare(op, x, bound)
+            result = editor.where(is_beyond, const(number, dtype), result)
     return result
 
 
 def _nearest_float(number: int, dtype: Any) -> Value:
-    """Return the float closest to an integer, rounded towards zero, as a constant."""
+    """Return the float nearest to an integer but not larger in absolute value, as a constant."""
     with np.errstate(over="ignore"):
         number_as_float = np.asarray(number).astype(np.float64).astype(dtype)
     if not np.isfinite(number_as_float) or abs(int(number_as_float)) > abs(number):
@@ -250,18 +273,28 @@ def _nearest_float(number: int, dtype: Any) -> Value:
 
 
 def _divide_by_zero(node: Node, editor: Editor) -> Value | None:
-    """Return -1, or all bits set, for ``x / 0``."""
+    """Rewrite a division of integers so that ``x / 0`` has all bits set: -1 if the dtype is signed.
+
+    Return None for floats, or if the divisor is known not to be zero.
+    """
     ones = -1 if node.out.dtype.kind == "i" else highest(node.out.dtype)
     return _replace_zero_divisor(node, editor, const(ones, node.out.dtype))
 
 
 def _remainder_by_zero(node: Node, editor: Editor) -> Value | None:
-    """Return ``x`` for ``x % 0``."""
+    """Rewrite a remainder of integers so that ``x % 0`` is ``x``.
+
+    Return None for floats, or if the divisor is known not to be zero.
+    """
     return _replace_zero_divisor(node, editor, node.inputs[0])
 
 
 def _replace_zero_divisor(node: Node, editor: Editor, result: Value) -> Value | None:
-    """Return ``result`` where the divisor is zero; the operator divides by one there."""
+    """Return ``result`` where the divisor is zero, else the node's own result. The operator divides
+    by one there.
+
+    Return None for floats, or if the divisor is known not to be zero.
+    """
     x, y = node.inputs
     if not is_integer(x.dtype) or known_range(y).misses(0):
         return None
@@ -271,9 +304,13 @@ def _replace_zero_divisor(node: Node, editor: Editor, result: Value) -> Value | 
 
 
 def _clamp_with_nan(node: Node, editor: Editor) -> Value | None:
-    """Use ``Max`` and ``Min``, which propagate a NaN bound; ``Clip`` ignores it."""
+    """Rewrite a clamp whose bounds may be NaN by ``max`` and ``min``, which propagate NaN. ``Clip``
+    ignores a NaN bound.
+
+    Return None if the bounds cannot be NaN.
+    """
     low, x, high = node.inputs
-    if not any(is_float(end.dtype) and known_range(end).nan for end in (low, high)):
+    if not any(is_float(bound.dtype) and known_range(bound).nan for bound in (low, high)):
         return None
     shape, dtype = x.shape, x.dtype
     above = editor.add(ops.max, [x, low], shape, dtype)

@@ -39,14 +39,22 @@ ELEMENTWISE_OPS = frozenset(
 
 
 def doubted_promises(graph: Graph) -> set[int]:
-    """Return the ids of gathers and scatters whose promise is doubted."""
+    """Return the ids of gathers and scatters with a promise of bounds that the program itself does
+    not rely on.
+
+    The program shows this if it excludes some of the elements by a mask, or if it uses the same
+    indices elsewhere without a promise. The cases are listed at the top of this module.
+    """
     nodes = [n for n in graph.walk() if n.op is ops.gather or n.op in ops.SCATTERS]
-    promises = [n for n in nodes if _promises(n)]
+    promises = [n for n in nodes if _has_promise(n)]
     if not promises:
         return set()
     body_operands = operands_of_body_inputs(graph)
     unpromised_roots = {
-        root for n in nodes if not _promises(n) for root in index_roots(n.inputs[1], body_operands)
+        root
+        for n in nodes
+        if not _has_promise(n)
+        for root in index_roots(n.inputs[1], body_operands)
     }
     scatters = [n for n in promises if n.op is not ops.gather]
     doubted_ids = {id(n) for n in scatters if is_masked_by(n.inputs[2], n.inputs[1])}
@@ -61,16 +69,17 @@ def doubted_promises(graph: Graph) -> set[int]:
     )
 
 
-def _promises(node: Node) -> bool:
+def _has_promise(node: Node) -> bool:
+    """Return True if a gather or scatter promises that its indices are within bounds."""
     return Mode.from_any(node.params["mode"]) == Mode.PROMISE_IN_BOUNDS
 
 
 def index_roots(indices: Value, body_operands: Mapping[int, Value]) -> set[int]:
-    """Return the ids of the values that indices are copied from, also through moves and
+    """Return the ids of the values that indices are copied from, through moves, concatenations and
     conversions.
 
     Negative indices may have been counted from the end: the root of ``where(i < 0, i + n, i)`` is
-    ``i``.
+    ``i``. ``body_operands`` has the operand of the loop or branch for each input of a body, by id.
     """
     return {
         id(v)
@@ -80,6 +89,11 @@ def index_roots(indices: Value, body_operands: Mapping[int, Value]) -> set[int]:
 
 
 def _index_sources(value: Value) -> list[Value]:
+    """Return the operands that an index is copied from, or none if it is computed.
+
+    Of the selection ``where(i < 0, i + n, i)`` this is ``i``: the case that another case is
+    computed from.
+    """
     node = value.node
     if node is None:
         return []
@@ -98,7 +112,10 @@ def _masked_by_bounds_tests(
     gathers: Sequence[Node], graph: Graph, body_operands: Mapping[int, Value]
 ) -> set[int]:
     """Return the ids of gathers whose out-of-bounds elements a mask excludes in any later
-    operation."""
+    operation.
+
+    The mask must test the indices of the gather against bounds (`_tests_bounds`).
+    """
     masked_ids: set[int] = set()
     nodes = graph.walk() if gathers else ()
     operands = [pair for n in nodes for pair in (*_masked_operands(n), *_summed_operands(n))]
@@ -107,14 +124,19 @@ def _masked_by_bounds_tests(
             n for n in gathers if id(n) not in masked_ids and _tests_bounds(mask, n, body_operands)
         ]
         if tested:
-            source_ids = {id(v) for v in _collect_sources([value], body_operands, _operands_of)}
+            source_ids = {
+                id(v) for v in _collect_sources([value], body_operands, _operands_with_body_results)
+            }
             masked_ids |= {id(n) for n in tested if id(n.out) in source_ids}
     return masked_ids
 
 
 def _tests_bounds(mask: Value, gather: Node, body_operands: Mapping[int, Value]) -> bool:
-    """Return True if a mask is computed from comparisons that separate indices out of bounds from
-    others."""
+    """Return True if a mask is computed from a comparison that separates indices out of bounds from
+    others.
+
+    ``gather`` is the node whose indices are meant.
+    """
     roots, (_, limits) = index_roots(gather.inputs[1], body_operands), indexed_axes(gather)
     compared = [
         v for v in _collect_sources([mask], body_operands, _mask_sources) if v.made_by(*COMPARISONS)
@@ -127,14 +149,22 @@ def _tests_bounds(mask: Value, gather: Node, body_operands: Mapping[int, Value])
 def _tests_index(
     node: Node, roots: set[int], limits: Sequence[Dim], body_operands: Mapping[int, Value]
 ) -> bool:
-    """Return True if one side is an index, unless the other is a number within bounds that it
-    equals."""
+    """Return True if a comparison may separate indices out of bounds from others.
+
+    One side must be an index: its root is in ``roots``. A test for equality with a number from 0 to
+    ``limits`` does not count, because it finds an index within bounds.
+    """
     for index, other in (node.inputs, node.inputs[::-1]):
         if index_roots(index, body_operands) & roots:
             number = scalar(other)
-            inside = number is not None and all(dims.is_at_least(d - number, 0) for d in limits)
+            is_within_bounds = number is not None and all(
+                dims.is_at_least(d - number, 0) for d in limits
+            )
             return not (
-                node.op in (ops.eq, ops.ne) and inside and number is not None and number >= 0
+                node.op in (ops.eq, ops.ne)
+                and is_within_bounds
+                and number is not None
+                and number >= 0
             )
     return False
 
@@ -143,16 +173,17 @@ COMPARISONS = (ops.lt, ops.le, ops.gt, ops.ge, ops.eq, ops.ne)
 
 
 def _mask_sources(value: Value) -> list[Value]:
-    """Return the values that a mask is computed from elementwise, or by "any" or "all"."""
+    """Return the operands of an elementwise operation, a move, or a reduction by "any" or "all",
+    else none."""
     node = value.node
-    passes = node is not None and (
+    is_followed = node is not None and (
         node.op in ELEMENTWISE_OPS or node.op in (ops.reduce_and, ops.reduce_or)
     )
-    return node.inputs if node is not None and passes else []
+    return node.inputs if node is not None and is_followed else []
 
 
-def _operands_of(value: Value) -> list[Value]:
-    """Return the values that a value is computed from, also in bodies."""
+def _operands_with_body_results(value: Value) -> list[Value]:
+    """Return the operands of the node that computes a value, and the results of its bodies."""
     node = value.node
     if node is None:
         return []
@@ -165,8 +196,11 @@ def _collect_sources(
     body_operands: Mapping[int, Value],
     sources: Callable[[Value], Sequence[Value]],
 ) -> list[Value]:
-    """Return values and everything that they are computed from by ``sources``, also outside of
-    bodies."""
+    """Return the values and everything that they are computed from, as far as ``sources`` leads.
+
+    ``sources`` returns the operands to follow from a value. An input of a body leads to the operand
+    outside of it, which ``body_operands`` has by id.
+    """
     visited: dict[int, Value] = {}
     stack = [*values]
     while stack:
@@ -178,8 +212,11 @@ def _collect_sources(
 
 
 def masked_values(graph: Graph) -> set[int]:
-    """Return the ids of the values from which a selection or a mask excludes elements, also in
-    bodies."""
+    """Return the ids of the values from which a selection or a mask excludes elements.
+
+    These are the operands of the selection or product, and the values from which they are computed
+    by operations that keep elements apart (`KEEPS_ELEMENTS`). Bodies are included.
+    """
     nodes = list(graph.walk())
     body_operands = operands_of_body_inputs(graph)
     stack = [value for node in nodes for _, value in _masked_operands(node)]
@@ -199,8 +236,11 @@ def masked_values(graph: Graph) -> set[int]:
 
 
 def _masked_operands(node: Node) -> Iterator[tuple[Value, Value]]:
-    """Yield masks with the operands that they may exclude: cases of a selection, and factors of
-    zeros."""
+    """Yield pairs of a mask and an operand of which it may exclude elements.
+
+    A mask is the condition of a selection, or a factor of a product that is from 0 to 1 and may be
+    0. The operand is a case of the selection, or the other factor.
+    """
     if node.op is ops.select_n:
         yield from ((node.inputs[0], case) for case in _separate_cases(node.inputs[1:]))
     if node.op is ops.mul:
@@ -208,6 +248,7 @@ def _masked_operands(node: Node) -> Iterator[tuple[Value, Value]]:
 
 
 def _multiplied_operands(node: Node) -> Iterator[tuple[Value, Value]]:
+    """Yield a factor that is from 0 to 1 and may be 0, with the other factor."""
     for value, mask in (node.inputs, node.inputs[::-1]):
         numbers = known_range(mask)
         if numbers.within(0, 1) and not numbers.misses(0):
@@ -215,14 +256,19 @@ def _multiplied_operands(node: Node) -> Iterator[tuple[Value, Value]]:
 
 
 def _summed_operands(node: Node) -> Iterator[tuple[Value, Value]]:
-    """Yield the same for a contraction, whose sums ignore products with zero."""
+    """Yield the pairs of `_multiplied_operands` for a contraction, whose sums ignore products with
+    zero."""
     if node.op is ops.einsum:
         yield from _multiplied_operands(node)
 
 
 def _separate_cases(cases: list[Value]) -> Iterator[Value]:
-    """Yield the cases of a selection, except a case that another is computed from: ``where(i < 0, i
-    + n, i)``."""
+    """Yield the cases of a selection, but not the two cases ``i + n`` and ``i`` of ``where(i < 0, i
+    + n, i)``.
+
+    If a case is computed from another case, neither is yielded, but the other operands of that
+    computation (here ``n``).
+    """
     read = [{id(v) for v in (case.node.inputs if case.node is not None else ())} for case in cases]
     base_cases = {id(case) for case in cases if any(id(case) in ids for ids in read)}
     for case, ids in zip(cases, read, strict=True):
@@ -233,7 +279,8 @@ def _separate_cases(cases: list[Value]) -> Iterator[Value]:
 
 
 def is_masked_by(updates: Value, indices: Value) -> bool:
-    """Return True if a mask computed from the indices excludes some of the updates."""
+    """Return True if a mask that is computed from the indices of a scatter excludes some of its
+    updates."""
     index_ids = {id(value) for value in _elementwise_sources([indices]) if value.kind != "const"}
     producers = (value.node for value in _elementwise_sources([updates]) if value.node is not None)
     masks = [mask for node in producers for mask, _ in _masked_operands(node)]
@@ -241,7 +288,8 @@ def is_masked_by(updates: Value, indices: Value) -> bool:
 
 
 def _elementwise_sources(values: Sequence[Value]) -> list[Value]:
-    """Return values and everything that they are computed from elementwise."""
+    """Return the values and everything that they are computed from by elementwise operations or
+    moves."""
     sources = {id(value): value for value in values}
     stack = [*values]
     while stack:

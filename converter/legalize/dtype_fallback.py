@@ -26,7 +26,11 @@ _DTYPES = ("dtype", "precision")
 
 
 def dtype_fallback_rules(graph: Graph, opset: int, target: Target) -> dict[Op, Rule]:
-    """Return the rules for the operations of a graph, for an opset and a target."""
+    """Return rules, by operation, that compute nodes in another dtype if the target has no kernel
+    for theirs.
+
+    There are rules for the operations of ``graph`` only.
+    """
     nodes = list(graph.walk())
     present_ops = {node.op for node in nodes}
     table = {op: target.kernels[op] for op in present_ops & target.kernels.keys()}
@@ -46,19 +50,28 @@ def dtype_fallback_rules(graph: Graph, opset: int, target: Target) -> dict[Op, R
 
 
 def _has_bfloat16(node: Node) -> bool:
+    """Return True if an operand or a result of a node is bfloat16."""
     return any(v.dtype == BFLOAT16 for v in (*node.inputs, *node.outputs))
 
 
 def _compute_bfloat16_in_float(
     node: Node, editor: Editor, missing: MissingKernel, other: Rule | None
 ) -> Any:
-    """Compute in a wider float and round once, as XLA does on CPUs."""
+    """Compute a node with bfloat16 in a wider float, and round once, as XLA does on CPUs.
+
+    ``missing`` names the wider float. ``other`` is the rule for nodes without bfloat16.
+    """
     if _has_bfloat16(node):
         return _compute_in_wider_dtype(node, editor, BFLOAT16, missing)
     return other(node, editor) if other else None
 
 
 def _apply_fallback(node: Node, editor: Editor, missing: MissingKernel) -> list[Value] | None:
+    """Return the results of a node that is computed in a wider dtype, or None if the target has a
+    kernel.
+
+    ``missing`` has the dtypes without a kernel.
+    """
     dtype = node.inputs[missing.first].dtype
     return (
         _compute_in_wider_dtype(node, editor, dtype, missing)
@@ -70,7 +83,11 @@ def _apply_fallback(node: Node, editor: Editor, missing: MissingKernel) -> list[
 def _compute_in_wider_dtype(
     node: Node, editor: Editor, dtype: np.dtype, missing: MissingKernel
 ) -> list[Value]:
-    """Return the results of a node computed in a wider dtype; parameters may name the dtype too."""
+    """Return the results of a node whose operands of ``dtype`` are converted to a wider dtype.
+
+    ``missing`` has the wider dtype, and says whether results are converted back. Parameters that
+    name the dtype are changed too.
+    """
     wider_dtype = np.dtype(missing.conversions[dtype.name])
     shifted = missing.order and dtype == np.uint64
     inputs = [

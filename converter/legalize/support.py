@@ -14,11 +14,16 @@ from converter.layout import resize_layout
 from converter.targets import Target
 
 OTHER_FORMS: dict[Op, Rule] = {ops.resize: resize_layout.resize_axis_by_axis}
-"""Rules that rewrite a node in another form, by operation."""
+"""Rules that rewrite a node in another form, by operation. A resize of several axes becomes
+one resize for each axis."""
 
 
 def support_rules(target: Target, opset: int) -> dict[Op, Rule]:
-    """Return the rules that rewrite forms that a target does not run at an opset."""
+    """Return the rules that rewrite nodes whose form the target does not run at this opset.
+
+    A form is the dtype, the rank and the parameters of a node. The rules replace it by nodes in
+    other forms.
+    """
     rule = partial(_rewrite_form, target=target, opset=opset)
     return dict.fromkeys(OTHER_FORMS.keys() & target.forms.keys(), rule)
 
@@ -26,12 +31,17 @@ def support_rules(target: Target, opset: int) -> dict[Op, Rule]:
 def _rewrite_form(
     node: Node, editor: Editor, target: Target, opset: int
 ) -> Sequence[Value] | Value | None:
+    """Return the values that replace a node in another form, or None if the target runs it."""
     is_supported = not target.forms[node.op].misfit(node, opset)
     return None if is_supported else OTHER_FORMS[node.op](node, editor)
 
 
 def refuse_misfits(graph: Graph, target: Target, opset: int) -> None:
-    """Set a refusal with the reason on each node that a target does not run at an opset."""
+    """Set `Node.refusal` on each node whose form the target does not run at this opset.
+
+    Lowering such a node raises an error with this text. It says why the target does not run the
+    node.
+    """
     for node in graph.walk():
         form = target.forms.get(node.op)
         if form is not None and (reason := form.misfit(node, opset)):

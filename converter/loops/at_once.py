@@ -1,5 +1,7 @@
-"""Move operations that do not depend on other steps out of the loop, as one batch before or after
-it."""
+"""Move operations that do not depend on other steps out of a loop, as one batch before or after it.
+
+A batch is the operation on the values of all steps at once, stacked along a new first axis.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,14 +22,19 @@ operands."""
 
 
 def is_batchable(node: Node, length: int) -> bool:
-    """Return True if JAX can batch a node and its batched results are small enough."""
+    """Return True if a node can be batched over all steps of a loop, and its results stay small
+    enough.
+
+    JAX must be able to evaluate it: no user code, no bodies except those of a scan, static shapes.
+    ``length`` is the number of steps.
+    """
     if node.op is ops.scan:
-        possible = all(is_batchable(inner, length) for inner in node.bodies["body"].nodes)
+        is_possible = all(is_batchable(inner, length) for inner in node.bodies["body"].nodes)
     else:
         is_plain = not (node.bodies or node.op.calls or node.refusal)
-        possible = is_plain and (node.meaning is not None or node.op.formula is not None)
+        is_possible = is_plain and (node.meaning is not None or node.op.formula is not None)
     is_static = all(dims.all_static(v.shape) for v in node.operands())
-    return possible and is_static and all(is_small_batch(v, length) for v in node.outputs)
+    return is_possible and is_static and all(is_small_batch(v, length) for v in node.outputs)
 
 
 def batch_nodes(
@@ -35,7 +42,8 @@ def batch_nodes(
 ) -> list[Value]:
     """Append nodes of a step, batched over all steps, and return the batched results.
 
-    ``full_arrays`` has the arrays of all steps, by the id of the value that a step reads.
+    ``results`` are the values of a step that are wanted. ``full_arrays`` has the arrays of all
+    steps, by the id of the value that a step reads. Other operands are the same in all steps.
     """
     result_ids = {id(v) for n in nodes for v in n.outputs}
     read = {id(v): v for n in nodes for v in n.operands() if v.kind != "const"}
@@ -51,35 +59,45 @@ def batch_nodes(
 def _trace_function(
     function: Callable[..., Any], operands: Sequence[Value], source: Any, editor: Editor
 ) -> list[Value]:
-    """Append the traced operations of a JAX function on operands, and return its results."""
+    """Append the traced operations of a JAX function on operands, and return its results.
+
+    ``source`` has the frames of the user's code for the new nodes.
+    """
     closed = jax.make_jaxpr(function)(*(jax.ShapeDtypeStruct(v.shape, v.dtype) for v in operands))
     return Decomposer(Constants([], Names()), source).inline(closed, operands, editor.nodes)
 
 
 def batch_stateless_nodes(scan: Scan, editor: Editor) -> bool:
-    """Batch nodes that depend on scanned arrays but on no state, before the loop."""
+    """Batch nodes that depend on scanned arrays but on no state, before the loop.
+
+    Return True if there were any and the change pays off.
+    """
     return batch_before_loop(scan, _select_stateless(scan), editor)
 
 
 def batch_before_loop(scan: Scan, nodes: Sequence[Node], editor: Editor) -> bool:
-    """Batch nodes before the loop, and let it scan their results. Return True if this pays off."""
+    """Batch nodes before the loop, and let the loop scan their results.
+
+    The scan is unchanged, and the result is False, if the steps would then scan more arrays than
+    the nodes and scanned arrays that they lose, or if nothing reads the results.
+    """
     results = {id(v): v for n in nodes for v in n.outputs}
     remaining = [node for node in scan.nodes if node not in nodes]
     inner_ids = {id(v) for n in remaining for v in n.operands()} | {
         id(c.after) for c in scan.carries
     }
-    given_ids = {id(s.inner) for s in scan.stacked}
-    bounds = [v for i, v in results.items() if i in inner_ids or i in given_ids]
-    if not nodes or not bounds:
+    stacked_ids = {id(s.inner) for s in scan.stacked}
+    batched_values = [v for i, v in results.items() if i in inner_ids or i in stacked_ids]
+    if not nodes or not batched_values:
         return False
-    needed_ids = inner_ids | given_ids
+    needed_ids = inner_ids | stacked_ids
     dropped_parts = sum(id(part) not in needed_ids for _, part in scan.scanned)
-    if sum(id(v) in inner_ids for v in bounds) > len(nodes) + dropped_parts:
+    if sum(id(v) in inner_ids for v in batched_values) > len(nodes) + dropped_parts:
         return False
     full_arrays = {id(part): array for array, part in scan.scanned}
-    arrays = batch_nodes(nodes, bounds, full_arrays, editor)
+    arrays = batch_nodes(nodes, batched_values, full_arrays, editor)
     scan.nodes = remaining
-    for value, array in zip(bounds, arrays, strict=True):
+    for value, array in zip(batched_values, arrays, strict=True):
         part = Value(value.shape, value.dtype, kind="input")
         scan.scanned.append((array, part))
         scan.replace(value, part)
@@ -90,7 +108,8 @@ def batch_before_loop(scan: Scan, nodes: Sequence[Node], editor: Editor) -> bool
 def _select_stateless(scan: Scan) -> list[Node]:
     """Return the nodes that depend on no state and whose batched results are small enough.
 
-    Small is relative to the scanned arrays that they come from and to the results of the loop.
+    The limit is `SMALL_RESULT` bytes, or `GROWTH` times the largest of the arrays that a node is
+    computed from and of the results of the loop.
     """
     state_ids, inner = {id(carry.inner) for carry in scan.carries}, scan.inner_ids()
     largest_result = max((size_in_bytes(s.full) for s in scan.stacked), default=0)
@@ -99,24 +118,26 @@ def _select_stateless(scan: Scan) -> list[Node]:
     for node in scan.nodes:
         operands = list(node.operands())
         outer_sizes = (size_in_bytes(v) for v in operands if id(v) not in inner)
-        most = max(
+        allowed_size = max(
             SMALL_RESULT,
             GROWTH
             * max(largest_result, *(allowances.get(id(v), 0) for v in operands), *outer_sizes),
         )
         sizes = [scan.length * size_in_bytes(v) for v in node.outputs]
-        depends = any(id(v) in state_ids for v in operands) or max(sizes) > most
-        if depends or not is_batchable(node, scan.length):
+        must_stay = any(id(v) in state_ids for v in operands) or max(sizes) > allowed_size
+        if must_stay or not is_batchable(node, scan.length):
             state_ids.update(map(id, node.outputs))
         else:
-            allowances.update((id(v), most / GROWTH) for v in node.outputs)
+            allowances.update((id(v), allowed_size / GROWTH) for v in node.outputs)
             selected.append(node)
     return _keep_last_broadcasts(scan, selected)
 
 
 def _keep_last_broadcasts(scan: Scan, nodes: list[Node]) -> list[Node]:
-    """Return the nodes without broadcasts that only the steps read; an operation may broadcast
-    implicitly."""
+    """Return the nodes without broadcasts that only the steps read.
+
+    Such a broadcast stays in the step, where the operation that reads it may broadcast implicitly.
+    """
     kept_nodes, read = list[Node](), {id(s.inner) for s in scan.stacked}
     for node in reversed(nodes):
         if node.op is not ops.broadcast_in_dim or id(node.out) in read:
@@ -126,8 +147,11 @@ def _keep_last_broadcasts(scan: Scan, nodes: list[Node]) -> list[Node]:
 
 
 def defer_results(scan: Scan, editor: Editor) -> bool:
-    """Defer nodes that no state depends on until after the loop, batched over the states of all
-    steps."""
+    """Defer nodes that no state depends on until after the loop.
+
+    They are batched over the values of all steps, which the loop returns for that. Return True if
+    there were any and the change pays off.
+    """
     needed_ids = scan.sources_of(c.after for c in scan.carries)
     for node in reversed(scan.nodes):
         if any(id(v) in needed_ids for v in node.outputs) or not is_batchable(node, scan.length):
@@ -154,8 +178,13 @@ def defer_results(scan: Scan, editor: Editor) -> bool:
 def _is_worthwhile(
     missing: Sequence[Value], results: Sequence[StackedResult], nodes: Sequence[Node], length: int
 ) -> bool:
-    """Return True if stacking the missing values costs less than the nodes, and not much more
-    memory."""
+    """Return True if deferring nodes pays off.
+
+    ``missing`` are values that each step has to return for that, ``results`` the results that the
+    nodes compute. There must be fewer additional results than nodes. The arrays of ``missing`` may
+    take `MAX_BATCH_BYTES` / 16, or twice the bytes of the results. ``length`` is the number of
+    steps.
+    """
     if len(missing) - len(results) >= len(nodes) or not all(
         is_small_batch(v, length) for v in missing
     ):
@@ -165,10 +194,10 @@ def _is_worthwhile(
 
 
 def emit_deferred(scan: Scan, editor: Editor) -> None:
-    """Append the deferred nodes after the loop."""
+    """Append the deferred nodes after the loop, and record their results as results of the scan."""
     for deferred in reversed(scan.deferred):
         full_arrays = {i: scan.resolve(v) for i, v in deferred.full.items()}
-        insides = [s.inner for s in deferred.results]
-        arrays = batch_nodes(deferred.nodes, insides, full_arrays, editor)
-        ends = [id(s.full) for s in deferred.results]
-        scan.results.update(zip(ends, arrays, strict=True))
+        inner_values = [s.inner for s in deferred.results]
+        arrays = batch_nodes(deferred.nodes, inner_values, full_arrays, editor)
+        result_ids = [id(s.full) for s in deferred.results]
+        scan.results.update(zip(result_ids, arrays, strict=True))

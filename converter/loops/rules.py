@@ -30,7 +30,10 @@ MAX_CONSTANT_STEPS = 1 << 16
 
 
 def count_steps(scan: Scan, _: Editor) -> bool:
-    """Replace states that increase by a constant in each step with arrays of their values."""
+    """Replace states that increase by a constant in each step by scanned arrays of their values.
+
+    Return True if there were any. A loop of more than `MAX_CONSTANT_STEPS` steps is unchanged.
+    """
     counters = [(carry, step) for carry in scan.carries if (step := _increment(carry)) is not None]
     if scan.length > MAX_CONSTANT_STEPS:
         return False
@@ -49,7 +52,10 @@ def count_steps(scan: Scan, _: Editor) -> bool:
 
 
 def _increment(carry: Carry) -> float | None:
-    """Return the constant that is added to an integer state with a known start, or None."""
+    """Return the constant that each step adds to a state, or None.
+
+    The state must be an integer scalar whose start is a constant.
+    """
     added = carry.after.made_by(ops.add)
     if carry.start.kind != "const" or carry.start.rank or carry.start.dtype.kind not in "iu":
         return None
@@ -60,7 +66,8 @@ def _increment(carry: Carry) -> float | None:
 
 
 def has_states(scan: Scan, editor: Editor) -> bool:
-    """Return True if a result may depend on a state that changes and is not a counter."""
+    """Return True if a result that is read may depend on a state that changes and is not a
+    counter."""
     if scan.length > MAX_CONSTANT_STEPS:
         return True  # a counter of so many steps stays in the loop
     used = [c.after for c in scan.carries if editor.uses[id(c.final)]]
@@ -70,8 +77,10 @@ def has_states(scan: Scan, editor: Editor) -> bool:
 
 
 def drop_states(scan: Scan, editor: Editor) -> bool:
-    """Remove states that only depend on themselves and are not read, and states that do not
-    change."""
+    """Remove states that do not change, and states that only they themselves depend on.
+
+    Return True if there were any.
+    """
     constant_states = [c for c in scan.carries if c.after is c.inner]
     for carry in constant_states:
         scan.replace(carry.inner, carry.start)
@@ -93,7 +102,8 @@ def drop_states(scan: Scan, editor: Editor) -> bool:
 
 
 def move_invariants(scan: Scan, editor: Editor) -> bool:
-    """Move operations that do not depend on a step before the loop."""
+    """Move operations whose results are the same in all steps before the loop. Return True if there
+    were any."""
     step_values = [*(c.inner for c in scan.carries), *(part for _, part in scan.scanned)]
     varying_ids = scan.dependents_of(step_values)
     invariants = [n for n in scan.nodes if id(n.out) not in varying_ids]
@@ -110,15 +120,16 @@ loop."""
 
 
 def unroll_scan(node: Node, editor: Editor, is_nested: bool) -> Sequence[Value] | None:
-    """Return the results of a short scan whose steps are emitted one after the other.
+    """Return the results of a short scan whose steps are emitted one after the other, or None.
 
-    A scan inside of another loop (``is_nested``) may have more nodes.
+    The steps together must have at most `MAX_UNROLLED_NODES` nodes, or `MAX_NESTED_NODES` if the
+    scan is inside of another loop (``is_nested``).
     """
     scan, body = Scan.from_node(node, editor), node.bodies["body"]
     if scan is None or any(n.bodies for n in body.nodes):
         return None
-    moving = sum(array.kind != "const" for array, _ in scan.scanned)
-    nodes = scan.length * (len(body.nodes) + moving + len(scan.stacked))
+    sliced_count = sum(array.kind != "const" for array, _ in scan.scanned)
+    nodes = scan.length * (len(body.nodes) + sliced_count + len(scan.stacked))
     if nodes > (MAX_NESTED_NODES if is_nested else MAX_UNROLLED_NODES):
         return None
     count = node.params["num_carry"]
@@ -126,24 +137,28 @@ def unroll_scan(node: Node, editor: Editor, is_nested: bool) -> Sequence[Value] 
     gathered: list[list[Value]] = [[] for _ in body.outputs[count:]]
     for step in _step_order(scan):
         parts = [_step_entry(array, step, editor) for array in arrays]
-        states, given_by_step = _split_values(editor.inline(body.clone(), [*states, *parts]), count)
-        for line, value in zip(gathered, given_by_step, strict=True):
-            line.append(editor.reshape(value, (1, *value.shape)))
-    lines = (line[::-1] if scan.reverse else line for line in gathered)
-    return [*states, *(editor.concatenate(line, 0) for line in lines)]
+        states, stacked_values = _split_values(
+            editor.inline(body.clone(), [*states, *parts]), count
+        )
+        for entries, value in zip(gathered, stacked_values, strict=True):
+            entries.append(editor.reshape(value, (1, *value.shape)))
+    ordered_entries = (entries[::-1] if scan.reverse else entries for entries in gathered)
+    return [*states, *(editor.concatenate(entries, 0) for entries in ordered_entries)]
 
 
 def _step_order(scan: Scan) -> Sequence[int]:
+    """Return the indices of the steps in the order in which they run."""
     steps = range(scan.length)
     return steps[::-1] if scan.reverse else steps
 
 
 def _split_values(values: list[Value], count: int) -> tuple[list[Value], list[Value]]:
+    """Return the results of a step as states, the first ``count`` of them, and other results."""
     return values[:count], values[count:]
 
 
 def _step_entry(array: Value, step: int, editor: Editor) -> Value:
-    """Return the entry of an array for a step."""
+    """Return the entry of an array along its first axis for a step."""
     if array.kind == "const":
         return const(np.asarray(array.const)[step])
     return editor.reshape(editor.slice(array, 0, step, step + 1), array.shape[1:])
@@ -161,6 +176,11 @@ LOOP_RULES: tuple[Callable[[Scan, Editor], bool], ...] = (
 
 
 def _shorten_scan(node: Node, editor: Editor, nested: set[int]) -> Sequence[Value] | None:
+    """Apply the rules for loops to a scan, or unroll it if none applies. Return its results, or
+    None if it is unchanged.
+
+    ``nested`` has the ids of the first results of scans inside of other loops.
+    """
     scan = Scan.from_node(node, editor)
     if scan is None:
         return None
@@ -170,14 +190,19 @@ def _shorten_scan(node: Node, editor: Editor, nested: set[int]) -> Sequence[Valu
 
 
 def _rewrite_scan(scan: Scan, node: Node, editor: Editor) -> Sequence[Value]:
-    """Emit the changed loop, and return a value for each of its results."""
+    """Emit the changed loop and its deferred nodes. Return the values that replace the results of
+    ``node``."""
     scan.emit(node, editor)
     emit_deferred(scan, editor)
     return [scan.resolve(value) for value in node.outputs]
 
 
 def _batch_scan(node: Node, editor: Editor) -> Sequence[Value] | None:
-    """Rewrite a scan without states other than counters as one batch."""
+    """Return the results of a scan without states as one batch.
+
+    States that are counters or do not change are allowed. Return None if the scan has other states,
+    or nodes that cannot be batched.
+    """
     scan = Scan.from_node(node, editor)
     if scan is None or has_states(scan, editor):
         return None
@@ -190,12 +215,17 @@ def _batch_scan(node: Node, editor: Editor) -> Sequence[Value] | None:
 
 
 def batch_loops(graph: Graph) -> bool:
-    """Rewrite scans without states as one batch, in place. Return True if there were any."""
+    """Compute scans without states for all steps at once, in place. Return True if there were
+    any."""
     return _sweep_loops(graph, {ops.scan: _batch_scan})
 
 
 def shorten_loops(graph: Graph) -> bool:
-    """Move independent operations out of loops, in place. Return True if anything changed."""
+    """Move operations that do not depend on other steps out of loops, in place. Short loops are
+    unrolled.
+
+    Return True if anything changed, including the known ranges of loop states.
+    """
     bounded = bound_states(graph)
     nested = set(_scans_in_loops(graph))
     return _sweep_loops(graph, {ops.scan: partial(_shorten_scan, nested=nested)}) or bounded
@@ -209,6 +239,8 @@ def _scans_in_loops(graph: Graph) -> Iterator[int]:
 
 
 def _sweep_loops(graph: Graph, rules: dict[Op, Rule]) -> bool:
+    """Apply rules to a graph in place, and remove nodes that are no longer read. Return True if
+    anything changed."""
     changed = sweep(graph, rules)
     if changed:
         drop_dead(graph)

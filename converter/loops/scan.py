@@ -18,11 +18,12 @@ MAX_BATCH_BYTES = 16 << 20
 class Carry:
     """A loop state.
 
-    Arguments:
-        start: its first value.
-        inner: its value inside of a step.
-        after: its value after a step.
-        final: the result of the loop.
+    **Arguments**
+
+    - `start`: its first value.
+    - `inner`: its value inside of a step.
+    - `after`: its value after a step.
+    - `final`: the result of the loop.
     """
 
     start: Value
@@ -33,7 +34,10 @@ class Carry:
 
 @dataclass(eq=False)
 class StackedResult:
-    """The value of a step (``inner``) and the result with the values of all steps (``full``)."""
+    """A result of the loop that stacks a value of all steps.
+
+    ``inner`` is the value inside of a step, ``full`` the result with the values of all steps.
+    """
 
     inner: Value
     full: Value
@@ -41,7 +45,7 @@ class StackedResult:
 
 @dataclass(eq=False)
 class DeferredNodes:
-    """Nodes of a step that are batched after the loop, with their results.
+    """Nodes of a step that are batched after the loop, with the results that they compute.
 
     ``full`` has the arrays of all steps, by the id of the value that a step reads.
     """
@@ -55,15 +59,16 @@ class DeferredNodes:
 class Scan:
     """The parts of a scan.
 
-    Arguments:
-        length: the number of steps.
-        reverse: whether the last step comes first.
-        carries: the states.
-        scanned: pairs of an array with an entry for each step, and the entry inside of a step.
-        stacked: values that each step returns.
-        nodes: the nodes of a step.
-        results: replacements of results of the node, by id.
-        deferred: nodes to batch after the loop.
+    **Arguments**
+
+    - `length`: the number of steps.
+    - `reverse`: whether the last step comes first.
+    - `carries`: the states.
+    - `scanned`: pairs of an array with an entry for each step, and the entry inside of a step.
+    - `stacked`: values that each step returns.
+    - `nodes`: the nodes of a step.
+    - `results`: values that replace results of the scan's node, by the id of the result.
+    - `deferred`: nodes to batch after the loop.
     """
 
     length: int
@@ -77,25 +82,27 @@ class Scan:
 
     @classmethod
     def from_node(cls, node: Node, editor: Editor) -> Scan | None:
-        """Return the parts of a scan node without results that are not read, or None if its length
-        is not static."""
+        """Return the parts of a scan node, without stacked results that nothing reads.
+
+        Return None if the number of steps is symbolic or zero.
+        """
         length, body = node.params["length"], node.bodies["body"]
         if not dims.is_static(length) or int(length) < 1:
             return None
         count = node.params["num_carry"]
-        ends = zip(node.inputs, body.inputs, body.outputs, node.outputs, strict=False)
+        carry_parts = zip(node.inputs, body.inputs, body.outputs, node.outputs, strict=False)
         stacked_pairs = zip(body.outputs[count:], node.outputs[count:], strict=True)
         return cls(
             int(length),
             node.params["reverse"],
-            [Carry(*parts) for parts, _ in zip(ends, range(count), strict=False)],
+            [Carry(*parts) for parts, _ in zip(carry_parts, range(count), strict=False)],
             list(zip(node.inputs[count:], body.inputs[count:], strict=True)),
             [StackedResult(*pair) for pair in stacked_pairs if editor.uses[id(pair[1])]],
             list(body.nodes),
         )
 
     def replace(self, original: Value, new: Value) -> None:
-        """Replace a value inside of the steps."""
+        """Replace a value by another everywhere inside of the steps."""
 
         def resolve(value: Value) -> Value:
             return new if value is original else value
@@ -108,8 +115,7 @@ class Scan:
             stacked.inner = resolve(stacked.inner)
 
     def dependents_of(self, values: Iterable[Value]) -> set[int]:
-        """Return the ids of all values that the steps compute from these values, and of the values
-        themselves."""
+        """Return the ids of these values and of all values that a step computes from them."""
         dependent = set(map(id, values))
         for node in self.nodes:
             if any(id(v) in dependent for v in node.operands()):
@@ -117,30 +123,35 @@ class Scan:
         return dependent
 
     def sources_of(self, values: Iterable[Value]) -> set[int]:
-        """Return the ids of all values inside of a step that these values are computed from, and of
-        themselves."""
+        """Return the ids of these values and of all values from which a step computes them."""
         return computed_from(self.nodes, values)
 
     def inner_ids(self) -> set[int]:
-        """Return the ids of all values that belong to a step."""
+        """Return the ids of all values that belong to a step: states, scanned entries and results
+        of its nodes."""
         inputs = [c.inner for c in self.carries] + [x for _, x in self.scanned]
         return {id(v) for v in (*inputs, *(v for n in self.nodes for v in n.outputs))}
 
     def read(self) -> set[int]:
-        """Return the ids of all values that nodes read, that states become, or that a step
+        """Return the ids of all values that a step's nodes read, that become states, or that a step
         returns."""
-        ends = [c.after for c in self.carries] + [s.inner for s in self.stacked]
-        return {id(v) for v in (*ends, *(v for n in self.nodes for v in n.operands()))}
+        body_outputs = [c.after for c in self.carries] + [s.inner for s in self.stacked]
+        return {id(v) for v in (*body_outputs, *(v for n in self.nodes for v in n.operands()))}
 
     def drop_dead(self) -> None:
-        """Remove nodes that are not read, and scanned arrays whose entry is not read."""
+        """Remove nodes whose results are not read, and scanned arrays whose entry is not read."""
         live = self.sources_of([*(c.after for c in self.carries), *(s.inner for s in self.stacked)])
         self.nodes = [n for n in self.nodes if any(id(v) in live for v in n.outputs)]
         read = self.read()
         self.scanned = [pair for pair in self.scanned if id(pair[1]) in read]
 
     def emit(self, node: Node, editor: Editor) -> None:
-        """Append the remaining loop."""
+        """Append the loop that remains, as a new scan with the parameters and the source of
+        ``node``.
+
+        Results are recorded in ``results``. No loop is appended if no state and no stacked result
+        remains.
+        """
         self.drop_dead()
         self._extract_loop_results(editor)
         if self.carries or self.stacked:
@@ -149,13 +160,14 @@ class Scan:
             self.results.update(zip(map(id, old_outputs), outputs, strict=True))
 
     def resolve(self, value: Value) -> Value:
-        """Return the value that replaces a result."""
+        """Return the value that replaces a result, or the result itself."""
         while (successor := self.results.get(id(value))) is not None and successor is not value:
             value = successor
         return value
 
     def _extract_loop_results(self, editor: Editor) -> None:
-        """Compute results without the loop if they are a scanned array or the same in all steps."""
+        """Emit stacked results without the loop if they are a scanned array, or the same value in
+        all steps."""
         inner, full_arrays = self.inner_ids(), {id(part): array for array, part in self.scanned}
         for stacked in self.stacked:
             value = stacked.inner
@@ -169,21 +181,22 @@ class Scan:
         self.drop_dead()
 
     def _emit_scan(self, node: Node, editor: Editor) -> list[Value]:
+        """Append a scan of these parts and return its outputs: the states, then the stacked
+        results."""
         starts, arrays = [c.start for c in self.carries], [array for array, _ in self.scanned]
-        insides = [c.inner for c in self.carries] + [part for _, part in self.scanned]
-        ends = [c.after for c in self.carries] + [s.inner for s in self.stacked]
+        body_inputs = [c.inner for c in self.carries] + [part for _, part in self.scanned]
+        body_outputs = [c.after for c in self.carries] + [s.inner for s in self.stacked]
         types = [(v.shape, v.dtype) for v in starts]
         types += [((self.length, *s.inner.shape), s.inner.dtype) for s in self.stacked]
         params = {**node.params, "num_carry": len(self.carries)}
         scan = make_node(ops.scan, [*starts, *arrays], types, params, source=node.source)
-        scan.bodies = {"body": Graph(insides, ends, self.nodes)}
+        scan.bodies = {"body": Graph(body_inputs, body_outputs, self.nodes)}
         editor.nodes.append(scan)
         return scan.outputs
 
 
 def computed_from(nodes: Sequence[Node], values: Iterable[Value]) -> set[int]:
-    """Return the ids of all values that ``values`` are computed from by these nodes, and of
-    themselves."""
+    """Return the ids of these values and of all values from which these nodes compute them."""
     needed = set(map(id, values))
     for node in reversed(nodes):
         if any(id(v) in needed for v in node.outputs):
@@ -192,7 +205,11 @@ def computed_from(nodes: Sequence[Node], values: Iterable[Value]) -> set[int]:
 
 
 def is_small_batch(value: Value, length: int) -> bool:
-    """Return True if a batched value has a static size that is not too large."""
+    """Return True if the values of all steps together have a static size of at most
+    `MAX_BATCH_BYTES`.
+
+    ``length`` is the number of steps.
+    """
     if not dims.all_static(value.shape):
         return False
     return (

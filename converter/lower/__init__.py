@@ -33,13 +33,17 @@ def lower(
 ) -> ir.Model:
     """Return the ONNX model of a legalized graph. Its parameters are initializers without values.
 
-    Arguments:
-        graph: the graph after all passes.
-        opset: the ONNX opset to write.
-        target: the runtime that the model is for.
-        refused: a list that collects the errors for nodes that cannot be lowered. Without it the
-            first one is raised. The model is not usable if the list is not empty afterwards.
-        lines: whether nodes get their source line as ``doc_string``.
+    **Arguments**
+
+    - `graph`: the graph after all passes.
+    - `opset`: the ONNX opset to write.
+    - `target`: the runtime that the model is for.
+    - `refused`: a list that collects the errors for nodes that cannot be lowered. Without it the
+      first error is raised. The model is not usable if the list is not empty afterwards.
+    - `lines`: whether nodes get their source line as ``doc_string``.
+
+    **Raises** `SpecError` for an opset that is not supported, and `UnsupportedError` for a node
+    that cannot be lowered.
     """
     if opset not in OPSETS:
         raise SpecError(f"opset must be {OPSETS[0]} to {OPSETS[-1]}, received {opset}")
@@ -65,7 +69,7 @@ def lower(
     name_origins = find_origins([v.shape for v in graph.inputs])
     state.origins = {name: (inputs[origin.index], origin) for name, origin in name_origins.items()}
     builder.lower(graph.nodes)
-    outputs = _outputs(builder, graph, inputs)
+    outputs = _name_outputs(builder, graph, inputs)
     body = ir.Graph(
         inputs,
         outputs,
@@ -80,9 +84,11 @@ def lower(
     )
 
 
-def _outputs(builder: Builder, graph: Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:
-    """Return the graph outputs under their names; a value that is not the result of a node is
-    copied."""
+def _name_outputs(builder: Builder, graph: Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:
+    """Return the ONNX values of the graph's outputs, renamed to the names of the outputs.
+
+    A value that no node computes, or that is an output twice, is copied.
+    """
     results: list[ir.Value] = []
     for value, name in zip(graph.outputs, graph.output_names, strict=True):
         builder.node = value.node or Node(ops.op_by_name("constant"), [], {})

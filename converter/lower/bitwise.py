@@ -18,21 +18,24 @@ from converter.targets.schemas import SINCE, operator
 
 @lowers(ops.and_, ops.or_, ops.xor, ops.not_, since=SINCE["BitwiseAnd"])
 def _(b: Builder, *xs: ir.Value) -> ir.Value:
+    """Lower a bitwise or Boolean operation to its operator."""
     name = operator(b.node.op)
     return b.op(name if b.out.dtype == np.bool_ else f"Bitwise{name}", *xs)
 
 
 @lowers(ops.and_, ops.or_, ops.xor, ops.not_)
 def _(b: Builder, *xs: ir.Value) -> ir.Value:
-    """Without bitwise operators, unpack integers into bits and pack the result by a matrix
-    product."""
+    """Lower bitwise operations without ONNX operators for them.
+
+    Integers are unpacked into bits, and a matrix product packs the result.
+    """
     name = operator(b.node.op)
     if b.out.dtype == np.bool_:
         return b.op(name, *xs)
     width = b.out.dtype.itemsize * 8
     if name == "Not":
         ones = b.const((1 << width) - 1, np.uint64)
-        return _to_output_dtype(b, b.op("Sub", ones, _word(Term(b, xs[0])).value), width)
+        return _to_output_dtype(b, b.op("Sub", ones, _to_uint64(Term(b, xs[0])).value), width)
     left, right = (_unpack_bits(b, x, width) for x in xs)
     number = b.op("Mul", left, right)
     if name != "And":
@@ -42,33 +45,36 @@ def _(b: Builder, *xs: ir.Value) -> ir.Value:
     return _to_output_dtype(b, b.op("MatMul", number, powers), width)
 
 
-def _word(x: Term) -> Term:
-    """Return an integer as uint64, zero-extended."""
+def _to_uint64(x: Term) -> Term:
+    """Return an integer as uint64, with zeros in the added high bits."""
     return x.cast(f"uint{x.dtype.itemsize * 8}").cast(np.uint64)
 
 
 def _to_output_dtype(b: Builder, x: ir.Value, width: int) -> ir.Value:
+    """Return the lowest ``width`` bits of ``x`` as an integer of the output's dtype."""
     return b.cast(b.cast(x, f"uint{width}"), b.out.dtype)
 
 
 def _unpack_bits(b: Builder, x: ir.Value, width: int) -> ir.Value:
-    """Return the bits of an integer as 0 and 1 in int64, the lowest first, on a new last axis."""
-    word = b.op("Unsqueeze", _word(Term(b, x)).value, b.ints([-1]))
+    """Return the ``width`` bits of an integer as 0 and 1 in int64, the lowest first, on a new last
+    axis."""
+    word = b.op("Unsqueeze", _to_uint64(Term(b, x)).value, b.ints([-1]))
     shifted = b.op("BitShift", word, b.const(np.arange(width), np.uint64), direction="RIGHT")
     high_part = b.op("BitShift", shifted, b.const(1, np.uint64), direction="RIGHT")
     return b.cast(b.op("Sub", shifted, b.op("Mul", high_part, b.const(2, np.uint64))), np.int64)
 
 
-def _shift_right(x: Term, by: int) -> Term:
-    return x.apply("BitShift", by, direction="RIGHT")
+def _shift_right(x: Term, shift: int) -> Term:
+    """Shift the bits of an unsigned integer to the right by a constant."""
+    return x.apply("BitShift", shift, direction="RIGHT")
 
 
 MASKS = (0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F)  # every 2nd, 4th, 8th field
 
 
 def _count_ones(x: Term) -> Term:
-    """Count the ones in a uint64: sums of pairs, of groups of four, of bytes, then all bytes by one
-    product."""
+    """Count the ones in a uint64: sums of pairs, of groups of four, of bytes, then of all bytes by
+    one product."""
     one, two, four = (x.number(mask) for mask in MASKS)
     pairs = x - _shift_right(x, 1).apply("BitwiseAnd", one)
     high = _shift_right(pairs, 2)
@@ -78,8 +84,9 @@ def _count_ones(x: Term) -> Term:
 
 
 def _leading_zeros(x: Term) -> Term:
-    """Count leading zeros: copy the leading one to all lower bits, then count the zeros."""
-    bits, word = x.dtype.itemsize * 8, _word(x)
+    """Count leading zeros: copy the leading one to all lower bits, then count the zeros that
+    remain."""
+    bits, word = x.dtype.itemsize * 8, _to_uint64(x)
     for step in (1, 2, 4, 8, 16, 32):
         if step < bits:
             word = word.apply("BitwiseOr", _shift_right(word, step))
@@ -87,15 +94,19 @@ def _leading_zeros(x: Term) -> Term:
 
 
 formulas(
-    {ops.clz: _leading_zeros, ops.population_count: lambda x: _count_ones(_word(x)).cast(x.dtype)},
+    {
+        ops.clz: _leading_zeros,
+        ops.population_count: lambda x: _count_ones(_to_uint64(x)).cast(x.dtype),
+    },
     since=SINCE["BitwiseOr"],
 )
 
 
-def _shift(b: Builder, x: Term, by: ir.Value, direction: str) -> Term:
+def _shift(b: Builder, x: Term, shift: ir.Value, direction: str) -> Term:
     """Shift the bits of ``x`` as an unsigned integer of 32 or 64 bits, the only types of
     ``BitShift``.
 
+    ``direction`` is "LEFT" or "RIGHT". A shift by the number of bits or more gives zero, as in JAX.
     Widening through the unsigned type of the same width fills with zeros on the left.
     """
     bits = x.dtype.itemsize * 8
@@ -105,7 +116,7 @@ def _shift(b: Builder, x: Term, by: ir.Value, direction: str) -> Term:
     if constant_shift is not None and np.all((constant_shift >= 0) & (constant_shift < bits)):
         shifted = unsigned.apply("BitShift", unsigned.number(constant_shift), direction=direction)
     else:
-        amount = Term(b, by).cast(np.int64).apply("Min", bits).cast(shift_dtype)
+        amount = Term(b, shift).cast(np.int64).apply("Min", bits).cast(shift_dtype)
         is_in_range = amount < bits  # C++ leaves larger shifts undefined
         shifted = unsigned.apply("BitShift", amount, direction=direction)
         shifted = shifted * is_in_range.cast(shift_dtype)  # Where has no kernel for uint64
@@ -113,13 +124,15 @@ def _shift(b: Builder, x: Term, by: ir.Value, direction: str) -> Term:
 
 
 @lowers(ops.shift_left, ops.shift_right_logical)
-def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
-    return _shift(b, Term(b, x), by, "LEFT" if b.node.op is ops.shift_left else "RIGHT").value
+def _(b: Builder, x: ir.Value, shift: ir.Value) -> ir.Value:
+    """Lower a shift that fills with zeros. ``shift`` has the number of bits."""
+    return _shift(b, Term(b, x), shift, "LEFT" if b.node.op is ops.shift_left else "RIGHT").value
 
 
 @lowers(ops.shift_right_arithmetic)
-def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
-    """Shift the complement of negative numbers: ``~(~x >> n)`` with ``~x = -1 - x``.
+def _(b: Builder, x: ir.Value, shift: ir.Value) -> ir.Value:
+    """Lower an arithmetic shift: negative numbers are shifted as complements, ``~(~x >> n)`` with
+    ``~x = -1 - x``.
 
     The highest bit of an unsigned integer counts as a sign too, as in JAX.
     """
@@ -129,17 +142,18 @@ def _(b: Builder, x: ir.Value, by: ir.Value) -> ir.Value:
     minus = signed.number(-1)
     negative = signed < 0
     nonnegative = signed.apply("Max", minus - signed).cast(b.out.dtype)
-    shifted = _shift(b, nonnegative, by, "RIGHT").cast(signed_dtype)
+    shifted = _shift(b, nonnegative, shift, "RIGHT").cast(signed_dtype)
     return negative.where(minus - shifted, shifted).cast(b.out.dtype).value
 
 
 @lowers(ops.bitcast_convert_type)
 def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
+    """Lower a reinterpretation of bits by arithmetic, between dtypes of the same width."""
     old_dtype, new = b.operand().dtype, np.dtype(new_dtype)
     if old_dtype == new:
         return x
-    numbers = all(is_float(dtype) or is_integer(dtype) for dtype in (old_dtype, new))
-    if not numbers or old_dtype.itemsize != new.itemsize:
+    are_numbers = all(is_float(dtype) or is_integer(dtype) for dtype in (old_dtype, new))
+    if not are_numbers or old_dtype.itemsize != new.itemsize:
         raise unsupported(b.node, b.opset, "ONNX reinterprets bits only at the same width")
     term = Term(b, x)
     bits = _float_bits(term) if is_float(old_dtype) else term
@@ -148,16 +162,18 @@ def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
 
 @lowers(ops.bitcast_convert_type, since=SINCE["BitCast"])
 def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
+    """Lower a reinterpretation of bits to ``BitCast``, between dtypes of the same width."""
     if b.operand().dtype.itemsize != np.dtype(new_dtype).itemsize:
         raise unsupported(b.node, b.opset, "ONNX reinterprets bits only at the same width")
     return b.op("BitCast", x, to=ir.DataType.from_numpy(np.dtype(new_dtype)))
 
 
 def _float_bits(x: Term) -> Term:
-    """Return the bits of floats in int64, of which a cast takes the low ones.
+    """Return the bits of floats in int64. Only the low bits, as many as the dtype has, are
+    meaningful.
 
-    The bits are ``(exponent - minexp) * 2**nmant + size / 2**exponent * 2**nmant``. Subnormal
-    numbers have the smallest exponent of the normal ones.
+    They are ``(exponent - minexp) * 2**nmant + size / 2**exponent * 2**nmant``. Subnormal numbers
+    have the smallest exponent of the normal ones.
     """
     info, infinity = jnp.finfo(x.dtype), _infinity(x.dtype)
     numbers = x.cast(np.float64)
@@ -174,12 +190,16 @@ def _float_bits(x: Term) -> Term:
 
 
 def _two_to(exponent: Term) -> Term:
+    """Return 2 to the power of an exponent."""
     return exponent.number(2).apply("Pow", exponent)
 
 
 def _exponent(size: Term, lowest: int, highest: int) -> Term:
-    """Return the largest exponent with ``2**exponent <= size``: a logarithm, corrected by at most
-    one."""
+    """Return the largest exponent with ``2**exponent <= size``, limited to ``lowest`` and
+    ``highest``.
+
+    It is a logarithm, corrected by at most one.
+    """
     log = size.apply("Log") * (1 / math.log(2))
     exponent = log.apply("Floor").apply("Clip", lowest, highest)
     ratio = size / _two_to(exponent)
@@ -188,7 +208,7 @@ def _exponent(size: Term, lowest: int, highest: int) -> Term:
 
 
 def _bits_to_float(bits: Term, dtype: np.dtype) -> Term:
-    """Return the floats that have the given bits, which are integers of any type."""
+    """Return the floats of this dtype that have the given bits, which are integers of any type."""
     info = jnp.finfo(dtype)
     signed = bits.cast(f"int{info.bits}").cast(np.int64)
     negative = signed < 0
@@ -206,11 +226,12 @@ def _bits_to_float(bits: Term, dtype: np.dtype) -> Term:
 
 
 def _infinity(dtype: np.dtype) -> int:
-    """Return the bits of infinity; larger ones are NaN."""
+    """Return the bits of infinity as an integer. Larger integers are the bits of NaN."""
     info = jnp.finfo(dtype)
     return ((1 << info.nexp) - 1) << info.nmant
 
 
 def _sign_bit(dtype: np.dtype) -> int:
-    """Return the sign bit as a signed integer of the dtype's width."""
+    """Return the value of the sign bit in a signed integer of the dtype's width, which is its least
+    number."""
     return -(1 << jnp.finfo(dtype).bits - 1)

@@ -22,7 +22,11 @@ from converter.targets import Target
 
 @dataclass
 class ModelState:
-    """State that the builders of one model share."""
+    """State that the builders of one model share.
+
+    If ``refused`` is a list, errors for nodes that cannot be lowered are collected in it instead of
+    raised.
+    """
 
     opset: int
     target: Target
@@ -32,9 +36,9 @@ class ModelState:
     sizes: dict[str, ir.Value] = field(default_factory=dict)  # text -> [1] or [rank] of int64
     origins: dict[str, tuple[ir.Value, Origin]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
-    refused: list[UnsupportedError] | None = None  # where these are collected, none is raised
-    lines: bool = False  # whether nodes say where they come from
-    domains: dict[str, int] = field(default_factory=dict)  # of operators that are not ONNX's own
+    refused: list[UnsupportedError] | None = None  # if a list, errors are collected here
+    lines: bool = False  # whether nodes get their source line
+    domains: dict[str, int] = field(default_factory=dict)  # version of each domain but ONNX's own
     user_op_names: frozenset[str] = frozenset()  # names of users' own primitives
     reserved: frozenset[str] = (
         frozenset()
@@ -52,15 +56,18 @@ class ModelState:
 
 
 def typed(value: ir.Value, shape: Shape, dtype: Any) -> ir.Value:
-    """Set the shape and dtype of an ONNX value, and return it."""
+    """Set the shape and dtype of an ONNX value, and return it. Symbolic dimensions are written as
+    text."""
     value.dtype = ir.DataType.from_numpy(np.dtype(dtype))
     value.shape = ir.Shape([d if dims.is_static(d) else str(d) for d in shape])
     return value
 
 
 class Builder:
-    """Builder of the ONNX nodes of one graph or subgraph. ``node`` is the graph node being
-    lowered."""
+    """Builder of the ONNX nodes of one graph or subgraph.
+
+    A lowering rule emits nodes by its methods. ``node`` is the graph node that is being lowered.
+    """
 
     def __init__(self, shared: ModelState, tape: ir.tape.Tape) -> None:
         self.shared = shared
@@ -69,6 +76,7 @@ class Builder:
 
     @property
     def opset(self) -> int:
+        """The ONNX opset that is written."""
         return self.shared.opset
 
     @property
@@ -77,7 +85,7 @@ class Builder:
         return self.node.outputs[0]
 
     def takes(self, operator: str, dtype: Any) -> bool:
-        """Return True if the target's operator supports a dtype."""
+        """Return True if the target supports the ONNX operator for this dtype at this opset."""
         return self.shared.target.takes(operator, dtype, self.opset)
 
     def operand(self, index: int = 0) -> Value:
@@ -87,7 +95,8 @@ class Builder:
     # -------------------------------------------------------------------------------- operators
 
     def op(self, name: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value:
-        """Emit an ONNX node with one output. Attributes that are ``None`` are left out.
+        """Emit an ONNX node with one output and return the output. Attributes that are ``None`` are
+        left out.
 
         An operator of another domain than ONNX's needs ``domain``, and ``version`` if it is not 1.
         """
@@ -103,7 +112,10 @@ class Builder:
         version: int = 1,
         **attributes: Any,
     ) -> Sequence[ir.Value]:
-        """Emit an ONNX node with several outputs."""
+        """Emit an ONNX node with ``outputs`` outputs and return them.
+
+        An input that is None is left out. The other arguments are those of `op`.
+        """
         if domain:
             self.shared.domains[domain] = version
         present = {k: v for k, v in attributes.items() if v is not None}
@@ -119,8 +131,10 @@ class Builder:
         return results
 
     def _check_attributes(self, name: str, attributes: dict[str, Any]) -> None:
-        """Raise `UnsupportedError` if an attribute has a named dimension; attributes have to be
-        numbers."""
+        """Raise `UnsupportedError` if an attribute of the operator ``name`` has a named dimension.
+
+        Attributes of ONNX have to be numbers.
+        """
         for attribute, dim in lowerings.named_dimensions(attributes):
             raise lowerings.unsupported(
                 self.node,
@@ -132,7 +146,8 @@ class Builder:
     # -------------------------------------------------------------------------------- constants
 
     def const(self, array: Any, dtype: Any = None) -> ir.Value:
-        """Return an initializer; equal constants share one."""
+        """Return an initializer with this array, converted to ``dtype`` if one is given. Equal
+        constants share one."""
         array = np.ascontiguousarray(np.asarray(array, dtype)).reshape(np.shape(array))
         key = (array.dtype, array.shape, array.tobytes())
         if key not in self.shared.constants:
@@ -141,12 +156,15 @@ class Builder:
         return self.shared.constants[key]
 
     def like(self, number: float) -> ir.Value:
-        """Return a scalar constant of the first operand's dtype."""
+        """Return a scalar constant with the dtype of the first operand of the node being
+        lowered."""
         return self.const(number, self.operand().dtype)
 
     def ints(self, numbers: Iterable[Dim]) -> ir.Value:
-        """Return an int64 vector: a constant, or computed from input shapes if it has named
-        dimensions."""
+        """Return dimensions as an int64 vector.
+
+        It is a constant if all are numbers. Otherwise it is computed from the shapes of the inputs.
+        """
         numbers = tuple(numbers)
         if not any(map(dims.is_symbolic, numbers)):
             return self.const(np.asarray(numbers, np.int64))
@@ -158,15 +176,17 @@ class Builder:
     # ------------------------------------------------------------------------------------ shapes
 
     def range(self, size: Dim) -> ir.Value:
-        """Return 0, 1, … size - 1 in int64."""
+        """Return the int64 vector 0, 1, … size - 1."""
         zero, end = self.const(0, np.int64), self.squeeze(self.ints([size]), [0])
         return self.op("Range", zero, end, self.const(1, np.int64))
 
     def reshape(self, x: ir.Value, before: Shape, after: Shape) -> ir.Value:
-        """Reshape a value. One unknown dimension is inferred by ONNX, unchanged ones are copied.
+        """Reshape a value from the shape ``before`` to the shape ``after``, or return it if they
+        are equal.
 
-        ``Squeeze`` is used for a scalar result: optimizers for transformers treat a ``Reshape``
-        whose target has no elements as one that changes nothing.
+        ONNX copies unchanged named dimensions, and infers one other. ``Squeeze`` is used for a
+        scalar result: optimizers for transformers treat a ``Reshape`` whose target has no elements
+        as one that changes nothing.
         """
         if dims.same_shape(before, after):
             return x
@@ -181,7 +201,7 @@ class Builder:
                 target.append(0)
             else:
                 target.append(-1)
-        # If another dimension may be zero, ONNX cannot infer the one that is left to it.
+        # ONNX cannot infer a dimension if another one may be zero.
         is_determined = all(
             dims.is_at_least(d, 1) for t, d in zip(target, after, strict=True) if t != -1
         )
@@ -197,19 +217,26 @@ class Builder:
         return self.op("Reshape", x, self.ints(after), allowzero=1 if may_be_empty else None)
 
     def unsqueeze(self, x: ir.Value, axes: Iterable[int]) -> ir.Value:
+        """Insert axes of size one at these positions of the result."""
         axes = list(axes)
         return self.op("Unsqueeze", x, self.ints(axes)) if axes else x
 
     def squeeze(self, x: ir.Value, axes: Iterable[int]) -> ir.Value:
+        """Remove these axes of size one."""
         axes = list(axes)
         return self.op("Squeeze", x, self.ints(axes)) if axes else x
 
     def transpose(self, x: ir.Value, order: Sequence[int]) -> ir.Value:
+        """Permute axes: axis i of the result is axis ``order[i]`` of ``x``."""
         order = list(order)
         return x if order == sorted(order) else self.op("Transpose", x, perm=order)
 
     def expand(self, x: ir.Value, before: Shape, after: Shape) -> ir.Value:
-        """Broadcast a value; the target shape has only the axes that change."""
+        """Broadcast a value from the shape ``before`` to the shape ``after``, or return it if they
+        are equal.
+
+        The shape operand of ``Expand`` has 1 for axes that do not change.
+        """
         if dims.same_shape(before, after):
             return x
         new = len(after) - len(before)
@@ -218,7 +245,7 @@ class Builder:
         return self.op("Expand", x, self.ints(operand_shape))
 
     def reverse(self, x: ir.Value, axes: Sequence[int]) -> ir.Value:
-        """Reverse axes by slices whose end includes the first element.
+        """Reverse axes by slices with negative steps, whose end lies before the first element.
 
         A value without axes to reverse is returned unchanged, because ``Slice`` takes no scalars.
         """
@@ -228,15 +255,18 @@ class Builder:
         return self.op("Slice", x, *map(self.ints, (back, end, axes, back)))
 
     def cast(self, x: ir.Value, dtype: Any) -> ir.Value:
-        """Cast a value. In eight-bit floats, numbers out of range become NaN or infinity, as in
-        JAX."""
+        """Cast a value. Numbers out of the range of an eight-bit float become NaN or infinity, as
+        in JAX."""
         saturate = 0 if np.dtype(dtype).name.startswith("float8") else None
         return self.op("Cast", x, to=ir.DataType.from_numpy(np.dtype(dtype)), saturate=saturate)
 
     # ------------------------------------------------------------------------------------ graphs
 
     def value(self, value: Value) -> ir.Value:
-        """Return the ONNX value of a graph value that is already lowered."""
+        """Return the ONNX value of a graph value that is a constant or is already lowered.
+
+        **Raises** `UnsupportedError` if the opset has no constants of the dtype.
+        """
         if value.kind == "const":
             lowerings.check_dtype(value, self.node, self.opset)
             return self.const(value.const, value.dtype)
@@ -257,7 +287,11 @@ class Builder:
                     typed(result, value.shape, value.dtype)
 
     def _apply_rule(self, node: Node) -> Sequence[ir.Value]:
-        """Return the results of a node's rule, or placeholders where refusals are collected."""
+        """Return the ONNX values that the rule of a node emits, one for each output.
+
+        If errors are collected (``ModelState.refused``), a node that cannot be lowered gets
+        placeholders.
+        """
         self.node = node
         try:
             for value in node.outputs:
@@ -272,7 +306,10 @@ class Builder:
         return [results] if isinstance(results, ir.Value) else results
 
     def inline(self, body: Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:
-        """Lower a body into the graph that is being built, and return its outputs."""
+        """Lower the nodes of a body into the current graph, and return its outputs.
+
+        ``inputs`` are the ONNX values for the inputs of the body.
+        """
         self.shared.values.update((id(v), x) for v, x in zip(body.inputs, inputs, strict=True))
         outer = self.node
         self.lower(body.nodes)
@@ -280,22 +317,28 @@ class Builder:
         return [self.value(v) for v in body.outputs]
 
     def nested(self) -> Builder:
-        """Return a builder for a subgraph."""
+        """Return a builder for a new subgraph of the same model."""
         return Builder(self.shared, ir.tape.Tape())
 
     def subgraph(
         self, name: str, body: Graph, extra: Sequence[tuple[str, Shape, Any]] = ()
     ) -> tuple[Builder, list[ir.Value]]:
-        """Return a builder for a subgraph, and the inputs of the subgraph: first ``extra``, then
-        the body's."""
+        """Return a builder for a subgraph, and the inputs of the subgraph.
+
+        The inputs are first ``extra``, each a name, a shape and a dtype, then those of the body.
+        They get names that begin with ``name``.
+        """
         label = self.shared.fresh(name)
         body_inputs = [(v.name or f"in_{i}", v.shape, v.dtype) for i, v in enumerate(body.inputs)]
         types = ((f"{label}_{stem}", shape, dtype) for stem, shape, dtype in (*extra, *body_inputs))
         return self.nested(), [typed(ir.Value(name=n), shape, dtype) for n, shape, dtype in types]
 
     def close(self, name: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> ir.Graph:
-        """Return the subgraph that this builder built. Outputs that it did not emit, or repeats,
-        are copied."""
+        """Return the ONNX graph with the nodes that this builder emitted.
+
+        ``outputs`` become its outputs. A value that this builder did not emit, or that is listed
+        twice, is copied first, as ONNX requires.
+        """
         emitted = {id(o) for n in self.tape.nodes for o in n.outputs}
         results: list[ir.Value] = []
         for value in outputs:
@@ -304,6 +347,7 @@ class Builder:
         return ir.Graph(inputs, results, nodes=self.tape.nodes, name=self.shared.fresh(name))
 
     def _copy(self, value: ir.Value) -> ir.Value:
+        """Emit a copy of a value by ``Identity``, with the same dtype and shape."""
         copy = self.op("Identity", value)
         if value.dtype is not None:
             copy.dtype = value.dtype

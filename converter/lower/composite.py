@@ -31,23 +31,26 @@ def _(b: Builder, x: ir.Value, *, low: float, high: float) -> ir.Value:
 
 @lowers(ops.swish, since=SINCE["Swish"])
 def _(b: Builder, x: ir.Value, *, alpha: float = 1) -> ir.Value:
+    """Lower ``x * sigmoid(alpha * x)`` to ``Swish``."""
     return b.op("Swish", x, alpha=None if alpha == 1 else alpha)
 
 
 @lowers(ops.leaky_relu)
 def _(b: Builder, x: ir.Value, *slopes: ir.Value, slope: float = 1) -> ir.Value:
+    """Lower a leaky ReLU to ``PRelu`` if it has a slope per channel, else to ``LeakyRelu``."""
     return b.op("PRelu", x, *slopes) if slopes else b.op("LeakyRelu", x, alpha=slope)
 
 
 @lowers(ops.layer_norm, ops.softmax, ops.log_softmax)
 @lowers(ops.rms_norm, since=SINCE["RMSNormalization"])
 def _(b: Builder, *xs: ir.Value, axis: int, epsilon: float | None = None) -> ir.Value:
-    """Lower norms and softmax; ONNX's axis counts from the end."""
+    """Lower norms and softmax. ONNX's axis is negative: it counts from the end."""
     return b.op(operator(b.node.op), *xs, axis=axis - b.out.rank, epsilon=epsilon)
 
 
 @lowers(ops.group_norm)
 def _(b: Builder, x: ir.Value, *xs: ir.Value, groups: int, epsilon: float) -> ir.Value:
+    """Lower a group norm, with one channel per group to ``InstanceNormalization``."""
     if groups == b.out.shape[1]:
         return b.op("InstanceNormalization", x, *xs, epsilon=epsilon)
     return b.op("GroupNormalization", x, *xs, epsilon=epsilon, num_groups=groups)
@@ -55,6 +58,7 @@ def _(b: Builder, x: ir.Value, *xs: ir.Value, groups: int, epsilon: float) -> ir
 
 @lowers(ops.batch_norm)
 def _(b: Builder, x: ir.Value, *xs: ir.Value, epsilon: float) -> ir.Value:
+    """Lower a batch norm. ONNX's operand order is scale, bias, mean, variance."""
     scale, mean, variance, bias = xs
     return b.op("BatchNormalization", x, scale, bias, mean, variance, epsilon=epsilon)
 
@@ -66,7 +70,8 @@ def _(b: Builder, x: ir.Value, *, approximate: bool) -> ir.Value:
 
 @lowers(ops.gelu)
 def _(b: Builder, x: ir.Value, *, approximate: bool) -> ir.Value:
-    """Lower GELU in the form that the optimizers of runtimes fuse into one kernel."""
+    """Lower GELU without its operator, in the form that the optimizers of runtimes fuse into one
+    kernel."""
     term = Term(b, x)
     gate = _tanh_gate(term) if approximate else (term / math.sqrt(2)).apply("Erf")
     return (term * 0.5 * (gate + 1)).value
@@ -80,6 +85,7 @@ def _tanh_gate(x: Term) -> Term:
 
 @lowers(ops.rotary_heads, since=SINCE["RotaryEmbedding"])
 def _(b: Builder, *xs: ir.Value, heads: int, interleaved: bool) -> ir.Value:
+    """Lower a rotary embedding. ``num_heads`` is needed only if the operand is 3-D."""
     is_flat, interleaved_flag = b.out.rank == 3, 1 if interleaved else None
     return b.op(
         "RotaryEmbedding", *xs, interleaved=interleaved_flag, num_heads=heads if is_flat else None
@@ -97,6 +103,11 @@ def _(
     precision: Any,
     hides: bool,
 ) -> ir.Value:
+    """Lower attention to ``Attention``. Attributes with ONNX's default are left out.
+
+    The numbers of heads are needed only if the operands are 3-D. ``hides`` does not change the
+    operator.
+    """
     is_flat = b.out.rank == 3
     width = b.operand().shape[-1]
     width = width // q_heads if is_flat else width
@@ -117,12 +128,13 @@ def _(
 
 @lowers(ops.select_index)
 def _(b: Builder, x: ir.Value, *, axis: int, index: int) -> ir.Value:
+    """Lower the selection of one entry along an axis, which is removed."""
     return b.op("Gather", x, b.const(index, "int64"), axis=axis)
 
 
 @lowers(ops.split)
 def _(b: Builder, x: ir.Value, *, axis: int, sizes: tuple[int, ...]) -> Any:
-    """Lower a split; from opset 18 on, the number of equal parts replaces their sizes."""
+    """Lower a split. From opset 18 on, the number of equal parts replaces their sizes."""
     is_even, count = len(set(sizes)) == 1 and b.opset >= 18, len(sizes)
     inputs = [x] if is_even else [x, b.ints(sizes)]
     return b.ops("Split", inputs, count, axis=axis, num_outputs=count if is_even else None)
@@ -148,8 +160,13 @@ SLOPE, SHIFT = 1 / 6, 0.5
 def _(
     b: Builder, *xs: ir.Value, reverse: bool, activations: Sequence[str], reset_last: bool = False
 ) -> Any:
+    """Lower a recurrent layer to ``LSTM``, ``GRU`` or ``RNN``.
+
+    The operands are x, w, r, b and the initial states. ONNX has the lengths of the sequences
+    between, which are left out.
+    """
     names = [ACTIVATION_NAMES[name] for name in activations]
-    hard = names.count("HardSigmoid")
+    hard_sigmoid_count = names.count("HardSigmoid")
     return b.ops(
         b.node.op.operator,
         [*xs[:4], None, *xs[4:]],
@@ -157,8 +174,8 @@ def _(
         hidden_size=b.node.outputs[-1].shape[-1],
         direction="reverse" if reverse else None,
         activations=None if names == DEFAULT_ACTIVATIONS[b.node.op] else names,
-        activation_alpha=[SLOPE] * hard or None,
-        activation_beta=[SHIFT] * hard or None,
+        activation_alpha=[SLOPE] * hard_sigmoid_count or None,
+        activation_beta=[SHIFT] * hard_sigmoid_count or None,
         linear_before_reset=1 if reset_last else None,
     )
 
@@ -212,7 +229,7 @@ def _(
     dilation: Any,
     include_pad: bool = True,
 ) -> ir.Value:
-    """Lower pooling. Attributes at ONNX's default are left out; a sum is an average times the
+    """Lower pooling. Attributes at ONNX's default are left out. A sum is the average times the
     window size."""
     pads = [low for low, _ in padding] + [high for _, high in padding]
     window = {
@@ -230,7 +247,10 @@ def _(
 
 
 def _scatter_to_maxima(b: Builder, positions: ir.Value, source: ir.Value) -> ir.Value:
-    """Return the sums of ``source`` at the positions of the maxima, as ``MaxPool`` gives them."""
+    """Return the sums of ``source`` at the positions of the maxima, as ``MaxPool`` returns them.
+
+    ``positions`` are in the flattened operand of ``MaxPool``, one for each window.
+    """
     shape, window_shape = b.operand(0).shape, b.operand(1).shape
     flat_size, window_size = (dims.size_product(shape),), (dims.size_product(window_shape),)
     zeros = b.expand(b.like(0), (), flat_size)
@@ -249,15 +269,16 @@ def _(
     dilation: Any,
     groups: int,
 ) -> ir.Value:
-    """Lower a convolution or a transposed one.
+    """Lower a convolution or a transposed convolution.
 
-    ``cuts`` are the elements removed at each end; negative numbers add ``output_padding``. Without
-    a static kernel size, the operator reads the shape of its second operand.
+    ``cuts`` are the numbers of elements removed at each end; negative numbers add
+    ``output_padding``. Without a static kernel size, the operator reads the shape of its second
+    operand.
     """
     name = operator(b.node.op)
     if not (is_float(b.out.dtype) and b.takes(name, b.out.dtype)):
-        why = f"{b.shared.target.name} has no {name} for it, and the kernel's size is not known"
-        raise unsupported(b.node, b.opset, why)
+        reason = f"{b.shared.target.name} has no {name} for it, and the kernel's size is not known"
+        raise unsupported(b.node, b.opset, reason)
     kernel, ends = b.operand(1).shape[2:], padding or [(low, max(high, 0)) for low, high in cuts]
     return b.op(
         name,

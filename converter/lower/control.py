@@ -14,11 +14,12 @@ from converter.lower.lowerings import lowers
 
 @lowers(ops.cond)
 def _(b: Builder, index: ir.Value) -> Sequence[ir.Value]:
-    """Lower a conditional. ``If`` has two branches, so that further ones nest; the index is
+    """Lower a conditional. ``If`` has two branches, so further ones are nested. The index is
     clamped.
 
-    If a parameter selects the branch, the branches follow each other instead. An optimizer that
-    replaces an ``If`` with a constant condition may crash on another one inside of it.
+    If a parameter selects among more than two branches, the conditionals follow each other instead.
+    An optimizer that replaces an ``If`` with a constant condition may crash on another ``If``
+    inside of it.
     """
     branches = list(b.node.bodies.values())
     if b.operand().kind == "const":
@@ -31,7 +32,11 @@ def _(b: Builder, index: ir.Value) -> Sequence[ir.Value]:
 def _lower_branches_in_sequence(
     b: Builder, index: ir.Value, branches: Sequence[Graph]
 ) -> Sequence[ir.Value]:
-    """Lower each branch to an ``If`` that computes it, or else keeps the results so far."""
+    """Lower each branch to an ``If`` of its own and return the results of the last.
+
+    Each ``If`` computes its branch if ``index``, clamped, is the branch's number, or else returns
+    the results so far.
+    """
     node, last = b.node, len(branches) - 1
     results = [b.const(np.zeros((), v.dtype)) for v in node.outputs]
     position = b.op("Clip", index, b.like(0), b.like(last))
@@ -55,10 +60,11 @@ def _lower_branches_in_sequence(
 def _lower_branches(
     b: Builder, node: Node, index: ir.Value, branches: Sequence[Graph], count: int
 ) -> Sequence[ir.Value]:
-    """Lower the first branch where ``index <= count``, else one of those after it.
+    """Lower the branches from number ``count`` on: the first one if ``index <= count``, else the
+    following ones.
 
-    Branches that the range of the index excludes are left out: an index that was converted from a
-    Boolean is never greater than 1.
+    ``branches`` are those from number ``count`` on. Branches that the range of the index excludes
+    are left out: an index that was converted from a Boolean is never greater than 1.
     """
     first, *other_branches = branches
     interval = known_range(node.inputs[0])
@@ -78,7 +84,10 @@ def _lower_branches(
 
 
 def _exceeds(b: Builder, index: Value, selector: ir.Value, count: int) -> ir.Value:
-    """Return ``index > count``, or the Boolean that an index of 0 or 1 was converted from."""
+    """Return ``index > count``, or the Boolean that an index of 0 or 1 was converted from.
+
+    ``index`` is the graph value, ``selector`` its ONNX value.
+    """
     conversion = index.made_by(ops.convert_element_type)
     if count == 0 and conversion is not None and conversion.inputs[0].dtype == np.bool_:
         return b.value(conversion.inputs[0])
@@ -87,25 +96,26 @@ def _exceeds(b: Builder, index: Value, selector: ir.Value, count: int) -> ir.Val
 
 @lowers(ops.while_)
 def _(b: Builder, *state: ir.Value) -> Sequence[ir.Value]:
-    """Lower a while loop; the condition runs before the loop and at the end of every iteration."""
+    """Lower a while loop. The condition runs before the loop and at the end of every turn."""
     cond, body = b.node.bodies["cond"], b.node.bodies["body"]
-    (go,) = b.inline(cond, state)
+    (condition,) = b.inline(cond, state)
     inner, inputs = b.subgraph("loop", body, (("round", (), np.int64), ("go", (), np.bool_)))
     after = inner.inline(body, inputs[2:])
-    again = inner.inline(cond, after)
-    graph = inner.close("loop", inputs, [*again, *after])
-    return b.ops("Loop", [None, go, *state], len(b.node.outputs), body=graph)
+    next_condition = inner.inline(cond, after)
+    graph = inner.close("loop", inputs, [*next_condition, *after])
+    return b.ops("Loop", [None, condition, *state], len(b.node.outputs), body=graph)
 
 
 @lowers(ops.scan)
 def _(b: Builder, *xs: ir.Value, num_carry: int, length: Dim, reverse: bool) -> Sequence[ir.Value]:
+    """Lower a scan to ``Scan``, or to ``Loop`` if it scans no arrays or may have no turns."""
     outputs, body = b.node.outputs, b.node.bodies["body"]
     carried, scanned = xs[:num_carry], xs[num_carry:]
     if not scanned or not dims.is_at_least(length, 1):
         return _lower_as_loop(b, carried, scanned, body, length, reverse)
     inner, inputs = b.subgraph("scan", body)
     graph = inner.close("scan", inputs, inner.inline(body, inputs))
-    back = [1] if reverse else []
+    directions = [1] if reverse else []
     stacked = len(outputs) - num_carry
     return b.ops(
         "Scan",
@@ -113,8 +123,8 @@ def _(b: Builder, *xs: ir.Value, num_carry: int, length: Dim, reverse: bool) -> 
         len(outputs),
         body=graph,
         num_scan_inputs=len(scanned),
-        scan_input_directions=back * len(scanned) or None,
-        scan_output_directions=back * stacked or None,
+        scan_input_directions=directions * len(scanned) or None,
+        scan_output_directions=directions * stacked or None,
     )
 
 
@@ -126,7 +136,11 @@ def _lower_as_loop(
     length: Dim,
     reverse: bool,
 ) -> Sequence[ir.Value]:
-    """Lower a scan that has nothing to scan, or no iterations, to a ``Loop`` with a trip count."""
+    """Lower a scan to a ``Loop`` with a trip count.
+
+    ``state`` are the initial carried values, ``scanned`` the arrays of which each turn gets one
+    entry.
+    """
     carried = Graph(body.inputs[: len(state)], body.outputs, body.nodes)
     inner, inputs = b.subgraph("loop", carried, (("round", (), np.int64), ("go", (), np.bool_)))
     count, condition, *before = inputs
@@ -143,8 +157,8 @@ def _lower_as_loop(
 def _select_entry(
     b: Builder, x: ir.Value, count: ir.Value, iterations: ir.Value | None
 ) -> ir.Value:
-    """Return the entry for an iteration, counted from the end if the number of iterations is
-    given."""
+    """Return the entry of ``x`` for turn ``count``, counted from the end if the number of turns,
+    ``iterations``, is given."""
     if iterations is not None:
         count = b.op("Sub", b.op("Sub", iterations, b.const(1, np.int64)), count)
     return b.op("Gather", x, count, axis=0)

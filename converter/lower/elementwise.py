@@ -21,7 +21,7 @@ from converter.opsets import OLDEST
 
 
 class Term:
-    """An ONNX value with arithmetic operators.
+    """An ONNX value with arithmetic operators. Each operator emits an ONNX node.
 
     Numbers become constants of ``dtype``, which is also the dtype of the results. By default it is
     the dtype of the first operand of the node being lowered.
@@ -33,10 +33,13 @@ class Term:
         self.dtype = np.dtype(b.operand().dtype if dtype is None else dtype)
 
     def apply(self, op: str, *operands: TermOperand, **attributes: Any) -> Term:
+        """Emit an ONNX operator on this term and further operands, and return the result as a
+        term."""
         values = [self._to_value(other) for other in operands]
-        return self._term(self._b.op(op, self.value, *values, **attributes))
+        return self._as_term(self._b.op(op, self.value, *values, **attributes))
 
     def _apply_reversed(self, op: str, number: float) -> Term:
+        """Emit an ONNX operator whose first operand is a number and whose second is this term."""
         return self.number(number).apply(op, self)
 
     __add__ = partialmethod(apply, "Add")
@@ -58,38 +61,47 @@ class Term:
     __invert__ = partialmethod(apply, "Not")
     is_nan = partialmethod(apply, "IsNaN")
 
-    def _term(self, value: ir.Value) -> Term:
+    def _as_term(self, value: ir.Value) -> Term:
+        """Return an ONNX value as a term of the same builder and dtype."""
         return Term(self._b, value, self.dtype)
 
     def _to_value(self, operand: TermOperand) -> ir.Value:
+        """Return the ONNX value of a term, or of a number as a constant."""
         return operand.value if isinstance(operand, Term) else self.number(operand).value
 
     def number(self, number: float | np.ndarray) -> Term:
-        return self._term(self._b.const(number, self.dtype))
+        """Return a number or array as a constant of this term's dtype."""
+        return self._as_term(self._b.const(number, self.dtype))
 
     def cast(self, dtype: Any) -> Term:
+        """Return this term cast to another dtype."""
         return Term(self._b, self._b.cast(self.value, dtype), dtype)
 
     def supports(self, operator: str) -> bool:
-        """Return True if the target's operator supports the dtype."""
+        """Return True if the target supports the ONNX operator for this term's dtype."""
         return self._b.takes(operator, self.dtype)
 
     def where(self, yes: TermOperand, no: TermOperand) -> Term:
-        """Return ``yes`` where this condition holds, else ``no``. A number gets the dtype of the
-        other term."""
-        kind = next((term for term in (yes, no) if isinstance(term, Term)), self)
-        return kind._term(self._b.op("Where", self.value, kind._to_value(yes), kind._to_value(no)))
+        """Return ``yes`` where this term, a condition, is true, else ``no``.
+
+        A number gets the dtype of the other operand if that is a term.
+        """
+        typed_term = next((term for term in (yes, no) if isinstance(term, Term)), self)
+        return typed_term._as_term(
+            self._b.op("Where", self.value, typed_term._to_value(yes), typed_term._to_value(no))
+        )
 
     def polynomial(self, coefficients: Sequence[TermOperand]) -> Term:
-        """Return a polynomial by Horner's rule; the coefficients start with the highest power."""
-        first, *lower_ones = coefficients
+        """Return the polynomial of this term by Horner's rule. The coefficients start with the
+        highest power."""
+        first, *further_coefficients = coefficients
         total = first if isinstance(first, Term) else self.number(first)
-        for coefficient in lower_ones:
+        for coefficient in further_coefficients:
             total = total * self + coefficient
         return total
 
     def ratio(self, polynomials: tuple[Sequence[float], Sequence[float]]) -> Term:
-        """Return the quotient of two polynomials."""
+        """Return the quotient of two polynomials of this term, numerator and denominator."""
         numerator, denominator = polynomials
         return self.polynomial(numerator) / self.polynomial(denominator)
 
@@ -99,18 +111,24 @@ Formula: TypeAlias = Callable[..., Term]
 
 
 def formulas(rows: Mapping[Op, Formula], since: int = OLDEST) -> None:
-    """Register formulas of the operands as rules for operations without parameters."""
+    """Register a formula as the lowering rule of each operation.
+
+    A formula gets the operands as terms and returns the result. The operations have no parameters.
+    ``since`` is the first opset of the rules.
+    """
     for op, formula in rows.items():
         lowers(op, since=since)(partial(_apply_formula, formula))
 
 
 def _apply_formula(formula: Formula, b: Builder, *xs: ir.Value) -> ir.Value:
+    """Return the ONNX value of a formula of the operands. The rules of `formulas` are partial
+    applications of this function."""
     return formula(*(Term(b, x, v.dtype) for x, v in zip(xs, b.node.inputs, strict=True))).value
 
 
 def operator_or_formula(operator: str, formula: Formula) -> Formula:
-    """Return a formula that emits the operator if the target supports it, or else uses the
-    formula."""
+    """Return a formula that emits the operator if the target supports it for the dtype, or else
+    applies ``formula``."""
     return lambda x: x.apply(operator) if x.supports(operator) else formula(x)
 
 
@@ -144,7 +162,7 @@ formulas(
 
 @lowers(ops.ne)
 def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-    """Lower an inequality; only NaN differs from itself."""
+    """Lower an inequality. ``x != x`` is ``IsNaN``, because only NaN differs from itself."""
     if x is y and is_float(b.operand().dtype):
         return b.op("IsNaN", x)
     return b.op("Not", b.op("Equal", x, y))
@@ -152,7 +170,7 @@ def _(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 
 @lowers(ops.polynomial)  # jax >= 0.12
 def _(b: Builder, x: ir.Value, *coefficients: ir.Value) -> ir.Value:
-    """Lower a polynomial by Horner's rule; its coefficients start with the constant."""
+    """Lower a polynomial by Horner's rule. Its coefficients start with the constant."""
     if len(coefficients) == 1:
         return b.expand(coefficients[0], b.operand(1).shape, b.out.shape)
     return Term(b, x).polynomial([Term(b, c) for c in reversed(coefficients)]).value
@@ -160,23 +178,24 @@ def _(b: Builder, x: ir.Value, *coefficients: ir.Value) -> ir.Value:
 
 @lowers(ops.integer_pow)
 def _(b: Builder, x: ir.Value, *, y: int) -> ir.Value:
-    """Lower a power by repeated squaring as JAX does, so that integers wrap and floats round
-    alike."""
+    """Lower an integer power by repeated squaring as JAX does, so that integers wrap and floats
+    round alike."""
     if y == 0:
         return b.expand(b.like(1), (), b.out.shape)
-    result, square, left = None, x, abs(y)
-    while left:
-        if left & 1:
+    result, square, remaining_exponent = None, x, abs(y)
+    while remaining_exponent:
+        if remaining_exponent & 1:
             result = square if result is None else b.op("Mul", result, square)
-        left >>= 1
-        square = b.op("Mul", square, square) if left else square
+        remaining_exponent >>= 1
+        square = b.op("Mul", square, square) if remaining_exponent else square
     assert result is not None
     return b.op("Reciprocal", result) if y < 0 else result
 
 
 @lowers(ops.round)
 def _(b: Builder, x: ir.Value, *, rounding_method: int) -> ir.Value:
-    """Lower rounding: method 1 is to even, like ``Round``; method 0 is away from zero."""
+    """Lower rounding. Method 1 rounds halves to even, like ``Round``. Method 0 rounds them away
+    from zero."""
     if int(rounding_method) == 1:
         return b.op("Round", x)
     term = Term(b, x)
@@ -188,7 +207,7 @@ def _(b: Builder, x: ir.Value, *, rounding_method: int) -> ir.Value:
 
 @lowers(ops.clamp)
 def _(b: Builder, low: ir.Value, x: ir.Value, high: ir.Value) -> ir.Value:
-    """Lower a clamp; ``Clip`` takes scalar bounds only."""
+    """Lower a clamp. ``Clip`` takes scalar bounds only; other bounds need ``Max`` and ``Min``."""
     if b.operand(0).rank == b.operand(2).rank == 0:
         return b.op("Clip", x, low, high)
     return b.op("Min", b.op("Max", x, low), high)
@@ -196,7 +215,8 @@ def _(b: Builder, low: ir.Value, x: ir.Value, high: ir.Value) -> ir.Value:
 
 @lowers(ops.select_n)
 def _(b: Builder, selector: ir.Value, *cases: ir.Value) -> ir.Value:
-    """Return ``cases[selector]``; a Boolean selects one of two."""
+    """Return ``cases[selector]``. A Boolean selects one of two. A selector out of range selects the
+    nearest case."""
     if b.operand().dtype == np.bool_:
         return b.op("Where", selector, *cases[::-1]) if len(cases) == 2 else cases[0]
     result = cases[-1]
@@ -207,9 +227,10 @@ def _(b: Builder, selector: ir.Value, *cases: ir.Value) -> ir.Value:
 
 @lowers(ops.convert_element_type)
 def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
-    """Lower a conversion; four-bit integers go through eight bits, so that floats are truncated."""
-    eight = {"int4": np.int8, "uint4": np.uint8}.get(np.dtype(new_dtype).name)
-    return b.cast(x if eight is None else b.cast(x, eight), new_dtype)
+    """Lower a conversion. Floats become four-bit integers through eight bits, so that they are
+    truncated."""
+    eight_bit_dtype = {"int4": np.int8, "uint4": np.uint8}.get(np.dtype(new_dtype).name)
+    return b.cast(x if eight_bit_dtype is None else b.cast(x, eight_bit_dtype), new_dtype)
 
 
 # The float formats of ONNX by (exponent bits, mantissa bits).
@@ -218,15 +239,16 @@ PRECISIONS = {(8, 7): np.dtype(jnp.bfloat16), (5, 10): np.dtype(np.float16)}
 
 @lowers(ops.reduce_precision)
 def _(b: Builder, x: ir.Value, *, exponent_bits: int, mantissa_bits: int) -> ir.Value:
+    """Lower a rounding to fewer bits by a cast to the ONNX format of that precision and back."""
     info = jnp.finfo(b.out.dtype)
     if exponent_bits >= info.nexp and mantissa_bits >= info.nmant:
         return x
-    narrow = PRECISIONS.get((exponent_bits, mantissa_bits))
-    if narrow is None:
+    narrow_dtype = PRECISIONS.get((exponent_bits, mantissa_bits))
+    if narrow_dtype is None:
         raise unsupported(b.node, b.opset, "ONNX has no floating point format of that precision")
-    rounded = Term(b, x).cast(narrow).cast(b.out.dtype)
+    rounded = Term(b, x).cast(narrow_dtype).cast(b.out.dtype)
     if exponent_bits == info.nexp or info.bits < 32:
         return rounded.value
     # XLA flushes subnormals of the narrow format to zero; operands in half precision keep them.
-    least = float(jnp.finfo(narrow).smallest_normal)
-    return (abs(rounded) < least).where(rounded * 0, rounded).value
+    smallest_normal = float(jnp.finfo(narrow_dtype).smallest_normal)
+    return (abs(rounded) < smallest_normal).where(rounded * 0, rounded).value

@@ -35,7 +35,7 @@ MIN_FLAT_ENTRIES = 256
 
 @lowers(ops.take)
 def _(b: Builder, x: ir.Value, indices: ir.Value, *, axis: int) -> ir.Value:
-    """Lower a take; many entries of a vector are gathered one by one.
+    """Lower a take along an axis. Many entries of a vector are gathered one by one.
 
     ``Gather`` copies each entry as a slice, which takes ten times as long in ONNX Runtime.
     """
@@ -57,14 +57,15 @@ def _(b: Builder, x: ir.Value, indices: ir.Value, *, axis: int) -> ir.Value:
 def _(
     b: Builder, x: ir.Value, indices: ir.Value, *, dimension_numbers: Any, slice_sizes: Shape
 ) -> ir.Value:
-    """Lower a gather to ``GatherND`` on [batching, indexed, rest]; wider windows become index
-    vectors.
+    """Lower a gather to ``GatherND`` on an operand [batching axes, indexed axes, other axes].
 
-    The result of ``GatherND`` is [batching, other axes of the indices, windows, rest].
+    Windows that are longer than one along an indexed axis become further index vectors. The result
+    of ``GatherND`` is [batching axes, other axes of the indices, window axes, other axes of the
+    operand].
     """
     n, rank = dimension_numbers, b.operand().rank
     shared, indexed_axes = n.operand_batching_dims, n.start_index_map
-    wider = [d for d in indexed_axes if not dims.same(slice_sizes[d], 1)]
+    long_window_axes = [d for d in indexed_axes if not dims.same(slice_sizes[d], 1)]
     full_axes = [d for d in range(rank) if d not in (*shared, *indexed_axes)]
     partial_axes = [d for d in _partial_axes(slice_sizes, b.operand().shape) if d in full_axes]
     if partial_axes:  # axes that are neither indexed nor complete
@@ -75,7 +76,9 @@ def _(
     order = [*n.start_indices_batching_dims, *free]
     batch = tuple(b.operand(1).shape[i] for i in order)
     indices = b.transpose(b.cast(indices, np.int64), [*order, before])
-    offsets = [(before + i, slice_sizes[d], indexed_axes.index(d)) for i, d in enumerate(wider)]
+    offsets = [
+        (before + i, slice_sizes[d], indexed_axes.index(d)) for i, d in enumerate(long_window_axes)
+    ]
     indices = _add_window_offsets(b, indices, batch, offsets, len(indexed_axes))
     x = b.transpose(x, [*shared, *indexed_axes, *full_axes])
     if indexed_axes:
@@ -84,7 +87,10 @@ def _(
         ones = (*batch[: len(shared)], *(1 for _ in free), *(slice_sizes[d] for d in full_axes))
         sizes = tuple(slice_sizes[d] for d in full_axes)
         x = b.expand(b.reshape(x, (*batch[: len(shared)], *sizes), ones), ones, (*batch, *sizes))
-    computed = [*(("index", i) for i in order), *(("axis", d) for d in (*wider, *full_axes))]
+    computed = [
+        *(("index", i) for i in order),
+        *(("axis", d) for d in (*long_window_axes, *full_axes)),
+    ]
     result_axes = _gather_result_axes(n, b.out.rank, rank, before)
     dropped_axes = [a for a in computed if a not in result_axes]
     x = b.transpose(
@@ -95,8 +101,12 @@ def _(
 
 
 def _gather_result_axes(n: Any, rank: int, operand_rank: int, before: int) -> list[tuple[str, int]]:
-    """Return the source of each axis of a gather's result: an axis of the indices or of the
-    operand."""
+    """Return the source of each axis of a gather's result: ("index", axis) or ("axis", axis of the
+    operand).
+
+    ``n`` are JAX's dimension numbers, ``rank`` is that of the result, and ``before`` is the number
+    of axes of the indices before the last.
+    """
     removed_axes = (*n.collapsed_slice_dims, *n.operand_batching_dims)
     axes = iter(d for d in range(operand_rank) if d not in removed_axes)
     batch = iter(range(before))
@@ -106,7 +116,8 @@ def _gather_result_axes(n: Any, rank: int, operand_rank: int, before: int) -> li
 
 
 def _partial_axes(sizes: Shape, shape: Shape) -> list[int]:
-    """Return the axes whose window is smaller than the operand."""
+    """Return the axes along which the window (``sizes``) is smaller than the operand
+    (``shape``)."""
     return [d for d in range(len(shape)) if not dims.same(sizes[d], shape[d])]
 
 
@@ -119,7 +130,8 @@ def _add_window_offsets(
 ) -> ir.Value:
     """Return the index vectors [index_shape…, columns] with the offsets of the windows added.
 
-    An offset (axis, size, column) runs from 0 to size - 1 along an axis, in one component.
+    ``columns`` is the length of an index vector. An offset (axis, size, column) adds 0 to size - 1
+    along an axis of the result to one component of the vectors.
     """
     if not offsets:
         return indices
@@ -148,21 +160,23 @@ def _add_window_offsets(
 def scatter(
     b: Builder, x: ir.Value, indices: ir.Value, updates: ir.Value, *, dimension_numbers: Any
 ) -> ir.Value:
-    """Lower a scatter to ``ScatterND`` on [indexed, rest], with index vectors for all partial
-    axes."""
+    """Lower a scatter to ``ScatterND`` on an operand [indexed axes, other axes].
+
+    Axes along which the window is smaller than the operand are indexed too.
+    """
     n, shape, rank = dimension_numbers, b.operand().shape, b.operand().rank
     if not rank and b.operand(1).rank > 1:
         return _scatter_to_scalar(b, x, updates)
-    reduction = _reduction(b)
+    reduction = _scatter_reduction(b)
     sizes = scatter_window(n, rank, b.operand(2).shape)
-    shared, given_axes = n.operand_batching_dims, n.scatter_dims_to_operand_dims
-    partial_axes = [d for d in _partial_axes(sizes, shape) if d not in (*shared, *given_axes)]
+    shared, addressed_axes = n.operand_batching_dims, n.scatter_dims_to_operand_dims
+    partial_axes = [d for d in _partial_axes(sizes, shape) if d not in (*shared, *addressed_axes)]
     index_shape = b.operand(1).shape[:-1]
-    if index_shape and not (given_axes or shared or partial_axes):
+    if index_shape and not (addressed_axes or shared or partial_axes):
         partial_axes = [0]  # several windows that all cover the operand
-    indexed_axes = [*given_axes, *shared, *partial_axes]
+    indexed_axes = [*addressed_axes, *shared, *partial_axes]
     full_axes = [d for d in range(rank) if d not in indexed_axes]
-    window_axes = [d for d in (*given_axes, *partial_axes) if not dims.same(sizes[d], 1)]
+    window_axes = [d for d in (*addressed_axes, *partial_axes) if not dims.same(sizes[d], 1)]
     before = len(index_shape)
     offsets = [(before + i, sizes[d], indexed_axes.index(d)) for i, d in enumerate(window_axes)]
     offsets += [
@@ -173,7 +187,7 @@ def scatter(
     if not indexed_axes:  # nothing is indexed: one window, as large as the operand
         return updates if reduction is None else b.op(reduction.capitalize(), x, updates)
     indices = _pad_index_vectors(
-        b, b.cast(indices, np.int64), index_shape, len(given_axes), len(indexed_axes)
+        b, b.cast(indices, np.int64), index_shape, len(addressed_axes), len(indexed_axes)
     )
     indices = _add_window_offsets(b, indices, index_shape, offsets, len(indexed_axes))
     order = [*indexed_axes, *full_axes]
@@ -181,25 +195,30 @@ def scatter(
     return b.transpose(result, [order.index(d) for d in range(rank)])
 
 
-def _reduction(b: Builder) -> str | None:
-    """Return how ``ScatterND`` combines updates: ``add`` for ``scatter-add``."""
+def _scatter_reduction(b: Builder) -> str | None:
+    """Return how ``ScatterND`` combines updates with the operand: ``add`` for ``scatter-add``, None
+    to overwrite."""
     return b.node.op.name.partition("-")[2] or None
 
 
 def _scatter_to_scalar(b: Builder, x: ir.Value, updates: ir.Value) -> ir.Value:
-    """Scatter many updates into a scalar, treated as the only entry of a vector."""
+    """Scatter many updates into a scalar, as into the only entry of a vector."""
     index_shape = b.operand(2).shape
     zeros = b.expand(b.const(0, np.int64), (), (*index_shape, 1))
     vector = b.unsqueeze(x, [0])
-    result = b.op("ScatterND", vector, zeros, updates, reduction=_reduction(b))
+    result = b.op("ScatterND", vector, zeros, updates, reduction=_scatter_reduction(b))
     return b.squeeze(result, [0])
 
 
 def arrange_updates(
     b: Builder, updates: ir.Value, n: Any, rank: int, axes: Sequence[int], sizes: Shape
 ) -> ir.Value:
-    """Return the updates as [axes of the indices, then ``axes`` of the operand]; other axes are of
-    size one."""
+    """Return the updates of a scatter as [axes of the indices, then ``axes`` of the operand].
+
+    ``n`` are JAX's dimension numbers, ``rank`` is that of the operand, and ``sizes`` has the
+    window's size along each of its axes. The other axes of the operand have windows of size one and
+    are dropped.
+    """
     value = b.operand(2)
     removed_axes = (*n.inserted_window_dims, *n.operand_batching_dims)
     window = dict(
@@ -216,7 +235,7 @@ def arrange_updates(
 def _pad_index_vectors(
     b: Builder, indices: ir.Value, index_shape: Shape, present: int, columns: int
 ) -> ir.Value:
-    """Return index vectors with zeros for the missing components."""
+    """Return index vectors of length ``columns``, with zeros after the ``present`` components."""
     if present == columns:
         return indices
     if present == 0:
@@ -230,6 +249,8 @@ def _pad_index_vectors(
 
 @lowers(ops.dynamic_slice)
 def _(b: Builder, x: ir.Value, *starts: ir.Value, slice_sizes: Shape) -> ir.Value:
+    """Lower a dynamic slice to ``Slice``, with clamped starts, along the axes on which it is
+    shorter than ``x``."""
     axes = _partial_axes(slice_sizes, b.operand().shape)
     if not axes:
         return x
@@ -241,14 +262,19 @@ def _(b: Builder, x: ir.Value, *starts: ir.Value, slice_sizes: Shape) -> ir.Valu
 def _clamp_starts(
     b: Builder, starts: Sequence[ir.Value], axes: Sequence[int], sizes: Shape
 ) -> ir.Value:
-    """Return the starts along some axes as one vector, clamped so that the slice fits."""
+    """Return the starts along ``axes`` as one int64 vector, clamped so that the slice fits.
+
+    ``starts`` has a scalar for each axis of the operand, ``sizes`` the size of the slice along
+    each. Starts that are known to fit are not clamped.
+    """
     single = [b.unsqueeze(b.cast(starts[d], np.int64), [0]) for d in axes]
     joined = b.op("Concat", *single, axis=0) if len(single) > 1 else single[0]
     limits = tuple(dims.as_dim(b.operand().shape[d] - sizes[d]) for d in axes)
-    starts_known = b.node.inputs[-len(starts) :]
+    start_values = b.node.inputs[-len(starts) :]
     pairs = zip(axes, limits, strict=True)
     if all(
-        dims.is_static(most) and known_range(starts_known[d]).within(0, most) for d, most in pairs
+        dims.is_static(largest_start) and known_range(start_values[d]).within(0, largest_start)
+        for d, largest_start in pairs
     ):
         return joined
     return b.op("Max", b.op("Min", joined, b.ints(limits)), b.ints([0]))
@@ -261,7 +287,11 @@ def _update_slice(
     *starts: ir.Value,
     emit_update: Callable[..., ir.Value],
 ) -> ir.Value:
-    """Lower a dynamic update slice; ``emit_update`` updates along one axis from an index [1] on."""
+    """Lower a dynamic update slice.
+
+    ``starts`` has a scalar for each axis. If the update is smaller along one axis only,
+    ``emit_update(b, x, update, index [1], axis)`` emits the update.
+    """
     axes = _partial_axes(b.operand(1).shape, b.operand().shape)
     if not axes:
         return update
@@ -274,8 +304,11 @@ def _update_slice(
 def _concatenate_around(
     b: Builder, x: ir.Value, update: ir.Value, first: ir.Value, axis: int
 ) -> ir.Value:
-    """Concatenate the parts before and after the update with it; a single row is scattered
-    instead."""
+    """Write an update along one axis: concatenate the part before it, the update and the part after
+    it.
+
+    ``first`` [1] is the start. A single row along the first axis is scattered instead.
+    """
     if axis == 0 and dims.same(b.operand(1).shape[0], 1):
         producer = first.producer()  # unsqueeze the scalar index in one step
         number = (
@@ -292,8 +325,11 @@ def _concatenate_around(
 def _scatter_window(
     b: Builder, x: ir.Value, update: ir.Value, first: ir.Value, axes: Sequence[int]
 ) -> ir.Value:
-    """Lower an update along several axes to one ``ScatterND``; its indices are the corner plus all
-    offsets."""
+    """Write an update along several axes by one ``ScatterND``.
+
+    ``first`` has the start along each of ``axes``. The index vectors are the start plus all offsets
+    within the update.
+    """
     shape, sizes = b.operand(0).shape, b.operand(1).shape
     offsets = [(i, sizes[d], i) for i, d in enumerate(axes)]
     corner = b.reshape(first, (len(axes),), (*(1 for _ in axes), len(axes)))
@@ -313,17 +349,17 @@ def _(
     """Lower a scatter of one window, or of one for each entry of the first axis, to
     ``TensorScatter``.
 
-    ``vmap`` of updated slices gives the second form. Along the first axis ``ScatterND`` is as fast;
-    for other axes it needs transposes.
+    ``vmap`` of updated slices gives the second form. Other scatters become ``ScatterND``. Along the
+    first axis ``ScatterND`` is as fast; for other axes it needs transposes.
     """
     n, shape, index_shape = dimension_numbers, b.operand().shape, b.operand(1).shape[:-1]
-    given_axes, batch_axes = n.scatter_dims_to_operand_dims, n.operand_batching_dims
+    addressed_axes, batch_axes = n.scatter_dims_to_operand_dims, n.operand_batching_dims
     sizes = scatter_window(n, len(shape), b.operand(2).shape)
     full_axes = [d for d in range(len(shape)) if d not in batch_axes]
-    covers_window = all(d in given_axes or dims.same(sizes[d], shape[d]) for d in full_axes)
+    covers_window = all(d in addressed_axes or dims.same(sizes[d], shape[d]) for d in full_axes)
     if (
-        len(given_axes) != 1
-        or given_axes == (0,)
+        len(addressed_axes) != 1
+        or addressed_axes == (0,)
         or batch_axes != (0,) * len(index_shape)
         or not covers_window
     ):
@@ -331,14 +367,15 @@ def _(
     updates = arrange_updates(b, updates, n, len(shape), full_axes, sizes)
     index = b.cast(b.reshape(indices, (*index_shape, 1), index_shape or (1,)), np.int64)
     if not batch_axes:
-        return _update_cache(b, x, updates, index, given_axes[0])
-    return b.op("TensorScatter", x, updates, index, axis=given_axes[0])
+        return _update_cache(b, x, updates, index, addressed_axes[0])
+    return b.op("TensorScatter", x, updates, index, axis=addressed_axes[0])
 
 
 def _update_cache(
     b: Builder, x: ir.Value, update: ir.Value, index: ir.Value, axis: int
 ) -> ir.Value:
-    """Emit a ``TensorScatter`` with one index [1] for the whole batch."""
+    """Emit a ``TensorScatter`` that writes ``update`` along ``axis`` from ``index`` [1] on, for the
+    whole batch."""
     batch = b.out.shape[0]
     if axis and dims.is_static(batch):
         return b.op("TensorScatter", x, update, b.expand(index, (1,), (batch,)), axis=axis)

@@ -32,11 +32,15 @@ BUILTIN_RULES: dict[Op, dict[int, Owner]] = {}
 
 
 def add_builtin(op: Op, since: int, rule: Owner) -> None:
+    """Register a built-in rule of an operation for ``since`` and later opsets."""
     BUILTIN_RULES.setdefault(op, {})[since] = rule
 
 
 def add_user_rule(op: Op | str, since: int, rule: Owner) -> None:
-    """Register a user's rule, which precedes the built-in rules at every opset that allows it."""
+    """Register a user's rule of an operation for ``since`` and later opsets.
+
+    It precedes all built-in rules at these opsets.
+    """
     outside.registered_rules.add(op, {**outside.registered_rules.get(op, {}), since: rule})
 
 
@@ -46,7 +50,17 @@ def lowers(
     ignores: Iterable[str] = (),
     add: Callable[[Any, int, Owner], None] = add_builtin,
 ) -> Callable[[Lowering], Lowering]:
-    """Register a rule for one or more operations, built-in or by a user."""
+    """Return a decorator that registers a lowering rule for one or more operations.
+
+    **Arguments**
+
+    - `since`: the first opset at which the rule can be used.
+    - `ignores`: parameters of the nodes that the rule ignores on purpose.
+    - `add`: the function that registers the rule, as a built-in rule or as a user's.
+
+    **Raises** `ConverterError` if the rule has ``**kwargs``, because it would ignore unknown
+    parameters.
+    """
 
     def register(lowering: Lowering) -> Lowering:
         parameters = inspect.signature(lowering).parameters.values()
@@ -60,23 +74,29 @@ def lowers(
 
 
 def register_operators(rows: dict[Op, str], **attributes: float) -> None:
-    """Register operations that are ONNX operators of another name.
+    """Register operations that are ONNX operators: ``rows`` has the operator's name by operation.
 
-    ``attributes`` are parameters that are attributes of the same name, with their defaults.
+    ``attributes`` are parameters that become attributes of the same name. Their values are the
+    defaults.
     """
     for op, name in rows.items():
         add_builtin(op, OLDEST, Owner(_rename_operator(name, attributes), frozenset(attributes)))
 
 
 def _rename_operator(name: str, attributes: dict[str, float]) -> Lowering:
+    """Return a rule that emits the operator ``name`` with a node's parameters as attributes.
+
+    ``attributes`` are the defaults.
+    """
     return lambda b, *xs, **params: b.op(name, *xs, **{**attributes, **params})
 
 
 def find_lowering(op: Op, opset: int, user_op_names: Collection[str] = ()) -> Owner | None:
-    """Return the newest rule for an operation at this opset: a user's, a built-in one, or none.
+    """Return the newest rule for an operation at this opset, or None if there is none.
 
-    A composite without any rule is lowered to the operator of its name, with its parameters as
-    attributes.
+    A user's rule comes before a built-in rule. A composite without any rule is lowered to the
+    operator of its name, with its parameters as attributes. ``user_op_names`` has the names of the
+    users' primitives in the program.
     """
     for rules in (
         outside.registered_rules.find(op, user_op_names) or {},
@@ -89,8 +109,10 @@ def find_lowering(op: Op, opset: int, user_op_names: Collection[str] = ()) -> Ow
 
 
 def _operator_rule(op: Op, opset: int) -> Owner | None:
-    """Return a rule that emits the operator of a composite, or None if the opset does not have
-    it."""
+    """Return a rule that emits the ONNX operator of a composite.
+
+    Return None if the composite has no operator, or if the opset does not have it.
+    """
     if not op.operator or op.formula is None or schemas.SINCE.get(op.operator, OLDEST) > opset:
         return None
     return Owner(_rename_operator(op.operator, {}), read_by(op.formula))
@@ -99,9 +121,10 @@ def _operator_rule(op: Op, opset: int) -> Owner | None:
 def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
     """Return the outputs that the rule of a node emits.
 
-    Raises:
-        UnsupportedError: the node has no rule at this opset, a parameter that the rule does not
-            know, or a dtype that the target does not support.
+    ``b`` is the builder, ``operands`` are the ONNX values of the operands.
+
+    **Raises** `UnsupportedError` if the node has no rule at this opset, a parameter that the rule
+    does not know, or a dtype that the target does not support.
     """
     if node.refusal:
         raise UnsupportedError(node.refusal, source_line(node))
@@ -120,7 +143,11 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
 
 def unsupported(node: Node, opset: int, reason: str = "") -> UnsupportedError:
     """Return the error for a node that cannot be lowered, with operand types, advice and source
-    line."""
+    line.
+
+    ``reason`` is the advice. Without it, the advice is the opset that the node needs, or that no
+    rule exists.
+    """
     types = ", ".join(v.type_text() for v in node.inputs)
     opsets = {*BUILTIN_RULES.get(node.op, {}), *(outside.registered_rules.find(node.op) or {})}
     needed = [since for since in opsets if since > opset]
@@ -135,15 +162,18 @@ def unsupported(node: Node, opset: int, reason: str = "") -> UnsupportedError:
 
 
 def _describe_named_dimension(node: Node) -> str:
-    """Return the advice for a parameter that has a named dimension where it needs a number, or
-    ""."""
+    """Return the advice for a node whose parameters have a named dimension where its rule needs a
+    number.
+
+    Return "" if no parameter has one.
+    """
     for name, dim in named_dimensions(node.params):
         return f"its {name} have the dimension '{dim}', and need numbers; give one in specs"
     return ""
 
 
 def named_dimensions(params: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the parameters that are or contain named dimensions, with these dimensions."""
+    """Yield each named dimension in the parameters, with the name of its parameter."""
     for name, param in params.items():
         entries = param if isinstance(param, (tuple, list)) else (param,)
         yield from ((name, dim) for dim in filter(dims.is_symbolic, entries))
@@ -160,7 +190,10 @@ DTYPE_OPSETS = {
 
 
 def check_dtype(value: Any, node: Node, opset: int) -> None:
-    """Raise `UnsupportedError` if the opset has no values of the dtype."""
+    """Raise `UnsupportedError` if ONNX has no values of the dtype of ``value`` at this opset.
+
+    The error names ``node``.
+    """
     name = value.dtype.name
     if DTYPE_OPSETS.get(name, opset + 1) <= opset:
         return

@@ -29,7 +29,8 @@ Axes = tuple[int, ...]
 
 @lowers(ops.reduce_max, ops.reduce_min, ops.reduce_prod)
 def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
-    """Lower a reduction. Without axes nothing is reduced; ONNX's operator would reduce all axes."""
+    """Lower a reduction along ``axes``. Without axes nothing is reduced; ONNX's operator would
+    reduce all axes."""
     if not axes:
         return x
     return b.op(operator(b.node.op), x, axes=list(axes), keepdims=0)
@@ -38,6 +39,7 @@ def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
 @lowers(ops.reduce_max, ops.reduce_min, ops.reduce_prod, since=18)
 @lowers(ops.reduce_sum)
 def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
+    """Lower a reduction whose axes are an operand of the ONNX operator."""
     if not axes:
         return x
     return b.op(operator(b.node.op), x, b.ints(axes), keepdims=0)
@@ -45,8 +47,8 @@ def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
 
 @lowers(ops.reduce_or, ops.reduce_and, ops.reduce_xor)
 def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
-    """Lower a Boolean reduction to the minimum or maximum of numbers, or to the parity of their
-    sum."""
+    """Lower a Boolean reduction to the minimum (and) or maximum (or) of numbers, or to the parity
+    of their sum (xor)."""
     if b.out.dtype != np.bool_:
         raise unsupported(b.node, b.opset, "ONNX reduces bits of booleans only")
     if not axes:
@@ -64,13 +66,18 @@ def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
 def _extreme_position(
     b: Builder, x: ir.Value, *, axes: Axes, index_dtype: Any, name: str
 ) -> ir.Value:
-    """Return the position of the first maximum or minimum."""
+    """Return the position of the first maximum or minimum along an axis.
+
+    ``name`` is ``ArgMax`` or ``ArgMin``.
+    """
     return b.cast(b.op(name, x, axis=axes[0], keepdims=0), index_dtype)
 
 
 def uncast_position(indices: ir.Value) -> ir.Value:
-    """Return the result of ``ArgMax`` or ``ArgMin`` without the cast to JAX's dtype; other values
-    unchanged."""
+    """Return the result of ``ArgMax`` or ``ArgMin`` before its cast to JAX's dtype.
+
+    Any other value is returned unchanged.
+    """
     cast = indices.producer()
     position = cast.inputs[0] if cast is not None and cast.op_type == "Cast" else None
     producer = None if position is None else position.producer()
@@ -88,12 +95,16 @@ Combine = Callable[[Term, Term], Term]
 def _cumulative_operator(
     b: Builder, x: ir.Value, *, axis: int, reverse: bool, name: str
 ) -> ir.Value:
+    """Lower a cumulative operation to the ONNX operator ``name``."""
     return b.op(name, x, b.const(axis, np.int64), reverse=1 if reverse else None)
 
 
 def _scan_by_doubling(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
-    """Lower a cumulative operation by doubling (Hillis and Steele): combine element i with i-1,
-    then i-2, i-4 …"""
+    """Lower a cumulative operation by doubling (Hillis and Steele).
+
+    Element i is combined with element i-1, then with i-2, i-4 and so on. A loop does this if the
+    size of the axis is symbolic.
+    """
     if b.node.op is ops.cumlogsumexp and not is_float(b.out.dtype):
         raise unsupported(b.node, b.opset, "logarithms of sums are floats; convert the operand")
     get_neutral, combine = COMBINATIONS[b.node.op]
@@ -114,7 +125,12 @@ def _scan_by_doubling(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> i
 def _loop_by_doubling(
     b: Builder, x: ir.Value, size: dims.Dim, pads: np.ndarray, neutral: float, combine: Combine
 ) -> ir.Value:
-    """Emit the same as a loop, which ends as soon as a step is as long as the axis."""
+    """Emit a loop that combines elements at doubled distances until a distance is as long as the
+    axis.
+
+    ``size`` is that of the axis. ``pads`` moves the elements by one, and is multiplied with the
+    distance. ``neutral`` fills the gap.
+    """
     types = (("round", (), np.int64), ("go", (), np.bool_), ("step", (1,), np.int64))
     inner, inputs = b.subgraph("loop", Graph([], [], []), (*types, ("x", b.out.shape, b.out.dtype)))
     inner.node = b.node
@@ -130,6 +146,7 @@ def _loop_by_doubling(
 
 
 def _logaddexp(x: Term, y: Term) -> Term:
+    """Return log(exp(x) + exp(y)) without overflow."""
     top = x.apply("Max", y)
     gap = abs(top).equals(math.inf).where(-math.inf, x.apply("Min", y) - top)
     return top + log1p_formula(gap.apply("Exp"))
@@ -150,10 +167,12 @@ lowers(ops.cumprod, since=SINCE["CumProd"])(partial(_cumulative_operator, name="
 
 @lowers(ops.sort)
 def _(b: Builder, *xs: ir.Value, dimension: int, num_keys: int) -> list[ir.Value]:
-    """Lower a sort: stable passes from the last key to the first, then one gather of every
-    operand."""
+    """Lower a sort: stable passes from the last key to the first, then one gather of every operand.
+
+    The first ``num_keys`` operands are the keys.
+    """
     size = b.ints([b.out.shape[dimension]])
-    keys = [k for i in range(num_keys) for k in _keys(b, xs[i], b.operand(i))]
+    keys = [k for i in range(num_keys) for k in _sort_keys(b, xs[i], b.operand(i))]
     if len(xs) == 1 and keys == [xs[0]]:
         return [_emit_top_k(b, xs[0], size, dimension, largest=False)[0]]
     order = _sort_order(b, keys, size, size, dimension, largest=False)
@@ -163,8 +182,12 @@ def _(b: Builder, *xs: ir.Value, dimension: int, num_keys: int) -> list[ir.Value
 def _sort_order(
     b: Builder, keys: Sequence[ir.Value], size: ir.Value, k: ir.Value, axis: int, largest: bool
 ) -> ir.Value:
-    """Return the positions of the first ``k`` elements by all keys, in passes from the last key to
-    the first."""
+    """Return the positions of the first ``k`` elements in the order of all keys, the most important
+    first.
+
+    They are sorted in stable passes from the last key to the first. ``size`` is the length of the
+    axis.
+    """
     first, *other_keys = keys
     order: ir.Value | None = None
     for key, count in (*((o, size) for o in reversed(other_keys)), (first, k)):
@@ -175,12 +198,12 @@ def _sort_order(
     return order
 
 
-def _keys(b: Builder, x: ir.Value, value: Value) -> list[ir.Value]:
-    """Return keys of dtypes that ``TopK`` supports and that sort like JAX, the most important
-    first.
+def _sort_keys(b: Builder, x: ir.Value, value: Value) -> list[ir.Value]:
+    """Return keys that sort an operand like JAX, the most important first, in dtypes that ``TopK``
+    supports.
 
-    JAX sorts NaN last. Narrower floats are sorted in float64, where NaN gets a number above
-    infinity.
+    ``x`` is the operand, and ``value`` has its dtype. JAX sorts NaN last. Floats narrower than
+    float64 are sorted in float64, where NaN gets a number above infinity's.
     """
     if value.dtype == np.float64:
         nan = b.op("IsNaN", x)
@@ -196,21 +219,24 @@ def _keys(b: Builder, x: ir.Value, value: Value) -> list[ir.Value]:
 
 @lowers(ops.top_k)
 def _(b: Builder, x: ir.Value, *, k: int, axis: int = -1, total: bool = False) -> list[ir.Value]:
-    """Lower top-k; with ``total`` by JAX's total order: NaN above all others, -0.0 below 0.0."""
+    """Lower top-k. With ``total``, elements are in JAX's total order: NaN above all others, -0.0
+    below 0.0."""
     axis = axis % b.operand().rank
     if not total:
         return _to_outputs(b, *_emit_top_k(b, x, b.ints([k]), axis))
     zero, size = b.op("Equal", x, b.like(0)), b.ints([b.operand().shape[axis]])
     sign = b.op("Where", zero, b.op("Sign", b.op("Reciprocal", x)), b.like(0))
-    keys = [*_keys(b, x, b.operand()), sign]
+    keys = [*_sort_keys(b, x, b.operand()), sign]
     positions = _sort_order(b, keys, size, b.ints([k]), axis, largest=True)
     return _to_outputs(b, b.op("GatherElements", x, positions, axis=axis), positions)
 
 
 @lowers(ops.top_k, since=26)
 def _(b: Builder, x: ir.Value, *, k: int, axis: int = -1, total: bool = False) -> list[ir.Value]:
-    """Lower top-k; with ``total`` by bits, which order all floats once those of negative numbers
-    are inverted."""
+    """Lower top-k. With ``total``, elements are sorted by their bits, as signed integers.
+
+    These have the order of the floats once the bits of negative numbers are inverted.
+    """
     axis = axis % b.operand().rank
     if not total:
         return _to_outputs(b, *_emit_top_k(b, x, b.ints([k]), axis))
@@ -234,6 +260,7 @@ def _(
     is_max_k: bool,
     aggregate_to_topk: bool,
 ) -> list[ir.Value]:
+    """Lower an approximate top-k to an exact one. The ``aggregate_to_topk`` of JAX must be set."""
     if not aggregate_to_topk:
         raise unsupported(b.node, b.opset, "only the aggregated top k are defined by their values")
     return _to_outputs(b, *_emit_top_k(b, x, b.ints([k]), reduction_dimension, is_max_k))
@@ -242,8 +269,10 @@ def _(
 def _emit_top_k(
     b: Builder, x: ir.Value, k: ir.Value, axis: int, largest: bool = True
 ) -> Sequence[ir.Value]:
+    """Emit ``TopK`` and return the ``k`` largest or smallest values and their positions."""
     return b.ops("TopK", [x, k], 2, axis=axis, largest=None if largest else 0)
 
 
 def _to_outputs(b: Builder, values: ir.Value, positions: ir.Value) -> list[ir.Value]:
+    """Return the values and the positions, which are cast to the dtype of the second output."""
     return [values, b.cast(positions, b.node.outputs[1].dtype)]

@@ -13,6 +13,7 @@ from converter.lower.lowerings import lowers
 
 @lowers(ops.reshape, ignores=("shape",))
 def _(b: Builder, x: ir.Value) -> ir.Value:
+    """Lower a reshape. The new shape is that of the result."""
     return b.reshape(x, b.operand().shape, b.out.shape)
 
 
@@ -23,7 +24,11 @@ def _(b: Builder, x: ir.Value, *, permutation: tuple[int, ...]) -> ir.Value:
 
 @lowers(ops.broadcast_in_dim, ignores=("shape",))
 def _(b: Builder, x: ir.Value, *sizes: ir.Value, broadcast_dimensions: Any) -> ir.Value:
-    """Lower a broadcast: add axes of size one where the operand has none, then emit ``Expand``."""
+    """Lower a broadcast: add axes of size one where the operand has none, then emit ``Expand``.
+
+    Operands besides ``x`` are JAX's values of symbolic sizes, which the shape of the result has
+    too.
+    """
     before = b.operand().shape
     ones = dims.expand_with_ones(before, broadcast_dimensions, b.out.rank)
     first = min((a for a, d in enumerate(ones) if not dims.same(d, 1)), default=b.out.rank)
@@ -38,6 +43,7 @@ def _(b: Builder, *xs: ir.Value, dimension: int) -> ir.Value:
 
 @lowers(ops.slice)
 def _(b: Builder, x: ir.Value, *, start_indices: Any, limit_indices: Any, strides: Any) -> ir.Value:
+    """Lower a slice along the axes on which the result is shorter than the operand."""
     sliced_axes, steps = shortened_axes(b.node), strides or (1,) * b.out.rank
     starts, ends, steps_by_axis = (
         tuple(p[a] for a in sliced_axes) for p in (start_indices, limit_indices, steps)
@@ -54,6 +60,7 @@ def _(b: Builder, x: ir.Value, *, reps: tuple[int, ...]) -> ir.Value:
 
 @lowers(ops.dim_as_value)
 def _(b: Builder, *, dim: Any) -> ir.Value:
+    """Return the size of a named dimension or an expression of them as a scalar."""
     return b.cast(b.squeeze(b.ints([dim]), [0]), b.out.dtype)
 
 
@@ -64,6 +71,7 @@ def _(b: Builder, x: ir.Value, *, dimensions: tuple[int, ...]) -> ir.Value:
 
 @lowers(ops.iota)
 def _(b: Builder, *sizes: ir.Value, dtype: Any, shape: Any, dimension: int) -> ir.Value:
+    """Lower an iota: positions along one axis, repeated along the others."""
     positions = b.range(shape[dimension])
     positions = positions if dtype == np.int64 else b.cast(positions, dtype)
     operand_shape = (shape[dimension], *(1 for _ in shape[dimension + 1 :]))
@@ -72,8 +80,11 @@ def _(b: Builder, *sizes: ir.Value, dtype: Any, shape: Any, dimension: int) -> i
 
 @lowers(ops.pad)
 def _(b: Builder, x: ir.Value, filler: ir.Value, *, padding_config: Any) -> ir.Value:
-    """Lower a pad: interior padding first, then the edges, in JAX's order; negative padding
-    crops."""
+    """Lower a pad: interior padding first, then the edges, in JAX's order. Negative padding crops.
+
+    ``padding_config`` has for each axis the numbers of fillers before, after and between the
+    elements.
+    """
     shape = list(b.operand().shape)
     for axis, (_, _, inner) in enumerate(padding_config):
         if inner:
@@ -87,7 +98,8 @@ def _(b: Builder, x: ir.Value, filler: ir.Value, *, padding_config: Any) -> ir.V
 def _insert_fillers(
     b: Builder, x: ir.Value, filler: ir.Value, shape: list[dims.Dim], axis: int, inner: int
 ) -> ir.Value:
-    """Insert ``inner`` fillers between neighbours along an axis; update ``shape``."""
+    """Insert ``inner`` fillers between neighbours along an axis, and update ``shape``, the shape of
+    ``x``."""
     size = shape[axis]
     column_shape = (*shape[: axis + 1], 1, *shape[axis + 1 :])
     columns = [0] * len(column_shape) * 2

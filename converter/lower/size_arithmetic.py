@@ -15,7 +15,11 @@ from converter.ir.named_sizes import Origin
 
 @dataclass(frozen=True)
 class BoundedSize:
-    """A number, or an ONNX value that is at least ``low``, or the negative of such a value."""
+    """A number, or an ONNX value with a lower bound.
+
+    ``low`` is the lower bound of ``value``. With ``negated``, the size is the negative of
+    ``value``.
+    """
 
     value: ir.Value | int
     low: float
@@ -34,13 +38,14 @@ class BoundedSize:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """Emitter of the values of dimensions.
+    """Emitter of the values of dimensions. Each expression is emitted once.
 
-    Arguments:
-        emit: emits an operator into the main graph.
-        ints: returns a constant vector.
-        emitted: values that are already emitted, by the text of the dimension.
-        origins: the input and axis from which each named dimension is computed.
+    **Arguments**
+
+    - `emit`: emits an operator into the main graph.
+    - `ints`: returns a constant vector.
+    - `emitted`: values that are already emitted, by the text of the dimension.
+    - `origins`: for each named dimension, the input and the axis from which it is computed.
     """
 
     emit: Callable[..., ir.Value]
@@ -49,6 +54,7 @@ class Arithmetic:
     origins: Mapping[str, tuple[ir.Value, Origin]]
 
     def dim(self, dim: Dim) -> ir.Value:
+        """Return a dimension as int64 [1]: a constant, or an expression of input shapes."""
         if dims.is_static(dim):
             return self.ints([dim])
         key = str(dim)
@@ -59,7 +65,8 @@ class Arithmetic:
         return self.emitted[key]
 
     def shape(self, shape: Shape) -> ir.Value:
-        """Return several dimensions as int64 [rank]; adjacent numbers share a constant."""
+        """Return several dimensions as one vector, int64 [rank]. Adjacent numbers share a
+        constant."""
         key = dims.shape_text(shape) + ","
         if key not in self.emitted:
             parts: list[ir.Value] = []
@@ -71,6 +78,7 @@ class Arithmetic:
         return self.emitted[key]
 
     def _to_bounded_size(self, leaf: str | int) -> BoundedSize:
+        """Return a number or a name as a size. A named dimension is at least 1."""
         return (
             BoundedSize(leaf, leaf)
             if isinstance(leaf, int)
@@ -78,6 +86,10 @@ class Arithmetic:
         )
 
     def _named_size(self, name: str) -> ir.Value:
+        """Return the size of a named dimension, computed from the shape of an input.
+
+        **Raises** `SpecError` if no input determines it.
+        """
         if name not in self.emitted:
             if name not in self.origins:
                 raise SpecError(
@@ -94,14 +106,16 @@ class Arithmetic:
         return self.emitted[name]
 
     def _apply(self, op: str, operands: list[BoundedSize]) -> BoundedSize:
+        """Emit an operation on sizes, or compute it if all operands are numbers. ``op`` is as in
+        ``fold_dims``."""
         numbers = [size.value for size in operands]
         if all(isinstance(number, int) for number in numbers):
             number = dims.INTEGER[op](*numbers)
             return BoundedSize(number, number)
-        return _negative(operands[0]) if op == "neg" else SIZE_RULES[op](self, *operands)
+        return _negate(operands[0]) if op == "neg" else SIZE_RULES[op](self, *operands)
 
     def _op(self, name: str, *operands: BoundedSize) -> ir.Value:
-        """Emit an operator, once for the same operands."""
+        """Emit an operator on sizes, once for the same operands."""
         values = [self._to_value(size) for size in operands]
         key = f"{name}({', '.join(str(v.name) for v in values)})"
         if key not in self.emitted:
@@ -109,28 +123,32 @@ class Arithmetic:
         return self.emitted[key]
 
     def _to_value(self, size: BoundedSize) -> ir.Value:
+        """Return a size as an ONNX value; a negated one gets a ``Neg``."""
         if isinstance(size.value, int):
             return self.ints([size.value])
-        return self._op("Neg", _negative(size)) if size.negated else size.value
+        return self._op("Neg", _negate(size)) if size.negated else size.value
 
     def _add(self, x: BoundedSize, y: BoundedSize) -> BoundedSize:
+        """Return the sum of two sizes. A negated operand becomes a ``Sub``."""
         if x.negated and y.negated:
-            return _negative(self._add(_negative(x), _negative(y)))
+            return _negate(self._add(_negate(x), _negate(y)))
         if x.negated:
             x, y = y, x
         if y.value == 0 or x.value == 0:
             return x if y.value == 0 else y
         if y.negated:
-            return BoundedSize(self._op("Sub", x, _negative(y)), -math.inf)
+            return BoundedSize(self._op("Sub", x, _negate(y)), -math.inf)
         subtracts = isinstance(y.value, int) and y.value < 0
-        total = self._op("Sub", x, _negative(y)) if subtracts else self._op("Add", x, y)
+        total = self._op("Sub", x, _negate(y)) if subtracts else self._op("Add", x, y)
         return BoundedSize(total, x.low + y.low)
 
     def _multiply(self, x: BoundedSize, y: BoundedSize) -> BoundedSize:
+        """Return the product of two sizes. The sign of a negated operand becomes that of the
+        product."""
         if x.negated != y.negated or any(s.value == -1 for s in (x, y)):
             negative = x if x.negated or x.value == -1 else y
             other = y if negative is x else x
-            return _negative(self._multiply(_negative(negative), other))
+            return _negate(self._multiply(_negate(negative), other))
         x, y = replace(x, negated=False), replace(y, negated=False)
         if x.value == 1 or y.value == 1:
             return y if x.value == 1 else x
@@ -138,14 +156,18 @@ class Arithmetic:
         return BoundedSize(self._op("Mul", x, y), low)
 
     def _divide(self, x: BoundedSize, y: BoundedSize) -> BoundedSize:
-        """Divide and round down, as ``Div`` does if nothing is negative."""
+        """Return x / y, rounded down.
+
+        ONNX's ``Div`` rounds towards zero. It is used directly if no operand can be negative;
+        otherwise the remainder is subtracted before.
+        """
         if isinstance(y.value, int) and y.value < 0:
-            x, y = _negative(x), _negative(y)
+            x, y = _negate(x), _negate(y)
         if y.value == 1:
             return x
         if x.negated and x.low >= 0 and isinstance(y.value, int):
-            rounded_up = self._add(_negative(x), BoundedSize(y.value - 1, y.value - 1))
-            return _negative(self._divide(rounded_up, y))
+            rounded_up = self._add(_negate(x), BoundedSize(y.value - 1, y.value - 1))
+            return _negate(self._divide(rounded_up, y))
         if x.is_positive and y.is_above_zero:
             return BoundedSize(self._op("Div", x, y), 0)
         remainder = BoundedSize(self._op("Mod", x, y), -math.inf)
@@ -154,6 +176,10 @@ class Arithmetic:
         )
 
     def _extreme(self, name: str, x: BoundedSize, y: BoundedSize) -> BoundedSize:
+        """Return the maximum or minimum of two sizes. ``name`` is "Max" or "Min".
+
+        Nothing is emitted if the bounds decide.
+        """
         for size, other in ((x, y), (y, x)):
             if isinstance(other.value, int) and not size.negated and size.low >= other.value:
                 return size if name == "Max" else other
@@ -163,7 +189,7 @@ class Arithmetic:
 
 SIZE_RULES: dict[str, Callable[[Arithmetic, BoundedSize, BoundedSize], BoundedSize]] = {
     "add": Arithmetic._add,
-    "sub": lambda a, x, y: a._add(x, _negative(y)),
+    "sub": lambda a, x, y: a._add(x, _negate(y)),
     "mul": Arithmetic._multiply,
     "pow": lambda a, x, y: BoundedSize(a._op("Pow", x, y), x.low if x.is_positive else -math.inf),
     "floordiv": Arithmetic._divide,
@@ -173,7 +199,8 @@ SIZE_RULES: dict[str, Callable[[Arithmetic, BoundedSize, BoundedSize], BoundedSi
 }
 
 
-def _negative(size: BoundedSize) -> BoundedSize:
+def _negate(size: BoundedSize) -> BoundedSize:
+    """Return the negative of a size. Nothing is emitted."""
     if isinstance(size.value, int):
         return BoundedSize(-size.value, -size.value)
     return replace(size, negated=not size.negated)

@@ -14,13 +14,18 @@ _user_ops: WeakKeyDictionary[Any, Op] = WeakKeyDictionary()
 def define_op(
     name: str, formula: Formula | None = None, numpy: Formula | None = None, **traits: Any
 ) -> Op:
-    """Define an operation of JAX or of the converter. Only this package calls it."""
+    """Define an operation of JAX or of the converter. Only this package calls it.
+
+    ``formula`` and ``numpy`` compute it in JAX and in numpy. ``traits`` are the other fields of
+    `Op`.
+    """
     assert name not in _defined, f"{name} is defined twice"
     return _defined.setdefault(name, Op(name, formula=formula, numpy=numpy, **traits))
 
 
 def op_by_name(op: Op | str) -> Op:
-    """Return the operation of a name: a defined one, or one without known traits."""
+    """Return the defined operation of a name, or else a new one without traits. An `Op` is returned
+    unchanged."""
     if isinstance(op, Op):
         return op
     return _defined.get(op) or _undefined.setdefault(op, Op(op))
@@ -29,7 +34,8 @@ def op_by_name(op: Op | str) -> Op:
 def op_variant(name: str, number_kind: str) -> Op:
     """Return the variant of an operation for another kind of number, created on first use.
 
-    Its rounding class is kept if the operation only moves, compares or selects values.
+    The name of the variant is ``"{name} of {number_kind}"``. Its rounding class is kept if the
+    operation only moves, compares or selects values.
     """
     original, full_name = op_by_name(name), f"{name} of {number_kind}"
     # An absolute value is computed. A comparison or selection returns values of its operands.
@@ -44,12 +50,13 @@ def op_variant(name: str, number_kind: str) -> Op:
 
 @cache
 def external_op(name: str, formula: Formula) -> Op:
-    """Return the operation of a user's recogniser. Its name may be that of a defined one."""
+    """Return the operation of a user's recogniser. Its name may be that of a defined operation."""
     return Op(name, "user", formula)
 
 
 def user_op(primitive: Any) -> Op:
-    """Return the operation of a user's own primitive, whatever its name."""
+    """Return the operation of a user's JAX primitive. Its name may be that of a defined
+    operation."""
     return _user_ops.setdefault(primitive, Op(primitive.name, "user", calls=True))
 
 

@@ -15,8 +15,11 @@ _define_composite = partial(define_op, domain="ours")
 
 
 def _define_fused(name: str, formula: Formula, operator: str = "", **traits: Any) -> Op:
-    """Define an operation of a recogniser. It is selected by its name unless ``structure`` is
-    given."""
+    """Define an operation that a recogniser emits.
+
+    ``operator`` is its ONNX operator. ``fuse=`` selects the recogniser by ``name``, unless
+    ``structure`` is given.
+    """
     return _define_composite(name, formula, operator=operator, **{"structure": name, **traits})
 
 

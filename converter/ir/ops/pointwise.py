@@ -19,9 +19,9 @@ _broadcasting = partial(define_op, elementwise=True, broadcasts=True)
 
 
 def _integer_pow(x: Any, *, y: int) -> Any:
-    """Raise to an integer power by repeated squaring, as JAX does.
+    """Return x to the integer power y by repeated squaring, as JAX does.
 
-    numpy rejects an exponent that the dtype cannot hold.
+    numpy's own power rejects an exponent that the dtype cannot hold.
     """
     result, square, exponent = np.ones_like(x), x, y if y >= 0 else -y
     while exponent:
@@ -32,7 +32,8 @@ def _integer_pow(x: Any, *, y: int) -> Any:
 
 
 def _select_in_numpy(index: Any, *cases: Any) -> Any:
-    """Select the case of each index. An index out of range selects the nearest case."""
+    """Return for each element the case with the number ``index``. An index out of range means the
+    nearest case."""
     result = cases[-1]
     for number in reversed(range(len(cases) - 1)):
         result = np.where(index <= number, cases[number], result)
@@ -40,6 +41,7 @@ def _select_in_numpy(index: Any, *cases: Any) -> Any:
 
 
 def _clamp_in_numpy(low: Any, x: Any, high: Any) -> Any:
+    """Return ``x``, limited to the range from ``low`` to ``high``."""
     return np.minimum(np.maximum(low, x), high)
 
 

@@ -24,18 +24,24 @@ _adding = partial(define_op, rounding=_SUMS, linear=_TOGETHER)
 def _reshape(
     x: jax.Array, *, shape: Any = (), new_sizes: Any = (), dimensions: Any = None
 ) -> jax.Array:
-    """Reshape to ``shape``, the converter's parameter, or to JAX's ``new_sizes``, which may
-    transpose first."""
+    """Reshape to ``shape``, a parameter of the converter's nodes, or to ``new_sizes``, a parameter
+    of JAX's.
+
+    ``dimensions`` is a permutation of the axes that is applied first.
+    """
     return lax.reshape(x, shape or new_sizes, dimensions)
 
 
 def _reshape_in_numpy(
     x: Any, *, shape: Any = (), new_sizes: Any = (), dimensions: Any = None
 ) -> Any:
+    """Compute the same as `_reshape` in numpy."""
     return (x if dimensions is None else x.transpose(dimensions)).reshape(shape or new_sizes)
 
 
 def _broadcast_in_dim(x: Any, *, shape: Any, broadcast_dimensions: Any) -> Any:
+    """Broadcast in numpy: axis i of ``x`` becomes axis ``broadcast_dimensions[i]`` of the
+    result."""
     ones = [1] * len(shape)
     for axis, size in zip(broadcast_dimensions, x.shape, strict=True):
         ones[axis] = size
@@ -43,8 +49,10 @@ def _broadcast_in_dim(x: Any, *, shape: Any, broadcast_dimensions: Any) -> Any:
 
 
 def _slice_in_jax(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> jax.Array:
-    """Slice in JAX. A slice that starts beyond the end is empty, such as windows larger than the
-    array."""
+    """Slice in JAX as Python does: a slice that starts beyond the end is empty.
+
+    This happens if windows are larger than the array.
+    """
     starts, limits = (
         [min(index, size) for index, size in zip(indices, x.shape, strict=True)]
         for indices in (start_indices, limit_indices)
@@ -53,11 +61,13 @@ def _slice_in_jax(x: Any, *, start_indices: Any, limit_indices: Any, strides: An
 
 
 def _slice(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
+    """Slice in numpy along every axis. ``strides`` None means 1."""
     steps = strides or [1] * x.ndim
     return x[tuple(map(_range, start_indices, limit_indices, steps))]
 
 
 def _iota(*, dtype: Any, shape: Any, dimension: int) -> Any:
+    """Return an array of this shape with the positions along axis ``dimension``."""
     sequence = np.arange(shape[dimension]).astype(dtype)
     ones = [-1 if axis == dimension else 1 for axis in range(len(shape))]
     return np.broadcast_to(sequence.reshape(ones), shape)
@@ -158,7 +168,11 @@ for _name in ("call_exported", "ffi_call", "io_callback", "pure_callback"):
 
 
 def _independent_vectors(is_right: bool, left: bool) -> Any:
-    """Return the independent vectors of a matrix of right-hand sides, or "" for another operand."""
+    """Return which vectors of a matrix of right-hand sides are independent.
+
+    They are the columns if the unknown is multiplied from the left (A X = B), else the rows. Return
+    "" if the operand is no matrix of right-hand sides.
+    """
     return ("columns" if left else "rows") if is_right else ""
 
 
