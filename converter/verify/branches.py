@@ -122,12 +122,12 @@ class Probe:
     def _reduce_graph(self, graph: Graph, needed: set[int]) -> Graph:
         """Return the part of a graph that is needed to observe sides and promised bounds.
 
+        A node that is kept only because its sides are observed is added to ``self.unread``.
+
         Arguments:
             graph: the traced graph or a body in it.
             needed: ids of the values that are read outside of the graph. The ids of all values that
                 the part reads are added.
-
-        A node that is kept only because its sides are observed is added to ``self.unread``.
         """
         part_nodes = list[Node]()
         for node in reversed(graph.nodes):

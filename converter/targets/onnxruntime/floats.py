@@ -16,8 +16,11 @@ FLOAT8_OVERFLOW = 61440
 
 
 def pad_with_negative_zero(node: Node, editor: Editor) -> Value | None:
-    """Pad with -0.0 before a pool, also through transposes, so that the runtime does not merge the
-    pad."""
+    """Pad with -0.0 in place of 0.0 before a pool, so that the runtime does not merge the pad into
+    the pool.
+
+    Transposes and reshapes may be between the two. None if no pad with zeros precedes the pool.
+    """
     views, pad = list[Node](), node.inputs[0].node
     while pad is not None and pad.op in (ops.reshape, ops.transpose):
         views.append(pad)
@@ -31,7 +34,11 @@ def pad_with_negative_zero(node: Node, editor: Editor) -> Value | None:
 
 
 def fill_empty_pad(node: Node, editor: Editor) -> Value | None:
-    """Return the filler alone if cropping leaves no element of the operand."""
+    """Return the filler broadcast to the shape of a pad, if cropping leaves no element of its
+    operand.
+
+    Otherwise, or if a size is not static, return None.
+    """
     x, number = node.inputs
     config = node.params["padding_config"]
     dilated = (n + max(n - 1, 0) * inner for n, (_, _, inner) in zip(x.shape, config, strict=True))
@@ -44,7 +51,11 @@ def fill_empty_pad(node: Node, editor: Editor) -> Value | None:
 
 
 def pad_before_pool(node: Node, editor: Editor) -> Value | None:
-    """Pad with zeros in a separate node where the pool would not count some of its padding."""
+    """Pad with zeros in a separate node before an average pool or sum pool that counts its padding.
+
+    The runtime does not count some of a padding that differs between axes or ends. None if the
+    padding is the same everywhere, if the pool has one axis, or if padding does not count.
+    """
     padding, (x,) = node.params["padding"], node.inputs
     same_everywhere = len({size for ends in padding for size in ends}) == 1
     if same_everywhere or len(padding) < 2 or not node.params.get("include_pad", True):
@@ -57,20 +68,24 @@ def pad_before_pool(node: Node, editor: Editor) -> Value | None:
 
 
 def keep_nan_of_erf(node: Node, editor: Editor) -> Value:
-    """Return NaN where the operand of erf is NaN."""
+    """Return the error function of a value, and NaN where the value is NaN."""
     (x,) = node.inputs
     return editor.where(editor.compare(ops.ne, x, x), x, editor.like(node, [x]))
 
 
 def select_slope(node: Node, editor: Editor) -> Value:
-    """Return each number or its product with the slope."""
+    """Compute a leaky ReLU as x where x ≥ 0, else x · slope."""
     x, slope = node.inputs
     is_nonnegative = editor.compare(ops.ge, x, const(0, x.dtype))
     return editor.where(is_nonnegative, x, editor.binary(ops.mul, x, slope))
 
 
 def repeat_keys(node: Node, editor: Editor) -> Value | None:
-    """Repeat shared keys and values for each head if the mask differs between heads."""
+    """Repeat the keys and values of attention for each query head, if the mask differs between
+    heads.
+
+    None if no heads share keys, or if the mask is the same for all heads.
+    """
     query, key, value, *masks = node.inputs
     heads, shared = node.params["q_heads"], node.params["kv_heads"]
     if heads == shared or all(mask.rank < 3 or mask.shape[-3] == 1 for mask in masks):
@@ -80,7 +95,15 @@ def repeat_keys(node: Node, editor: Editor) -> Value | None:
 
 
 def _repeat_heads(editor: Editor, x: Value, heads: int, count: int) -> Value:
-    """Repeat each head: [batch, heads, rows, width] or [batch, rows, heads * width]."""
+    """Return keys or values in which each head is repeated ``count`` times.
+
+    Arguments:
+        editor: gets the nodes.
+        x: the keys or values, [batch, heads, positions, width] or [batch, positions, heads ·
+            width].
+        heads: number of heads.
+        count: number of repetitions.
+    """
     axis = 1 if x.rank == 4 else 2
     width = x.shape[-1] if x.rank == 4 else dims.as_dim(x.shape[-1] // heads)
     before, inner_shape = x.shape[:axis], (x.shape[2], width) if x.rank == 4 else (width,)
@@ -94,7 +117,7 @@ def _repeat_heads(editor: Editor, x: Value, heads: int, count: int) -> Value:
 
 
 def reshape_scalar_gelu(node: Node, editor: Editor) -> Value | None:
-    """Compute the GELU of a scalar on an array of one element."""
+    """Compute the GELU of a float32 scalar on an array of one element; None for other operands."""
     (x,) = node.inputs
     if x.shape or x.dtype != np.float32:
         return None
@@ -102,7 +125,13 @@ def reshape_scalar_gelu(node: Node, editor: Editor) -> Value | None:
 
 
 def put_factor_first(node: Node, editor: Editor) -> Value | None:
-    """Make an infinite or huge factor of a convolution the first operand, where it is not fused."""
+    """Make the factor of a convolution's result the first operand of the product, where the runtime
+    does not fold it into the weights.
+
+    It applies if the factor has an element above ``LARGEST_SCALE``, which could make the weights
+    infinite. None if the factor is smaller or not known, or if no convolution computes the first
+    operand.
+    """
     convolved, other = node.inputs
     factor = None if convolved.made_by(ops.conv, ops.conv_transpose) is None else bound(other)
     if factor is None or not np.any(np.abs(factor) > LARGEST_SCALE):
@@ -111,14 +140,17 @@ def put_factor_first(node: Node, editor: Editor) -> Value | None:
 
 
 def keep_infinity_in_float8(node: Node, editor: Editor) -> Value | None:
-    """Replace numbers that round to infinity by infinity before the conversion."""
+    """Replace numbers that round to infinity in float8_e5m2 by infinity before the conversion.
+
+    None for conversions to other dtypes, and of integers.
+    """
     (x,), dtype = node.inputs, node.out.dtype
     if dtype != jnp.float8_e5m2 or not is_float(x.dtype):
         return None
-    size = editor.add(ops.abs, [x], x.shape, x.dtype)
-    beyond = editor.compare(ops.ge, size, const(FLOAT8_OVERFLOW, x.dtype))
+    magnitude = editor.add(ops.abs, [x], x.shape, x.dtype)
+    overflows = editor.compare(ops.ge, magnitude, const(FLOAT8_OVERFLOW, x.dtype))
     infinite = editor.binary(ops.mul, x, const(np.inf, x.dtype))
-    return editor.convert(editor.where(beyond, infinite, x), dtype)
+    return editor.convert(editor.where(overflows, infinite, x), dtype)
 
 
 def expand_logistic(node: Node, editor: Editor) -> Value:

@@ -15,7 +15,7 @@ from converter.targets.target import narrow_value, widen_value
 
 
 def _reduced_axes_last(node: Node, editor: Editor) -> Value:
-    """Return the operand as [kept axes…, all reduced axes merged]."""
+    """Return the operand of a reduction as [axes that stay…, all reduced axes merged]."""
     x, axes = node.inputs[0], node.params["axes"]
     kept_axes = [i for i in range(x.rank) if i not in axes]
     size = dims.size_product([x.shape[i] for i in axes])
@@ -23,7 +23,11 @@ def _reduced_axes_last(node: Node, editor: Editor) -> Value:
 
 
 def sum_by_product(node: Node, editor: Editor) -> Value | None:
-    """Sum 64-bit integers by a matrix product with ones, the only sum that wraps exactly."""
+    """Sum 64-bit integers by a matrix product with ones, the only sum of ONNX Runtime that wraps
+    exactly.
+
+    None for other dtypes, and for sums of sizes, which stay below 2**53.
+    """
     if node.out.dtype not in (np.int64, np.uint64) or _depends_on_sizes_only(node.inputs[0]):
         return None
     x = _reduced_axes_last(node, editor)
@@ -33,13 +37,16 @@ def sum_by_product(node: Node, editor: Editor) -> Value | None:
 
 
 def _depends_on_sizes_only(x: Value) -> bool:
-    """Return True if a value is computed from constants and sizes only: such sums stay below
-    2**53."""
+    """Return True if a value is computed from constants and sizes only, in int64."""
     return x.dtype == np.int64 and all(v.kind in ("const", "node") for v in ancestors(x))
 
 
 def multiply_by_halves(node: Node, editor: Editor) -> Value | None:
-    """Multiply integers by repeatedly multiplying one half of the axis with the other."""
+    """Reduce integers to their product by repeatedly multiplying one half of the axis with the
+    other.
+
+    An axis of named size is multiplied by a scan. None for floats and for an empty axis.
+    """
     if not is_integer(node.out.dtype):
         return None
     x = _reduced_axes_last(node, editor)
@@ -61,23 +68,26 @@ def multiply_by_halves(node: Node, editor: Editor) -> Value | None:
 
 
 def _multiply_by_scan(x: Value, out: Value, editor: Editor) -> Value:
-    """Multiply along the last axis one factor at a time, for an axis of named size."""
+    """Return the product along the last axis, computed by a scan with one factor in each iteration.
+
+    It is used for an axis of named size. The result has the shape and dtype of ``out``.
+    """
     last = x.rank - 1
     start = editor.broadcast(const(1, out.dtype), out.shape, ())
     lines = editor.transpose(x, (last, *range(last)))
     carry, factor = (Value(out.shape, out.dtype, kind="input") for _ in range(2))
-    times = make_node(ops.mul, [carry, factor], [(out.shape, out.dtype)])
+    product = make_node(ops.mul, [carry, factor], [(out.shape, out.dtype)])
     params = {"num_carry": 1, "length": x.shape[last], "reverse": False}
     scan = make_node(ops.scan, [start, lines], [(out.shape, out.dtype)], params)
-    scan.bodies = {"body": Graph([carry, factor], times.outputs, [times])}
+    scan.bodies = {"body": Graph([carry, factor], product.outputs, [product])}
     editor.nodes.append(scan)
     return scan.out
 
 
 def exact_extreme(node: Node, editor: Editor) -> Value | None:
-    """Compute the maximum or minimum of 64-bit integers by sorting, and of uint32 in float64.
+    """Compute the maximum or minimum of 64-bit integers by ``top_k``, and of uint32 in float64.
 
-    The minimum is the complement of the maximum of the complements.
+    The minimum is the complement of the maximum of the complements. None for other dtypes.
     """
     dtype = node.out.dtype
     if dtype == np.uint32:
@@ -103,7 +113,7 @@ def _complement(editor: Editor, x: Value) -> Value:
 
 
 def sign_by_comparisons(node: Node, editor: Editor) -> Value | None:
-    """Compute the sign of int64 by comparisons with zero."""
+    """Compute the sign of int64 as (x > 0) - (x < 0); None for other dtypes."""
     (x,), dtype = node.inputs, node.out.dtype
     if dtype != np.int64:
         return None
@@ -112,7 +122,10 @@ def sign_by_comparisons(node: Node, editor: Editor) -> Value | None:
 
 
 def divide_lowest(node: Node, editor: Editor) -> Value | None:
-    """Return the negated dividend for a division by -1; the lowest integer then stays the same."""
+    """Return the negated dividend for a division by -1, so that the lowest integer stays the same.
+
+    None if the lowest integer cannot be divided by -1.
+    """
     x, y = node.inputs
     if not _may_overflow(x, y):
         return None
@@ -122,7 +135,10 @@ def divide_lowest(node: Node, editor: Editor) -> Value | None:
 
 
 def remainder_of_lowest(node: Node, editor: Editor) -> Value | None:
-    """Compute the remainder by -1 as the one by 1."""
+    """Compute the remainder of a division by -1 as that of a division by 1, which is 0 as well.
+
+    None if the lowest integer cannot be divided by -1.
+    """
     x, y = node.inputs
     if not _may_overflow(x, y):
         return None
@@ -130,7 +146,7 @@ def remainder_of_lowest(node: Node, editor: Editor) -> Value | None:
 
 
 def remainder_by_quotient(node: Node, editor: Editor) -> Value | None:
-    """Compute the remainder of 64-bit integers from the quotient."""
+    """Compute the remainder of 64-bit integers as x - (x / y) · y; None for other dtypes."""
     x, y = node.inputs
     if node.out.dtype not in (np.int64, np.uint64):
         return None
@@ -139,8 +155,11 @@ def remainder_by_quotient(node: Node, editor: Editor) -> Value | None:
 
 
 def _may_overflow(x: Value, y: Value) -> bool:
-    """Return True if the lowest integer may be divided by -1; 8 and 16 bits are divided in 32
-    bits."""
+    """Return True if a division of ``x`` by ``y`` may divide the lowest integer by -1.
+
+    The quotient is beyond the range of the dtype. Integers of 8 and 16 bits are divided in 32 bits,
+    where it is not.
+    """
     is_wide = x.dtype.kind == "i" and x.dtype.itemsize >= 4
     return is_wide and not (
         known_range(x).misses(int(lowest(x.dtype))) or known_range(y).misses(-1)
@@ -148,6 +167,6 @@ def _may_overflow(x: Value, y: Value) -> bool:
 
 
 def _replace_minus_one(y: Value, editor: Editor) -> tuple[Value, Value]:
-    """Return where ``y`` is -1, and ``y`` with 1 in these positions."""
+    """Return the mask of elements of ``y`` that are -1, and ``y`` with 1 in these positions."""
     negative = editor.compare(ops.eq, y, const(-1, y.dtype))
     return negative, editor.where(negative, const(1, y.dtype), y)
