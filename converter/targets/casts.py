@@ -84,6 +84,7 @@ class ModelWriter:
 
     @cached_property
     def _names(self) -> Names:
+        """The names in use."""
         named = [*ir.convenience.create_value_mapping(self._graph)]
         for node in self._graph.all_nodes():
             named += filter(None, (node.name, *(value.name for value in node.outputs)))

@@ -244,11 +244,14 @@ class Case:
     last_comparisons: list[OutputComparison] = field(default_factory=list)
 
     def compare_run(self, actual: dict[str, np.ndarray]) -> list[OutputComparison]:
-        """Return the comparison of each output of one run, by name in ``actual``, with JAX.
+        """Return the comparison of each output of one run with JAX.
 
         If all outputs have the bytes of those of the last run, its comparison is returned again. If
         an element is wrong or open, the function is evaluated again step by step, and the
         comparison with these outputs counts.
+
+        Arguments:
+            actual: the arrays of the file by name of the output.
 
         Raises:
             CheckError: the numbers of outputs, or their shapes or dtypes, differ.

@@ -261,20 +261,31 @@ class _Perturber:
         self._np: Any = np if isinstance(pool, np.ndarray) else jnp
 
     def __call__(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
-        """Return the perturbed results of a node for the arrays ``args``.
+        """Return the results of a node with random rounding errors.
 
         Zeros of the results get random signs if the sign of a zero is open for the operation, or if
         the runtime may compute the function by other formulas (``Rounding.FUNCTION``).
+
+        Arguments:
+            node: the node.
+            args: the arrays of its operands.
+            sizes: sizes of the named dimensions.
         """
         results = self._perturb_node(node, args, sizes)
         is_open = node.op.any_zero or node.op.rounding is Rounding.FUNCTION
         return [self._randomize_zero_signs(y) for y in results] if is_open else results
 
     def _perturb_node(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
-        """Return the results of a node with the perturbations that its kind of rounding calls for.
+        """Return the results of a node with the rounding errors of its operation
+        (``node.op.rounding``).
 
-        A node that only selects numbers is evaluated unchanged. For a node that rounds several
+        A node that only selects numbers is evaluated without errors. For a node that rounds several
         times inside, the operands are perturbed as well as the results.
+
+        Arguments:
+            node: the node.
+            args: the arrays of its operands.
+            sizes: sizes of the named dimensions.
         """
         rounding = node.op.rounding
         if rounding is Rounding.NONE:
@@ -415,7 +426,8 @@ class _Perturber:
         return sums
 
     def _run_node(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
-        """Return the results of a node without perturbations.
+        """Return the results of a node for the arrays ``args`` of its operands, without
+        perturbations.
 
         It runs in numpy, without compilation, where numpy has the operation and takes the operands
         unchanged. Otherwise it runs in JAX.
@@ -432,10 +444,11 @@ class _Perturber:
         return self._np.where((value == 0) & (sign != 0), self._np.copysign(value, sign), value)
 
     def _perturb_cancellation(self, node: Node, args: Sequence[Any], sizes: Sizes) -> Any:
-        """Return the result of a node, moved by a random multiple of its error.
+        """Return the result of a node, displaced by up to ``MAX_UNITS`` times its error.
 
-        The error is the difference to the same operation in float64. The operands and the result
-        are also perturbed by units in the last place.
+        The error is the difference to the same operation in float64. It is larger than units in the
+        last place where the terms of XLA's approximation cancel. The operands and the result are
+        also perturbed by units in the last place.
         """
         result = self._to_array(self._run_node(node, args, sizes)[0])
         with enable_x64(True), np.errstate(invalid="ignore"):
@@ -450,12 +463,13 @@ class _Perturber:
     def _perturb_addition(
         self, node: Node, args: Sequence[Any], is_exact: Any, sizes: Sizes
     ) -> Any:
-        """Return the sum of two operands, perturbed; elements that equal an operand stay as they
-        are.
+        """Return the sum of two operands ``args``, perturbed by units in the last place.
 
         An operand that is a product is perturbed too, because XLA may fuse it into the addition and
-        round only once. ``is_exact`` says where numbers of few digits are not perturbed
-        (``_perturb_elements``).
+        round only once. Sums that equal an operand are not perturbed, because the other operand is
+        zero or too small to change it.
+
+        ``is_exact`` says where numbers of few digits are not perturbed (``_perturb_elements``).
         """
         products = [v.node is not None and v.node.op.multiplies for v in node.inputs]
         perturbed = [

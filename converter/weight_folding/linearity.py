@@ -47,10 +47,11 @@ ScaledOperands: TypeAlias = list[LinearPart]
 
 
 def _scale_view(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
-    """Move a factor from the result of a transpose or reshape to its operand.
+    """Return the operand of a transpose or reshape to multiply with a factor in place of the
+    result.
 
-    Return one choice of operands to multiply, with their factors. The factor gets the axes of the
-    operand; there is no choice if it does not have them.
+    The list has one choice with one operand, whose factor has its axes. It is empty if the factor
+    cannot be brought to these axes.
     """
     (value,) = node.inputs
     if not _varying_axes(factor):
@@ -72,16 +73,17 @@ def _inverse_view(node: Node) -> Node:
 
 
 def _scale_slice(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
-    """Move a factor from the result of a slice to its operand.
+    """Return the operand of a slice to multiply with a factor in place of the result.
 
-    The operand is multiplied by the factor inside of the slice and by one outside. There is no
-    choice if the slice has strides or shortens several axes.
+    The list has one choice with one operand, whose factor is one outside of the slice. It is empty
+    if the slice has strides or shortens several axes.
     """
     axis = shortened_axis(node)
     if axis is None:
         return []
 
     def spread(value: Value, size: int) -> Value:
+        """Return a value broadcast to ``size`` entries along the axis of the slice."""
         shape = (*factor.shape[:axis], size, *factor.shape[axis + 1 :])
         return editor.broadcast(value, shape, range(value.rank))
 
@@ -93,16 +95,20 @@ def _scale_slice(node: Node, factor: Value, editor: Editor) -> list[ScaledOperan
 
 
 def _scale_concatenate(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
-    """Move a factor from the result of a concatenation to all operands.
+    """Return the operands of a concatenation to multiply with a factor in place of the result.
 
-    There is no choice if it varies along the axis of the concatenation.
+    The list has one choice with all operands. It is empty if the factor varies along the axis of
+    the concatenation.
     """
     differs = node.params["dimension"] in _varying_axes(factor)
     return [] if differs else [[LinearPart(node, i, factor) for i in range(len(node.inputs))]]
 
 
 def _scale_either(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
-    """Move a factor from a product of two operands to either of them: one choice for each."""
+    """Return the operands of a product to multiply with a factor in place of the result.
+
+    The list has one choice for each operand.
+    """
     return [
         [LinearPart(node, i, _drop_leading_ones(factor, v, editor))]
         for i, v in enumerate(node.inputs)
@@ -110,12 +116,16 @@ def _scale_either(node: Node, factor: Value, editor: Editor) -> list[ScaledOpera
 
 
 def _scale_first(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
-    """Move a factor from the result of a node to its first operand, such as a dividend."""
+    """Return the first operand of a node, such as a dividend, to multiply with a factor in place of
+    the result."""
     return _scale_either(node, factor, editor)[:1]
 
 
 def _scale_both(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
-    """Move a factor from a sum or difference to both operands."""
+    """Return the operands of a sum or difference to multiply with a factor in place of the result.
+
+    The list has one choice with both operands.
+    """
     return [[part for parts in _scale_either(node, factor, editor) for part in parts]]
 
 
@@ -130,9 +140,10 @@ def _drop_leading_ones(factor: Value, operand: Value, editor: Editor) -> Value:
 
 
 def _scale_matmul(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
-    """Move a factor from a matrix product to either operand.
+    """Return the operands of a matrix product to multiply with a factor in place of the result.
 
-    An operand is a choice if it has all axes of the result along which the factor varies.
+    The list has one choice for each operand that has all axes of the result along which the factor
+    varies.
     """
     choices: list[ScaledOperands] = []
     for index in range(len(node.inputs)):
@@ -167,10 +178,11 @@ CONVOLUTIONS = {ops.conv: 0, ops.conv_transpose: 1}
 
 
 def _scale_convolution(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
-    """Move a factor from the result of a convolution to its weights and its bias.
+    """Return the weights and the bias of a convolution to multiply with a factor in place of the
+    result.
 
-    There is no choice if it varies along other axes than the channels, or for a transposed
-    convolution with groups.
+    The list has one choice. It is empty if the factor varies along other axes than the channels, or
+    for a transposed convolution with groups.
     """
     weight, axis = node.inputs[1], CONVOLUTIONS[node.op]
     # The weights of a grouped transposed convolution have the channels of one group there.

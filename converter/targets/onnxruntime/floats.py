@@ -16,10 +16,11 @@ FLOAT8_OVERFLOW = 61440
 
 
 def pad_with_negative_zero(node: Node, editor: Editor) -> Value | None:
-    """Pad with -0.0 in place of 0.0 before a pool, so that the runtime does not merge the pad into
-    the pool.
+    """Return a pool of an operand that is padded with -0.0 in place of 0.0.
 
-    Transposes and reshapes may be between the two. None if no pad with zeros precedes the pool.
+    ONNX Runtime merges a pad with 0.0 into the pool after it, where zeros count otherwise.
+    Transposes and reshapes may be between the two. Return None, so that the node stays, if no pad
+    with zeros precedes the pool.
     """
     views, pad = list[Node](), node.inputs[0].node
     while pad is not None and pad.op in (ops.reshape, ops.transpose):
@@ -34,10 +35,11 @@ def pad_with_negative_zero(node: Node, editor: Editor) -> Value | None:
 
 
 def fill_empty_pad(node: Node, editor: Editor) -> Value | None:
-    """Return the filler broadcast to the shape of a pad, if cropping leaves no element of its
-    operand.
+    """Return the filler of a pad alone, in the shape of the result, if cropping leaves no element
+    of the operand.
 
-    Otherwise, or if a size is not static, return None.
+    ONNX Runtime before 1.24 computes such a pad wrongly. Return None, so that the node stays, for
+    other pads and for named sizes.
     """
     x, number = node.inputs
     config = node.params["padding_config"]
@@ -51,10 +53,12 @@ def fill_empty_pad(node: Node, editor: Editor) -> Value | None:
 
 
 def pad_before_pool(node: Node, editor: Editor) -> Value | None:
-    """Pad with zeros in a separate node before an average pool or sum pool that counts its padding.
+    """Return an average pool or sum pool without padding, of an operand that a separate node pads
+    with zeros.
 
-    The runtime does not count some of a padding that differs between axes or ends. None if the
-    padding is the same everywhere, if the pool has one axis, or if padding does not count.
+    ONNX Runtime does not count some of a padding that differs between axes or ends. Return None, so
+    that the node stays, if the padding is the same everywhere, if the pool has one axis, or if
+    padding does not count in the average.
     """
     padding, (x,) = node.params["padding"], node.inputs
     same_everywhere = len({size for ends in padding for size in ends}) == 1
@@ -68,23 +72,26 @@ def pad_before_pool(node: Node, editor: Editor) -> Value | None:
 
 
 def keep_nan_of_erf(node: Node, editor: Editor) -> Value:
-    """Return the error function of a value, and NaN where the value is NaN."""
+    """Return the error function of a node's operand, and NaN where the operand is NaN.
+
+    ONNX Runtime before 1.27 returns a number there.
+    """
     (x,) = node.inputs
     return editor.where(editor.compare(ops.ne, x, x), x, editor.like(node, [x]))
 
 
 def select_slope(node: Node, editor: Editor) -> Value:
-    """Compute a leaky ReLU as x where x ≥ 0, else x · slope."""
+    """Return a leaky ReLU with slopes, computed as x where x ≥ 0, else x · slope."""
     x, slope = node.inputs
     is_nonnegative = editor.compare(ops.ge, x, const(0, x.dtype))
     return editor.where(is_nonnegative, x, editor.binary(ops.mul, x, slope))
 
 
 def repeat_keys(node: Node, editor: Editor) -> Value | None:
-    """Repeat the keys and values of attention for each query head, if the mask differs between
-    heads.
+    """Return attention whose keys and values are repeated for each query head that shares them.
 
-    None if no heads share keys, or if the mask is the same for all heads.
+    ONNX Runtime before 1.25 confuses masks of each head if heads share keys. Return None, so that
+    the node stays, if no heads share keys, or if the mask is the same for all heads.
     """
     query, key, value, *masks = node.inputs
     heads, shared = node.params["q_heads"], node.params["kv_heads"]
@@ -117,7 +124,10 @@ def _repeat_heads(editor: Editor, x: Value, heads: int, count: int) -> Value:
 
 
 def reshape_scalar_gelu(node: Node, editor: Editor) -> Value | None:
-    """Compute the GELU of a float32 scalar on an array of one element; None for other operands."""
+    """Return the GELU of a float32 scalar, computed on an array of one element.
+
+    Return None, so that the node stays, for other operands.
+    """
     (x,) = node.inputs
     if x.shape or x.dtype != np.float32:
         return None
@@ -125,12 +135,11 @@ def reshape_scalar_gelu(node: Node, editor: Editor) -> Value | None:
 
 
 def put_factor_first(node: Node, editor: Editor) -> Value | None:
-    """Make the factor of a convolution's result the first operand of the product, where the runtime
-    does not fold it into the weights.
+    """Return the product of a convolution and a factor with its operands exchanged.
 
-    It applies if the factor has an element above ``LARGEST_SCALE``, which could make the weights
-    infinite. None if the factor is smaller or not known, or if no convolution computes the first
-    operand.
+    In this order ONNX Runtime does not fold the factor into the weights, which could make them
+    infinite. Return None, so that the node stays, if no element of the factor is above
+    ``LARGEST_SCALE``, if the factor is not known, or if no convolution computes the first operand.
     """
     convolved, other = node.inputs
     factor = None if convolved.made_by(ops.conv, ops.conv_transpose) is None else bound(other)
@@ -140,9 +149,10 @@ def put_factor_first(node: Node, editor: Editor) -> Value | None:
 
 
 def keep_infinity_in_float8(node: Node, editor: Editor) -> Value | None:
-    """Replace numbers that round to infinity in float8_e5m2 by infinity before the conversion.
+    """Return a conversion to float8_e5m2 in which numbers that are rounded to infinity become
+    infinity first.
 
-    None for conversions to other dtypes, and of integers.
+    Return None, so that the node stays, for conversions to other dtypes, and of integers.
     """
     (x,), dtype = node.inputs, node.out.dtype
     if dtype != jnp.float8_e5m2 or not is_float(x.dtype):
@@ -154,7 +164,7 @@ def keep_infinity_in_float8(node: Node, editor: Editor) -> Value | None:
 
 
 def expand_logistic(node: Node, editor: Editor) -> Value:
-    """Return 1 / (1 + exp(-x))."""
+    """Return the sigmoid of a node's operand, computed as 1 / (1 + exp(-x))."""
     (x,), one = node.inputs, const(1, node.out.dtype)
     negated = editor.add(ops.neg, [x], x.shape, x.dtype)
     power = editor.add(ops.exp, [negated], x.shape, x.dtype)

@@ -15,7 +15,7 @@ from converter.targets.target import narrow_value, widen_value
 
 
 def _reduced_axes_last(node: Node, editor: Editor) -> Value:
-    """Return the operand of a reduction as [axes that stay…, all reduced axes merged]."""
+    """Return the operand of a reduction as an array [axes that stay, all reduced axes merged]."""
     x, axes = node.inputs[0], node.params["axes"]
     kept_axes = [i for i in range(x.rank) if i not in axes]
     size = dims.size_product([x.shape[i] for i in axes])
@@ -23,10 +23,10 @@ def _reduced_axes_last(node: Node, editor: Editor) -> Value:
 
 
 def sum_by_product(node: Node, editor: Editor) -> Value | None:
-    """Sum 64-bit integers by a matrix product with ones, the only sum of ONNX Runtime that wraps
-    exactly.
+    """Return the sum of 64-bit integers, computed by a matrix product with ones.
 
-    None for other dtypes, and for sums of sizes, which stay below 2**53.
+    It is the only sum of ONNX Runtime that wraps exactly. Return None, so that the node stays, for
+    other dtypes and for sums of sizes, which are below 2**53.
     """
     if node.out.dtype not in (np.int64, np.uint64) or _depends_on_sizes_only(node.inputs[0]):
         return None
@@ -42,10 +42,11 @@ def _depends_on_sizes_only(x: Value) -> bool:
 
 
 def multiply_by_halves(node: Node, editor: Editor) -> Value | None:
-    """Reduce integers to their product by repeatedly multiplying one half of the axis with the
-    other.
+    """Return the product of integers along the reduced axes.
 
-    An axis of named size is multiplied by a scan. None for floats and for an empty axis.
+    One half of the axis is multiplied with the other until one element is left. An axis of named
+    size is multiplied by a scan. ONNX Runtime's own product does not wrap. Return None, so that the
+    node stays, for floats and for an empty axis.
     """
     if not is_integer(node.out.dtype):
         return None
@@ -85,9 +86,11 @@ def _multiply_by_scan(x: Value, out: Value, editor: Editor) -> Value:
 
 
 def exact_extreme(node: Node, editor: Editor) -> Value | None:
-    """Compute the maximum or minimum of 64-bit integers by ``top_k``, and of uint32 in float64.
+    """Return the maximum or minimum of 64-bit integers or uint32 along the reduced axes.
 
-    The minimum is the complement of the maximum of the complements. None for other dtypes.
+    64-bit integers are sorted by ``top_k``: the minimum is the complement of the maximum of the
+    complements. uint32 is computed in float64. Return None, so that the node stays, for other
+    dtypes.
     """
     dtype = node.out.dtype
     if dtype == np.uint32:
@@ -113,7 +116,10 @@ def _complement(editor: Editor, x: Value) -> Value:
 
 
 def sign_by_comparisons(node: Node, editor: Editor) -> Value | None:
-    """Compute the sign of int64 as (x > 0) - (x < 0); None for other dtypes."""
+    """Return the sign of int64, computed as (x > 0) - (x < 0).
+
+    Return None, so that the node stays, for other dtypes.
+    """
     (x,), dtype = node.inputs, node.out.dtype
     if dtype != np.int64:
         return None
@@ -122,9 +128,10 @@ def sign_by_comparisons(node: Node, editor: Editor) -> Value | None:
 
 
 def divide_lowest(node: Node, editor: Editor) -> Value | None:
-    """Return the negated dividend for a division by -1, so that the lowest integer stays the same.
+    """Return a quotient of integers that is the negated dividend where the divisor is -1.
 
-    None if the lowest integer cannot be divided by -1.
+    The lowest integer then stays the same, as in JAX. Return None, so that the node stays, if the
+    lowest integer cannot be divided by -1.
     """
     x, y = node.inputs
     if not _may_overflow(x, y):
@@ -135,9 +142,9 @@ def divide_lowest(node: Node, editor: Editor) -> Value | None:
 
 
 def remainder_of_lowest(node: Node, editor: Editor) -> Value | None:
-    """Compute the remainder of a division by -1 as that of a division by 1, which is 0 as well.
+    """Return a remainder of integers for which divisors of -1 are replaced by 1.
 
-    None if the lowest integer cannot be divided by -1.
+    Both give 0. Return None, so that the node stays, if the lowest integer cannot be divided by -1.
     """
     x, y = node.inputs
     if not _may_overflow(x, y):
@@ -146,7 +153,10 @@ def remainder_of_lowest(node: Node, editor: Editor) -> Value | None:
 
 
 def remainder_by_quotient(node: Node, editor: Editor) -> Value | None:
-    """Compute the remainder of 64-bit integers as x - (x / y) · y; None for other dtypes."""
+    """Return the remainder of 64-bit integers, computed as x - (x / y) · y.
+
+    Return None, so that the node stays, for other dtypes.
+    """
     x, y = node.inputs
     if node.out.dtype not in (np.int64, np.uint64):
         return None

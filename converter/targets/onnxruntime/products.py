@@ -101,10 +101,10 @@ def prevent_float64_fusion(model: ir.Model) -> None:
 
 
 def _moves_through(node: ir.Node, moves: Moves) -> MovedNodes:
-    """Return the kinds of nodes that the optimizer may move from the operands of a node to its
-    results.
+    """Return the kinds of nodes that the optimizer may have moved to the results of a node.
 
-    ``moves`` has them for each operand. A transpose is added by itself.
+    They are those of its operands, which ``moves`` has, if the optimizer moves transposes through
+    the node. If the node is a transpose itself, it is added.
     """
     if node.op_type not in MOVES_TRANSPOSITIONS or _merges(node):
         return MovedNodes.NO_NODES
@@ -157,9 +157,10 @@ def _rank(value: ir.Value | None) -> int:
 
 @_reshape_products
 def vector_to_column(node: ir.Node, moves: Moves) -> Ranks:
-    """Return numbers of axes that make the vector on the right of a product a column.
+    """Return numbers of axes that make the vector on the right of a matrix product a column.
 
-    None if the right operand is no vector, or if no node computes the matrix.
+    None, so that the product stays, if the right operand is no vector, or if no node computes the
+    matrix. ``moves`` is not needed.
     """
     left, right = map(_rank, node.inputs)
     matrix = node.inputs[0]
@@ -169,9 +170,11 @@ def vector_to_column(node: ir.Node, moves: Moves) -> Ranks:
 
 @_reshape_products
 def equalize_ranks(node: ir.Node, moves: Moves) -> Ranks:
-    """Return the same number of axes for both operands of a product.
+    """Return the same number of axes for both operands of a matrix product.
 
-    None if they have the same already, or if the fusion removes no transpose of them wrongly.
+    None, so that the product stays, if they have the same already, or if the optimizer removes no
+    transpose of them wrongly. ``moves`` has the transposes and conversions that it may have moved
+    to each operand.
     """
     left, right = map(_rank, node.inputs)
     may_lose = any(v is not None and _may_lose_transpose(v, moves[v]) for v in node.inputs)
@@ -180,9 +183,10 @@ def equalize_ranks(node: ir.Node, moves: Moves) -> Ranks:
 
 @_reshape_products
 def stack_matrices(node: ir.Node, moves: Moves) -> Ranks:
-    """Return three axes for both operands of a product of two matrices.
+    """Return three axes for both operands of a product of two matrices, so that it is no Gemm.
 
-    None if the fusion loses no transpose of them, or if an operand is no matrix.
+    None, so that the product stays, if an operand is no matrix, or if the optimizer loses no
+    transpose of them. ``moves`` has the transposes that it may have moved to each operand.
     """
     matrices = all(_rank(v) == 2 for v in node.inputs)
     return (3, 3) if matrices and _may_lose_output(node, moves) else None
@@ -265,6 +269,7 @@ class _Writer:
 
     @cached_property
     def _names(self) -> Names:
+        """The names in use."""
         return Names(ir.convenience.create_value_mapping(self._graph))
 
     def unsqueeze(self, node: ir.Node, index: int, axes: Sequence[int]) -> None:

@@ -80,11 +80,11 @@ def resize_mode(node: Node) -> str:
 
 
 def resize_axes_separately(node: Node, editor: Editor) -> Value | None:
-    """Replace a resize of the last two of four axes by one for each axis, for which there always is
-    a kernel.
+    """Return a resize of the last two of four axes as two resizes of one axis, for which there
+    always is a kernel.
 
-    None if the optimizer moves no transpose to the resize after which a kernel would be missing,
-    and for resizes of other axes.
+    Return None, so that the node stays, for other axes. The same holds if the optimizer moves no
+    transpose to the resize after which a kernel would be missing.
     """
     (x,), axes = node.inputs, node.params["axes"]
     if x.rank != 4 or set(axes) != {2, 3} or resize_mode(node) not in SCALED_AXES:
@@ -104,11 +104,10 @@ def resize_axes_separately(node: Node, editor: Editor) -> Value | None:
 
 
 def moved_orders(value: Value, memo: dict[Any, Any]) -> Orders:
-    """Return the permutations by which ONNX Runtime's optimizer may transpose a value, or None if
-    they are unknown.
+    """Return the permutations by which ONNX Runtime's optimizer may transpose a value.
 
-    The optimizer moves ``Transpose`` nodes forwards through the graph. ``memo`` holds results for
-    other values, and gets those that are computed here.
+    The optimizer moves ``Transpose`` nodes forwards through the graph. None if the permutations are
+    unknown. ``memo`` holds results for other values, and gets those that are computed here.
     """
     stack = [value]
     while stack:
@@ -131,9 +130,10 @@ def _sources(value: Value) -> list[Value]:
 
 
 def _compute_orders(value: Value, memo: dict[Any, Any]) -> Orders:
-    """Return the permutations by which the optimizer may transpose a value (``moved_orders``).
+    """Return the permutations by which ONNX Runtime's optimizer may transpose a value, or None if
+    they are unknown.
 
-    ``memo`` has those of all operands of its producer.
+    ``memo`` has the permutations of all operands of its producer.
     """
     node, source_orders = value.node, [(v, memo["orders", id(v)]) for v in _sources(value)]
     if node is None or node.op in BARRIERS or _merges(node):
@@ -193,8 +193,10 @@ def _start_among_ones(longer: dims.Shape, shorter: dims.Shape) -> int | None:
 
 
 def _renumber_axes(axes: list[int]) -> Order:
-    """Return the axes as a permutation of 0 to n - 1 in the same order: [4, 2, 5] gives (1, 0,
-    2)."""
+    """Return the axes as a permutation of 0 to n - 1 in the same order.
+
+    Example: [4, 2, 5] gives (1, 0, 2).
+    """
     return tuple(sorted(axes).index(axis) for axis in axes)
 
 
@@ -207,7 +209,8 @@ def _merges(node: Node) -> bool:
 
 
 def _compose_order(last: Order, before: Orders) -> Orders:
-    """Return the permutation of a transpose, and its compositions with those before it.
+    """Return the permutation ``last`` of a transpose, and its compositions with the permutations
+    before it.
 
     None if those before it are unknown.
     """
