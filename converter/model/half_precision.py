@@ -31,18 +31,18 @@ IN_FLOAT32 = frozenset(
         *("CumSum", "Exp", "Log", "LpNormalization", "Pow", "Reciprocal", "Sqrt", "ReduceL1"),
         *("ReduceL2", "ReduceLogSumExp", "ReduceMean", "ReduceProd", "ReduceSum"),
         *("ReduceSumSquare", "Cos", "Det", "GridSample", "Resize", "Sin"),
-        # What an attribute, or one of several operands, gives its type.
+        # The dtype is given by an attribute or by one of several operands.
         *("Cast", "CastLike", "Constant", "ConstantOfShape", "EyeLike", "OneHot"),
         *("DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"),
         *("RandomNormalLike", "RandomUniformLike"),
-        *("If", "Loop", "Scan"),  # which have bodies
+        *("If", "Loop", "Scan"),  # operators with bodies
     }
 )
 """Operators that are never converted."""
 
 ELEMENTWISE = frozenset({"Abs", "Add", "Div", "Max", "Min", "Mul", "Neg", "Sub"})
-"""Operators that have the precision of their readers: `x * x` of a mean of squares is as large as
-the mean."""
+"""Operators that stay in float32 if all their readers do. In a mean of squares, `x * x` is as large
+as the mean, which is computed in float32."""
 
 
 def lower_precision(
@@ -206,9 +206,9 @@ def _cast_initializer(value: ir.Value, dtype: ir.DataType) -> None:
 def narrow_array(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return an array in a narrower float dtype, with finite numbers kept finite.
 
-    Numbers beyond the range become the largest or lowest finite number: for a score of -1e9,
-    because a row of infinities would give NaN. A single number that is not zero stays different
-    from zero: a sum with 1e-8 protects a division.
+    Numbers beyond the range become the largest or lowest finite number. This matters for attention
+    scores such as -1e9: a row of infinities would give NaN. A single number that is not zero stays
+    different from zero: a sum with 1e-8 protects a division.
     """
     limits = jnp.finfo(dtype)
     largest, smallest = float(limits.max), float(limits.smallest_normal)

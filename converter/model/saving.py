@@ -27,7 +27,9 @@ from converter.model.streaming import (
 logger = logging.getLogger(__name__)
 
 Progress = Callable[[str, int], None]
-MAX_FILE_BYTES = 2_000_000_000  # protobuf ends at 2 GiB; above this the weights go beside the file
+MAX_FILE_BYTES = 2_000_000_000
+"""Largest size of the weights in a model file. Larger weights go into a separate file, since a
+protobuf message is limited to 2 GiB."""
 
 
 def bind(

@@ -318,8 +318,12 @@ def take_onnx_operands(graph: Graph, settings: PassSettings) -> None:
 
 
 def windows(graph: Graph, settings: PassSettings) -> None:
-    """Give pools ONNX's order of axes, and indices JAX's results outside of their bounds, in
-    place."""
+    """Rewrite pools to ONNX's order of axes, and indices to JAX's results outside of their bounds,
+    in place.
+
+    Indices that are known to be within bounds stay. So do those of gathers and scatters that
+    promise it, unless the conversion is strict.
+    """
     pools = pooling.pooling_rules(settings.version, settings.strict, settings.runtime)
     rule_pass(pools, bounds.bounds_rules(graph, settings.strict, settings.deviations))(
         graph, settings
@@ -350,7 +354,7 @@ def fold_weights(graph: Graph, settings: PassSettings) -> bool:
     anything changed.
 
     In a strict conversion weights are not changed, because this may change which numbers overflow.
-    Nodes that depend only on parameters are moved first.
+    Nodes that depend only on parameters are moved to the start of the graph.
     """
     fold = settings.fold and not settings.strict  # folding may change which numbers overflow
     folding = affine_folding.folding_rules(graph, weight_values(graph), fold)
@@ -364,8 +368,10 @@ def fold_weights(graph: Graph, settings: PassSettings) -> bool:
 
 
 def be_exact(graph: Graph, settings: PassSettings) -> None:
-    """Replace operators that may differ from JAX in a strict conversion, or else note them, in
-    place."""
+    """Replace operators that may differ from JAX, or note them for the report, in place.
+
+    A strict conversion replaces those for which there is an exact rule. All others are noted.
+    """
     sweep(graph, deviations.deviation_rules(settings.strict, settings.deviations, settings.runtime))
 
 

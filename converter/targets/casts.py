@@ -21,6 +21,7 @@ Casts: TypeAlias = Mapping[str, Mapping[str, str]]
 
 
 ORDER_COMPARISONS = frozenset({"Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
+"""Operators whose result depends on the order of numbers."""
 
 FIXED_RESULT_DTYPES = {
     **dict.fromkeys((*ORDER_COMPARISONS, "Equal", "IsNaN", "IsInf"), ir.DataType.BOOL),

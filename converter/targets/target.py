@@ -23,6 +23,7 @@ from converter.targets.schemas import BFLOAT16_SINCE, SINCE
 from converter.targets.versions import ALL, Versions, versions
 
 ConversionTable = Mapping[str, str]
+"""The dtype to compute in, by unsupported dtype."""
 
 AttentionLayout: TypeAlias = Literal["4d", "3d"]
 """Layout of the operands of ``Attention``: [batch, heads, positions, width] or [batch, positions,
@@ -341,6 +342,7 @@ LACKED_EVERYWHERE = (
 )
 """Operators that all examined runtimes lack, or run slower than other operators."""
 
+# Tables of conversions, each from unsupported dtypes to the dtype to compute in.
 NARROW: ConversionTable = dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int32")
 UNSIGNED: ConversionTable = {"uint32": "int64", "uint64": "int64"}
 BOOL: ConversionTable = {"bool": "int32"}

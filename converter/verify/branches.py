@@ -31,6 +31,7 @@ MAX_ITERATIONS, MAX_STEPS = 100, 4_000
 """Limits of one evaluation. Inputs that need more loop iterations or more nodes are not used."""
 
 COMPARISONS = (ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge)
+"""Operations whose results are observed: a new result shows that inputs come closer to a side."""
 
 
 @dataclass(frozen=True)

@@ -611,9 +611,10 @@ def _has_few_digits(x: Any) -> Any:
 
 
 EXACTNESS_TESTS: Mapping[Rounding, Callable[[Any], Any]] = {
-    Rounding.ONCE: _has_few_digits,  # IEEE 754 has one result
+    Rounding.ONCE: _has_few_digits,  # IEEE 754 defines one result
     Rounding.ADDS: _has_few_digits,
-    Rounding.FUNCTION: lambda x: _has_few_digits(x) & (abs(x) <= 1),  # of 0, 1 and -1, if at all
+    # A function is exact at 0, 1 and -1, if it is exact anywhere.
+    Rounding.FUNCTION: lambda x: _has_few_digits(x) & (abs(x) <= 1),
     Rounding.SUMS: lambda x: _has_few_digits(x).all(),
 }
 """Conditions on the operands under which an operation does not round, if its result has few

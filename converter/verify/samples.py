@@ -22,7 +22,10 @@ EXTREME_SIZES = (1, 9)
 
 
 def _normal(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
-    """Draw floats with a standard deviation of 1, or truncate numbers with one of 4 to integers."""
+    """Draw floats with a standard deviation of 1, or integers with one of 4.
+
+    Integers are truncated. Booleans are true for positive numbers.
+    """
     return _cast_numbers(rng.standard_normal(shape) * (1 if is_float(dtype) else 4), dtype)
 
 
@@ -95,12 +98,12 @@ class Sampler:
         """Return a size for each named dimension.
 
         Arguments:
-            kind: "" for sizes from ``FIRST_SIZE`` on, ``", small"`` or ``", wide"`` for sizes from
-                ``EXTREME_SIZES``. They are changed as far as the constraints and the memory budget
-                require.
+            kind: which sizes. Empty for ordinary ones, from ``FIRST_SIZE`` on; ``", small"`` or
+                ``", wide"`` for those from ``EXTREME_SIZES``. Samples have this text at the end of
+                their names.
 
         Raises:
-            CheckError: no sizes satisfy the constraints and the memory budget.
+            CheckError: no sizes close to these satisfy the constraints and the memory budget.
         """
         if kind not in self._sizes:
             smallest, largest = EXTREME_SIZES

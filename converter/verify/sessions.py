@@ -52,6 +52,7 @@ OPTIMIZATION_LEVELS: Mapping[Level, str] = {
 """Optimization levels by the names of ONNX Runtime's constants."""
 
 PREPACKING = "session.disable_prepacking"
+"""Session option that is "1" if weights are not copied into another layout."""
 
 NEWEST_OPSET = re.compile(r"domain ai\.onnx is till opset (\d+)")
 """Pattern of ONNX Runtime's message about the newest opset that it loads."""

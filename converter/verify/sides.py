@@ -148,9 +148,10 @@ class SideKind:
 
 
 def _branch_texts(node: Node) -> list[str]:
-    """Return the sentence for each branch of a conditional that no sample ran.
+    """Return for each branch of a conditional the sentence that no sample ran it.
 
     A conditional on a Boolean has a false and a true branch. The branches of others are numbered.
+    ``{line}`` stands for the source line.
     """
     count = len(node.bodies)
     conversion = node.inputs[0].made_by(ops.convert_element_type)
@@ -201,7 +202,10 @@ def _is_index(node: Node, flow: Flow) -> bool:
 
 
 def _choice_texts(node: Node) -> list[str]:
-    """Return the sentence for each operand of ``select_n`` that was selected for no element."""
+    """Return for each operand of ``select_n`` the sentence that no sample selected it.
+
+    ``{line}`` stands for the source line.
+    """
     count = len(node.inputs) - 1
     return [
         f"choice {i + 1} of {count} of the index at {{line}} was not taken" for i in range(count)

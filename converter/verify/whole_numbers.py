@@ -50,7 +50,8 @@ class WholeNumbers:
         unchanged.
 
         A loop count keeps its sign and becomes smaller than ``MAX_COUNT``. An index becomes its
-        remainder by the size of its smallest axis. ``sizes`` are the sizes of the named dimensions.
+        remainder by the number of valid indices along the shortest axis. ``sizes`` are the sizes of
+        the named dimensions.
         """
         if self.is_loop_count:
             x = np.fmod(x, x.dtype.type(MAX_COUNT))

@@ -31,8 +31,10 @@ MAX_FOLD_DEPTH = 12
 """Number of operations through which a factor is moved."""
 
 VIEW_OPS = (ops.transpose, ops.reshape)
+"""Operations whose result has the same elements in another shape."""
 
 OPPOSITE = {ops.add: ops.sub, ops.sub: ops.add}
+"""The operation that changes a bias which is subtracted, by the operation on the result."""
 
 
 def folding_rules(graph: Graph, weights: set[int], fold: bool) -> dict[Op, Rule]:
@@ -77,9 +79,13 @@ class WeightAffine:
         """Fold a factor or divisor that depends only on weights into the weights of the other
         operand.
 
-        Return that operand, which replaces the node; its weights are changed in place. None if the
-        factor may be infinite or huge, if the other operand is not linear in weights that may
-        change, or for half precision, which would lose small weights.
+            conv(x, w) * s  =  conv(x, w * s)
+
+        Returns:
+            The other operand, ``conv(x, w)``, which replaces the node; its weights are changed in
+            place. None, so that the node stays, if the factor may be infinite or huge, or if the
+            other operand is not linear in weights that may change. None also for half precision,
+            which would lose small weights.
         """
         is_wide = node.out.dtype.name in ("float32", "float64")  # float16 would lose small weights
         for index, other in self._operands(node) if is_wide else ():
@@ -104,8 +110,11 @@ class WeightAffine:
     def shift(self, node: Node, editor: Editor) -> Value | None:
         """Fold a term that depends only on weights into the bias of the other operand.
 
-        Return that operand, which replaces the node; its bias is changed in place. None if it has
-        no bias that may change.
+            (x @ w + b) + t  =  x @ w + (b + t)
+
+        Returns:
+            The other operand, ``x @ w + b``, which replaces the node; its bias is changed in place.
+            None, so that the node stays, if it has no bias that may change.
         """
         for index, other in self._operands(node) if is_float(node.out.dtype) else ():
             if self._is_known(other):

@@ -75,8 +75,8 @@ def _inverse_view(node: Node) -> Node:
 def _scale_slice(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
     """Return the operand of a slice to multiply with a factor in place of the result.
 
-    The list has one choice with one operand, whose factor is one outside of the slice. It is empty
-    if the slice has strides or shortens several axes.
+    The list has one choice with one operand, whose factor has ones outside of the slice. It is
+    empty if the slice has strides or shortens several axes.
     """
     axis = shortened_axis(node)
     if axis is None:

@@ -10,7 +10,8 @@ from converter.ir.names import Names
 from converter.ir.origins import nodes_to_compute, sources
 from converter.ir.rewrite import drop_dead
 
-MAX_NAMES = 4  # largest number of parameters that the name of a program lists
+MAX_NAMES = 4
+"""Largest number of parameters that the name of a weight program lists."""
 
 
 def weight_values(graph: Graph) -> set[int]:
