@@ -322,7 +322,7 @@ def windows(graph: Graph, settings: PassSettings) -> None:
     in place.
 
     Indices that are known to be within bounds stay. So do those of gathers and scatters that
-    promise it, unless the conversion is strict.
+    promise it, unless the conversion is strict or there is a reason to doubt the promise.
     """
     pools = pooling.pooling_rules(settings.version, settings.strict, settings.runtime)
     rule_pass(pools, bounds.bounds_rules(graph, settings.strict, settings.deviations))(
