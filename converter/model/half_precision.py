@@ -31,18 +31,18 @@ IN_FLOAT32 = frozenset(
         *("CumSum", "Exp", "Log", "LpNormalization", "Pow", "Reciprocal", "Sqrt", "ReduceL1"),
         *("ReduceL2", "ReduceLogSumExp", "ReduceMean", "ReduceProd", "ReduceSum"),
         *("ReduceSumSquare", "Cos", "Det", "GridSample", "Resize", "Sin"),
-        # What an attribute, or one of several operands, gives its type.
+        # The dtype is given by an attribute or by one of several operands.
         *("Cast", "CastLike", "Constant", "ConstantOfShape", "EyeLike", "OneHot"),
         *("DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"),
         *("RandomNormalLike", "RandomUniformLike"),
-        *("If", "Loop", "Scan"),  # which have bodies
+        *("If", "Loop", "Scan"),  # operators with bodies
     }
 )
 """Operators that are never converted."""
 
 ELEMENTWISE = frozenset({"Abs", "Add", "Div", "Max", "Min", "Mul", "Neg", "Sub"})
-"""Operators that have the precision of their readers: `x * x` of a mean of squares is as large as
-the mean."""
+"""Operators that stay in float32 if all their readers do. In a mean of squares, `x * x` is as large
+as the mean, which is computed in float32."""
 
 
 def lower_precision(
@@ -51,9 +51,9 @@ def lower_precision(
     float32: Collection[str] = (),
     target: str = DEFAULT_TARGET,
 ) -> ir.Model:
-    """Convert a model with float32 values to half precision, in place.
+    """Convert a model with float32 values to half precision, in place, and return it.
 
-    Initializers are cast one at a time when they are written.
+    Inputs and outputs stay float32. Initializers are cast one at a time when they are written.
 
     Arguments:
         model: the model to convert.
@@ -89,27 +89,33 @@ def lower_precision(
 
 
 def _select_nodes(model: ir.Model, precision: Precision, float32: frozenset[str]) -> set[ir.Node]:
-    """Return the nodes that compute in half precision."""
+    """Return the nodes that compute in half precision.
+
+    All others stay in float32: those that depend on shapes only, those of operators in
+    ``IN_FLOAT32`` or of other domains, those that read or compute a value named in ``float32``, and
+    elementwise ones that only feed nodes in float32. For bfloat16, operators without it at the
+    model's opset stay too.
+    """
     opset = model.opset_imports[""]
     kept_ops = set(IN_FLOAT32)
     if precision == "bfloat16":
         kept_ops |= {op for op, since in BFLOAT16_SINCE.items() if opset < since}
-    data = _data_dependent_nodes(model.graph)
-    low: set[ir.Node] = set()
+    data_nodes = _data_dependent_nodes(model.graph)
+    half_nodes: set[ir.Node] = set()
     # In reverse order: nodes that only feed float32 nodes are decided after these.
     for node in reversed(model.graph):
         users = [user for value in node.outputs for user, _ in value.uses()]
-        feeds_wide = bool(users) and not any(user in low for user in users)
+        feeds_only_float32 = bool(users) and not any(user in half_nodes for user in users)
         if (
-            node in data
+            node in data_nodes
             and node.op_type not in kept_ops
             and not node.domain
             and not any(v is not None and v.name in float32 for v in (*node.inputs, *node.outputs))
-            and not (node.op_type in ELEMENTWISE and feeds_wide)
+            and not (node.op_type in ELEMENTWISE and feeds_only_float32)
             and any(value.dtype == FLOAT32 for value in node.outputs)
         ):
-            low.add(node)
-    return low
+            half_nodes.add(node)
+    return half_nodes
 
 
 def _data_dependent_nodes(graph: ir.Graph) -> set[ir.Node]:
@@ -123,7 +129,8 @@ def _data_dependent_nodes(graph: ir.Graph) -> set[ir.Node]:
 
 
 def _read_values(node: ir.Node) -> Iterator[ir.Value | None]:
-    """Yield the inputs of a node and all values that are read in its bodies."""
+    """Yield the inputs of a node and all values that are read in its bodies; a missing input is
+    None."""
     yield from node.inputs
     for attribute in node.attributes.values():
         if attribute.type == ir.AttributeType.GRAPH:
@@ -131,8 +138,17 @@ def _read_values(node: ir.Node) -> Iterator[ir.Value | None]:
                 yield from _read_values(inner)
 
 
-def _insert_casts(graph: ir.Graph, low: Collection[ir.Node], half: ir.DataType) -> None:
-    """Cast values that are computed in one precision and read in the other, each value once."""
+def _insert_casts(graph: ir.Graph, half_nodes: Collection[ir.Node], half: ir.DataType) -> None:
+    """Insert casts so that each node reads float values in its own precision, in place; each value
+    is cast once.
+
+    Outputs of the graph become float32 and keep their names.
+
+    Arguments:
+        graph: the graph.
+        half_nodes: the nodes that compute in half precision. All others compute in float32.
+        half: the dtype of half precision.
+    """
     casts: dict[ir.Value, ir.Value] = {}
 
     def cast(value: ir.Value) -> ir.Value:
@@ -141,7 +157,7 @@ def _insert_casts(graph: ir.Graph, low: Collection[ir.Node], half: ir.DataType) 
         return casts[value]
 
     for node in list(graph.all_nodes()):
-        dtype = half if node in low else FLOAT32
+        dtype = half if node in half_nodes else FLOAT32
         for index, value in enumerate(node.inputs):
             if value is not None and value.dtype in (FLOAT32, half) and value.dtype != dtype:
                 node.replace_input_with(index, cast(value))
@@ -154,7 +170,8 @@ def _insert_casts(graph: ir.Graph, low: Collection[ir.Node], half: ir.DataType) 
 
 
 def _insert_cast(graph: ir.Graph, value: ir.Value, dtype: ir.DataType) -> ir.Value:
-    """Insert a cast directly after the producer of a value, and return its result."""
+    """Insert a cast directly after the producer of a value, or first in the graph if it has none.
+    Return the result."""
     node = _cast(value, dtype, f"{value.name}_{dtype.name.lower()}")
     (result,) = node.outputs
     producer = value.producer()
@@ -166,12 +183,14 @@ def _insert_cast(graph: ir.Graph, value: ir.Value, dtype: ir.DataType) -> ir.Val
 
 
 def _cast(value: ir.Value, dtype: ir.DataType, name: str) -> ir.Node:
+    """Return a new node that casts a value, with a result of this name."""
     result = ir.val(name, dtype, value.shape)
     return ir.node("Cast", [value], {"to": dtype.value}, outputs=[result])
 
 
 def _cast_initializer(value: ir.Value, dtype: ir.DataType) -> None:
-    """Change the type of an initializer; its tensor is read and cast when it is needed."""
+    """Change the dtype of an initializer, in place. Its tensor is read and cast when it is
+    needed."""
     tensor = value.const_value
     assert tensor is not None
 
@@ -185,10 +204,11 @@ def _cast_initializer(value: ir.Value, dtype: ir.DataType) -> None:
 
 
 def narrow_array(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return an array in a narrower float type without making finite numbers infinite.
+    """Return an array in a narrower float dtype, with finite numbers kept finite.
 
-    A score of -1e9 becomes the lowest finite number, because a row of infinities would give NaN. A
-    single number that is not zero stays different from zero: a sum with 1e-8 protects a division.
+    Numbers beyond the range become the largest or lowest finite number. This matters for attention
+    scores such as -1e9: a row of infinities would give NaN. A single number that is not zero stays
+    different from zero: a sum with 1e-8 protects a division.
     """
     limits = jnp.finfo(dtype)
     largest, smallest = float(limits.max), float(limits.smallest_normal)
@@ -200,11 +220,16 @@ def narrow_array(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def emulate_bfloat16(model: ir.Model, target: str = DEFAULT_TARGET) -> ir.Model:
-    """Make a bfloat16 model compute in float32 and round every result to bfloat16, in place.
+    """Make a bfloat16 model compute in float32 and round every result to bfloat16, in place, and
+    return it.
 
     This is what hardware computes that multiplies bfloat16 and accumulates in float32. Runtimes
     have few bfloat16 kernels for CPUs other than casts. Tensors in a separate file stay there and
     are cast where they are used.
+
+    Arguments:
+        model: the model.
+        target: the target that the model was converted for.
     """
     half = HALVES["bfloat16"]
     for value in list(model.graph.initializers.values()):
@@ -222,7 +247,7 @@ def emulate_bfloat16(model: ir.Model, target: str = DEFAULT_TARGET) -> ir.Model:
 
 
 def _cast_for_readers(value: ir.Value) -> None:
-    """Give each reader of a value a cast to float32 directly before the reader."""
+    """Insert a cast of a value to float32 directly before each node that reads it, in place."""
     for number, (user, index) in enumerate(tuple(value.uses())):
         node = _cast(value, FLOAT32, f"{value.name}_float_{number}")
         assert user.graph is not None
@@ -231,7 +256,16 @@ def _cast_for_readers(value: ir.Value) -> None:
 
 
 def _round_result(graph: ir.Graph, node: ir.Node, value: ir.Value, half: ir.DataType) -> None:
-    """Round a value to bfloat16 for its readers, in float32."""
+    """Insert casts so that the readers of a node's result get it rounded to half precision, but in
+    float32.
+
+    Arguments:
+        graph: the graph.
+        node: the node that computes the value. A cast stays as it is; other nodes compute in
+            float32 from now on.
+        value: the result.
+        half: the dtype to round to.
+    """
     uses = tuple(value.uses())
     if node.op_type != "Cast":
         value.dtype = FLOAT32

@@ -48,6 +48,11 @@ def join(first: ir.Model, second: ir.Model, target: str = DEFAULT_TARGET) -> ir.
 
 
 def _check(first: ir.Model, second: ir.Model) -> None:
+    """Raise `SpecError` if two models cannot be joined.
+
+    They can if the opsets are equal, no model has functions of its own, and the outputs of
+    ``first`` have the dtypes and shapes of the inputs of ``second``.
+    """
     if first.functions or second.functions:
         raise SpecError("models with functions of their own cannot be joined: inline these first")
     if first.opset_imports != second.opset_imports:
@@ -64,11 +69,13 @@ def _check(first: ir.Model, second: ir.Model) -> None:
 
 
 def _types(values: Sequence[ir.Value]) -> list[str]:
+    """Return the dtype and shape of each value as a text."""
     return [f"{value.dtype}{value.shape}" for value in values]
 
 
 def _rename_duplicates(items: Sequence[NamedItem], other_items: Sequence[NamedItem]) -> None:
-    """Rename the items whose name one of the other items has."""
+    """Give a new name to each of the items whose name is also a name in ``other_items``, in
+    place."""
     taken_names = {str(item.name) for item in other_items}
     names = Names({*taken_names, *(str(item.name) for item in items)})
     for item in items:

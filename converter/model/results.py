@@ -19,7 +19,8 @@ from converter.model.verdict import Verdict
 
 @dataclass(frozen=True)
 class Report:
-    """Report about a model: fused operators, nodes by operator, and structures that were not fused.
+    """Report about a converted model: fused operators, and structures that were not fused or may
+    differ.
 
     Arguments:
         fused: number of fused operators, also of other domains than ONNX's; missing ones count
@@ -66,12 +67,13 @@ class Report:
 
 
 def _format_counts(counts: Mapping[str, int]) -> str:
+    """Return counts as a text: ``2 Gelu, 1 Attention``."""
     return ", ".join(f"{n} {op}" for op, n in counts.items())
 
 
 @dataclass(frozen=True)
 class Export:
-    """A converted model with its graph and the report.
+    """Converted model with its graph and the report.
 
     Arguments:
         model: the ONNX model.
@@ -80,7 +82,7 @@ class Export:
         retrace: returns the graph as it was traced, before any pass; optionally with the calls of
             functions with some names kept. The rounding error of results is estimated on it.
         interface: the relation of the file's inputs and outputs to those of the function.
-        verdict: the result of the verification, or None if there was none.
+        verdict: the result of the verification, or None if the model was not verified.
     """
 
     model: ir.Model
@@ -102,23 +104,31 @@ class Export:
         external_data: bool | None = None,
         on_write: WrittenCallback | None = None,
     ) -> None:
-        """Write the file.
+        """Write the model to a file, completely or not at all.
 
         Arguments:
-            path: the path of the model.
+            path: the path of the model. An existing file is replaced.
             values: values of abstract parameters by name, which are read one at a time.
             progress: called as ``progress(name, bytes)`` when each tensor is written.
-            external_data: true to write the weights to ``<name>_data``; by default this happens
+            external_data: True to write the weights to ``<name>_data``; by default this happens
                 above 2 GB only.
             on_write: called as ``on_write(name, bytes)`` with the bytes of each file in order, from
                 a separate thread.
+
+        Raises:
+            SpecError: a parameter has no value or one of another dtype or shape, or
+                ``external_data`` is False and the weights are too large for one file.
+            SaveError: the file cannot be written, or a fusion does not hold for the given values.
         """
         saving.bind(self.model, self.graph, values, progress)
         saving.save(self.model, path, external_data, on_write)
 
 
 def report(model: ir.Model) -> Report:
-    """Return the report of a model."""
+    """Return the report of a model: the numbers of its operators and of transposes before norms.
+
+    The caller adds near misses, deviations and the results of a verification.
+    """
     nodes = list(model.graph.all_nodes())
     counts = Counter(node.op_type for node in nodes)
     fusions = [name for op in ops.stated() for name in (op.operator, op.otherwise) if name]
@@ -131,17 +141,18 @@ def report(model: ir.Model) -> Report:
 
 
 def _is_norm_of_transpose(node: ir.Node) -> bool:
-    """Return True if a node is a norm over the last axes whose operand is transposed."""
+    """Return True if a node is a layer norm or RMS norm whose operand is transposed."""
     if node.op_type not in ("LayerNormalization", "RMSNormalization"):
         return False
-    normed = node.inputs[0]
-    before = None if normed is None else normed.producer()
-    return before is not None and before.op_type == "Transpose"
+    operand = node.inputs[0]
+    producer = None if operand is None else operand.producer()
+    return producer is not None and producer.op_type == "Transpose"
 
 
 @dataclass(frozen=True)
 class Metadata:
-    """Metadata of a model: the fields of ONNX's ``ModelProto``, and the graph's name.
+    """Metadata of a model: the fields of ONNX's ``ModelProto`` of these names, and the graph's
+    name.
 
     ``properties`` become ``metadata_props``, which ONNX Runtime shows as
     ``session.get_modelmeta().custom_metadata_map``.
@@ -181,5 +192,8 @@ MetadataArgument: TypeAlias = Metadata | Mapping[str, str] | None
 
 
 def metadata_of(metadata: MetadataArgument) -> Metadata:
-    """Return the metadata itself, or metadata with the given properties."""
+    """Return metadata for an argument that may be metadata, a mapping of properties, or None.
+
+    A mapping becomes metadata with these properties, and None becomes metadata without any.
+    """
     return metadata if isinstance(metadata, Metadata) else Metadata(properties=metadata or {})

@@ -27,7 +27,9 @@ from converter.model.streaming import (
 logger = logging.getLogger(__name__)
 
 Progress = Callable[[str, int], None]
-MAX_FILE_BYTES = 2_000_000_000  # protobuf ends at 2 GiB; above this the weights go beside the file
+MAX_FILE_BYTES = 2_000_000_000
+"""Largest size of the weights in a model file. Larger weights go into a separate file, since a
+protobuf message is limited to 2 GiB."""
 
 
 def bind(
@@ -36,17 +38,18 @@ def bind(
     values: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Give every initializer a tensor that is read or computed when the file is written.
+    """Give every initializer of a model a tensor that is read or computed when the file is written.
 
     Arguments:
-        model: the model whose initializers are bound.
-        graph: the graph with the parameters.
+        model: the model whose initializers are bound, in place.
+        graph: the graph that the model was lowered from, with the parameters.
         values: arrays by parameter name, read one at a time. They replace values that are already
             bound.
-        progress: called with the name and the bytes of each tensor.
+        progress: called with the name and the bytes of each tensor when it is written.
 
     Raises:
-        SpecError: a parameter has no value, or a value of another type.
+        SpecError: a parameter has no value. A value of another dtype or shape raises it when it is
+            read.
         SaveError: a fusion depends on the numbers that were bound during the conversion, and the
             given numbers differ.
     """
@@ -65,7 +68,15 @@ def bind(
 
 
 def missing_parameters(model: ir.Model, graph: Graph, named: Collection[str] = ()) -> list[str]:
-    """Return the names of parameters that have no value yet, without the given ones."""
+    """Return the names of parameters that the model needs and that have no value yet.
+
+    Parameters of which only the shape is needed do not count.
+
+    Arguments:
+        model: the model.
+        graph: the graph that it was lowered from.
+        named: names of parameters that will get a value, which are left out.
+    """
     return [
         v.name for v in _leaf_parameters(model, graph) if v.bound is None and v.name not in named
     ]
@@ -77,13 +88,20 @@ def save(
     external_data: bool | None = None,
     on_write: WrittenCallback | None = None,
 ) -> None:
-    """Write the model to ``path``, completely or not at all; see ``Export.save``.
+    """Write the model to ``path``, completely or not at all.
 
-    Tensors of at most 1 KiB stay in the model. ``on_write`` lets the caller compute a digest
-    without reading the file again.
+    An existing file is replaced. Missing folders are created.
+
+    Arguments:
+        model: the model, with a tensor for each initializer.
+        path: the path of the file.
+        external_data: True to write the tensors above 1 KiB to ``<path>_data``. None does so only
+            above ``MAX_FILE_BYTES``.
+        on_write: called with the name of each file and its bytes in order, for example to compute a
+            digest without reading the file again.
 
     Raises:
-        SpecError: ``external_data`` is false and the weights are too large for one file.
+        SpecError: ``external_data`` is False and the weights are too large for one file.
         SaveError: the file cannot be written.
     """
     target = Path(path)
@@ -109,7 +127,14 @@ def save(
 
 
 def _is_external(model: ir.Model, target: Path, external_data: bool | None) -> bool:
-    """Return True if the weights go into a separate file."""
+    """Return True if the weights go into a separate file.
+
+    They do if they are too large for one file, or if ``external_data`` is True and a tensor is
+    above 1 KiB.
+
+    Raises:
+        SpecError: ``external_data`` is False and the weights are too large for one file.
+    """
     sizes = [tensor.nbytes for tensor in initial_tensors(model)]
     too_large = sum(sizes) > MAX_FILE_BYTES
     if too_large and external_data is not None and not external_data:
@@ -121,14 +146,18 @@ def _is_external(model: ir.Model, target: Path, external_data: bool | None) -> b
 
 
 def _read_parameters(model: ir.Model, graph: Graph) -> list[Value]:
-    """Return the parameters that the model reads; the lowering may only need the shape of
-    others."""
+    """Return the parameters that the model reads as initializers.
+
+    The lowering may need only the shape of others.
+    """
     return [v for v in graph.params if v.name in model.graph.initializers]
 
 
 def _leaf_parameters(model: ir.Model, graph: Graph) -> list[Value]:
-    """Return the parameters that need a value; weight programs are replaced by the parameters they
-    read."""
+    """Return the parameters that need a value for the model to be written.
+
+    A weight program, which is computed from parameters, stands for these parameters.
+    """
     leaves: dict[int, Value] = {}
     for value in _read_parameters(model, graph):
         leaves |= sources(value.program or value)
@@ -136,6 +165,7 @@ def _leaf_parameters(model: ir.Model, graph: Graph) -> list[Value]:
 
 
 def _check_names(model: ir.Model, graph: Graph, named: Collection[str]) -> None:
+    """Raise `SpecError` if a parameter has neither a bound value nor a name in ``named``."""
     missing_names = missing_parameters(model, graph, named)
     if missing_names:
         listing = ", ".join(missing_names[:5]) + (
@@ -148,7 +178,12 @@ def _check_names(model: ir.Model, graph: Graph, named: Collection[str]) -> None:
 
 
 def _check_facts(graph: Graph, names: Collection[str], read: Read) -> None:
-    """Raise `SaveError` if a fact that a fusion relied on does not hold for the given values."""
+    """Raise `SaveError` if a fact that a fusion relied on does not hold for the values that are
+    saved.
+
+    Only facts about the parameters in ``names`` are checked, since these get other values. ``read``
+    returns the array of a parameter or constant.
+    """
     for (_, sentence), fact in graph.facts.items():
         parameters = [v.name for v in sources(fact.value).values() if v.kind == "param"]
         if set(parameters) & set(names) and not fact.holds(np.asarray(compute(fact.value, read))):
@@ -160,7 +195,12 @@ def _check_facts(graph: Graph, names: Collection[str], read: Read) -> None:
 
 
 def _check_value(value: Value, array: np.ndarray) -> np.ndarray:
-    """Return the array in native byte order, or raise `SpecError` if its type or shape is wrong."""
+    """Return the array of a parameter in native byte order, with the parts of complex numbers on
+    the last axis.
+
+    Raises:
+        SpecError: its dtype or shape is another one than the parameter's.
+    """
     native: np.ndarray = packed(array.astype(array.dtype.newbyteorder("="), copy=False))
     if native.shape != value.shape or native.dtype != value.dtype:
         raise SpecError(
@@ -171,6 +211,12 @@ def _check_value(value: Value, array: np.ndarray) -> np.ndarray:
 
 
 def _lazy_tensor(value: Value, read: Read, progress: Progress | None) -> ir.LazyTensor:
+    """Return a tensor for a parameter that is read or computed when its numbers are needed.
+
+    ``read`` returns the array of a parameter or constant. ``progress`` is called with the name and
+    the bytes of the tensor after that.
+    """
+
     def load() -> ir.TensorProtocol:
         array = compute(value.program or value, read)
         if progress is not None:

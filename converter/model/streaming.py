@@ -45,7 +45,13 @@ axes."""
 
 
 def write_single(model: ir.Model, path: Path, on_write: WrittenCallback | None = None) -> None:
-    """Write the model to one file."""
+    """Write a model to one file, with only a few tensors in memory at a time.
+
+    Arguments:
+        model: the model, with a tensor for each initializer.
+        path: the path of the file.
+        on_write: called with the name of the file and its bytes in order.
+    """
     tensors = initial_tensors(model)
     proto = with_external(model, tensors, path.name)
     frames = [_frame(stub, t) for stub, t in zip(proto.graph.initializer, tensors, strict=True)]
@@ -63,7 +69,14 @@ def write_single(model: ir.Model, path: Path, on_write: WrittenCallback | None =
 def write_with_sidecar(
     model: ir.Model, path: Path, sidecar: Path, on_write: WrittenCallback | None = None
 ) -> None:
-    """Write the graph to one file, and the tensors larger than ``INLINE`` to another."""
+    """Write a model to one file, and its tensors larger than ``INLINE`` bytes to another.
+
+    Arguments:
+        model: the model, with a tensor for each initializer.
+        path: the path of the model.
+        sidecar: the path of the file with the tensors, in the same folder.
+        on_write: called with the name of each file and its bytes in order.
+    """
     tensors = [tensor for tensor in initial_tensors(model) if tensor.nbytes > INLINE]
     with open_writer(sidecar, on_write) as write:
         for tensor in tensors:
@@ -74,13 +87,18 @@ def write_with_sidecar(
 
 
 def initial_tensors(model: ir.Model) -> list[ir.TensorProtocol]:
-    """Return the tensors of all initializers that have one, in order."""
+    """Return the tensors of all initializers that have one, in the order of the model."""
     values = model.graph.initializers.values()
     return [value.const_value for value in values if value.const_value is not None]
 
 
 def _frame(stub: Any, tensor: ir.TensorProtocol) -> bytes:
-    """Return the bytes of an initializer before its data."""
+    """Return the bytes that precede the data of a tensor in a file: tags, lengths, and the name,
+    dtype and shape.
+
+    ``stub`` is the protobuf message of the tensor, from which the reference to external data is
+    removed.
+    """
     stub.ClearField("external_data")
     stub.ClearField("data_location")
     head = stub.SerializeToString()
@@ -89,12 +107,15 @@ def _frame(stub: Any, tensor: ir.TensorProtocol) -> bytes:
 
 
 def _tagged(tag: int, length: int) -> bytes:
+    """Return the bytes before a protobuf field: its tag and the length of its content."""
     return _varint(tag) + _varint(length)
 
 
 def _varint(number: int) -> bytes:
-    """Return a number in groups of seven bits, the lowest first; the eighth bit marks that more
-    follow."""
+    """Return a number in protobuf's variable length: groups of seven bits, the lowest first.
+
+    The eighth bit of a byte marks that another one follows.
+    """
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -103,12 +124,17 @@ def _varint(number: int) -> bytes:
 
 
 def with_external(model: ir.Model, tensors: Sequence[ir.TensorProtocol], location: str) -> Any:
-    """Return the model's protobuf message, in which the tensors are stored in sequence in
-    ``location``."""
+    """Return the protobuf message of a model in which some tensors are stored outside.
+
+    Arguments:
+        model: the model, which is not changed.
+        tensors: the tensors that are stored outside, one after the other from offset 0 on.
+        location: the name of the file that has them.
+    """
     values = list(model.graph.initializers.values())
     tensors_by_value = [value.const_value for value in values]
     offsets = accumulate((tensor.nbytes for tensor in tensors), initial=0)
-    stubs = {id(t): _stub(t, location, at) for t, at in zip(tensors, offsets, strict=False)}
+    stubs = {id(t): _stub(t, location, offset) for t, offset in zip(tensors, offsets, strict=False)}
     try:
         for value in values:
             value.const_value = stubs.get(id(value.const_value), value.const_value)
@@ -119,12 +145,13 @@ def with_external(model: ir.Model, tensors: Sequence[ir.TensorProtocol], locatio
 
 
 def _stub(tensor: ir.TensorProtocol, location: str, offset: int) -> ir.ExternalTensor:
+    """Return a reference to a tensor in the file ``location`` at an offset in bytes."""
     shape, name = ir.Shape(tensor.shape.numpy()), tensor.name or ""
     return ir.ExternalTensor(location, offset, tensor.nbytes, tensor.dtype, shape=shape, name=name)
 
 
 def _write_data(tensor: ir.TensorProtocol, write: WriteBytes) -> None:
-    """Write the bytes of a tensor as ONNX stores them."""
+    """Write the bytes of a tensor as ONNX stores them, in pieces. Types below 8 bits are packed."""
     for piece in [tensor.tobytes()] if tensor.dtype.bitwidth < 8 else pieces(tensor.numpy()):
         write(piece)
 
@@ -134,10 +161,14 @@ def _write_data(tensor: ir.TensorProtocol, write: WriteBytes) -> None:
 
 @contextmanager
 def open_writer(path: Path, on_write: WrittenCallback | None = None) -> Generator[WriteBytes]:
-    """Open a new file for writing in a thread; another thread calls ``on_write`` with its content.
+    """Open a new file, and yield a function that writes the next bytes in a separate thread.
 
-    At most ``MAX_WAITING`` pieces wait. An error in a thread is raised by the next call or at the
-    end.
+    At most ``MAX_WAITING`` pieces wait to be written. An error in a thread is raised by the next
+    call or at the end of the context.
+
+    Arguments:
+        path: the path of the file.
+        on_write: called in another thread with the name of the file and each piece in order.
     """
     waiting: deque[list[Future[object]]] = deque()
 
@@ -161,7 +192,10 @@ def open_writer(path: Path, on_write: WrittenCallback | None = None) -> Generato
 
 
 def pieces(array: np.ndarray) -> Iterator[memoryview]:
-    """Yield the bytes of an array in C order, without a copy if it is contiguous."""
+    """Yield the bytes of an array in C order, in pieces of about ``PIECE_BYTES``.
+
+    Nothing is copied if the array is contiguous.
+    """
     if array.flags.c_contiguous:
         flat = array.reshape(-1).view(np.uint8)
         for start in range(0, flat.size, PIECE_BYTES):

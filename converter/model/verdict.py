@@ -28,9 +28,16 @@ class Errors:
 
 
 def compare(got: np.ndarray, expected: np.ndarray) -> Errors:
-    """Return the errors of ``got`` against ``expected``; integers are compared in their dtype.
+    """Return the errors of an output against the reference.
 
-    ``expected`` may be complex if ``got`` has the real and imaginary parts on its last axis.
+    Arguments:
+        got: the output of the file. Integers are compared in their dtype.
+        expected: the reference. It may be complex if ``got`` has the real and imaginary parts on
+            its last axis.
+
+    Returns:
+        The errors. They are infinite unless both arrays have the same infinities and NaN at the
+        same positions.
 
     Raises:
         CheckError: the shapes or dtypes differ.
@@ -53,15 +60,20 @@ def compare(got: np.ndarray, expected: np.ndarray) -> Errors:
 
 
 def _integer_errors(got: np.ndarray, expected: np.ndarray) -> Errors:
-    """Return the errors of integers, subtracted before rounding: 2**53 and 2**53 + 1 differ."""
+    """Return the errors of integers or Booleans.
+
+    They are subtracted before they are rounded to float64, where 2**53 and 2**53 + 1 are the same.
+    """
     a, b = (x[got != expected].astype(object) for x in (got, expected))
     worst = float(max(abs(a - b), default=0))
     return _float_errors(got.astype(np.float64).ravel(), expected.astype(np.float64).ravel(), worst)
 
 
 def _float_errors(a: np.ndarray, b: np.ndarray, max_abs: float | None = None) -> Errors:
-    """Return the errors of finite numbers; ``max_abs`` is the largest one if it is known
-    exactly."""
+    """Return the errors of finite numbers ``a`` against ``b``.
+
+    ``max_abs`` is the largest absolute difference, if it is known exactly; None to compute it.
+    """
     if not a.size:
         return Errors(0.0, 0.0, 1.0)
     with np.errstate(over="ignore"):
@@ -75,7 +87,10 @@ def _float_errors(a: np.ndarray, b: np.ndarray, max_abs: float | None = None) ->
 
 
 def larger_errors(first: Errors | None, second: Errors) -> Errors:
-    """Return the larger of two errors, measure by measure."""
+    """Return the larger of two errors for each measure; for the cosine similarity, the smaller one.
+
+    If ``first`` is None, return ``second``.
+    """
     if first is None:
         return second
     return Errors(
@@ -93,10 +108,17 @@ LEVELS: tuple[Level, ...] = ("disabled", "basic", "extended", "all")
 
 @dataclass(frozen=True)
 class Difference:
-    """An element that differs by more than its rounding error, or that is ``open``.
+    """Element of an output that differs by more than its rounding error, or that is open.
 
-    For an open element rounding could explain the difference, but nothing shows that it does.
-    ``inputs`` are the arrays of the sample, for ``converter.bisect`` for example.
+    Arguments:
+        sample: name of the sample.
+        level: optimization level of ONNX Runtime.
+        output: name of the output.
+        index: position of the element.
+        got: the number of the file.
+        expected: the number of JAX.
+        open: whether rounding could explain the difference, but nothing shows that it does.
+        inputs: the arrays of the sample, for ``converter.bisect`` for example.
     """
 
     sample: str
@@ -132,8 +154,8 @@ class Elements:
 
     Arguments:
         judged: elements with a known tolerance.
-        either: judged elements that are right although only one side is finite, because rounding
-            decides.
+        either: judged elements that are right whatever rounding decides: the file and JAX may have
+            a number and an infinity or NaN.
         open: elements that could not be judged.
     """
 
@@ -142,18 +164,20 @@ class Elements:
     open: int = 0
 
     def __add__(self, other: Elements) -> Elements:
+        """Return the sums of both counts."""
         return Elements(
             self.judged + other.judged, self.either + other.either, self.open + other.open
         )
 
 
 class Verdict(dict[str, Errors]):
-    """The largest errors by output, and the differences that rounding does not explain.
+    """Result of a verification: the largest errors by output, and the differences that rounding
+    does not explain.
 
     ``elements`` has the number of judged and open elements by output. Errors exclude elements that
-    are right either way and open elements that are accepted, so that a file that passed has no
-    infinite error. ``untaken`` has a sentence for each branch, number of loop iterations and index
-    bound that none of the ``samples`` reached; the file is not verified there.
+    are right whatever rounding decides and open elements that are accepted, so that a file that
+    passed has no infinite error. ``untaken`` has a sentence for each branch, number of loop
+    iterations and index bound that none of the ``samples`` reached; the file is not verified there.
     """
 
     def __init__(self, samples: int = 0, untaken: Sequence[str] = ()) -> None:

@@ -27,7 +27,7 @@ from converter.weight_folding.weight_programs import hoist_weight_programs
 
 @dataclass(frozen=True)
 class Pass:
-    """A step that changes a graph in place.
+    """Step of a conversion that changes a graph in place.
 
     Arguments:
         name: the name of the pass.
@@ -36,8 +36,9 @@ class Pass:
         after: names of passes that must have run before.
         eliminates: operations that no longer occur after this pass or any later one.
         canonical: whether the graph is canonicalized again after a change.
-        writes: the operation that the pass emits. If the opset lacks it, the report counts how
-            often a newer opset would have it.
+        writes: the operation that the pass emits; None if every opset has what it emits. If the
+            opset lacks the operator of the operation, the pass does not run, and the report counts
+            how often a newer opset would have it.
     """
 
     name: str
@@ -50,14 +51,19 @@ class Pass:
 
     @property
     def since(self) -> int:
-        """The opset that has the operator which the pass emits."""
+        """The oldest opset at which the pass runs, which is the one that added the operator it
+        emits."""
         return OLDEST if self.writes is None else SINCE[self.writes.operator]
 
 
 @dataclass(frozen=True)
 class PassGroup:
-    """Passes that repeat in order as long as the first one changes anything, at most ``most``
-    times."""
+    """Passes that repeat in order until the first one changes nothing.
+
+    Arguments:
+        passes: the passes.
+        most: largest number of repetitions.
+    """
 
     passes: tuple[Pass, ...]
     most: int = 4
@@ -66,10 +72,15 @@ class PassGroup:
 def run_passes(
     graph: Graph, settings: PassSettings, *watches: Callable[[str, Graph], None]
 ) -> None:
-    """Run all passes that the opset allows, in place. Each of ``watches`` is called after each
-    pass.
+    """Run all passes that the opset allows on a graph, in place.
 
-    Repeated passes note nothing new; the watches get names such as ``canonicalize (2)``.
+    A pass that runs again adds nothing to the report, so that nothing is counted twice.
+
+    Arguments:
+        graph: the traced graph.
+        settings: the settings of the conversion, whose records are filled.
+        watches: functions that are called with the name of a pass and the graph after each pass. A
+            repeated pass has a name such as ``canonicalize (2)``.
     """
     silent_settings, run_counts = settings.trial(settings.version), Counter[str]()
 
@@ -94,6 +105,11 @@ def run_passes(
 
 
 def _is_changed_by(step: Pass, graph: Graph, settings: PassSettings) -> bool:
+    """Run a pass on a graph, in place, and return True if it changed anything.
+
+    A pass that the opset does not allow is not run. The operators that a newer opset would have are
+    counted in its place.
+    """
     if settings.version < step.since:
         _note_newer(graph, settings, step)
         return False
@@ -104,7 +120,11 @@ def _is_changed_by(step: Pass, graph: Graph, settings: PassSettings) -> bool:
 
 
 def _note_newer(graph: Graph, settings: PassSettings, step: Pass) -> None:
-    """Count the operators that a pass would emit at a newer opset, by running it on a copy."""
+    """Count the operators that a pass would emit at a newer opset, by running it on a copy of the
+    graph.
+
+    Nothing is counted if the target does not load that opset.
+    """
     if step.since not in settings.runtime.opsets:
         return
     trial = graph.clone()
@@ -113,7 +133,7 @@ def _note_newer(graph: Graph, settings: PassSettings, step: Pass) -> None:
 
 
 def distinct() -> Iterator[Pass]:
-    """Yield each pass once, in the order of its first row."""
+    """Yield each pass of the list once, in the order of its first row."""
     rows = ((row,) if isinstance(row, Pass) else row.passes for row in PASSES)
     yield from dict.fromkeys(step for steps_of_row in rows for step in steps_of_row)
 

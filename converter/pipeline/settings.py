@@ -18,14 +18,14 @@ Fuse: TypeAlias = bool | Sequence[str]
 
 @dataclass(frozen=True, kw_only=True)
 class PassSettings:
-    """Settings of a conversion.
+    """Settings of a conversion, and the records that the passes fill.
 
     Arguments:
         opset: the ONNX opset; None for the target's default.
         attention_layout: layout of attention operands; None for the faster one.
         strict: whether to give JAX's results for all inputs.
         fold: whether to fold scales and shifts by parameters into the weights before them.
-        fuse: whether to fuse structures, or the names of the structures to fuse.
+        fuse: whether to fuse structures such as layer norm, or the names of the structures to fuse.
         target: the target, optionally with versions.
         notes: filled with structures that were nearly fused.
         deviations: filled with nodes that may differ from JAX, by the sentence that says when.
@@ -65,7 +65,7 @@ class PassSettings:
 
     @property
     def runtime(self) -> Target:
-        """The target."""
+        """The target, restricted to the requested versions."""
         return find_target(self.target)
 
     @property
@@ -79,25 +79,40 @@ class PassSettings:
         return self.attention_layout or self.runtime.attention_layout
 
     def takes(self, operator: str, dtype: Any) -> bool:
-        """Return True if the target has an operator for a dtype."""
+        """Return False if the target lacks an ONNX operator for a dtype at the opset of the
+        conversion."""
         return self.runtime.takes(operator, dtype, self.version)
 
     def fuses(self, name: str) -> bool:
-        """Return True if structures of this name are fused."""
+        """Return True if structures of this name are fused: all, or those that the setting lists or
+        needs.
+
+        Example: with ``fuse=["attention"]``, structures that attention is built from are fused too.
+        """
         if isinstance(self.fuse, bool):
             return self.fuse
         return any(name in (requested, *NEEDS.get(requested, ())) for requested in self.fuse)
 
     @property
     def calls(self) -> frozenset[str]:
-        """Names of functions whose calls stay nodes until the recognisers have compared them."""
+        """Names of functions whose calls stay nodes of the graph until recognisers have compared
+        them with JAX's own function."""
         named = ((name, structure) for name, structure in CALLS.items())
         return frozenset(
             name for name, structure in (*named, *registered_calls()) if self.fuses(structure)
         )
 
     def note_newer(self, opset: int, operator: str, count: int) -> None:
-        """Count operators that a newer opset would have, if the target supports them in float32."""
+        """Count operators that a newer opset would have.
+
+        Nothing is counted if the opset is not newer than the requested one, or if the target does
+        not load it or lacks the operator in float32.
+
+        Arguments:
+            opset: the newer opset.
+            operator: the ONNX operator.
+            count: how many would be emitted.
+        """
         is_available = opset in self.runtime.opsets and self.runtime.takes(
             operator, "float32", opset
         )
@@ -105,5 +120,5 @@ class PassSettings:
             self.newer.setdefault(opset, Counter())[operator] += count
 
     def trial(self, opset: int) -> Self:
-        """Return a copy at another opset, with separate notes."""
+        """Return a copy of the settings at another opset, with empty records of its own."""
         return replace(self, opset=opset)

@@ -46,17 +46,23 @@ from converter.weight_folding.weight_programs import move_weights_first, weight_
 
 
 def graph_pass(step: Callable[[Graph], object]) -> Callable[[Graph, PassSettings], object]:
-    """Return a pass that needs no settings."""
+    """Return a pass, a function of a graph and the settings, that calls ``step`` with the graph
+    alone."""
     return lambda graph, _: step(graph)
 
 
 def rule_pass(*tables: Mapping[Op, Rule]) -> Callable[[Graph, PassSettings], object]:
-    """Return a pass that applies rules once, in topological order. The first rule that applies is
-    used."""
+    """Return a pass that applies rewrite rules once to each node, operands first.
+
+    Each table has a rule for some operations. If several tables have a rule for an operation, the
+    first one that applies is used.
+    """
     return graph_pass(partial(_sweep_and_prune, rules=_merge_tables(*tables)))
 
 
 def _sweep_and_prune(graph: Graph, rules: Mapping[Op, Rule]) -> bool:
+    """Apply rewrite rules to a graph and drop dead nodes, in place. Return True if a rule
+    applied."""
     changed = sweep(graph, rules)
     if changed:
         drop_dead(graph)
@@ -64,7 +70,8 @@ def _sweep_and_prune(graph: Graph, rules: Mapping[Op, Rule]) -> bool:
 
 
 def _merge_tables(*tables: Mapping[Op, Rule]) -> dict[Op, Rule]:
-    """Return rules that try several rules for an operation until one applies."""
+    """Return one table of rules that tries the rules of all tables for an operation until one
+    applies."""
 
     def rule(node: Node, editor: Editor) -> Sequence[Value] | Value | None:
         replacements = (table[node.op](node, editor) for table in tables if node.op in table)
@@ -76,9 +83,15 @@ def _merge_tables(*tables: Mapping[Op, Rule]) -> dict[Op, Rule]:
 def recogniser_pass(
     *always: Recogniser, **named: Recogniser
 ) -> Callable[[Graph, PassSettings], bool]:
-    """Return a pass that tries recognisers; the first match takes the node.
+    """Return a pass that fuses the structures that recognisers match, and notes those that nearly
+    match.
 
-    Recognisers with a name are used only if structures of this name are fused.
+    If several recognisers match a node, the first one counts.
+
+    Arguments:
+        always: recognisers that are always used.
+        named: recognisers that are used if structures of this name are fused
+            (``PassSettings.fuses``).
     """
 
     def run(graph: Graph, settings: PassSettings) -> bool:
@@ -103,11 +116,14 @@ fuse_blocks = recogniser_pass(
 
 
 def fuse_affine(graph: Graph, settings: PassSettings) -> bool:
-    """Fuse scales and biases into norms, and unrotated tokens into rotary embeddings. Drop shifts
-    that a softmax cancels.
+    """Fuse scales and biases into norms, and unrotated tokens into rotary embeddings, and drop
+    shifts that a softmax cancels.
 
     Unrotated tokens are additionally multiplied by zero, which gives NaN for infinities. A strict
-    conversion therefore excludes them.
+    conversion therefore excludes them. The graph is changed in place.
+
+    Returns:
+        True if anything changed.
     """
     prefix = () if settings.strict else (rotary.PREFIX,)
     several_rows: list[Node] = []
@@ -119,7 +135,11 @@ def fuse_affine(graph: Graph, settings: PassSettings) -> bool:
 
 
 def name_calls(graph: Graph, settings: PassSettings) -> bool:
-    """Replace calls of known functions by operations; inline all other calls."""
+    """Replace calls of known functions by operations and inline all other calls, in place.
+
+    Known are the functions of JAX that resize or sample images, and those for whose calls users
+    have registered recognisers. Return True if anything changed.
+    """
     known_calls = (resize.RESIZE_CALL, grid_sample.SAMPLE_CALL)
     registered = (
         entry.recogniser
@@ -131,6 +151,12 @@ def name_calls(graph: Graph, settings: PassSettings) -> bool:
 
 
 def fuse_resampling(graph: Graph, settings: PassSettings) -> bool:
+    """Replace calls that resize or sample images by operators, in place. Return True if anything
+    changed.
+
+    Unless the conversion is strict, matrix products that resize become operators too. Zeros among
+    their weights make NaN of infinities, which an operator does not.
+    """
     sampling = grid_sample.grid_sample_recogniser(settings.strict)
     # Zeros among weights make NaN of infinities.
     products = {} if settings.strict else {"resize": resampling.RESAMPLING}
@@ -140,8 +166,10 @@ def fuse_resampling(graph: Graph, settings: PassSettings) -> bool:
 
 
 def apply_user_recognisers(graph: Graph, settings: PassSettings) -> bool:
-    """Apply users' recognisers; those that are functions see the results of those that are
-    formulas."""
+    """Fuse the structures that users' recognisers match, in place. Return True if anything changed.
+
+    Recognisers that are formulas come first. Those that are functions see their results.
+    """
     formulas = [s for s in user_recognisers.REGISTERED_FORMULAS if settings.fuses(s.op.structure)]
     changed = spelling.recognise_spellings(graph, formulas, settings.version)
     for entry in user_recognisers.REGISTERED_FUNCTIONS:
@@ -151,6 +179,10 @@ def apply_user_recognisers(graph: Graph, settings: PassSettings) -> bool:
 
 
 def fuse_activations(graph: Graph, settings: PassSettings) -> bool:
+    """Fuse activations that ONNX has an operator for, in place. Return True if anything changed.
+
+    Activations whose operator is less exact than JAX are left out of a strict conversion.
+    """
     avoided = activations.INEXACT if settings.strict else ()
     table = [
         spelling
@@ -168,7 +200,11 @@ def fuse_activations(graph: Graph, settings: PassSettings) -> bool:
 def _note_newer_activations(
     graph: Graph, table: Sequence[spelling.Spelling], settings: PassSettings
 ) -> None:
-    """Count activations whose operator a newer opset has, by fusing them in a copy."""
+    """Count activations whose operator only a newer opset has, by fusing them in a copy of the
+    graph.
+
+    ``table`` has the spellings of the activations.
+    """
     for opset in sorted({s.since for s in table if s.since > settings.version}):
         newer = [s for s in table if s.since == opset]
         trial = graph.clone() if spelling.spellings_in(graph, newer) else graph
@@ -178,9 +214,11 @@ def _note_newer_activations(
 
 
 def fuse_recurrent(graph: Graph, settings: PassSettings) -> bool:
-    """Fuse loops over recurrent cells, also of several layers.
+    """Fuse loops over recurrent cells into LSTM, GRU and RNN operators, also several layers, in
+    place.
 
-    The operators are less precise than JAX, so that a strict conversion does not use them.
+    The operators are less precise than JAX, so that a strict conversion does not use them. Return
+    True if anything changed.
     """
     if settings.strict or not settings.fuses("recurrent"):
         return False
@@ -195,13 +233,19 @@ def fuse_recurrent(graph: Graph, settings: PassSettings) -> bool:
 
 
 def fuse_group_norms(graph: Graph, settings: PassSettings) -> bool:
-    bare = (group_norm.has_no_affine(node, settings.takes) for node in graph.walk())
-    if not (settings.fuses("group_norm") and any(bare)):
+    """Fuse instance norms and group norms, in place. Return True if anything changed."""
+    are_norms = (group_norm.has_no_affine(node, settings.takes) for node in graph.walk())
+    if not (settings.fuses("group_norm") and any(are_norms)):
         return False
     return recogniser_pass(group_norm.GROUPED_CHANNELS, group_norm.SINGLE_CHANNELS)(graph, settings)
 
 
 def fuse_attention(graph: Graph, settings: PassSettings) -> bool:
+    """Fuse a softmax between two products into attention, in place. Return True if anything
+    changed.
+
+    Masks become terms that are added to the scores, and repeated keys are shared between heads.
+    """
     if not (settings.fuses("attention") and graph.count(ops.einsum)):
         return False
     changed = _sweep_and_prune(graph, {ops.select_n: attention.as_term})
@@ -211,6 +255,7 @@ def fuse_attention(graph: Graph, settings: PassSettings) -> bool:
 
 
 def fuse_batch_norms(graph: Graph, settings: PassSettings) -> bool:
+    """Fuse batch norms, in place. Return True if anything changed."""
     roots = graph.count(ops.rsqrt) or graph.count(ops.sqrt)
     return bool(roots) and recogniser_pass(batch_norm=batch_norm.BATCH_NORM)(graph, settings)
 
@@ -220,7 +265,8 @@ EXPANDED_LATER = (ops.gelu, ops.rotary)
 
 
 def expand_formula(node: Node, editor: Editor) -> Sequence[Value]:
-    """Return the results of an operation, computed by the formula that defines it."""
+    """Return the results of a node, computed by new nodes for the formula that defines its
+    operation."""
     specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in node.inputs]
     assert node.op.formula is not None
     return editor.inline(trace(partial(node.op.formula, **node.params), specs), node.inputs)
@@ -231,7 +277,11 @@ ROUNDED_DIFFERENTLY = (ops.hard_sigmoid, ops.hard_swish)
 
 
 def expand_unsupported(graph: Graph, settings: PassSettings) -> bool:
-    """Expand fused operations that the target has no operator for."""
+    """Expand fused operations that the target has no operator for, in place. Return True if there
+    are any.
+
+    Those in ``EXPANDED_LATER`` stay until a later pass.
+    """
 
     noting = deviations.deviation_rules(settings.strict, settings.deviations, settings.runtime)
 
@@ -248,7 +298,8 @@ def expand_unsupported(graph: Graph, settings: PassSettings) -> bool:
 
 
 def take_onnx_operands(graph: Graph, settings: PassSettings) -> None:
-    """Give operations the operands of ONNX's operators.
+    """Give rotary embeddings, convolutions, group norms and resizes the operands of ONNX's
+    operators, in place.
 
     Deviations of rotary embeddings are noted here, because this pass eliminates them.
     """
@@ -256,17 +307,23 @@ def take_onnx_operands(graph: Graph, settings: PassSettings) -> None:
     _sweep_and_prune(graph, {ops.rotary: noting[ops.rotary]})
     for op in EXPANDED_LATER:
         settings.note_newer(SINCE[operator(op)], operator(op), graph.count(op))
-    has = partial(settings.runtime.supports, opset=settings.version)
+    supports = partial(settings.runtime.supports, opset=settings.version)
     rules: dict[Op, Rule] = {
-        ops.rotary: partial(heads.emit_rotary, has=has),
+        ops.rotary: partial(heads.emit_rotary, has=supports),
         ops.conv_general_dilated: partial(convolution.emit_convolution, takes=settings.takes),
-        ops.group_norm: partial(norm_layout.emit_group_norm, has=has),
+        ops.group_norm: partial(norm_layout.emit_group_norm, has=supports),
         **resize_layout.RULES,
     }
     _sweep_and_prune(graph, rules)
 
 
 def windows(graph: Graph, settings: PassSettings) -> None:
+    """Rewrite pools to ONNX's order of axes, and indices to JAX's results outside of their bounds,
+    in place.
+
+    Indices that are known to be within bounds stay. So do those of gathers and scatters that
+    promise it, unless the conversion is strict or there is a reason to doubt the promise.
+    """
     pools = pooling.pooling_rules(settings.version, settings.strict, settings.runtime)
     rule_pass(pools, bounds.bounds_rules(graph, settings.strict, settings.deviations))(
         graph, settings
@@ -274,6 +331,11 @@ def windows(graph: Graph, settings: PassSettings) -> None:
 
 
 def use_3d_attention(graph: Graph, settings: PassSettings) -> None:
+    """Give attention operands of three axes, [batch, positions, heads · width], in place.
+
+    Nothing changes if the layout of the settings is 4-D. If the layout was not requested but is the
+    target's default, only attention whose operands are transposed to 4-D is changed.
+    """
     if settings.layout == "3d":
         is_requested = settings.attention_layout is not None
         rule = heads.attention_3d if is_requested else heads.attention_3d_of_transposed
@@ -281,16 +343,24 @@ def use_3d_attention(graph: Graph, settings: PassSettings) -> None:
 
 
 def contract(graph: Graph, settings: PassSettings) -> bool:
+    """Replace contractions (``einsum``) by matrix products, in place. Return True if there are
+    any."""
     rule = partial(contraction.to_matrix_product, fixed=weight_values(graph))
     return sweep(graph, {ops.einsum: rule})
 
 
 def fold_weights(graph: Graph, settings: PassSettings) -> bool:
+    """Fold scales and shifts into weights and fuse average pools and ReLU, in place. Return True if
+    anything changed.
+
+    In a strict conversion weights are not changed, because this may change which numbers overflow.
+    Nodes that depend only on parameters are moved to the start of the graph.
+    """
     fold = settings.fold and not settings.strict  # folding may change which numbers overflow
-    changing = affine_folding.folding_rules(graph, weight_values(graph), fold)
+    folding = affine_folding.folding_rules(graph, weight_values(graph), fold)
     changed = sweep(
         graph,
-        _merge_tables(changing, {ops.div: pooling.match_average_pool}, activations.RELU_RULES),
+        _merge_tables(folding, {ops.div: pooling.match_average_pool}, activations.RELU_RULES),
     )
     move_weights_first(graph)
     drop_dead(graph)
@@ -298,23 +368,35 @@ def fold_weights(graph: Graph, settings: PassSettings) -> bool:
 
 
 def be_exact(graph: Graph, settings: PassSettings) -> None:
+    """Replace operators that may differ from JAX, or note them for the report, in place.
+
+    A strict conversion replaces those for which there is an exact rule. All others are noted.
+    """
     sweep(graph, deviations.deviation_rules(settings.strict, settings.deviations, settings.runtime))
 
 
 def avoid_quirks(graph: Graph, settings: PassSettings) -> None:
-    """Apply the rules of each quirk in order, since one may emit an operation that another one
-    concerns."""
+    """Rewrite operations that the runtime computes wrongly, in place.
+
+    The rules of each quirk are applied in order, since one may emit an operation that another one
+    concerns.
+    """
     for quirk in settings.runtime.quirks:
         _sweep_and_prune(graph, quirk.rules)
 
 
 def use_kernels(graph: Graph, settings: PassSettings) -> None:
+    """Rewrite operations without a kernel for their dtype to compute in another dtype, in place."""
     _sweep_and_prune(
         graph, dtype_fallback.dtype_fallback_rules(graph, settings.version, settings.runtime)
     )
 
 
 def support_nodes(graph: Graph, settings: PassSettings) -> None:
-    """Rewrite unsupported forms, then refuse the nodes that are still unsupported."""
+    """Rewrite nodes in a form that the target does not run, in place.
+
+    A node that no rule rewrites is marked with the reason (``Node.refusal``), and lowering it
+    raises an error.
+    """
     _sweep_and_prune(graph, support.support_rules(settings.runtime, settings.version))
     support.refuse_misfits(graph, settings.runtime, settings.version)

@@ -22,7 +22,10 @@ TARGETS: dict[str, Target] = {
 
 @cache
 def find_target(text: str) -> Target:
-    """Return the target of a name, which may include versions: ``onnxruntime>=1.32``.
+    """Return the target of a name, restricted to some versions if the text has any.
+
+    Arguments:
+        text: a name such as ``onnxruntime``, or one with versions such as ``onnxruntime>=1.32``.
 
     Raises:
         SpecError: there is no such target, or no such version of it.

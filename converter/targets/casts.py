@@ -21,6 +21,7 @@ Casts: TypeAlias = Mapping[str, Mapping[str, str]]
 
 
 ORDER_COMPARISONS = frozenset({"Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
+"""Operators whose result depends on the order of numbers."""
 
 FIXED_RESULT_DTYPES = {
     **dict.fromkeys((*ORDER_COMPARISONS, "Equal", "IsNaN", "IsInf"), ir.DataType.BOOL),
@@ -42,7 +43,11 @@ Dtypes: TypeAlias = dict[ir.Value | None, ir.DataType | None]
 
 
 def inferred_dtypes(model: ir.Model) -> Dtypes:
-    """Return the dtypes of all values; intermediate values that a rule emits have no dtype set."""
+    """Return the dtypes of all values in a model, None for a value whose dtype is not known.
+
+    Intermediate values that a rule emitted have no dtype in the model. Theirs are inferred from the
+    operator and its operands.
+    """
     dtypes: Dtypes = {}
     for node in model.graph.all_nodes():
         for value in node.inputs:
@@ -55,31 +60,39 @@ def inferred_dtypes(model: ir.Model) -> Dtypes:
 
 
 def _result_dtype(node: ir.Node, index: int, dtypes: Dtypes) -> ir.DataType | None:
+    """Return the dtype of a result of a node, or None if it is not known.
+
+    Arguments:
+        node: the node.
+        index: position of the result among the results of the node.
+        dtypes: the dtypes of its operands.
+    """
     if node.op_type in ("Cast", "BitCast"):
         return ir.DataType(node.attributes["to"].as_int())
     if node.op_type in FIXED_RESULT_DTYPES:
         return FIXED_RESULT_DTYPES[node.op_type]
     if node.op_type == "TopK" and index == 1:
         return ir.DataType.INT64
-    like = RESULT_DTYPE_OPERANDS.get(node.op_type, 0)
-    return dtypes.get(node.inputs[like]) if like < len(node.inputs) else None
+    operand = RESULT_DTYPE_OPERANDS.get(node.op_type, 0)
+    return dtypes.get(node.inputs[operand]) if operand < len(node.inputs) else None
 
 
 class ModelWriter:
-    """Writer that inserts nodes into a model under unused names."""
+    """Writer that inserts nodes and constants into an ONNX model under unused names."""
 
     def __init__(self, model: ir.Model) -> None:
         self._graph = model.graph
 
     @cached_property
     def _names(self) -> Names:
+        """The names in use."""
         named = [*ir.convenience.create_value_mapping(self._graph)]
         for node in self._graph.all_nodes():
             named += filter(None, (node.name, *(value.name for value in node.outputs)))
         return Names(named)
 
     def add_number(self, number: float, dtype: ir.DataType) -> ir.Value:
-        """Return a new scalar initializer."""
+        """Return a new initializer that is a scalar of this dtype."""
         name = self._names.take("number")
         tensor = ir.tensor(np.asarray(number, dtype.numpy()), name=name)
         value = ir.val(name, const_value=tensor)
@@ -92,11 +105,18 @@ class ModelWriter:
         operator: str,
         *operands: ir.Value,
         dtype: ir.DataType,
-        **fields: int,
+        **attributes: int,
     ) -> ir.Value:
-        """Return the result of a new node before another node; it has the shape of its first
-        operand."""
-        new_node = ir.node(operator, operands, fields, num_outputs=1)
+        """Return the result of a new node, which is inserted before another node.
+
+        Arguments:
+            node: the node to insert before.
+            operator: the ONNX operator of the new node.
+            operands: the operands of the new node. The result gets the shape of the first one.
+            dtype: the dtype of the result.
+            attributes: attributes of the new node.
+        """
+        new_node = ir.node(operator, operands, attributes, num_outputs=1)
         (result,) = new_node.outputs
         result.name = new_node.name = self._names.take(f"{operands[0].name}_{operator.lower()}")
         result.dtype, result.shape = dtype, operands[0].shape
@@ -110,7 +130,17 @@ class ModelWriter:
         unsupported_dtype: ir.DataType,
         wider_dtype: ir.DataType,
     ) -> ir.Value:
-        """Change a node's output to a wider dtype, and give its readers the original one."""
+        """Give an output of a node a wider dtype, and return a conversion of it that all its
+        readers get instead.
+
+        The conversion takes over the name of the output, also as an output of the model.
+
+        Arguments:
+            node: the node.
+            output: the output of the node.
+            unsupported_dtype: the dtype of the output so far, which the conversion has.
+            wider_dtype: the dtype in which the node computes from now on.
+        """
         assert node.graph is not None
         cast_node = ir.node("Cast", [output], {"to": int(unsupported_dtype)}, num_outputs=1)
         (result,) = cast_node.outputs
@@ -124,7 +154,11 @@ class ModelWriter:
 
 
 def avoid_missing_kernels(model: ir.Model, casts: Casts) -> None:
-    """Insert conversions around the nodes without a kernel, in place."""
+    """Insert conversions around the nodes for whose dtype there is no kernel, in place.
+
+    ``casts`` has for each operator the unsupported dtypes with the dtypes to compute in. Operators
+    of other domains than ONNX's are not changed.
+    """
     present = {node.op_type for node in model.graph.all_nodes()}
     if not present & casts.keys():
         return
@@ -150,6 +184,12 @@ def _convert_around(
     writer: ModelWriter,
     dtypes: Dtypes,
 ) -> None:
+    """Convert all operands of a node with an unsupported dtype to a supported one, and its results
+    back.
+
+    uint64 is shifted by 2**63 if the node compares the order of numbers. The dtypes of new values
+    are added to ``dtypes``.
+    """
     for index, value in enumerate(node.inputs):
         if value is None or dtypes.get(value) != unsupported_dtype:
             continue

@@ -33,7 +33,10 @@ OPERATOR_NAMES: Mapping[Op, str] = {
 
 
 def operator(op: Op) -> str:
-    """Return the ONNX operator of a fused or laid out operation: ``HardSwish`` for
-    ``hard_swish``."""
+    """Return the name of the ONNX operator that an operation of the graph is lowered to.
+
+    It is the operation's ``operator``, an entry in ``OPERATOR_NAMES``, or the operation's name in
+    camel case: ``HardSwish`` for ``hard_swish``.
+    """
     name = op.operator or OPERATOR_NAMES.get(op)
     return name or "".join(part.capitalize() for part in op.name.split("_"))

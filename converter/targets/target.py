@@ -23,6 +23,7 @@ from converter.targets.schemas import BFLOAT16_SINCE, SINCE
 from converter.targets.versions import ALL, Versions, versions
 
 ConversionTable = Mapping[str, str]
+"""The dtype to compute in, by unsupported dtype."""
 
 AttentionLayout: TypeAlias = Literal["4d", "3d"]
 """Layout of the operands of ``Attention``: [batch, heads, positions, width] or [batch, positions,
@@ -34,7 +35,9 @@ LOWEST_INT64 = np.iinfo(np.int64).min
 
 @dataclass(frozen=True)
 class MissingKernel:
-    """Dtypes without a correct kernel, with the dtypes to compute in instead, without loss.
+    """Dtypes for which a runtime has no correct kernel, with the dtypes to compute in instead.
+
+    The conversions lose nothing.
 
     Arguments:
         conversions: the dtype to compute in, by unsupported dtype.
@@ -50,14 +53,28 @@ class MissingKernel:
 
 
 def widen_value(editor: Editor, x: Value, dtype: Any, shifted: bool) -> Value:
-    """Return a value in a wider dtype; ``shifted`` moves uint64 down into int64 and keeps its
-    order."""
+    """Return a value converted to a wider dtype.
+
+    Arguments:
+        editor: gets the nodes of the conversion.
+        x: the value.
+        dtype: the dtype to convert to.
+        shifted: True to subtract 2**63 after a conversion from uint64 to int64, so that the order
+            of numbers is kept.
+    """
     widened = editor.convert(x, dtype)
     return editor.binary(ops.add, widened, const(LOWEST_INT64, np.int64)) if shifted else widened
 
 
 def narrow_value(editor: Editor, x: Value, dtype: np.dtype, shifted: bool) -> Value:
-    """Undo ``widen_value``."""
+    """Return a value that ``widen_value`` widened, converted back to its original dtype.
+
+    Arguments:
+        editor: gets the nodes of the conversion.
+        x: the value in the wider dtype.
+        dtype: the original dtype.
+        shifted: the same as in ``widen_value``.
+    """
     unshifted = editor.binary(ops.sub, x, const(LOWEST_INT64, np.int64)) if shifted else x
     return editor.convert(unshifted, dtype)
 
@@ -67,8 +84,13 @@ OperatorTest: TypeAlias = Callable[[str, str, int], bool]
 
 
 def lacks_operators(operators: str, dtypes: str = "", opsets: range = OPSETS) -> OperatorTest:
-    """Return a test for operators, whose names are separated by blanks. Without dtypes it covers
-    all."""
+    """Return a test that is true for the operators that a runtime lacks.
+
+    Arguments:
+        operators: names of ONNX operators, separated by blanks.
+        dtypes: names of the dtypes for which they are lacking, separated by blanks; empty for all.
+        opsets: opsets at which they are lacking.
+    """
     names, types = frozenset(operators.split()), frozenset(dtypes.split())
     return lambda operator, dtype, opset: (
         operator in names and opset in opsets and (dtype in types or not types)
@@ -77,7 +99,8 @@ def lacks_operators(operators: str, dtypes: str = "", opsets: range = OPSETS) ->
 
 @dataclass(frozen=True)
 class Deviation:
-    """A case in which an operation may differ from JAX, with the rule for a strict conversion.
+    """Case in which an ONNX operator may differ from JAX, with the rule that avoids it in a strict
+    conversion.
 
     Arguments:
         sentence: the description in the report.
@@ -94,12 +117,12 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Form:
-    """The forms in which a runtime runs an operation that is lowered to one operator.
+    """Forms in which a runtime runs an operation that is lowered to one operator.
 
     Arguments:
         dtypes: supported dtypes of the first operand.
         ranks: supported numbers of axes of the first operand.
-        refuses: returns why a node with these does not run at an opset, or "" if it runs.
+        refuses: returns why a node with such an operand does not run at an opset, or "" if it runs.
     """
 
     dtypes: frozenset[str]
@@ -107,7 +130,7 @@ class Form:
     refuses: Callable[[Node, int], str] = lambda node, opset: ""
 
     def misfit(self, node: Node, opset: int) -> str:
-        """Return why a node does not run at an opset, or "" if it runs."""
+        """Return the reason why a node does not run at an opset, or "" if it runs."""
         x = node.inputs[0]
         if x.dtype.name not in self.dtypes:
             return f"no kernel for {x.dtype.name}"
@@ -116,15 +139,15 @@ class Form:
 
 @dataclass(frozen=True)
 class Quirk:
-    """A deviation of a runtime from the standard or JAX, and how it is avoided.
+    """Fault of a runtime, in comparison with the standard or JAX, and how it is avoided.
 
     Arguments:
         name: a short description.
         versions: the versions that have it (``<1.32``); empty for all.
         example: the smallest file that shows it, in ONNX's text format without a header.
-            ``docs/runtimes.md`` is generated from these.
+            ``docs/runtimes.md`` is generated from the examples.
         rules: rules that rewrite the graph, by operation.
-        model: rewrites the ONNX model in place.
+        model: rewrites the ONNX model in place; None if nothing in it is changed.
         deviations: cases that would cost too much to avoid, by operation. They are reported, and
             avoided in a strict conversion.
     """
@@ -143,10 +166,10 @@ class Lag:
 
     Arguments:
         versions: the versions that lack them.
-        casts: dtypes to compute in instead.
+        casts: by operator and unsupported dtype, the dtype to compute in instead.
         newest: the newest opset that these versions load.
-        lacks: operators that these versions lack completely.
-        model: rewrites the ONNX model in place where a cast is not enough.
+        lacks: tests for operators that these versions lack completely.
+        model: rewrites the ONNX model in place where a conversion of dtypes is not enough.
     """
 
     versions: str
@@ -166,12 +189,13 @@ DATA_ONLY_DTYPES: Mapping[str, frozenset[Op]] = {
 
 @dataclass(frozen=True)
 class Target:
-    """A runtime, restricted to the ``versions`` that a file is written for.
+    """Runtime for which files are written, restricted to some of its versions.
 
     Arguments:
         name: the name that ``to_onnx`` takes.
         kernels: dtypes without a kernel, by operation of the graph.
-        lacks: operators of the standard that the runtime lacks.
+        lacks: tests for operators of the standard that the runtime lacks or runs slower than
+            others. Other operators replace them.
         quirks: wrong results, and how they are avoided.
         bfloat16: operations with bfloat16 kernels; None if all have one.
         attention_layout: the faster layout of ``Attention``.
@@ -225,27 +249,38 @@ class Target:
                 )
 
     def takes(self, operator: str, dtype: Any, opset: int) -> bool:
-        """Return True if an operator can be used for a dtype; other operators may replace it
-        otherwise.
+        """Return False if the runtime lacks an operator for a dtype at an opset, so that others
+        have to replace it.
 
-        A dtype that is converted to another one counts as supported.
+        A dtype that is converted to another one counts as supported. The opset that added the
+        operator to the standard is not checked (``supports``).
+
+        Arguments:
+            operator: name of the ONNX operator.
+            dtype: the dtype of its first operand.
+            opset: the opset of the file.
         """
         return not any(
             is_lacking(operator, np.dtype(dtype).name, opset) for is_lacking in self.lacks
         )
 
     def supports(self, operator: str, dtype: Any, opset: int) -> bool:
-        """Return True if the runtime and the standard have an operator for a dtype at an opset."""
+        """Return True if the standard has an operator for a dtype at an opset, and the runtime does
+        not lack it."""
         since = BFLOAT16_SINCE.get(operator, 0) if np.dtype(dtype) == jnp.bfloat16 else 0
         return max(since, SINCE.get(operator, 0)) <= opset and self.takes(operator, dtype, opset)
 
     def newest_opset(self, operator: str, dtype: Any = np.float32) -> int:
-        """Return the newest of the target's opsets at which an operator takes a dtype."""
+        """Return the newest of the target's opsets at which the runtime does not lack an operator
+        for a dtype."""
         return max(opset for opset in self.opsets if self.takes(operator, dtype, opset))
 
     def allows_dtype(self, op: Op, dtype: str) -> bool:
-        """Return True if an operation may have values of a dtype; few operations may have float8
-        and int4."""
+        """Return True if an operation may have values of a dtype, given by name.
+
+        Only the operations in ``DATA_ONLY_DTYPES`` may have float8 or 4-bit integers. Other dtypes
+        are allowed for all operations.
+        """
         return all(
             op in supported_ops
             for name, supported_ops in DATA_ONLY_DTYPES.items()
@@ -253,7 +288,10 @@ class Target:
         )
 
     def remove_quirks(self, model: ir.Model) -> None:
-        """Rewrite a model in place so that it avoids the quirks and the missing kernels."""
+        """Rewrite a model in place so that the runtime computes it correctly.
+
+        It avoids the quirks, and the kernels that some of the target's versions lack.
+        """
         rewrites = [*(quirk.model for quirk in self.quirks), *(lag.model for lag in self.lags)]
         for rewrite in filter(None, rewrites):
             rewrite(model)
@@ -261,10 +299,16 @@ class Target:
             avoid_missing_kernels(model, lag.casts)
 
     def restrict_to_versions(self, version_text: str) -> Target:
-        """Return the target for some of its versions, with their quirks and missing kernels.
+        """Return the target for some of its versions, with the quirks and missing kernels of these.
+
+        The opsets are restricted only if versions are requested. Without, the file is for those
+        versions from ``oldest`` on that load its opset.
+
+        Arguments:
+            version_text: versions such as ``>=1.31,<2``; empty for those from ``oldest`` on.
 
         Raises:
-            SpecError: the target has no such version.
+            SpecError: the text is no range of versions, or the target has no such version.
         """
         since = f">={self.oldest}" if self.oldest else ""
         matching = self.versions & versions(version_text or since)
@@ -298,6 +342,7 @@ LACKED_EVERYWHERE = (
 )
 """Operators that all examined runtimes lack, or run slower than other operators."""
 
+# Tables of conversions, each from unsupported dtypes to the dtype to compute in.
 NARROW: ConversionTable = dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int32")
 UNSIGNED: ConversionTable = {"uint32": "int64", "uint64": "int64"}
 BOOL: ConversionTable = {"bool": "int32"}

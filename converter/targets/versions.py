@@ -16,12 +16,14 @@ _PART = re.compile(r"(>=|<=|==|>|<)(\d+(?:\.\d+)*)")
 
 @dataclass(frozen=True)
 class Versions:
-    """The releases from ``low`` on and before ``high``; None for no upper limit."""
+    """Range of releases from ``low``, included, to ``high``, excluded; None stands for no upper
+    limit."""
 
     low: Release = ()
     high: Release | None = None
 
     def __and__(self, other: Versions) -> Versions:
+        """Return the releases that are in both ranges."""
         highs = [high for high in (self.high, other.high) if high is not None]
         return Versions(max(self.low, other.low), min(highs, default=None))
 
@@ -30,6 +32,7 @@ class Versions:
         return self.high is None or self.low < self.high
 
     def __contains__(self, version: str) -> bool:
+        """Return True if a release, such as ``1.31``, is in the range."""
         return bool(self & versions(f"=={version}"))
 
 
@@ -37,10 +40,11 @@ ALL = Versions()
 
 
 def versions(text: str) -> Versions:
-    """Return the range of a version specifier; an empty one allows all versions.
+    """Return the range of releases that a text like ``>=1.31,<2`` describes; an empty text allows
+    all.
 
     Raises:
-        SpecError: the text is not a specifier.
+        SpecError: a part of the text is not a comparison with a release.
     """
     allowed = ALL
     for part in filter(None, text.replace(" ", "").split(",")):

@@ -31,30 +31,41 @@ MAX_ITERATIONS, MAX_STEPS = 100, 4_000
 """Limits of one evaluation. Inputs that need more loop iterations or more nodes are not used."""
 
 COMPARISONS = (ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge)
+"""Operations whose results are observed: a new result shows that inputs come closer to a side."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """One way that a node can go, with the sentence to print if no input took it."""
+    """One way that a node can go, such as a branch of a conditional.
+
+    Arguments:
+        node: the node.
+        untaken: the sentence that reports the side as not taken, with ``{line}`` for the source
+            line.
+    """
 
     node: Node
     untaken: str
 
     def describe_untaken(self, samples: int, line: Callable[[Node], str] = source_line) -> str:
-        """Return the sentence that no sample took this side, with the number of samples and the
-        source line."""
+        """Return the sentence that no sample took this side.
+
+        Arguments:
+            samples: number of samples.
+            line: returns the text for the source line of a node.
+        """
         return f"{self.untaken.format(line=line(self.node))} in {samples} samples"
 
 
 @dataclass(frozen=True)
 class Observation:
-    """Sides that one set of inputs takes.
+    """Sides that a program takes for one set of inputs.
 
     Arguments:
         sides: one Boolean for each side of the probe.
         comparisons: two Booleans for each comparison node: whether it was true, and whether it was
             false, for some element.
-        is_valid: false if the evaluation stopped before a loop ended, or if an index is outside the
+        is_valid: False if the evaluation stopped before its end, or if an index is outside of the
             bounds that the program promises.
         steps: number of evaluated nodes.
     """
@@ -66,7 +77,9 @@ class Observation:
 
 
 class Probe:
-    """Evaluator for the part of a traced graph that decides which sides are taken.
+    """Evaluator that observes which sides of a traced graph a set of inputs takes.
+
+    It evaluates only the part of the graph that decides which sides are taken.
 
     Arguments:
         graph: the graph as it was traced. The ranges of loop states are written into it.
@@ -91,6 +104,8 @@ class Probe:
         self.comparisons = {id(node): i for i, node in enumerate(compared)}
 
     def _add_sites(self, node: Node, flow: Flow) -> None:
+        """Record the possible sides of a node, and whether it promises that its indices are within
+        bounds."""
         if promises_in_bounds(node):
             self.promises.add(id(node))
         kind = KINDS.get(node.op)
@@ -106,11 +121,14 @@ class Probe:
         self.sites[id(node)] = kind, slots
 
     def _reduce_graph(self, graph: Graph, needed: set[int]) -> Graph:
-        """Return the part of a graph that the sites and the promised bounds depend on.
+        """Return the part of a graph that is needed to observe sides and promised bounds.
 
-        ``needed`` holds the ids of values that are read outside of the graph. The ids of all values
-        that the part reads are added to it. A node that is kept only because it is a site is added
-        to ``unread``.
+        A node that is kept only because its sides are observed is added to ``self.unread``.
+
+        Arguments:
+            graph: the traced graph or a body in it.
+            needed: ids of the values that are read outside of the graph. The ids of all values that
+                the part reads are added.
         """
         part_nodes = list[Node]()
         for node in reversed(graph.nodes):
@@ -120,8 +138,10 @@ class Probe:
             needed |= {id(v) for v in node.inputs}
             part_node = node
             if node.bodies:
-                is_open = node.op is not ops.cond or is_read
-                part_node = replace(node, bodies=self._reduce_bodies(node.bodies, is_open, needed))
+                has_read_outputs = node.op is not ops.cond or is_read
+                part_node = replace(
+                    node, bodies=self._reduce_bodies(node.bodies, has_read_outputs, needed)
+                )
                 if id(node) in self.sites:
                     self.sites[id(part_node)] = self.sites[id(node)]
             part_nodes.append(part_node)
@@ -133,6 +153,11 @@ class Probe:
     def _reduce_bodies(
         self, bodies: Mapping[str, Graph], has_read_outputs: bool, needed: set[int]
     ) -> dict[str, Graph]:
+        """Return the needed parts of the bodies of a node, by name.
+
+        If ``has_read_outputs`` is true, the outputs of all bodies count as needed. The ids of all
+        values that the parts read are added to ``needed``.
+        """
         parts = {}
         for name, body in bodies.items():
             needed |= {id(v) for v in body.outputs} if has_read_outputs else set()
@@ -140,11 +165,16 @@ class Probe:
         return parts
 
     def _holds_site(self, node: Node) -> bool:
+        """Return True if a node, or a node in its bodies, has observed sides or promises bounds."""
         inner = (n for body in node.bodies.values() for n in body.walk())
         return any(id(n) in self.sites or id(n) in self.promises for n in (node, *inner))
 
     def __call__(self, inputs: Sequence[Any]) -> Observation:
-        """Evaluate the program on one set of inputs and return the sides that it takes."""
+        """Return the sides that the program takes for one set of inputs.
+
+        The evaluation stops early after ``MAX_ITERATIONS`` of a loop or ``MAX_STEPS`` nodes; the
+        result is then not valid.
+        """
         shapes = [v.shape for v in self.graph.inputs]
         sizes = named_sizes.read_sizes(shapes, [np.shape(x) for x in inputs])
         run = _Run(self, sizes)
@@ -160,7 +190,12 @@ class _StepLimitExceeded(Exception):
 
 
 class _Run:
-    """One evaluation of a probe's graph, with the sides that were taken so far."""
+    """One evaluation of the graph of a probe, with the sides that were taken so far.
+
+    Arguments:
+        probe: the probe.
+        sizes: sizes of the named dimensions.
+    """
 
     def __init__(self, probe: Probe, sizes: named_sizes.Sizes) -> None:
         self.sides = np.zeros(len(probe.sides), bool)
@@ -171,7 +206,14 @@ class _Run:
         self._sizes = sizes
 
     def apply(self, node: Node, args: Sequence[Any], sizes: named_sizes.Sizes) -> list[Any]:
-        """Evaluate a node without bodies (``converter.ir.evaluation.Apply``)."""
+        """Return the results of a node without bodies for the arrays ``args``, and record the sides
+        that it takes.
+
+        A node whose results nothing reads is not evaluated and has None as each result.
+
+        Raises:
+            _StepLimitExceeded: more than ``MAX_STEPS`` nodes were evaluated.
+        """
         is_read = id(node) not in self._probe.unread
         if id(node) in self._probe.sites or id(node) in self._probe.promises:
             self._record_sides(node, args)
@@ -188,10 +230,18 @@ class _Run:
         return results
 
     def control(self) -> Control:
-        """Return the evaluators of the operations that have bodies; they run in Python."""
+        """Return for each operation with bodies the function that evaluates its nodes.
+
+        They run as Python loops and conditions, so that every node inside is observed.
+        """
         return {ops.scan: self._scan, ops.while_: self._while, ops.cond: self._cond}
 
     def _record_sides(self, node: Node, inputs: Sequence[Any], iterations: int = 0) -> None:
+        """Record the sides that a node takes for the arrays of its operands.
+
+        The observation becomes invalid if the node promises that its indices are within bounds and
+        they are not. ``iterations`` is the number of iterations of a loop node.
+        """
         kind, slots = self._probe.sites.get(id(node), (None, ()))
         arrays = [np.asarray(x) for x in inputs]
         if id(node) in self._probe.promises and not is_within_bounds(node, arrays, self._sizes):
@@ -203,7 +253,18 @@ class _Run:
                 if slot is not None:
                     self.sides[slot] |= bool(flag)
 
-    def _cond(self, node: Node, inputs: list[Any], run: Bodies, _: EvaluationRules) -> Counted:
+    def _cond(self, node: Node, inputs: list[Any], run: Bodies, _rules: EvaluationRules) -> Counted:
+        """Evaluate one branch of a conditional and record it.
+
+        Arguments:
+            node: the node.
+            inputs: the arrays of its operands, the first of which is the index of the branch.
+            run: evaluates a body on its inputs.
+
+        Returns:
+            The results, and the largest number of iterations of any loop. The results are None if
+            nothing reads them.
+        """
         self._record_sides(node, inputs)
         bodies = list(node.bodies.values())
         results, iterations = run(bodies[int(np.clip(inputs[0], 0, len(bodies) - 1))], [])
@@ -211,6 +272,20 @@ class _Run:
         return [None] * len(node.outputs) if unread else results, iterations
 
     def _while(self, node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
+        """Evaluate a while loop and record its number of iterations.
+
+        The observation becomes invalid if the loop does not end within ``rules.max_turns``
+        iterations.
+
+        Arguments:
+            node: the node.
+            inputs: the arrays of the initial loop state.
+            run: evaluates a body on its inputs.
+            rules: settings of the evaluation.
+
+        Returns:
+            The final loop state, and the number of iterations.
+        """
         iterations, state = 0, inputs
         while bool(run(node.bodies["cond"], state)[0][0]):
             if iterations == rules.max_turns:
@@ -221,6 +296,18 @@ class _Run:
         return state, iterations
 
     def _scan(self, node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
+        """Evaluate a scan, one iteration after the other.
+
+        Arguments:
+            node: the node.
+            inputs: the arrays of the initial loop state and of the scanned operands.
+            run: evaluates a body on its inputs.
+            rules: settings of the evaluation.
+
+        Returns:
+            The final loop state with the stacked results, and zero, since the number of iterations
+            is known.
+        """
         count, body = node.params["num_carry"], node.bodies["body"]
         length = dims.evaluate_dim(node.params["length"], rules.sizes)
         state, rows = inputs[:count], list[list[Any]]()

@@ -97,9 +97,24 @@ def draw_cases(
     seed: int = 0,
     accept_open: Collection[str] = (),
 ) -> tuple[list[Case], Coverage]:
-    """Return the samples of a model with the outputs of JAX for them, and the sides that they take.
+    """Return the samples on which a model is verified, with the outputs of JAX for them, and their
+    coverage.
 
-    The samples are drawn if no ``inputs`` are given; see ``check``.
+    Arguments:
+        model: an export, an onnx_ir model, a path, or a session.
+        fn: the function that the model was converted from.
+        inputs: arrays as the function takes them. Without inputs, ``model`` has to be an export,
+            and samples are drawn as in ``check``.
+        seed: seed of the inputs that are drawn.
+        accept_open: names of outputs whose open elements are accepted.
+
+    Returns:
+        The cases to compare, and the branches, numbers of loop iterations and index bounds of the
+        program with whether a sample took them.
+
+    Raises:
+        CheckError: the inputs do not fit the model, JAX cannot evaluate the function, or inputs are
+            missing.
     """
     interface = model.interface if isinstance(model, Export) else Interface()
     call = interface.wrap(fn)
@@ -133,13 +148,14 @@ def draw_cases(
 
 
 def _evaluate_function(call: Callable[..., Any], arrays: Sequence[Any]) -> list[np.ndarray]:
-    """Return the outputs of a function for arrays."""
+    """Return the outputs of a function for arrays, as numpy arrays."""
     results = call(*jax.device_put(list(arrays)))  # `jnp.asarray` would be compiled
     return [_to_numpy(x) for x in jax.tree.leaves(results)]
 
 
 def _compile_if_traceable(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function compiled as a whole, or called step by step if JAX cannot trace it.
+    """Return a function that calls ``call`` compiled as a whole, or step by step if JAX cannot
+    trace it.
 
     Called step by step, a function with loops compiles each loop again in every call.
     """
@@ -155,8 +171,11 @@ def _compile_if_traceable(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _refuse_impure(case: Case) -> None:
-    """Raise `CheckError` if a second call of the function on the same inputs gives other
-    outputs."""
+    """Raise `CheckError` if a second call of the function on the inputs of a sample gives other
+    outputs.
+
+    The bytes of the outputs are compared, so that a change in the last place counts too.
+    """
     pairs = zip(case.expected, case.evaluate_again(), strict=True)
     same = [x.tobytes() == y.tobytes() for x, y in pairs]
     if not all(same):
@@ -169,7 +188,11 @@ def _refuse_impure(case: Case) -> None:
 
 @contextmanager
 def _translate_evaluation_errors(name: str, inputs: Sequence[Any]) -> Iterator[None]:
-    """Raise `CheckError` in place of errors of XLA and numpy, such as insufficient memory."""
+    """Return a context that raises `CheckError` in place of errors of XLA and numpy, such as
+    insufficient memory.
+
+    The message has the name of the sample and the shapes of its inputs.
+    """
     try:
         yield
     except (jax.errors.JaxRuntimeError, MemoryError) as error:
@@ -182,7 +205,16 @@ def _translate_evaluation_errors(name: str, inputs: Sequence[Any]) -> Iterator[N
 
 @dataclass(frozen=True)
 class OutputComparison:
-    """Comparison of one output of a run: its errors, and the elements that are wrong or open."""
+    """Comparison of one output of a run with JAX.
+
+    Arguments:
+        output: name of the output.
+        actual: the array of the file.
+        expected: the array of JAX, with the parts of complex numbers on the last axis.
+        errors: largest errors. Accepted elements, and elements that are right whatever rounding
+            decides, do not count.
+        judgement: masks of the elements that are wrong or open.
+    """
 
     output: str
     actual: np.ndarray
@@ -193,15 +225,15 @@ class OutputComparison:
 
 @dataclass
 class Case:
-    """Inputs with the outputs of JAX for them, and the comparison with the last run.
+    """Inputs with the outputs of JAX for them, and the comparison with the last run of the file.
 
     Arguments:
         judge: the judge of results on these inputs.
         expected: outputs of JAX. They may come from the function compiled as a whole, where XLA
             rounds at other steps.
         accepted_outputs: names of outputs whose open elements do not fail the file.
-        evaluate_again: calls the function again, step by step. A difference counts only if the
-            outputs of both evaluations show it.
+        evaluate_again: calls the function again, step by step, and returns its outputs. A
+            difference counts only if the outputs of both evaluations show it.
         last_comparisons: the comparison with the last run, by output.
     """
 
@@ -212,8 +244,18 @@ class Case:
     last_comparisons: list[OutputComparison] = field(default_factory=list)
 
     def compare_run(self, actual: dict[str, np.ndarray]) -> list[OutputComparison]:
-        """Compare the outputs of one run with JAX. Outputs with the bytes of the last run are not
-        judged again."""
+        """Return the comparison of each output of one run with JAX.
+
+        If all outputs have the bytes of those of the last run, its comparison is returned again. If
+        an element is wrong or open, the function is evaluated again step by step, and the
+        comparison with these outputs counts.
+
+        Arguments:
+            actual: the arrays of the file by name of the output.
+
+        Raises:
+            CheckError: the numbers of outputs, or their shapes or dtypes, differ.
+        """
         if len(actual) != len(self.expected):
             raise CheckError(
                 f"the model has {len(actual)} outputs, the function gave {len(self.expected)}"
@@ -233,12 +275,28 @@ class Case:
         return self.last_comparisons
 
     def _compare_outputs(self, actual: dict[str, np.ndarray]) -> list[OutputComparison]:
+        """Return the comparison of each output of one run with JAX."""
         return [self._compare_output(i, name, x) for i, (name, x) in enumerate(actual.items())]
 
-    def _compare_output(self, i: int, output: str, actual: np.ndarray) -> OutputComparison:
-        expected = _to_jax_precision(self.expected[i], actual.dtype)
+    def _compare_output(
+        self, output_index: int, output: str, actual: np.ndarray
+    ) -> OutputComparison:
+        """Return the comparison of one output with JAX.
+
+        Arguments:
+            output_index: position of the output.
+            output: name of the output.
+            actual: the array of the file.
+
+        Raises:
+            CheckError: the shape or the dtype is another one than in JAX.
+        """
+        expected = _to_jax_precision(self.expected[output_index], actual.dtype)
         errors = compare(actual, expected)  # raises for another shape or dtype
-        judgement, packed_expected = self.judge.judge(i, actual, expected), packed(expected)
+        judgement, packed_expected = (
+            self.judge.judge(output_index, actual, expected),
+            packed(expected),
+        )
         is_accepted = judgement.either | (judgement.open & (output in self.accepted_outputs))
         if is_accepted.any():
             errors = compare(np.where(is_accepted, packed_expected, actual), packed_expected)
@@ -246,10 +304,18 @@ class Case:
 
 
 def _record_comparisons(
-    results: list[OutputComparison], case: Case, level: Level, verdict: Verdict
+    comparisons: list[OutputComparison], case: Case, level: Level, verdict: Verdict
 ) -> None:
-    """Add the comparisons of one run to a verdict."""
-    for comparison in results:
+    """Add the comparisons of one run to a verdict, in place.
+
+    Arguments:
+        comparisons: the comparison of each output.
+        case: the sample.
+        level: optimization level of the run.
+        verdict: gets the larger errors, the numbers of elements, and for each output the first
+            wrong element and the first open one that is not accepted.
+    """
+    for comparison in comparisons:
         name, judgement, sample = comparison.output, comparison.judgement, case.judge.name
         verdict[name] = larger_errors(verdict.get(name), comparison.errors)
         open_count = int(judgement.open.sum())
@@ -269,14 +335,19 @@ def _record_comparisons(
 
 
 def _to_numpy(leaf: Any) -> np.ndarray:
-    """Return a leaf as a numpy array; a Python number has the dtype that JAX gives it."""
+    """Return a leaf as a numpy array.
+
+    A Python number has the dtype that JAX gives it. PRNG keys become their numbers.
+    """
     is_number = isinstance(leaf, bool | int | float | complex)
     return np.asarray(jax.device_put(leaf) if is_number else key_numbers(leaf))
 
 
 def _to_jax_precision(expected: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return a 64-bit numpy result in the dtype to which JAX would convert it, unless x64 is
-    enabled."""
+    """Return a 64-bit result of numpy in ``dtype``, if JAX would convert it to that dtype.
+
+    JAX does so unless x64 is enabled. Other arrays are returned unchanged.
+    """
     needs_cast = expected.dtype != dtype and jax.dtypes.canonicalize_dtype(expected.dtype) == dtype
     return expected.astype(dtype) if needs_cast else expected
 
@@ -284,11 +355,16 @@ def _to_jax_precision(expected: np.ndarray, dtype: np.dtype) -> np.ndarray:
 def _trace_reference(
     model: Model, fn: Callable[..., Any], inputs: Sequence[Any]
 ) -> tuple[Graph | None, Noise | None]:
-    """Return the traced graph that a model is compared with, and the noise of its rounding errors.
+    """Return the traced graph that a model is compared with, and the estimate of its rounding
+    errors.
 
-    An export is compared with the graph that it was traced from, another model with the function
-    itself. The graph is None if JAX cannot trace the function. The noise is None if there is no
-    graph, if the graph does not depend on its inputs, or if parameters have no values.
+    An export is compared with the graph that it was traced from. Another model is compared with
+    ``fn``, traced for these inputs.
+
+    Returns:
+        The graph, and its perturbed evaluations. The graph is None if JAX cannot trace the
+        function. The evaluations are None if there is no graph, if a parameter of an export has no
+        value, or if the result of another model's function does not depend on its inputs.
     """
     if isinstance(model, Export):
         traced = model.retrace()

@@ -40,15 +40,15 @@ evaluate."""
 
 @dataclass(frozen=True)
 class Judgement:
-    """Judgement of each element of an output, as masks of the output's shape.
+    """Decision about each element of an output, as three Boolean masks of the output's shape.
 
     An element that is in none of the masks is within the tolerance.
 
     Arguments:
         wrong: elements whose difference rounding does not explain.
         open: elements whose difference rounding could explain, without evidence that it does.
-        either: elements that are right although only one of the two numbers is finite, or although
-            the two are different infinities: the result depends on rounding.
+        either: right elements for which rounding decides between a number and infinity or NaN, or
+            between two infinities. The file and JAX may have different ones.
     """
 
     wrong: np.ndarray
@@ -57,18 +57,20 @@ class Judgement:
 
 
 def first(mask: np.ndarray) -> list[tuple[int, ...]]:
-    """Return the position of the first true element of a mask in a list, or an empty list."""
+    """Return the position of the first true element of a mask as a list of one, or an empty list if
+    none is true."""
     return [tuple(map(int, position)) for position in np.argwhere(mask)[:1]]
 
 
 class Judge:
-    """Judge of results on one set of inputs. It evaluates the graph only as often as a decision
-    needs.
+    """Judge of the results that a file computes for one set of inputs.
+
+    It evaluates the graph with random rounding errors only as often as a decision needs.
 
     Arguments:
-        noise: perturbed evaluations of the graph; None if there is no graph.
+        noise: perturbed evaluations of the traced graph; None if there is no graph.
         inputs: the inputs that the results belong to.
-        name: name of the sample.
+        name: name of the sample, used in messages.
         function: the function that the graph was traced from. It is evaluated in float64 where
             rounding leads to infinity or NaN.
     """
@@ -88,40 +90,56 @@ class Judge:
         self._evaluations: list[list[np.ndarray]] = []
         self._has_unfinished_loop = False
 
-    def judge(self, output: int, actual: np.ndarray, expected: np.ndarray) -> Judgement:
-        """Judge an output. Integers have to be equal; floats may differ by their rounding error.
+    def judge(self, output_index: int, actual: np.ndarray, expected: np.ndarray) -> Judgement:
+        """Return for each element of an output whether it is right, wrong or open.
 
-        A complex number has its two parts on the last axis of ``actual``. Both parts may differ by
-        the tolerance of the larger one.
+        Integers and Booleans have to be equal, unless rounding errors in the program can change
+        them. Floats may differ by their rounding error, which is estimated from perturbed
+        evaluations of the graph. Without a graph they may differ by ``COARSE_ROUNDING`` units in
+        the last place of the largest element.
+
+        Arguments:
+            output_index: position of the output among the outputs of the function.
+            actual: the array of the file. A complex array has its real and imaginary parts on the
+                last axis. Both may differ by the tolerance of the larger one.
+            expected: the array of JAX.
         """
         difference = _absolute_difference(actual, packed(expected))
         rounding = _rounding_error(expected)
         no_element = np.zeros(difference.shape, bool)
         if self._noise is None:  # a rounding of the largest element, for all
-            coarse = COARSE_ROUNDING / ROUNDING_UNITS * rounding.max(initial=0.0)
-            return Judgement(difference > coarse, no_element, no_element)
+            coarse_tolerance = COARSE_ROUNDING / ROUNDING_UNITS * rounding.max(initial=0.0)
+            return Judgement(difference > coarse_tolerance, no_element, no_element)
         unexplained, tolerance = difference > rounding, rounding
-        for run in range(1, MAX_PERTURBED_RUNS + 1):
+        for run_index in range(1, MAX_PERTURBED_RUNS + 1):
             if not unexplained.any():
                 break
-            spread = SPREAD_FACTOR * self._perturbation_spread(run, output, expected)
+            spread = SPREAD_FACTOR * self._perturbation_spread(run_index, output_index, expected)
             tolerance = np.maximum(tolerance, rounding + spread)
             unexplained = difference > tolerance
         if not unexplained.any():
             return Judgement(no_element, no_element.copy(), no_element.copy())
-        return self._judge_unexplained(output, actual, expected, unexplained, tolerance)
+        return self._judge_unexplained(output_index, actual, expected, unexplained, tolerance)
 
     def _judge_unexplained(
         self,
-        output: int,
+        output_index: int,
         actual: np.ndarray,
         expected: np.ndarray,
         unexplained: np.ndarray,
         tolerance: np.ndarray,
     ) -> Judgement:
-        """Judge the elements of an output that differ by more than the tolerance."""
+        """Judge the elements of an output that differ by more than the tolerance.
+
+        Arguments:
+            output_index: position of the output.
+            actual: the array of the file.
+            expected: the array of JAX.
+            unexplained: mask of the elements to judge.
+            tolerance: largest difference of each element that rounding explains.
+        """
         wrong, is_open, either = (np.zeros(unexplained.shape, bool) for _ in range(3))
-        runs = [np.asarray(self.run(i)[output]) for i in range(MAX_PERTURBED_RUNS + 1)]
+        runs = [np.asarray(self.run(i)[output_index]) for i in range(MAX_PERTURBED_RUNS + 1)]
         evaluations = np.stack([result[unexplained] for result in runs])
         pair = np.asarray(actual)[unexplained], np.asarray(packed(expected))[unexplained]
         if expected.dtype.kind in "biu":
@@ -130,19 +148,32 @@ class Judge:
             return Judgement(wrong, is_open, either)
         truth, limits = None, tolerance[unexplained]
         if self._float64_outputs is not None:
-            truth = self._float64_outputs[output][unexplained]
+            truth = self._float64_outputs[output_index][unexplained]
             # A perturbed matrix may have no factors. Then no evaluation gives a tolerance.
             is_never_finite = ~np.isfinite(_to_float64(evaluations[1:])).any(0)
-            rows = _row_rounding_error(expected, self._float64_outputs[output])[unexplained]
+            rows = _row_rounding_error(expected, self._float64_outputs[output_index])[unexplained]
             limits = np.where(is_never_finite, np.maximum(limits, rows), limits)
         judged = _classify_unexplained(*pair, evaluations, truth, limits)
         wrong[unexplained], is_open[unexplained], either[unexplained] = judged
         return Judgement(wrong, is_open, either)
 
-    def _perturbation_spread(self, run: int, output: int, expected: np.ndarray) -> np.ndarray:
-        """Return the difference between one perturbed evaluation and the unperturbed one; infinite
-        differences are zero."""
-        difference = _absolute_difference(self.run(run)[output], self.run(0)[output])
+    def _perturbation_spread(
+        self, run_index: int, output_index: int, expected: np.ndarray
+    ) -> np.ndarray:
+        """Return the absolute difference of each element between one perturbed evaluation and the
+        unperturbed one.
+
+        Infinite differences count as zero. Both parts of a complex number get the larger
+        difference.
+
+        Arguments:
+            run_index: number of the perturbed evaluation, from 1.
+            output_index: position of the output.
+            expected: the array of JAX, which tells whether the output is complex.
+        """
+        difference = _absolute_difference(
+            self.run(run_index)[output_index], self.run(0)[output_index]
+        )
         difference = np.where(np.isfinite(difference), difference, 0.0)
         return (
             difference.max(-1, keepdims=True) + 0 * difference
@@ -150,33 +181,33 @@ class Judge:
             else difference
         )
 
-    def run(self, run: int) -> list[np.ndarray]:
-        """Return the outputs of one evaluation: unperturbed for run 0, with other rounding errors
-        for each other run.
+    def run(self, run_index: int) -> list[np.ndarray]:
+        """Return the outputs of one evaluation of the graph, which is computed on first use.
 
-        If the errors keep a loop from ending, floats are NaN and integers are those of the
-        unperturbed evaluation.
+        Run 0 is unperturbed. Every other run has other random rounding errors. If the errors keep a
+        loop from ending, floats are NaN and integers are those of run 0.
         """
         assert self._noise is not None
         exact = self._unperturbed
         self._evaluations = self._evaluations or [exact.outputs]
-        while len(self._evaluations) <= run:
-            moved = self._noise.evaluate_perturbed(self.inputs, len(self._evaluations), exact)
-            self._has_unfinished_loop = self._has_unfinished_loop or moved is None
-            self._evaluations.append(moved or [_undetermined_output(y) for y in exact.outputs])
-        return self._evaluations[run]
+        while len(self._evaluations) <= run_index:
+            perturbed = self._noise.evaluate_perturbed(self.inputs, len(self._evaluations), exact)
+            self._has_unfinished_loop = self._has_unfinished_loop or perturbed is None
+            self._evaluations.append(perturbed or [_undetermined_output(y) for y in exact.outputs])
+        return self._evaluations[run_index]
 
     @cached_property
     def _unperturbed(self) -> Exact:
+        """The results of the graph without perturbations."""
         assert self._noise is not None
         return self._noise.evaluate_exact(self.inputs)
 
     @cached_property
     def _float64_outputs(self) -> list[np.ndarray] | None:
-        """The outputs of the function in float64.
+        """The outputs of the function for the inputs in float64.
 
-        None if the function cannot be evaluated in float64, or if a loop may not end for inputs
-        with rounding errors.
+        None if the function is not known or cannot be evaluated in float64, if its outputs then
+        have other shapes, or if a loop may not end for inputs with rounding errors.
         """
         if self._function is None or self._has_unfinished_loop:
             return None
@@ -193,14 +224,16 @@ class Judge:
 
 
 def _undetermined_output(output: np.ndarray) -> np.ndarray:
+    """Return an output of NaN for floats; integers are returned unchanged."""
     return np.full_like(output, np.nan) if is_float(output.dtype) else output
 
 
 def _row_rounding_error(expected: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Return several times the largest difference between JAX and float64 in the row of each
-    element.
+    """Return ``SPREAD_FACTOR`` times the largest difference between JAX and float64 in the row of
+    each element.
 
-    A matrix factorization has errors relative to its largest numbers, also in its small elements.
+    A matrix factorization has errors relative to its largest numbers, also in its small elements. A
+    vector has the difference of each element alone.
     """
     difference = _absolute_difference(packed(expected), truth)
     difference = np.where(np.isfinite(difference), difference, 0.0)
@@ -210,6 +243,8 @@ def _row_rounding_error(expected: np.ndarray, truth: np.ndarray) -> np.ndarray:
 
 
 def _to_float64_input(x: Any) -> Any:
+    """Return floats in float64 and complex numbers in complex128; integers and PRNG keys are
+    returned unchanged."""
     if is_key(x):
         return x
     array = np.asarray(x)
@@ -218,15 +253,17 @@ def _to_float64_input(x: Any) -> Any:
     return array.astype(np.float64) if is_float(array.dtype) else array
 
 
-def _is_perturbed_integer(actual: np.ndarray, evaluations: np.ndarray) -> np.ndarray:
-    """Return where an integer is among the results of the perturbed evaluations.
+def _is_perturbed_integer(integers: np.ndarray, evaluations: np.ndarray) -> np.ndarray:
+    """Return a mask of the integers that rounding errors can lead to.
 
-    Where these have more than two values, all integers between them are possible too.
+    ``evaluations`` are the perturbed evaluations [runs, elements]. An integer is possible if one of
+    them gives it. Where they have more than two values, all integers between the smallest and the
+    largest are possible too.
     """
     low, high = evaluations.min(0), evaluations.max(0)
     are_two = ((evaluations == low) | (evaluations == high)).all(0)
     return np.asarray(
-        (evaluations == actual).any(0) | (~are_two & (low <= actual) & (actual <= high))
+        (evaluations == integers).any(0) | (~are_two & (low <= integers) & (integers <= high))
     )
 
 
@@ -237,15 +274,23 @@ def _classify_unexplained(
     truth: np.ndarray | None,
     tolerance: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return which elements outside of the tolerance are wrong, open, or right either way.
+    """Return three masks of elements outside of the tolerance: wrong, open, and right whatever
+    rounding decides.
 
-    ``evaluations`` are the perturbed evaluations [runs, elements]. Where all of them are finite, or
-    all are the same infinity or NaN, the element is wrong. The exception is an element for which
-    XLA flushed an intermediate number to zero while the file is close to the ``truth`` in float64.
+    Where all perturbed evaluations are finite, or all are the same infinity or NaN, the element is
+    wrong. The exception is an element for which XLA flushed an intermediate number to zero while
+    the file is close to the result in float64.
 
-    Otherwise an element is right if it is as close to the ``truth`` as JAX. If it is not, and
-    perturbed evaluations end like it, it is right where JAX is not finite or not accurate, and open
-    where JAX is right.
+    Otherwise an element is right if it is as close to the result in float64 as JAX. If it is not,
+    but perturbed evaluations give such numbers, it is right where JAX is not finite or not
+    accurate, and open where JAX is right.
+
+    Arguments:
+        actual: the numbers of the file, outside of the tolerance.
+        expected: the numbers of JAX.
+        evaluations: the evaluations of the graph [runs, elements], all but the first one perturbed.
+        truth: the results of the function in float64; None if they are not known.
+        tolerance: largest difference of each element that rounding explains.
     """
     type_, (actual, expected, evaluations) = (
         expected.dtype,
@@ -271,10 +316,19 @@ def _classify_unexplained(
 def _compare_with_float64(
     actual: np.ndarray, expected: np.ndarray, truth: np.ndarray, tolerance: np.ndarray, info: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return where the file is as close to the truth as JAX, where JAX is inaccurate, and where JAX
-    flushed.
+    """Return three masks that compare the file and JAX with the result in float64, ``truth``.
 
-    In the last mask JAX has zero, or the infinity that a zero leads to, and the file has the truth.
+    Arguments:
+        actual: the numbers of the file.
+        expected: the numbers of JAX.
+        truth: the results of the function in float64.
+        tolerance: largest difference of each element that rounding explains.
+        info: the ``finfo`` of the output's dtype.
+
+    Returns:
+        Where the file is as close to the truth as JAX, where JAX is inaccurate, and where JAX
+        flushed a number to zero. In the last mask JAX has zero, or the infinity that a zero leads
+        to, and the file has the truth.
     """
     magnitude = np.where(np.isfinite(truth), abs(truth), 0.0)
     truth_rounding = ROUNDING_UNITS * float(info.eps) * magnitude
@@ -297,34 +351,42 @@ def _compare_with_float64(
     )
 
 
-def _is_reachable(actual: np.ndarray, evaluations: np.ndarray, tolerance: np.ndarray) -> np.ndarray:
-    """Return where perturbed evaluations give the same infinity, NaN, or finite numbers around a
-    result."""
+def _is_reachable(
+    results: np.ndarray, evaluations: np.ndarray, tolerance: np.ndarray
+) -> np.ndarray:
+    """Return a mask of the results that rounding errors can lead to.
+
+    An infinity or NaN is reachable if one of the ``evaluations`` [runs, elements] gives the same. A
+    finite number is reachable if it is between the smallest and the largest finite evaluation, or
+    outside by at most the tolerance plus ``SPREAD_FACTOR`` times their range.
+    """
     is_number = np.isfinite(evaluations)
     low = np.where(is_number, evaluations, np.inf).min(0)
     high = np.where(is_number, evaluations, -np.inf).max(0)
     with np.errstate(invalid="ignore", over="ignore"):
         margin = SPREAD_FACTOR * np.where(is_number.any(0), high - low, 0.0) + tolerance
-        is_in_range = (low - margin <= actual) & (actual <= high + margin)
+        is_in_range = (low - margin <= results) & (results <= high + margin)
     return np.where(
-        np.isfinite(actual),
+        np.isfinite(results),
         is_in_range,
-        (_have_same_class(evaluations, actual) & ~is_number).any(0),
+        (_have_same_class(evaluations, results) & ~is_number).any(0),
     )
 
 
 def _is_plausible_near_pole(actual: np.ndarray, evaluations: np.ndarray) -> np.ndarray:
-    """Return where a finite number in place of infinity is as large as those of the perturbed
-    evaluations.
+    """Return a mask of the results that are not finite, or about as large as the smallest finite
+    evaluation.
 
-    Near a pole it is the reciprocals of the numbers that vary by rounding.
+    It is used where JAX has infinity. Near a pole it is the reciprocals of the numbers that vary by
+    rounding, so that a small finite number is not explained.
     """
     least = np.where(np.isfinite(evaluations), abs(evaluations), np.inf).min(0)
     return np.asarray(~np.isfinite(actual) | (abs(actual) * (1 + SPREAD_FACTOR) >= least))
 
 
 def _have_same_class(first_array: np.ndarray, second_array: np.ndarray) -> np.ndarray:
-    """Return where both are finite numbers, the same infinity, or NaN."""
+    """Return a mask of the elements that are finite in both arrays, the same infinity in both, or
+    NaN in both."""
     are_finite = np.isfinite(first_array) & np.isfinite(second_array)
     return np.asarray(
         are_finite
@@ -334,9 +396,10 @@ def _have_same_class(first_array: np.ndarray, second_array: np.ndarray) -> np.nd
 
 
 def _absolute_difference(first_array: np.ndarray, second_array: np.ndarray) -> np.ndarray:
-    """Return the difference by element, infinite where only one is finite or two infinities differ.
+    """Return the absolute difference of each element in float64.
 
-    Integers and Booleans have a difference of zero or infinity.
+    It is infinite where only one number is finite, or where two infinities differ. It is zero where
+    both are NaN. Integers and Booleans have a difference of zero or infinity.
     """
     if second_array.dtype.kind in "biu":
         return np.where(first_array == second_array, 0.0, np.inf)
@@ -348,7 +411,11 @@ def _absolute_difference(first_array: np.ndarray, second_array: np.ndarray) -> n
 
 
 def _rounding_error(expected: np.ndarray) -> np.ndarray:
-    """Return ``ROUNDING_UNITS`` units in the last place of each element; zero for integers."""
+    """Return ``ROUNDING_UNITS`` units in the last place of each element; zero for integers and
+    Booleans.
+
+    Both parts of a complex number get the units of the larger of the part and the absolute value.
+    """
     if expected.dtype.kind in "biu":
         return np.zeros(expected.shape)
     if is_complex(expected.dtype):

@@ -62,23 +62,29 @@ POOL_SIZE = 1 << 16
 
 
 def has_resampling(graph: Graph) -> bool:
-    """Return True if operators of the graph compute sampling positions between pixels."""
+    """Return True if the graph has an operation that interpolates between pixels.
+
+    These are ``grid_sample``, and ``resize`` in every mode but nearest. Their sampling positions
+    have a rounding error.
+    """
     return any(map(_computes_sampling_positions, graph.walk()))
 
 
 def _computes_sampling_positions(node: Node) -> bool:
+    """Return True for ``grid_sample``, and for a ``resize`` whose mode is not nearest."""
     linear = node.op is ops.resize and node.params["kinds"][0][0] != "nearest"
     return linear or node.op is ops.grid_sample
 
 
 class Exact(NamedTuple):
-    """Results of an evaluation without perturbations.
+    """Results of one evaluation of a graph without perturbations.
 
     Arguments:
         outputs: the outputs of the graph.
-        max_iterations: limit of loop iterations for the perturbed evaluations.
+        max_iterations: limit of the iterations of a loop in perturbed evaluations on the same
+            inputs.
         resampled_outputs: the outputs with sampling positions computed as a runtime computes them;
-            None if the graph has none.
+            None if the graph has no sampling positions.
     """
 
     outputs: list[np.ndarray]
@@ -87,12 +93,13 @@ class Exact(NamedTuple):
 
 
 class Noise:
-    """Perturbed evaluations of a graph, for any number of inputs.
+    """Evaluations of a graph with random rounding errors in every step, for any number of inputs.
 
     Arguments:
         retrace: returns a new copy of the traced graph.
-        retrace_calls: returns a new copy in which the calls of functions with these names are kept;
-            None if the sampling positions of the file have no rounding error.
+        retrace_calls: returns a new copy of the traced graph in which calls of the functions with
+            these names stay nodes. None if the sampling positions of the file have no rounding
+            error.
     """
 
     def __init__(
@@ -105,6 +112,11 @@ class Noise:
 
     @cached_property
     def _graph(self) -> Graph:
+        """The traced graph without dead nodes.
+
+        Operations that round as a function of the caller (``Rounding.CALLER``), such as a reduction
+        by a user's function, are replaced by the computation of that function.
+        """
         graph = self._retrace()
         drop_dead(graph)
         decompose(graph, lambda op: op.rounding is Rounding.CALLER)
@@ -112,9 +124,11 @@ class Noise:
 
     @cached_property
     def _divided_sums(self) -> frozenset[Node]:
-        """The sums that are divided afterwards, also through a reshape or broadcast.
+        """The nodes of the graph that sum and whose result is divided, directly or after reshapes
+        and broadcasts.
 
-        A runtime may add numbers that it has divided before, as ONNX Runtime's norms do.
+        A runtime may divide the terms before it adds them, as ONNX Runtime's norms do. Such a sum
+        is therefore perturbed even if all its terms have few digits.
         """
         divisions = (node for node in all_nodes(self._graph) if node.op is ops.div)
         dividends = [n.inputs[0].node for n in divisions]
@@ -126,13 +140,19 @@ class Noise:
 
     @cached_property
     def params(self) -> Mapping[str, Any]:
-        """Parameters by name; parameters without values are drawn at random."""
+        """Arrays of the parameters by name; parameters without values are drawn at random."""
         unbound = [v for v in self._graph.params if v.bound is None]
         drawn = zip([v.name for v in unbound], draw_inputs(unbound, {}), strict=True)
         return {v.name: v.bound for v in self._graph.params} | dict(drawn)
 
     @cached_property
     def _run(self) -> Callable[..., tuple[list[Any], Any]]:
+        """The function that evaluates the graph from inputs, parameters, pool of random numbers and
+        limit of iterations.
+
+        It returns the outputs, and the largest number of iterations of any loop. It is compiled
+        only if the graph has loops.
+        """
         graph = self._graph
 
         def run(
@@ -149,10 +169,11 @@ class Noise:
 
     @cached_property
     def _resampling_noise(self) -> "Noise | None":
-        """Evaluations with sampling positions computed as a runtime computes them; None if there
-        are none.
+        """Evaluations of the graph in which sampling positions are computed by the formulas of
+        ONNX's operators.
 
-        These positions have a rounding error where JAX knows positions or weights exactly.
+        These positions have a rounding error where JAX knows positions or weights exactly. None if
+        the graph has no sampling positions.
         """
         if self._retrace_calls is None:
             return None
@@ -167,7 +188,11 @@ class Noise:
         return Noise(lambda: graph)
 
     def evaluate_exact(self, args: Sequence[Any]) -> Exact:
-        """Return the outputs without perturbations."""
+        """Return the outputs for the inputs ``args`` without perturbations.
+
+        The limit of iterations in the result is ``ITERATION_FACTOR`` times the iterations of the
+        longest loop, plus ``EXTRA_ITERATIONS``.
+        """
         outputs, iterations = self._evaluate(args, 0, ENDLESS)
         max_iterations = min(ITERATION_FACTOR * iterations + EXTRA_ITERATIONS, ENDLESS)
         sampled = (
@@ -180,7 +205,17 @@ class Noise:
     def evaluate_perturbed(
         self, args: Sequence[Any], seed: int, exact: Exact
     ) -> list[np.ndarray] | None:
-        """Return the outputs with the perturbations of a ``seed``; None if a loop did not end."""
+        """Return the outputs for the inputs ``args`` with random rounding errors.
+
+        Arguments:
+            args: the inputs of the graph.
+            seed: seed of the rounding errors, above zero.
+            exact: the results of ``evaluate_exact`` for the same inputs.
+
+        Returns:
+            The outputs. None if a loop reaches the limit of iterations, since the errors may keep
+            it from ending.
+        """
         outputs, iterations = self._evaluate(args, seed, exact.max_iterations)
         if iterations >= exact.max_iterations:
             return None
@@ -195,6 +230,11 @@ class Noise:
     def _evaluate(
         self, args: Sequence[Any], seed: int, max_iterations: int
     ) -> tuple[list[np.ndarray], int]:
+        """Return the outputs for the inputs ``args``, and the largest number of iterations of any
+        loop.
+
+        Nothing is perturbed if ``seed`` is zero. Every loop stops after ``max_iterations``.
+        """
         units = MAX_UNITS if seed else 0
         pool = np.random.default_rng(seed).uniform(-units, units, POOL_SIZE).astype(np.float32)
         with use_precision_of(all_nodes(self._graph)), np.errstate(all="ignore"):
@@ -203,23 +243,50 @@ class Noise:
 
 
 class _Perturber:
-    """Evaluator of nodes that perturbs their results.
+    """Function that evaluates one node and perturbs its results
+    (``converter.ir.evaluation.Apply``).
 
-    It computes with numpy, or with JAX while JAX is tracing.
+    It computes with numpy if ``pool`` is a numpy array, otherwise with JAX.
+
+    Arguments:
+        pool: array of random numbers in units in the last place.
+        divided_sums: nodes whose sum is divided afterwards. They are perturbed even if all terms
+            have few digits.
     """
 
-    def __init__(self, pool: Any, divided: frozenset[Node]) -> None:
+    def __init__(self, pool: Any, divided_sums: frozenset[Node]) -> None:
         self._pool = pool
-        self._divided_sums = divided
+        self._divided_sums = divided_sums
         self._step_counter = count()
         self._np: Any = np if isinstance(pool, np.ndarray) else jnp
 
     def __call__(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
+        """Return the results of a node with random rounding errors.
+
+        Zeros of the results get random signs if the sign of a zero is open for the operation, or if
+        the runtime may compute the function by other formulas (``Rounding.FUNCTION``).
+
+        Arguments:
+            node: the node.
+            args: the arrays of its operands.
+            sizes: sizes of the named dimensions.
+        """
         results = self._perturb_node(node, args, sizes)
         is_open = node.op.any_zero or node.op.rounding is Rounding.FUNCTION
         return [self._randomize_zero_signs(y) for y in results] if is_open else results
 
     def _perturb_node(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
+        """Return the results of a node with the rounding errors of its operation
+        (``node.op.rounding``).
+
+        A node that only selects numbers is evaluated without errors. For a node that rounds several
+        times inside, the operands are perturbed as well as the results.
+
+        Arguments:
+            node: the node.
+            args: the arrays of its operands.
+            sizes: sizes of the named dimensions.
+        """
         rounding = node.op.rounding
         if rounding is Rounding.NONE:
             return self._run_node(node, args, sizes)
@@ -231,30 +298,39 @@ class _Perturber:
             # A product of integers with a float result rounds the integers first.
             args = [x if is_float(x.dtype) else x.astype(node.out.dtype) for x in args]
         floats = [x for x in args if is_float(x.dtype)]
-        exact = node not in self._divided_sums and _is_exact_arithmetic(rounding, floats)
+        is_exact = node not in self._divided_sums and _is_exact_arithmetic(rounding, floats)
         if rounding is Rounding.ADDS:
-            return [self._perturb_addition(node, args, exact, sizes)]
+            return [self._perturb_addition(node, args, is_exact, sizes)]
         if rounding is Rounding.CANCELS:
             return [self._perturb_cancellation(node, args, sizes)]
         if rounding is Rounding.NORMWISE:
             args = [self._perturb_normwise(x, node, i) for i, x in enumerate(args)]
         elif rounding not in (Rounding.ONCE, Rounding.FUNCTION):
-            args = [self._perturb_elements(x, exact) for x in args]
+            args = [self._perturb_elements(x, is_exact) for x in args]
         results = [self._to_array(y) for y in self._run_node(node, args, sizes)]
         results = [self._perturb_sum_order(node, args, *results)] if len(results) == 1 else results
         min_magnitude = args[0].dtype.type(1) if node.op is ops.logistic else None
-        perturbed = [self._perturb_elements(y, exact, min_magnitude) for y in results]
+        perturbed = [self._perturb_elements(y, is_exact, min_magnitude) for y in results]
         if node.op.float64_units and node.out.dtype == np.float64:
             return [self._perturb_float64_function(y, node.op.float64_units) for y in perturbed]
         return perturbed
 
     def _perturb_float64_function(self, value: Any, units: int) -> Any:
-        """Return the value with each element changed by up to the error of XLA's function."""
+        """Return the value with each element changed by a random relative error.
+
+        The error is at most ``units`` units in the last place, the largest error of XLA's function
+        in float64.
+        """
         step = self._random_units(value.shape).astype(value.dtype) / MAX_UNITS
         return value * (1 + step * (units * float(np.finfo(value.dtype).eps)))
 
     def _perturb_sum_order(self, node: Node, args: Sequence[Any], total: Any) -> Any:
-        """Return a sum with up to half of the difference to a sequential sum, or to one in float64.
+        """Return the sum ``total`` of a node, moved at random towards the same sum in another
+        order.
+
+        Each element moves by up to half of its difference to a sequential sum. With numpy it is the
+        difference to a sequential sum in float64 if that is larger. Other nodes than sums, and
+        products that ``_product_terms`` excludes, return ``total`` unchanged.
 
         The rounding errors of partial sums add up. For different numbers they grow with the square
         root of the count. For equal numbers they grow in proportion to the count while the last
@@ -275,8 +351,12 @@ class _Perturber:
         return self._np.where(self._np.isfinite(difference), total + fraction * difference, total)
 
     def _sum_terms(self, node: Node, args: Sequence[Any], total: Any) -> Any | None:
-        """Return the terms that a node adds, [terms, *others]; None if it is not a sum, or a
-        product that is not re-summed."""
+        """Return the terms that a sum, cumulative sum or matrix product adds, as an array [terms,
+        *others].
+
+        None for other nodes, and for products that ``_product_terms`` excludes. ``args`` are the
+        operands, ``total`` is the result.
+        """
         x, params = args[0], node.params
         if node.op is ops.cumsum:
             return self._reverse_if_needed(node, self._np.moveaxis(x, params["axis"], 0))
@@ -285,7 +365,10 @@ class _Perturber:
         return self._product_terms(node, args, total) if node.op is ops.dot_general else None
 
     def _sum_sequentially(self, node: Node, terms: Any) -> Any:
-        """Return the sum of the terms, added one after the other."""
+        """Return the sum of the terms, added one after the other along the first axis.
+
+        For a ``cumsum`` node, return all partial sums on the axes of its result.
+        """
         if node.op is ops.cumsum:
             sums = self._reverse_if_needed(node, self._cumulative_sums(terms))
             return self._np.moveaxis(sums, 0, node.params["axis"])
@@ -293,11 +376,15 @@ class _Perturber:
         return self._cumulative_sums(self._np.concatenate([zeros, terms]))[-1]
 
     def _reverse_if_needed(self, node: Node, terms: Any) -> Any:
+        """Return the terms in the order in which a ``cumsum`` node adds them."""
         return terms[::-1] if node.params["reverse"] else terms
 
     def _product_terms(self, node: Node, args: Sequence[Any], total: Any) -> Any | None:
-        """Return the terms of a matrix product, [terms, *result]; None for half precision and for
-        too few or too many."""
+        """Return the terms of a matrix product as an array [terms, *result axes].
+
+        None for half precision, which is accumulated in float32. None also for sums of fewer than
+        ``MIN_DOT_TERMS`` terms, and for more than ``MAX_DOT_TERMS`` terms in total.
+        """
         operands, (contracted, batch) = args, node.params["dimension_numbers"]
         count = math.prod(args[0].shape[axis] for axis in contracted[0])
         # Half precision is accumulated in float32.
@@ -316,18 +403,22 @@ class _Perturber:
         return x.astype(total.dtype) * y.astype(total.dtype)
 
     def _move_contracted_axes_first(
-        self, x: Any, summed: Sequence[int], batch: Sequence[int]
+        self, x: Any, contracted_axes: Sequence[int], batch_axes: Sequence[int]
     ) -> Any:
-        """Return the operand as [terms, *batch, *others]."""
-        other_axes = [i for i in range(x.ndim) if i not in (*summed, *batch)]
+        """Return the operand of a contraction as an array [terms, *batch, *others].
+
+        The axes ``contracted_axes`` are merged into the first one, and the axes ``batch_axes``
+        follow.
+        """
+        other_axes = [i for i in range(x.ndim) if i not in (*contracted_axes, *batch_axes)]
         shape = [
-            math.prod(x.shape[i] for i in summed),
-            *(x.shape[i] for i in (*batch, *other_axes)),
+            math.prod(x.shape[i] for i in contracted_axes),
+            *(x.shape[i] for i in (*batch_axes, *other_axes)),
         ]
-        return self._np.transpose(x, [*summed, *batch, *other_axes]).reshape(shape)
+        return self._np.transpose(x, [*contracted_axes, *batch_axes, *other_axes]).reshape(shape)
 
     def _cumulative_sums(self, terms: Any) -> Any:
-        """Return the partial sums along the first axis."""
+        """Return the partial sums along the first axis, added one after the other."""
         if self._np is np:
             return np.add.accumulate(terms, 0)
         zeros = jnp.zeros(terms.shape[1:], terms.dtype)
@@ -335,13 +426,17 @@ class _Perturber:
         return sums
 
     def _run_node(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
-        """Return the results of a node; numpy is used only for operations whose operands it takes
-        unchanged."""
+        """Return the results of a node for the arrays ``args`` of its operands, without
+        perturbations.
+
+        It runs in numpy, without compilation, where numpy has the operation and takes the operands
+        unchanged. Otherwise it runs in JAX.
+        """
         eager = self._np is np and not isinstance(node.meaning, HeldFunction)
         return (run_uncompiled if eager else run_node)(node, args, sizes)
 
     def _randomize_zero_signs(self, value: Any) -> Any:
-        """Return the value with random signs for its zeros."""
+        """Return the value with random signs for its zeros; integers are returned unchanged."""
         if not is_float(value.dtype):
             return value
         value = self._to_array(value)
@@ -349,7 +444,12 @@ class _Perturber:
         return self._np.where((value == 0) & (sign != 0), self._np.copysign(value, sign), value)
 
     def _perturb_cancellation(self, node: Node, args: Sequence[Any], sizes: Sizes) -> Any:
-        """Return a result that is also perturbed by its difference to the result in float64."""
+        """Return the result of a node, displaced by up to ``MAX_UNITS`` times its error.
+
+        The error is the difference to the same operation in float64. It is larger than units in the
+        last place where the terms of XLA's approximation cancel. The operands and the result are
+        also perturbed by units in the last place.
+        """
         result = self._to_array(self._run_node(node, args, sizes)[0])
         with enable_x64(True), np.errstate(invalid="ignore"):
             truth = run_node(node, [x.astype(np.float64) for x in args], sizes)[0]
@@ -360,50 +460,71 @@ class _Perturber:
         )
         return self._np.where(self._np.isfinite(displacement), perturbed + displacement, perturbed)
 
-    def _perturb_addition(self, node: Node, args: Sequence[Any], exact: Any, sizes: Sizes) -> Any:
+    def _perturb_addition(
+        self, node: Node, args: Sequence[Any], is_exact: Any, sizes: Sizes
+    ) -> Any:
+        """Return the sum of two operands ``args``, perturbed by units in the last place.
+
+        An operand that is a product is perturbed too, because XLA may fuse it into the addition and
+        round only once. Sums that equal an operand are not perturbed, because the other operand is
+        zero or too small to change it.
+
+        ``is_exact`` says where numbers of few digits are not perturbed (``_perturb_elements``).
+        """
         products = [v.node is not None and v.node.op.multiplies for v in node.inputs]
         perturbed = [
-            self._perturb_elements(x, exact) if p else x
-            for x, p in zip(args, products, strict=True)
+            self._perturb_elements(x, is_exact) if is_product else x
+            for x, is_product in zip(args, products, strict=True)
         ]
         result = self._to_array(self._run_node(node, perturbed, sizes)[0])
         absorbed = (abs(result) == abs(perturbed[0])) | (abs(result) == abs(perturbed[1]))
-        return self._np.where(absorbed, result, self._perturb_elements(result, exact))
+        return self._np.where(absorbed, result, self._perturb_elements(result, is_exact))
 
     def _to_array(self, value: Any) -> Any:
+        """Return a float as an array of numpy or JAX, whichever computes; other dtypes are returned
+        unchanged."""
         return self._np.asarray(value) if is_float(value.dtype) else value
 
-    def _perturb_elements(self, value: Any, exact: Any, floor: Any = None) -> Any:
-        """Return the value with each element perturbed, but for numbers of few digits where
-        ``exact`` holds.
+    def _perturb_elements(self, value: Any, is_exact: Any, min_magnitude: Any = None) -> Any:
+        """Return the value with each element changed at random by up to ``MAX_UNITS`` units in the
+        last place.
 
-        Numbers below ``floor`` are perturbed as much as ``floor``, without a change of sign.
         Numbers that a processor may flush to zero are zero in half of the evaluations, because a
-        product with a large number would show the difference.
+        product with a large number would show the difference. Integers are returned unchanged.
+
+        Arguments:
+            value: the array.
+            is_exact: whether numbers of few digits stay as they are, as one bool or as a mask of
+                elements.
+            min_magnitude: perturb elements below an eighth of it as much as that eighth, and away
+                from zero. None stands for the smallest normal number in place of the eighth.
         """
         if not is_float(value.dtype):
             return value
         info, xp = jnp.finfo(value.dtype), self._np
         step = (self._random_units(value.shape) * float(info.eps)).astype(value.dtype)
-        threshold = value.dtype.type(info.smallest_normal) if floor is None else floor / 8
+        threshold = (
+            value.dtype.type(info.smallest_normal) if min_magnitude is None else min_magnitude / 8
+        )
         shifted = xp.copysign(abs(value) + threshold * abs(step), value)
-        is_small = (abs(value) < threshold) & ((value != 0) | (floor is not None))
+        is_small = (abs(value) < threshold) & ((value != 0) | (min_magnitude is not None))
         perturbed = xp.where(is_small, shifted, value * (1 + step))
-        if not isinstance(exact, bool) or exact:
-            perturbed = xp.where(exact & _has_few_digits(value), value, perturbed)
+        if not isinstance(is_exact, bool) or is_exact:
+            perturbed = xp.where(is_exact & _has_few_digits(value), value, perturbed)
         is_flushed = (abs(value) < value.dtype.type(_flush_threshold(info))) & (step < 0)
         perturbed = xp.where(is_flushed, xp.copysign(xp.zeros_like(value), value), perturbed)
         # With ml_dtypes 0.5.0, bfloat16 and a Python number give float32.
         return perturbed.astype(value.dtype)
 
     def _perturb_normwise(self, value: Any, node: Node, operand_index: int) -> Any:
-        """Return a matrix with each element perturbed relative to its largest element that is read.
+        """Return the operand of a matrix operation with each element perturbed relative to the
+        largest element of the matrix.
 
-        For operations whose rows or columns are independent, the largest element of the row or
-        column counts instead. The perturbation grows with the square root of the number of rows,
-        because as many roundings affect each element (Higham, *Accuracy and Stability of Numerical
-        Algorithms*, 2002, section 2.8; section 19.3 for orthogonalized columns, 9.3 for elimination
-        and 10.1 for Cholesky's factor).
+        Only elements that the node reads count. For operations whose rows or columns are
+        independent, the largest element of the row or column counts instead. The perturbation grows
+        with the square root of the number of rows, because as many roundings affect each element
+        (Higham, *Accuracy and Stability of Numerical Algorithms*, 2002, section 2.8; section 19.3
+        for orthogonalized columns, 9.3 for elimination and 10.1 for Cholesky's factor).
         """
         if not is_float(value.dtype):
             return value
@@ -421,8 +542,12 @@ class _Perturber:
         return self._perturb_elements(value, False, largest[..., None] if parts > 1 else largest)
 
     def _largest_magnitude(self, magnitudes: Any, vectors: Vectors) -> Any:
-        """Return the largest element of each matrix, row or column; the reduced axes have size
-        one."""
+        """Return the largest magnitude of each matrix, or of each of its rows or columns, as
+        ``vectors`` says.
+
+        The reduced axes have size one. For "both", the element in row i and column j gets
+        ``sqrt(m[i, i] * m[j, j])`` of the magnitudes m.
+        """
         if vectors == "both":
             root = self._np.sqrt(self._np.diagonal(magnitudes, 0, -2, -1))
             return root[..., :, None] * root[..., None, :]
@@ -430,7 +555,8 @@ class _Perturber:
         return magnitudes.max(axes, keepdims=True, initial=0)
 
     def _random_units(self, shape: tuple[int, ...]) -> Any:
-        """Return random perturbations in units in the last place, different for each step."""
+        """Return an array of random perturbations in units in the last place, other numbers in each
+        call."""
         start, size = next(self._step_counter) * 977 % (POOL_SIZE // 2), math.prod(shape)
         if start + size <= POOL_SIZE:
             return self._pool[start : start + size].reshape(shape)
@@ -440,8 +566,10 @@ class _Perturber:
 def _add_displacement(
     value: np.ndarray, perturbed: np.ndarray, unperturbed: np.ndarray
 ) -> np.ndarray:
-    """Return floats displaced by the difference between a perturbed and an unperturbed
-    evaluation."""
+    """Return ``value + (perturbed - unperturbed)``.
+
+    Elements whose difference is not finite are not changed, nor are integers.
+    """
     if not is_float(value.dtype):
         return value
     with np.errstate(invalid="ignore", over="ignore"):
@@ -450,7 +578,8 @@ def _add_displacement(
 
 
 def _read_triangle_mask(node: Node, shape: tuple[int, int]) -> np.ndarray:
-    """Return the mask of the elements of a matrix that a node reads.
+    """Return the mask of the elements of a triangular operand that a node reads, for matrices of
+    this shape.
 
     Two factors may share a matrix, and the other one may be a million times as large.
     """
@@ -462,13 +591,17 @@ def _read_triangle_mask(node: Node, shape: tuple[int, int]) -> np.ndarray:
 
 
 def _flush_threshold(info: Any) -> float:
-    """Return the magnitude below which XLA flushes to zero; it computes half precision in
-    float32."""
+    """Return the magnitude below which XLA flushes numbers of a float type to zero.
+
+    It is the smallest normal number of the type, or of float32 for half precision, which XLA
+    computes in float32. ``info`` is the ``finfo`` of the type.
+    """
     return min(float(info.smallest_normal), float(jnp.finfo(np.float32).smallest_normal))
 
 
 def _has_few_digits(x: Any) -> Any:
-    """Return where numbers have so few digits that sums and products of two are exact.
+    """Return a mask of the numbers with so few binary digits that sums and products of two are
+    exact.
 
     Adding and subtracting a large multiple keeps the upper half of the digits (Veltkamp).
     """
@@ -478,16 +611,22 @@ def _has_few_digits(x: Any) -> Any:
 
 
 EXACTNESS_TESTS: Mapping[Rounding, Callable[[Any], Any]] = {
-    Rounding.ONCE: _has_few_digits,  # IEEE 754 has one result
+    Rounding.ONCE: _has_few_digits,  # IEEE 754 defines one result
     Rounding.ADDS: _has_few_digits,
-    Rounding.FUNCTION: lambda x: _has_few_digits(x) & (abs(x) <= 1),  # of 0, 1 and -1, if at all
+    # A function is exact at 0, 1 and -1, if it is exact anywhere.
+    Rounding.FUNCTION: lambda x: _has_few_digits(x) & (abs(x) <= 1),
     Rounding.SUMS: lambda x: _has_few_digits(x).all(),
 }
 """Conditions on the operands under which an operation does not round, if its result has few
 digits."""
 
 
-def _is_exact_arithmetic(rounding: Rounding, args: Sequence[Any]) -> Any:
+def _is_exact_arithmetic(rounding: Rounding, operands: Sequence[Any]) -> Any:
+    """Return True, or a mask of elements, where an operation on these operands does not round.
+
+    It holds only if the result also has few digits. False if ``EXACTNESS_TESTS`` has no condition
+    for this kind of rounding.
+    """
     return rounding in EXACTNESS_TESTS and reduce(
-        operator.and_, map(EXACTNESS_TESTS[rounding], args), True
+        operator.and_, map(EXACTNESS_TESTS[rounding], operands), True
     )

@@ -22,6 +22,10 @@ EXTREME_SIZES = (1, 9)
 
 
 def _normal(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
+    """Draw floats with a standard deviation of 1, or integers with one of 4.
+
+    Integers are truncated. Booleans are true for positive numbers.
+    """
     return _cast_numbers(rng.standard_normal(shape) * (1 if is_float(dtype) else 4), dtype)
 
 
@@ -32,6 +36,10 @@ def _small_floats(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Genera
 
 
 def _large(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
+    """Draw floats with a standard deviation of 300 (16 in float16), or any integers of the dtype.
+
+    Booleans are all true.
+    """
     if is_float(dtype):  # float16 represents the products of numbers of this size
         return _cast_numbers(
             rng.standard_normal(shape) * (16 if dtype == np.float16 else 300), dtype
@@ -66,13 +74,13 @@ smaller sizes until the evaluation fits."""
 
 
 class Sampler:
-    """Generator of inputs for a graph.
+    """Generator of random inputs for a graph.
 
     Arguments:
         graph: the graph whose inputs are drawn. It determines which inputs are indices or loop
             counts.
-        evaluated: the graph that is evaluated on the inputs, if it is another one. It takes at most
-            ``MEMORY_BUDGET``.
+        evaluated: the graph that is evaluated on the inputs, if it is another one. Named dimensions
+            get sizes for which its evaluation takes at most ``MEMORY_BUDGET`` bytes.
     """
 
     def __init__(self, graph: Graph, evaluated: Graph | None = None) -> None:
@@ -87,10 +95,15 @@ class Sampler:
         return named_sizes.all_names(self.values)
 
     def sizes(self, kind: str = "") -> dict[str, int]:
-        """Return a size for each named dimension: ordinary, ``", small"`` or ``", wide"``.
+        """Return a size for each named dimension.
+
+        Arguments:
+            kind: which sizes. Empty for ordinary ones, from ``FIRST_SIZE`` on; ``", small"`` or
+                ``", wide"`` for those from ``EXTREME_SIZES``. Samples have this text at the end of
+                their names.
 
         Raises:
-            CheckError: no sizes satisfy the constraints and the memory budget.
+            CheckError: no sizes close to these satisfy the constraints and the memory budget.
         """
         if kind not in self._sizes:
             smallest, largest = EXTREME_SIZES
@@ -103,8 +116,16 @@ class Sampler:
         return self._sizes[kind]
 
     def draw(self, distribution: str, seed: int, kind: str = "") -> list[np.ndarray]:
-        """Return one array for each input, of one of ``DISTRIBUTIONS`` or
-        ``EXTRA_DISTRIBUTIONS``."""
+        """Return one array for each input.
+
+        Arguments:
+            distribution: a name in ``DISTRIBUTIONS`` or ``EXTRA_DISTRIBUTIONS``.
+            seed: seed of the random numbers.
+            kind: the kind of the sizes of named dimensions (``sizes``).
+
+        Raises:
+            CheckError: no sizes satisfy the constraints and the memory budget.
+        """
         sizes, draw = self.sizes(kind), (DISTRIBUTIONS | EXTRA_DISTRIBUTIONS)[distribution]
         drawn = draw_inputs(self.values, sizes, draw, seed)
         pairs = zip(drawn, self.whole_numbers, strict=True)
@@ -114,13 +135,25 @@ class Sampler:
 def samples(
     graph: Graph, seed: int = 0, evaluated: Graph | None = None
 ) -> Iterator[tuple[str, list[np.ndarray]]]:
-    """Yield the name and the inputs of each basic sample for a graph (``Sampler``)."""
+    """Yield the name and the inputs of each basic sample for a graph.
+
+    Arguments:
+        graph: the graph whose inputs are drawn.
+        seed: seed of the first sample.
+        evaluated: the graph that is evaluated on the inputs, if it is another one (``Sampler``).
+    """
     yield from basic_samples(Sampler(graph, evaluated), seed)
 
 
 def basic_samples(sampler: Sampler, seed: int) -> Iterator[tuple[str, list[np.ndarray]]]:
-    """Yield a sample of each distribution, and normal numbers at the extreme sizes of named
-    dimensions."""
+    """Yield the name and the inputs of one sample of each distribution in ``DISTRIBUTIONS``.
+
+    If there are named dimensions, two samples of normal numbers follow, with all of them small and
+    all of them large.
+
+    Raises:
+        CheckError: no sizes satisfy the constraints and the memory budget.
+    """
     cases = [(distribution, "") for distribution in DISTRIBUTIONS]
     if sampler.names:
         cases += [("normal", ", small"), ("normal", ", wide")]
@@ -131,8 +164,14 @@ def basic_samples(sampler: Sampler, seed: int) -> Iterator[tuple[str, list[np.nd
 
 
 def _allowed_sizes(graph: Graph, requested: named_sizes.Sizes) -> dict[str, int]:
-    """Return sizes close to the requested ones that satisfy the constraints and the memory
-    budget."""
+    """Return sizes of named dimensions, close to the requested ones, that are allowed.
+
+    They satisfy the constraints of the graph, and an evaluation of it takes at most
+    ``MEMORY_BUDGET`` bytes.
+
+    Raises:
+        CheckError: there are no such sizes.
+    """
     for share in (1, 0.75, 0.5, 0.25, 0):
         scaled_sizes = {name: max(1, round(share * size)) for name, size in requested.items()}
         nearest = named_sizes.nearest_sizes(scaled_sizes, graph.constraints)
@@ -163,12 +202,22 @@ def check_inputs_allowed(graph: Graph, inputs: Sequence[np.ndarray]) -> None:
 def draw_inputs(
     values: Sequence[Value], sizes: named_sizes.Sizes, draw: Draw = _normal, seed: int = 0
 ) -> list[np.ndarray]:
-    """Return one array for each value, with the given sizes of named dimensions."""
+    """Return one array for each value, of its shape and dtype.
+
+    Arguments:
+        values: the inputs or parameters of a graph.
+        sizes: sizes of the named dimensions.
+        draw: the distribution of the numbers.
+        seed: seed of the random numbers.
+    """
     rng = np.random.default_rng(seed)
     return [draw(dims.substitute_sizes(v.shape, sizes), v.dtype, rng) for v in values]
 
 
 def _cast_numbers(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return numbers in a dtype; unsigned integers get the magnitude of negative numbers."""
+    """Return numbers in a dtype.
+
+    Unsigned integers are the magnitudes of the numbers. Booleans are true for positive numbers.
+    """
     in_range: Any = np.abs(array) if dtype.kind == "u" else array
     return np.asarray(in_range > 0 if dtype == np.bool_ else in_range).astype(dtype)

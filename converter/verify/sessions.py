@@ -52,6 +52,7 @@ OPTIMIZATION_LEVELS: Mapping[Level, str] = {
 """Optimization levels by the names of ONNX Runtime's constants."""
 
 PREPACKING = "session.disable_prepacking"
+"""Session option that is "1" if weights are not copied into another layout."""
 
 NEWEST_OPSET = re.compile(r"domain ai\.onnx is till opset (\d+)")
 """Pattern of ONNX Runtime's message about the newest opset that it loads."""
@@ -60,8 +61,17 @@ NEWEST_OPSET = re.compile(r"domain ai\.onnx is till opset (\d+)")
 def run(model: Model, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
     """Return the outputs of a model by name, from ONNX Runtime on the CPU.
 
-    Complex inputs are passed as they are. Complex outputs have their real and imaginary parts on a
-    last axis of size two, as in the model.
+    Arguments:
+        model: an export, an onnx_ir model, a path, or a session.
+        inputs: one array for each input of the model, in order. Complex arrays are passed as they
+            are.
+
+    Returns:
+        The outputs. Complex ones have their real and imaginary parts on a last axis of size two, as
+        in the model.
+
+    Raises:
+        CheckError: the number of inputs is wrong, or there can be no session (``session``).
     """
     ort_session = session(model)
     names = [i.name for i in ort_session.get_inputs()]
@@ -77,7 +87,12 @@ def run(model: Model, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
 def run_sample(
     ort_session: ort.InferenceSession, inputs: Sequence[np.ndarray], sample: str
 ) -> dict[str, np.ndarray]:
-    """Return the outputs by name, for the inputs of a sample.
+    """Return the outputs of a session by name, for the inputs of a sample.
+
+    Arguments:
+        ort_session: the session of ONNX Runtime.
+        inputs: one array for each input of the model.
+        sample: name of the sample, used in the message of an error.
 
     Raises:
         CheckError: ONNX Runtime cannot run the model on these inputs.
@@ -110,9 +125,10 @@ def _silent_run_options() -> ort.RunOptions:
 
 
 def sessions(model: Model) -> Iterator[tuple[Level, ort.InferenceSession]]:
-    """Yield a session for each optimization level; a session that is given is yielded as it is.
+    """Yield pairs of an optimization level and a session of the model at that level.
 
-    The sessions are created one after the other, so that only one holds the weights in memory.
+    The sessions are created one after the other, so that only one holds the weights in memory. If
+    ``model`` is a session, it is yielded alone, as level "all".
     """
     import onnxruntime as ort
 
@@ -124,13 +140,20 @@ def sessions(model: Model) -> Iterator[tuple[Level, ort.InferenceSession]]:
 
 
 def levels(model: Model) -> tuple[Level, ...]:
-    """Return the optimization levels of a model: only "disabled" if its tensors are
-    memory-mapped."""
+    """Return the optimization levels at which a model is run.
+
+    These are all levels, or only "disabled" if the tensors of the model are in a separate file,
+    which is memory-mapped.
+    """
     return LEVELS[:1] if _is_mapped(model) else LEVELS
 
 
 def _is_mapped(model: Model) -> bool:
-    """Return True if the tensors of a model are in a separate file."""
+    """Return True if the tensors of a model are in a separate file.
+
+    For a path, that is a file ``<path>_data`` next to it. For a model in memory, it is any external
+    tensor.
+    """
     if isinstance(model, (str, os.PathLike)):
         return Path(f"{os.fspath(model)}_data").exists()
     inner = model.model if isinstance(model, Export) else model
@@ -138,12 +161,17 @@ def _is_mapped(model: Model) -> bool:
 
 
 def _to_ort_value(array: np.ndarray) -> Any:
+    """Return an array of any supported dtype as a value of ONNX Runtime."""
     is_bfloat16 = array.dtype == jax.numpy.bfloat16
     return _ort_value(array, ir.DataType.BFLOAT16 if is_bfloat16 else ir.DataType.UNDEFINED)
 
 
 def _ort_value(array: np.ndarray, dtype: ir.DataType) -> ort.OrtValue:
-    """Return an array as an ONNX Runtime value."""
+    """Return an array as a value of ONNX Runtime.
+
+    ``dtype`` is BFLOAT16 for bfloat16, which ONNX Runtime does not take from numpy. For all other
+    arrays it may be undefined.
+    """
     import onnxruntime as ort
 
     array = np.ascontiguousarray(array).reshape(array.shape)
@@ -154,6 +182,7 @@ def _ort_value(array: np.ndarray, dtype: ir.DataType) -> ort.OrtValue:
 
 
 def _to_numpy(value: Any) -> np.ndarray:
+    """Return a value of ONNX Runtime as a numpy array, also for bfloat16."""
     if value.data_type() != "tensor(bfloat16)":
         return value.numpy()
     shape = value.shape()
@@ -222,6 +251,11 @@ def session(
 def _start_session(
     model: str | bytes, options: ort.SessionOptions, session_options: Mapping[str, Any]
 ) -> ort.InferenceSession:
+    """Return an ONNX Runtime session for a path or the bytes of a model.
+
+    Raises:
+        CheckError: the opset of the file is newer than ONNX Runtime loads.
+    """
     import onnxruntime as ort
     from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
@@ -242,8 +276,10 @@ def _start_session(
 def _share_tensors_in_memory(
     model: ir.Model, options: ort.SessionOptions
 ) -> tuple[bytes, dict[str, ort.OrtValue]]:
-    """Return a model of any size and the values that it shares: no tensor is serialized, parsed or
-    copied.
+    """Return the bytes of a model without its large tensors, and these tensors by name.
+
+    The session reads them from the arrays in memory, so that no tensor is serialized, parsed or
+    copied and the model may have any size. They are added to ``options`` as external initializers.
 
     An error of a weight program is raised itself, not the error that wraps it.
     """
@@ -270,12 +306,13 @@ def _share_tensors_in_memory(
 def _map_tensor_files(
     model: ir.Model, options: ort.SessionOptions
 ) -> tuple[bytes, dict[str, ort.OrtValue]]:
-    """Return a model and its external tensors, which are memory-mapped.
+    """Return the bytes of a model without its external tensors, and these tensors as memory-mapped
+    values by name.
 
-    The system can drop the mapped pages when memory is short. Weights are not packed and the graph
-    is run as it is written, because optimizations of tensors make copies. ONNX Runtime's own
-    mapping of external data has writable pages, which count as memory of the process, and it packs
-    copies of the matrices.
+    The settings in ``options`` are changed so that no tensor is copied. Weights are not packed and
+    the graph is run as it is written, because optimizations of tensors make copies. The system can
+    drop the mapped pages when memory is short. ONNX Runtime's own mapping of external data has
+    writable pages, which count as memory of the process, and it packs copies of the matrices.
     """
     folders = {os.path.dirname(tensor.path) for _, tensor in _external_tensors(model)}
     options.add_session_config_entry(EXTERNAL_FOLDER, folders.pop() or ".")
@@ -295,8 +332,10 @@ def _map_tensor_files(
 
 
 def _embed_small_tensors(model: ir.Model) -> None:
-    """Move small external tensors into the model; shapes and axes have to be in it to be
-    understood."""
+    """Move external tensors of at most ``INLINE`` bytes into the model, in place.
+
+    ONNX Runtime has to know shapes and axes when it loads the model.
+    """
     for name, tensor in list(_external_tensors(model)):
         if tensor.nbytes <= INLINE:
             embedded = ir.Tensor(tensor.numpy().copy(), dtype=tensor.dtype, name=name)
@@ -304,13 +343,17 @@ def _embed_small_tensors(model: ir.Model) -> None:
 
 
 def _external_tensors(model: ir.Model) -> Iterator[tuple[str, ir.ExternalTensor]]:
+    """Yield the name and the tensor of each initializer that is stored in a separate file."""
     for name, value in model.graph.initializers.items():
         if isinstance(value.const_value, ir.ExternalTensor):
             yield name, value.const_value
 
 
 def _map_external_tensors(model: ir.Model) -> Iterator[tuple[str, ort.OrtValue]]:
-    """Yield every external tensor as a view of its file, which is mapped once."""
+    """Yield the name of each external tensor and a value that reads from its file.
+
+    Each file is memory-mapped once.
+    """
     files: dict[Path, np.ndarray] = {}
     for name, tensor in _external_tensors(model):
         path = Path(tensor.path)

@@ -26,7 +26,7 @@ VECTOR_INDEXED_OPS = (ops.gather, *ops.SCATTERS)
 
 
 class Flow:
-    """Data flow of a graph, also through the bodies of loops and conditionals."""
+    """Data flow of a graph, followed also through the bodies of loops and conditionals."""
 
     def __init__(self, graph: Graph) -> None:
         self._inputs = {id(v) for v in graph.inputs}
@@ -38,18 +38,30 @@ class Flow:
         self.indices = self._index_values(graph)
 
     def _add_body_sources(self, node: Node, name: str, body: Graph) -> None:
-        """Record the sources of a body's inputs: operands, and loop states of the previous
-        iteration."""
+        """Record the values that each input of a body gets.
+
+        It gets an operand of the node. A loop state also gets the result of the previous iteration.
+
+        Arguments:
+            node: the node that has the body.
+            name: the name of the body, such as "cond".
+            body: the graph of the body.
+        """
         states = {ops.scan: node.bodies.get("body"), ops.while_: node.bodies.get("body")}
-        before = states.get(node.op)
+        loop_body = states.get(node.op)
         carried = node.params.get("num_carry", len(body.inputs))
         for i, inner in enumerate(body.inputs):
             self._body_sources[id(inner)] = [node.inputs[i]] if i < len(node.inputs) else []
-            if before is not None and i < carried:
-                self._body_sources[id(inner)].append(before.outputs[i])
+            if loop_body is not None and i < carried:
+                self._body_sources[id(inner)].append(loop_body.outputs[i])
 
     def sources(self, value: Value) -> list[Value]:
-        """Return the values that a value is computed from in one step."""
+        """Return the values that a value is directly computed from.
+
+        For an input of a body, these are the operand and the loop state that it gets. For a result
+        of a loop, they are its initial value, the results of the bodies and the condition. For a
+        result of a conditional, they are the index and the results of the branches.
+        """
         node = value.node
         if node is None:
             return self._body_sources.get(id(value), [])
@@ -64,8 +76,10 @@ class Flow:
         return [*outer, *inner, *tests]
 
     def closure(self, value: Value, follow: Callable[[Value], bool]) -> Iterator[Value]:
-        """Yield a value and all values it is computed from. Sources are followed while ``follow``
-        is true."""
+        """Yield a value and all values that it is computed from, each once.
+
+        The sources of a value are followed only if ``follow`` returns True for it.
+        """
         visited, stack = set[int](), [value]
         while stack:
             current = stack.pop()
@@ -75,14 +89,16 @@ class Flow:
                 stack += self.sources(current) if follow(current) else []
 
     def depends_on_input(self, value: Value) -> bool:
-        """Return True if a value depends on an input of the graph."""
+        """Return True if a value depends on an input of the graph, and not only on parameters and
+        constants."""
         if id(value) not in self._from_input:
             is_dependent = any(id(v) in self._inputs for v in self.closure(value, lambda v: True))
             self._from_input[id(value)] = is_dependent
         return self._from_input[id(value)]
 
     def _index_values(self, graph: Graph) -> set[int]:
-        """Return the ids of the integer values that indices are computed from."""
+        """Return the ids of all integer values that an index operand of a node in the graph is
+        computed from."""
         index_values = set[int]()
         for node in graph.walk():
             for index in _index_operands(node):
@@ -95,7 +111,10 @@ def _is_integer(value: Value) -> bool:
 
 
 def _index_operands(node: Node) -> Sequence[Value]:
-    """Return the operands of a node that select positions or branches."""
+    """Return the operands of a node that are indices into another operand or select a branch.
+
+    Nodes of other operations have none.
+    """
     if node.op in VECTOR_INDEXED_OPS:
         return node.inputs[1:2]
     if node.op is ops.cond:
@@ -109,13 +128,14 @@ def _index_operands(node: Node) -> Sequence[Value]:
 
 @dataclass(frozen=True)
 class SideKind:
-    """Definition of the sides of an operation.
+    """Definition of the sides of an operation, such as the branches of a conditional.
 
     Arguments:
-        sides: returns the sentence of each side.
+        sides: returns the sentence that reports each side as not taken. It has ``{line}`` in place
+            of the source line.
         possible: returns for each side whether the ranges of the operands allow it.
-        taken: returns a Boolean for each side, from the arrays of the operands and the number of
-            loop iterations.
+        taken: returns a Boolean for each side, from the node, the arrays of its operands, the
+            number of loop iterations and the sizes of named dimensions.
         applies: returns whether a node of this operation is observed.
         min_sides: number of possible sides from which on a node is observed.
     """
@@ -128,6 +148,11 @@ class SideKind:
 
 
 def _branch_texts(node: Node) -> list[str]:
+    """Return for each branch of a conditional the sentence that no sample ran it.
+
+    A conditional on a Boolean has a false and a true branch. The branches of others are numbered.
+    ``{line}`` stands for the source line.
+    """
     count = len(node.bodies)
     conversion = node.inputs[0].made_by(ops.convert_element_type)
     if count == 2 and conversion is not None and conversion.inputs[0].dtype == np.bool_:
@@ -140,12 +165,14 @@ def _branch_texts(node: Node) -> list[str]:
 
 
 def _possible_branches(node: Node) -> list[bool]:
+    """Return for each branch of a conditional whether the range of the index allows it."""
     bounds, last = _index_range(node.inputs[0]), len(node.bodies) - 1
     low, high = (min(max(end, 0), last) for end in (bounds.low, bounds.high))
     return [low <= i <= high for i in range(last + 1)]
 
 
-def _taken_branches(node: Node, inputs: Sequence[Any], _: Any, __: Any) -> Flags:
+def _taken_branches(node: Node, inputs: Sequence[Any], _iterations: Any, _sizes: Any) -> Flags:
+    """Return for each branch whether it is the one that runs; ``inputs[0]`` is the index."""
     index = np.clip(inputs[0], 0, len(node.bodies) - 1)
     return [index == i for i in range(len(node.bodies))]
 
@@ -158,18 +185,27 @@ LOOP_ITERATIONS = (
 
 
 def _index_depends_on_input(node: Node, flow: Flow) -> bool:
+    """Return True if the first operand of a node, such as the index of a conditional, depends on an
+    input of the graph."""
     return flow.depends_on_input(node.inputs[0])
 
 
 def _condition_depends_on_input(node: Node, flow: Flow) -> bool:
+    """Return True if the condition of a while loop depends on an input of the graph."""
     return flow.depends_on_input(node.bodies["cond"].outputs[0])
 
 
 def _is_index(node: Node, flow: Flow) -> bool:
+    """Return True if a node computes an integer that becomes an index and depends on an input of
+    the graph."""
     return id(node.out) in flow.indices and flow.depends_on_input(node.out)
 
 
 def _choice_texts(node: Node) -> list[str]:
+    """Return for each operand of ``select_n`` the sentence that no sample selected it.
+
+    ``{line}`` stands for the source line.
+    """
     count = len(node.inputs) - 1
     return [
         f"choice {i + 1} of {count} of the index at {{line}} was not taken" for i in range(count)
@@ -177,6 +213,7 @@ def _choice_texts(node: Node) -> list[str]:
 
 
 def _possible_choices(node: Node) -> list[bool]:
+    """Return for each operand of ``select_n`` whether the range of the selector allows it."""
     selector = node.inputs[0]
     count = len(node.inputs) - 1
     if selector.dtype != np.bool_:
@@ -187,7 +224,12 @@ def _possible_choices(node: Node) -> list[bool]:
 
 
 def _index_range(value: Value) -> Range:
-    """Return the known range of an index, also through selections whose condition is known."""
+    """Return the range of integers that an index is known to be in.
+
+    It is followed through operations that move, concatenate or sort numbers, and through selections
+    whose condition has the same known result for all elements. The fallback is the range of its
+    dtype.
+    """
     node = value.node
     if node is None:
         return known_range(value)
@@ -210,14 +252,21 @@ def _index_range(value: Value) -> Range:
 
 
 def _position_range(node: Node) -> Range:
-    """Return the range of positions along the reduced axis; it is unbounded for a named size."""
+    """Return the range of the positions that ``argmax``, ``argmin`` or ``top_k`` can return.
+
+    It has no upper limit if the axis has a named size.
+    """
     axis = node.params["axis"] if node.op is ops.top_k else node.params["axes"][0]
     size = node.inputs[0].shape[axis]
     return Range(0, max(size - 1, 0) if dims.is_static(size) else math.inf)
 
 
 def _known_truth(value: Value) -> bool | None:
-    """Return the result that a comparison has for all elements, or None if it is not known."""
+    """Return the result that a comparison has for all elements.
+
+    None if ``value`` is no comparison by order, if the ranges of the operands overlap, or if an
+    operand may be NaN.
+    """
     node = value.made_by(ops.lt, ops.le, ops.gt, ops.ge)
     if node is None:
         return None
@@ -232,7 +281,9 @@ def _known_truth(value: Value) -> bool | None:
     return False if b.high < a.low or (strict and b.high == a.low) else None
 
 
-def _taken_choices(node: Node, inputs: Sequence[Any], _: Any, __: Any) -> Flags:
+def _taken_choices(node: Node, inputs: Sequence[Any], _iterations: Any, _sizes: Any) -> Flags:
+    """Return for each operand of ``select_n`` whether it is selected for any element; ``inputs[0]``
+    is the selector."""
     selector = inputs[0].astype(np.int32)
     return [(selector == i).any() for i in range(len(inputs) - 1)]
 
@@ -245,11 +296,14 @@ CLAMPED = (
 
 
 def _possible_clamps(node: Node) -> list[bool]:
+    """Return whether the operand of a clamp can be below, within and above its bounds."""
     low, x, high = (_index_range(v) for v in node.inputs)
     return [x.low < low.high, x.high >= low.low and x.low <= high.high, x.high > high.low]
 
 
-def _taken_clamps(_: Node, inputs: Sequence[Any], __: Any, ___: Any) -> Flags:
+def _taken_clamps(_node: Node, inputs: Sequence[Any], _iterations: Any, _sizes: Any) -> Flags:
+    """Return whether any element of the operand of a clamp is below, within and above its
+    bounds."""
     low, x, high = inputs
     return [(x < low).any(), ((low <= x) & (x <= high)).any(), (x > high).any()]
 
@@ -261,11 +315,15 @@ EXTREMES = (
 
 
 def _possible_extremes(node: Node) -> list[bool]:
+    """Return whether the first, and whether the second operand of a maximum or minimum can be the
+    larger one."""
     x, y = (_index_range(v) for v in node.inputs)
     return [x.high > y.low, y.high > x.low]
 
 
-def _taken_extremes(_: Node, inputs: Sequence[Any], __: Any, ___: Any) -> Flags:
+def _taken_extremes(_node: Node, inputs: Sequence[Any], _iterations: Any, _sizes: Any) -> Flags:
+    """Return whether the first, and whether the second operand is the larger one for any
+    element."""
     x, y = inputs
     return [(x > y).any(), (y > x).any()]
 
@@ -277,9 +335,11 @@ OUT_OF_BOUNDS = (
 
 
 def _index_limits(node: Node) -> tuple[list[Value], list[Dim]]:
-    """Return the index operands of a node, and the largest valid index along each of its axes.
+    """Return the index operands of a node, and the largest valid index along each indexed axis.
 
-    Gathers and scatters have one operand, of vectors with an element for each axis.
+    Gathers and scatters have one index operand: vectors with an element for each indexed axis.
+    Dynamic slices have one operand for each axis. The largest valid index leaves room for the
+    slice.
     """
     if node.op in VECTOR_INDEXED_OPS:
         return [node.inputs[1]], indexed_axes(node).limits
@@ -290,6 +350,8 @@ def _index_limits(node: Node) -> tuple[list[Value], list[Dim]]:
 
 
 def _possible_bounds(node: Node) -> list[bool]:
+    """Return whether an index of a node can be negative, and whether one can be above its largest
+    valid value."""
     indices, limits = _index_limits(node)
     if node.op in VECTOR_INDEXED_OPS:
         parts = indices[0].made_by(ops.concatenate)
@@ -303,28 +365,48 @@ def _possible_bounds(node: Node) -> list[bool]:
 def _index_pairs(
     node: Node, inputs: Sequence[Any], sizes: named_sizes.Sizes
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield the indices of a node with the largest valid index of their axis."""
+    """Yield arrays of indices of a node, with the largest valid index of their axis.
+
+    Arguments:
+        node: a node that indexes an operand.
+        inputs: the arrays of its operands.
+        sizes: sizes of the named dimensions.
+    """
     values, limits = _index_limits(node)
-    most = [int(n) for n in dims.substitute_sizes(tuple(limits), sizes)]
+    largest = [int(n) for n in dims.substitute_sizes(tuple(limits), sizes)]
     if node.op in VECTOR_INDEXED_OPS:
-        yield inputs[1], np.array(most)
+        yield inputs[1], np.array(largest)
         return
-    yield from zip(inputs[len(inputs) - len(values) :], most, strict=True)
+    yield from zip(inputs[len(inputs) - len(values) :], largest, strict=True)
 
 
-def _taken_bounds(node: Node, inputs: Sequence[Any], _: Any, sizes: named_sizes.Sizes) -> Flags:
+def _taken_bounds(
+    node: Node, inputs: Sequence[Any], _iterations: Any, sizes: named_sizes.Sizes
+) -> Flags:
+    """Return whether any index of a node is negative, and whether any is above its largest valid
+    value."""
     pairs = list(_index_pairs(node, inputs, sizes))
     below = any((index < 0).any() for index, _ in pairs)
-    return [below, any((index > most).any() for index, most in pairs)]
+    return [below, any((index > largest).any() for index, largest in pairs)]
 
 
 def is_within_bounds(node: Node, inputs: Sequence[Any], sizes: named_sizes.Sizes) -> bool:
-    """Return True if all indices of a node are within their axes."""
+    """Return True if all indices of a node are valid.
+
+    Arguments:
+        node: a node that indexes an operand.
+        inputs: the arrays of its operands.
+        sizes: sizes of the named dimensions.
+    """
     return not any(_taken_bounds(node, inputs, None, sizes))
 
 
 def promises_in_bounds(node: Node) -> bool:
-    """Return True if a gather or scatter promises that its indices are within bounds."""
+    """Return True if a node is a gather or scatter that declares that its indices are within
+    bounds.
+
+    JAX calls this mode ``promise_in_bounds``.
+    """
     if node.op not in VECTOR_INDEXED_OPS:
         return False
     mode = lax.GatherScatterMode.from_any(node.params["mode"])
@@ -332,6 +414,8 @@ def promises_in_bounds(node: Node) -> bool:
 
 
 def _may_leave_bounds(node: Node, flow: Flow) -> bool:
+    """Return True if a node has indices that depend on an input of the graph and are not declared
+    to be within bounds."""
     indices = _index_operands(node)
     return not promises_in_bounds(node) and any(map(flow.depends_on_input, indices))
 
@@ -361,6 +445,9 @@ KINDS: Mapping[Op, SideKind] = {
 
 
 def may_have_sides(graph: Graph) -> bool:
-    """Return True if a converted graph has operations that ``Probe`` observes, or their lowered
-    forms."""
+    """Return True if a converted graph has branches, loops or indices that the verification
+    observes.
+
+    ``take`` counts too, since gathers are lowered to it.
+    """
     return any(node.op in KINDS or node.op is ops.take for node in graph.walk())

@@ -50,15 +50,23 @@ Arrays = list[np.ndarray]
 
 @dataclass
 class Coverage:
-    """Sides of a program, which of them the samples took, and the number of inputs that were
-    tried."""
+    """Sides of a program, and which of them the samples took.
+
+    Arguments:
+        sides: the sides of the program that are possible.
+        reached: one Boolean for each side, true if a sample took it.
+        tried: number of inputs that were tried.
+    """
 
     sides: Sequence[Side] = ()
     reached: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     tried: int = 0
 
     def untaken(self, line: Callable[[Node], str] = source_line) -> list[str]:
-        """Return a sentence for each side that no sample took, without duplicates."""
+        """Return a sentence for each side that no sample took, without duplicates.
+
+        ``line`` returns the text for the source line of a node.
+        """
         pairs = zip(self.sides, self.reached, strict=True)
         sentences = (
             side.describe_untaken(self.tried, line) for side, is_taken in pairs if not is_taken
@@ -75,19 +83,24 @@ def steered_samples(
 ) -> tuple[list[tuple[str, Arrays]], Coverage]:
     """Draw samples of a graph's inputs, and search for further ones that take the remaining sides.
 
+    A side is a branch, a number of loop iterations, or a side of an index bound. A small function
+    (``is_small``) gets at least ``MIN_SAMPLES`` samples, if its loops end soon enough for them. In
+    a large function, a steered sample replaces the sample that it was mutated from, unless that one
+    is the only one that takes some side.
+
     Arguments:
         graph: the converted graph, whose inputs are drawn (``converter.verify.samples.Sampler``).
         traced: the graph as it was traced, whose sides are observed.
         params: values of the parameters by name; None if they have no values yet, so that the sides
             cannot be observed.
         seed: seed of the samples.
-        allows_extra: false if a small function gets no more samples than a large one.
+        allows_extra: False if a small function gets no more samples than a large one.
 
     Returns:
-        Names and inputs of the samples, and their coverage. A small function (``is_small``) gets at
-        least ``MIN_SAMPLES`` samples, if its loops end soon enough for them. In a large function, a
-        steered sample replaces the sample that it was mutated from, unless that one is the only one
-        that takes some side.
+        Names and inputs of the samples, and their coverage.
+
+    Raises:
+        CheckError: no sizes of named dimensions are allowed (``Sampler.sizes``).
     """
     sampler = Sampler(graph, traced)
     drawn = list(basic_samples(sampler, seed))
@@ -110,13 +123,14 @@ def steered_samples(
 def steered_inputs(
     traced: Graph, params: Mapping[str, Any], inputs: Sequence[Arrays]
 ) -> list[Arrays]:
-    """Return as many inputs of a large function, some of them changed so that they take further
-    sides.
+    """Return the inputs, with some of them changed so that they take further sides of the program.
+
+    The number of inputs stays the same. They are returned unchanged if the program has no sides.
 
     Arguments:
         traced: the graph as it was traced.
         params: values of the parameters by name.
-        inputs: the original inputs, which may have different sizes.
+        inputs: the original sets of inputs, which may have different sizes.
     """
     probe = Probe(traced, params)
     if not probe.sides:
@@ -130,8 +144,16 @@ def steered_inputs(
 def coverage_of(
     traced: Graph | None, params: Mapping[str, Any] | None, inputs: Iterable[Sequence[Any]]
 ) -> Coverage:
-    """Return the coverage of given inputs, without sides if there is no graph or no parameter
-    values."""
+    """Return which sides of a traced graph the given inputs take.
+
+    Arguments:
+        traced: the graph as it was traced; None if JAX cannot trace the function.
+        params: values of the parameters by name; None if they have no values.
+        inputs: the sets of inputs.
+
+    Returns:
+        The coverage. It has no sides if there is no graph or no parameter values.
+    """
     samples = list(inputs)
     if traced is None or params is None:
         return Coverage(tried=len(samples))
@@ -143,7 +165,7 @@ def coverage_of(
 
 
 def _extra_samples(sampler: Sampler, seed: int) -> Iterator[tuple[str, Arrays]]:
-    """Yield extra samples without end."""
+    """Yield the names and inputs of extra samples without end, for functions that are small."""
     for index in count():
         number, kind = divmod(index, len(EXTRA_DISTRIBUTIONS))
         name = [*EXTRA_DISTRIBUTIONS][kind]
@@ -154,7 +176,11 @@ def _extra_samples(sampler: Sampler, seed: int) -> Iterator[tuple[str, Arrays]]:
 
 
 def is_small(graph: Graph, sizes: named_sizes.Sizes) -> bool:
-    """Return True if a function is small enough that many samples of it take little time."""
+    """Return True if a function is small enough that many samples of it take little time.
+
+    The limits are ``MAX_SMALL_NODES`` nodes and ``MAX_SMALL_WORK`` computed numbers. ``sizes`` are
+    the sizes of the named dimensions.
+    """
     return (
         sum(1 for _ in graph.walk()) <= MAX_SMALL_NODES
         and count_numbers(graph, sizes) <= MAX_SMALL_WORK
@@ -162,11 +188,15 @@ def is_small(graph: Graph, sizes: named_sizes.Sizes) -> bool:
 
 
 def count_numbers(graph: Graph, sizes: named_sizes.Sizes) -> int:
-    """Return how many numbers a graph computes; each term of a matrix product counts as one."""
+    """Return how many numbers a graph computes at these sizes of named dimensions.
+
+    Each term of a matrix product or convolution counts as one, and each iteration of a scan counts.
+    """
     return sum(_count_node_numbers(node, sizes) for node in graph.nodes)
 
 
 def _count_node_numbers(node: Node, sizes: named_sizes.Sizes) -> int:
+    """Return how many numbers a node computes, with its bodies and the iterations of a scan."""
     if node.bodies:
         length = node.params.get("length", 1)
         inner = sum(count_numbers(body, sizes) for body in node.bodies.values())
@@ -176,12 +206,15 @@ def _count_node_numbers(node: Node, sizes: named_sizes.Sizes) -> int:
 
 
 def _product_terms(node: Node, sizes: named_sizes.Sizes) -> int:
-    """Return the number of terms in each sum of products that a node computes; 1 for other
-    nodes."""
+    """Return the number of terms in each sum of products that a matrix product or convolution
+    computes.
+
+    It is 1 for other nodes.
+    """
     if node.op is ops.dot_general:
-        (summed, _), _ = node.params["dimension_numbers"]
+        (contracted_axes, _), _ = node.params["dimension_numbers"]
         shape = dims.substitute_sizes(node.inputs[0].shape, sizes)
-        return math.prod(shape[axis] for axis in summed)
+        return math.prod(shape[axis] for axis in contracted_axes)
     if node.op is ops.conv_general_dilated:
         kernel = dims.substitute_sizes(node.inputs[1].shape, sizes)
         return math.prod(kernel) // max(1, kernel[node.params["dimension_numbers"].rhs_spec[0]])
@@ -193,8 +226,15 @@ def _product_terms(node: Node, sizes: named_sizes.Sizes) -> int:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """Inputs that were observed; ``parent`` is the index of the sample that they were mutated
-    from."""
+    """Inputs with the sides that they take.
+
+    Arguments:
+        name: name of the sample.
+        arrays: the inputs.
+        sides: one Boolean for each side of the program.
+        parent: index of the drawn sample that the inputs were mutated from; None for a drawn
+            sample.
+    """
 
     name: str
     arrays: Arrays
@@ -203,7 +243,14 @@ class _Candidate:
 
 
 class _Search:
-    """Search for inputs that take further sides, starting from the drawn samples."""
+    """Search for inputs that take further sides of a program, starting from drawn samples.
+
+    Arguments:
+        probe: observes which sides a set of inputs takes.
+        limits: for each input, the integers that it may have.
+        drawn: names and inputs of the drawn samples.
+        seed: seed of the random mutations.
+    """
 
     def __init__(
         self,
@@ -224,12 +271,14 @@ class _Search:
         self._steered = list[_Candidate]()
 
     def coverage(self) -> Coverage:
-        """Return the coverage that was reached so far."""
+        """Return the sides of the program with those that were reached so far."""
         return Coverage(self._probe.sides, self.reached, self.tried)
 
     def _observe(self, arrays: Arrays) -> np.ndarray:
-        """Return the sides that a drawn sample takes. They all count, because the sample is
-        verified anyway."""
+        """Return the sides that a drawn sample takes, and count them as reached.
+
+        They count even if the observation is not valid, because the sample is verified anyway.
+        """
         observation = self._probe(arrays)
         self.tried += 1
         self._steps += observation.steps
@@ -238,14 +287,21 @@ class _Search:
         return observation.sides
 
     def _record_comparisons(self, results: np.ndarray) -> bool:
-        """Record the results of comparisons. Return True if one is new."""
+        """Record which results comparisons had. Return True if one had a result that it never had
+        before.
+
+        ``results`` has two Booleans for each comparison: whether it was true, and whether it was
+        false.
+        """
         earlier_results = self._compared if self._compared.size else np.zeros(results.size, bool)
         self._compared = earlier_results | results
         return bool((self._compared & ~earlier_results).any())
 
     def add(self, samples: Iterable[tuple[str, Arrays]]) -> None:
-        """Add valid samples until there are ``MIN_SAMPLES``, or until the limit of tries or steps
-        is reached."""
+        """Add samples with valid observations until there are ``MIN_SAMPLES``.
+
+        It stops earlier after twice as many tries, or after ``MAX_SEARCH_STEPS`` evaluated nodes.
+        """
         for name, arrays in islice(samples, 2 * MIN_SAMPLES):
             if len(self._drawn) >= MIN_SAMPLES or self._steps > MAX_SEARCH_STEPS:
                 return
@@ -259,29 +315,40 @@ class _Search:
                 self._drawn.append(_Candidate(name, arrays, observation.sides))
 
     def run(self) -> None:
-        """Try mutations until all sides are reached or the budget is spent."""
+        """Try mutated inputs until all sides are reached.
+
+        It stops earlier after ``MAX_TRIES`` inputs, or after ``MAX_SEARCH_STEPS`` evaluated nodes.
+        """
         for attempt in range(MAX_TRIES):
             if self.reached.all() or self._steps > MAX_SEARCH_STEPS:
                 return
             self._attempt(attempt)
 
     def _attempt(self, attempt: int) -> None:
-        """Try one input: first those filled with a single constant, then random mutations."""
-        exact = self._mutation.constants
-        if attempt < len(exact):
-            self._try(0, self._mutation.fill(self._drawn[0].arrays, exact[attempt]))
+        """Try one input.
+
+        The first attempts fill all inputs of a sample with one constant of the program. Later ones
+        are random mutations. ``attempt`` is the number of inputs that were tried before.
+        """
+        numbers = self._mutation.constants
+        if attempt < len(numbers):
+            self._try(0, self._mutation.fill(self._drawn[0].arrays, numbers[attempt]))
             return
         parent, arrays = self._corpus[self._rng.integers(len(self._corpus))]
         shapes = [x.shape for x in arrays]
-        fitting = [
+        same_shapes = [
             candidate for _, candidate in self._corpus if [x.shape for x in candidate] == shapes
         ]
-        other = fitting[self._rng.integers(len(fitting))]
+        other = same_shapes[self._rng.integers(len(same_shapes))]
         sizes = named_sizes.read_sizes([v.shape for v in self._probe.graph.inputs], shapes)
         self._try(parent, self._mutation(arrays, other, sizes, attempt / MAX_TRIES))
 
     def _try(self, parent: int, arrays: Arrays) -> None:
-        """Observe inputs, and keep them if they are valid and reach something new."""
+        """Observe inputs, and keep them if the observation is valid and has a new side or a new
+        result of a comparison.
+
+        ``parent`` is the index of the drawn sample that the inputs come from.
+        """
         observation = self._probe(arrays)
         self.tried += 1
         self._steps += observation.steps
@@ -297,7 +364,11 @@ class _Search:
             self._corpus.append((parent, arrays))
 
     def samples(self, small: bool) -> list[tuple[str, Arrays]]:
-        """Return the drawn samples and those that reach further sides; see ``steered_samples``."""
+        """Return the names and inputs of the drawn samples and of those that reach further sides.
+
+        If the function is not ``small``, a steered sample replaces the sample that it was mutated
+        from, unless only that one takes some side.
+        """
         selected, added = list(self._drawn), list[_Candidate]()
         for candidate in self._steered:
             if small or not self._may_replace(selected, added, candidate):
@@ -310,8 +381,11 @@ class _Search:
     def _may_replace(
         self, selected: Sequence[_Candidate], added: Sequence[_Candidate], candidate: _Candidate
     ) -> bool:
-        """Return True if a candidate may replace its parent: all sides of the parent are taken by
-        others."""
+        """Return True if a candidate may replace the sample that it was mutated from.
+
+        All sides of that sample must be taken by the candidate or by other samples, in ``selected``
+        or ``added``.
+        """
         if candidate.parent is None:
             return False
         other_sides = [other.sides for i, other in enumerate(selected) if i != candidate.parent]
@@ -325,7 +399,12 @@ class _Search:
 
 
 def constants(probe: Probe) -> np.ndarray:
-    """Return the numbers that occur in the observed part of the graph, and some common ones."""
+    """Return the numbers that occur in the observed part of a graph as constants, and some common
+    ones.
+
+    Constant arrays of more than 16 elements are left out. The order is by magnitude, the largest
+    first.
+    """
     numbers = {0.0, 1.0, -1.0, 0.5, 2.0}
     for node in probe.graph.walk():
         for value in node.inputs:
@@ -335,7 +414,10 @@ def constants(probe: Probe) -> np.ndarray:
 
 
 def close_numbers(numbers: np.ndarray) -> np.ndarray:
-    """Return numbers close to the given ones, and multiples of these."""
+    """Return the given numbers with their multiples and numbers close to them, sorted.
+
+    For x: x - 1, x, x + 1, x · 0.999, x · 1.001, -x, 2x and x / 2.
+    """
     close = [(x - 1, x, x + 1, x * (1 - 1e-3), x * (1 + 1e-3), -x, 2 * x, x / 2) for x in numbers]
     return np.unique(np.array(close))
 
@@ -358,7 +440,11 @@ class Mutation:
         self.close_constants = close_numbers(self.constants)
 
     def fill(self, arrays: Arrays, number: float) -> Arrays:
-        """Return inputs that are filled with one number, where their dtype represents it."""
+        """Return inputs that are filled with one number.
+
+        Integer inputs whose dtype does not represent the number, and Booleans, are returned
+        unchanged.
+        """
         results = []
         for x in arrays:
             info = np.iinfo(x.dtype) if x.dtype.kind in "iu" else None
@@ -371,13 +457,17 @@ class Mutation:
     def __call__(
         self, arrays: Arrays, other_arrays: Arrays, sizes: named_sizes.Sizes, progress: float
     ) -> Arrays:
-        """Return inputs mutated from one set of arrays, or from two.
+        """Return inputs that are changed at random.
+
+        Usually, some of the arrays are mutated. In a fifth of the calls, all floats become a mean
+        of ``arrays`` and ``other_arrays`` instead, with a random weight.
 
         Arguments:
             arrays: the inputs to mutate.
             other_arrays: inputs of the same shapes to mix with.
             sizes: sizes of the named dimensions.
-            progress: from 0 to 1; larger values scale floats more.
+            progress: share of the search that is done, from 0 to 1. Floats are scaled more towards
+                its end.
         """
         share, mixes = self.rng.random(), self.rng.random() < 0.2
         is_selected = self.rng.random(len(arrays)) < 0.6
@@ -398,6 +488,11 @@ class Mutation:
     def _mutate_array(
         self, x: np.ndarray, limits: WholeNumbers, sizes: named_sizes.Sizes, progress: float
     ) -> np.ndarray:
+        """Return an array that is changed at random.
+
+        Integers stay within ``limits`` most of the time (``_bound_integers``). Arrays of other
+        dtypes than floats, integers and Booleans are returned unchanged.
+        """
         if is_float(x.dtype):
             with np.errstate(over="ignore", invalid="ignore"):
                 return self._mutate_floats(x, progress)
@@ -408,6 +503,12 @@ class Mutation:
         return x
 
     def _mutate_floats(self, x: np.ndarray, progress: float) -> np.ndarray:
+        """Return floats after one random change.
+
+        They are scaled, made positive or negative, shifted by a constant, or replaced by constants
+        or random numbers, all or some of them. The scale is between 10^-e and 10^e, where e grows
+        with ``progress``. Magnitudes stay below a quarter of the largest float.
+        """
         numbers = x.astype(np.float64)
         exponent = MIN_SCALE_EXPONENT + progress * (MAX_SCALE_EXPONENT - MIN_SCALE_EXPONENT)
         scale = 10 ** self.rng.uniform(-exponent, exponent)
@@ -426,6 +527,10 @@ class Mutation:
         return np.clip(changed, -largest, largest).astype(x.dtype)
 
     def _mutate_integers(self, x: np.ndarray) -> np.ndarray:
+        """Return integers of which all or some are replaced.
+
+        The new integers are random ones of the dtype, small ones, or constants of the program.
+        """
         info = np.iinfo(x.dtype)
         fitting = self.close_constants[
             (self.close_constants >= info.min) & (self.close_constants <= info.max)
@@ -451,14 +556,23 @@ class Mutation:
     def _bound_integers(
         self, x: np.ndarray, limits: WholeNumbers, sizes: named_sizes.Sizes
     ) -> np.ndarray:
-        """Return integers within their limits, counted from the end, or unchanged."""
+        """Return integers within their limits, most of the time.
+
+        For indices, a quarter of the calls return ``x`` unchanged. Another quarter returns signed
+        indices as negative ones, which count from the end.
+
+        Arguments:
+            x: the integers.
+            limits: the integers that the input may have.
+            sizes: sizes of the named dimensions.
+        """
         if not limits.limits:
             return limits.constrain(x, sizes)
-        kind = self.rng.integers(4)
-        if kind == 0:
+        variant = self.rng.integers(4)
+        if variant == 0:
             return x
         bounded = limits.constrain(x, sizes)
-        if kind == 1 and x.dtype.kind == "i":
-            most = int(bounded.max(initial=0))
-            return (bounded - x.dtype.type(most + 1)).astype(x.dtype)
+        if variant == 1 and x.dtype.kind == "i":
+            largest = int(bounded.max(initial=0))
+            return (bounded - x.dtype.type(largest + 1)).astype(x.dtype)
         return bounded

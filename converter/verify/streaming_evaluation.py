@@ -54,9 +54,14 @@ def evaluate_streaming(
 
 
 def _variables(atoms: Any) -> set[Any]:
+    """Return the variables among the operands of an equation; literals are left out."""
     return {atom for atom in atoms if not isinstance(atom, jex.Literal)}
 
 
 def _run_equation(eqn: Any, arguments: list[Any]) -> list[Any]:
-    """Return the results of one equation and wait for them, since JAX would start many at once."""
+    """Return the results of one equation of a jaxpr for these arguments.
+
+    It waits until they are computed, since JAX would start many equations at once and keep all
+    their operands in memory.
+    """
     return jax.block_until_ready(bind_primitive(eqn.primitive, arguments, eqn.params))

@@ -25,11 +25,13 @@ EVALUATION_ERRORS = (AssertionError, IndexError, KeyError, TypeError, ValueError
 
 @dataclass(frozen=True)
 class Change:
-    """A step of a conversion that changed a result, and a description of the change.
+    """Step of a conversion that changed a result, with a description of the change.
 
-    The step is a pass, the ``trace`` before all passes, the ``file``, or the ``optimised file`` if
-    the file is only wrong after ONNX Runtime's optimizations. An open element counts as wrong:
-    nothing decides whether rounding explains it.
+    Arguments:
+        step: the name of a pass, "trace" before all passes, "file", or "optimised file" if the file
+            is wrong only after ONNX Runtime's optimizations.
+        description: the element that changed and its numbers. An open element counts as changed:
+            nothing decides whether rounding explains it.
     """
 
     step: str
@@ -40,8 +42,7 @@ class Change:
 
 
 class StepChangedError(CheckError):
-    """A step of a conversion changed a number, or left an operation that it should have
-    eliminated."""
+    """Error of a step that changed a number, or left an operation that should be eliminated."""
 
     def __init__(self, step: str, description: str) -> None:
         self.change = Change(step, description)
@@ -49,11 +50,17 @@ class StepChangedError(CheckError):
 
 
 class Watch:
-    """Check that no pass changes a number by more than its rounding error
-    (``converter.verify.noise``).
+    """Observer of a conversion that checks after each pass that no result changed by more than its
+    rounding error.
 
-    It evaluates the graph after each pass. A pass may also not reintroduce an operation that an
-    earlier pass eliminated.
+    It evaluates the graph after each pass (``converter.verify.noise``). A pass may also not
+    reintroduce an operation that an earlier pass eliminated.
+
+    Arguments:
+        retrace: returns a new copy of the traced graph, optionally with the calls of functions with
+            some names kept.
+        samples: names and inputs of the samples on which the graph is evaluated.
+        function: the function that was traced.
 
     Raises:
         StepChangedError: a step did one of these.
@@ -72,7 +79,12 @@ class Watch:
         self._eliminated: set[Op] = set()
 
     def __call__(self, name: str, graph: Graph) -> None:
-        """Check the graph after a pass."""
+        """Check the graph after the pass of this name.
+
+        Raises:
+            StepChangedError: an eliminated operation is back, the graph cannot be evaluated, or a
+                result changed by more than its rounding error.
+        """
         for step in distinct():
             self._eliminated |= step.eliminates if step.name == name else frozenset()
         reintroduced = sorted(
@@ -91,13 +103,15 @@ class Watch:
             _check_unchanged(judge, name, results)
 
     def trace(self) -> None:
-        """Check that the traced graph computes the results of the function."""
+        """Raise `StepChangedError` if the traced graph does not compute the results of the
+        function."""
         for judge in self._judges:
             results = self._function(*jax.device_put(judge.inputs))
             _check_unchanged(judge, "trace", jax.tree.leaves(results))
 
     def file(self, model: Any) -> None:
-        """Check the written model at every optimization level of ONNX Runtime."""
+        """Raise `StepChangedError` if the written model computes other results at any optimization
+        level of ONNX Runtime."""
         for level, live_session in sessions(model):
             step = "file" if level == "disabled" else "optimised file"
             for judge in self._judges:
@@ -107,7 +121,13 @@ class Watch:
 
 
 def _check_unchanged(judge: Judge, step: str, results: Sequence[Any]) -> None:
-    """Raise `StepChangedError` if a result differs from that of the traced graph."""
+    """Raise `StepChangedError` if a result differs from that of the traced graph.
+
+    Arguments:
+        judge: the judge of results on one sample.
+        step: the step to name in the error.
+        results: the results after the step.
+    """
     for i, (result, expected) in enumerate(zip(results, judge.run(0), strict=True)):
         expected_pairs = (
             unpack_complex(expected, np.ndim(result)) if is_complex(result.dtype) else expected

@@ -33,11 +33,13 @@ DATA_OPERANDS = {
 
 @dataclass
 class WholeNumbers:
-    """Integers that an input may have: all of its dtype, unless it is a loop count or an index.
+    """Integers that an input of a graph may have.
+
+    All integers of its dtype are allowed, unless it is a loop count or an index.
 
     Arguments:
         is_loop_count: whether the number of iterations of a loop depends on the input.
-        limits: largest valid index along each axis that the input selects positions of.
+        limits: largest valid index along each axis that the input is an index of.
     """
 
     is_loop_count: bool = False
@@ -45,7 +47,12 @@ class WholeNumbers:
 
     def constrain(self, x: np.ndarray, sizes: named_sizes.Sizes) -> np.ndarray:
         """Return drawn numbers with those outside of the limits replaced; allowed numbers stay
-        unchanged."""
+        unchanged.
+
+        A loop count keeps its sign and becomes smaller than ``MAX_COUNT``. An index becomes its
+        remainder by the number of valid indices along the shortest axis. ``sizes`` are the sizes of
+        the named dimensions.
+        """
         if self.is_loop_count:
             x = np.fmod(x, x.dtype.type(MAX_COUNT))
         if not self.limits:
@@ -74,7 +81,12 @@ def whole_numbers(graph: Graph) -> list[WholeNumbers]:
 
 
 def _loop_operands(graph: Graph) -> Iterator[Value]:
-    """Yield the values that loops depend on: 2**31 iterations would take hours."""
+    """Yield all values that the number of iterations of a loop may depend on.
+
+    These are the operands of while loops, those of nodes with a while loop in a body, and all
+    values that they are computed from. A drawn integer among them must be small, because 2**31
+    iterations would take hours.
+    """
     outer_loops = (node for node in graph.nodes if any(map(_is_while, _body_nodes(node))))
     # The operands of outer loops count too: the input of a body has no producer.
     loops = chain(outer_loops, filter(_is_while, graph.walk()))
@@ -87,12 +99,16 @@ def _is_while(node: Node) -> bool:
 
 
 def _body_nodes(node: Node) -> Iterator[Node]:
+    """Yield all nodes in the bodies of a node, also in nested ones."""
     return chain.from_iterable(body.walk() for body in node.bodies.values())
 
 
 def _unbounded_indices(node: Node) -> Iterator[tuple[Value, list[Dim]]]:
-    """Yield indices that the program does not limit, with the largest valid index along each
-    axis."""
+    """Yield indices that a program does not keep within bounds itself.
+
+    These are the indices of ``take``, and of gathers and scatters that promise to be in bounds.
+    Each comes with the largest valid index along each axis.
+    """
     if node.op is ops.take:
         yield node.inputs[1], [dims.as_dim(node.inputs[0].shape[node.params["axis"]] - 1)]
     elif (node.op is ops.gather or node.op in ops.SCATTERS) and _promises_in_bounds(node):
@@ -100,13 +116,18 @@ def _unbounded_indices(node: Node) -> Iterator[tuple[Value, list[Dim]]]:
 
 
 def _promises_in_bounds(node: Node) -> bool:
+    """Return True if a gather or scatter declares that its indices are within bounds."""
     mode = lax.GatherScatterMode.from_any(node.params["mode"])
     return mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS
 
 
 def _index_inputs(index: Value, body_operands: dict[int, Value]) -> Iterator[Value]:
-    """Yield the inputs that an index is computed from with about the same size; masks do not
-    count."""
+    """Yield the graph inputs and body inputs that an index is computed from.
+
+    Only integers are followed, through operations that keep their size about the same
+    (``INDEX_PRESERVING``). Masks do not count. ``body_operands`` maps the id of a body's input to
+    the operand that it gets.
+    """
     visited: set[int] = set()
     stack = [index]
     while stack:
@@ -122,8 +143,11 @@ def _index_inputs(index: Value, body_operands: dict[int, Value]) -> Iterator[Val
 
 
 def _value_operands(value: Value, node: Node) -> Sequence[Value]:
-    """Return the operands whose numbers occur in the result; the positions of `top_k` are no such
-    numbers."""
+    """Return the operands whose numbers occur in a result of a node.
+
+    Example: the indices of a gather select numbers but do not occur in the result. The positions
+    that ``top_k`` returns are numbers of no operand.
+    """
     if node.op is ops.sort:
         return node.inputs[value.index : value.index + 1]
     if node.op is ops.top_k and value.index == 1:

@@ -31,15 +31,22 @@ MAX_FOLD_DEPTH = 12
 """Number of operations through which a factor is moved."""
 
 VIEW_OPS = (ops.transpose, ops.reshape)
+"""Operations whose result has the same elements in another shape."""
 
 OPPOSITE = {ops.add: ops.sub, ops.sub: ops.add}
+"""The operation that changes a bias which is subtracted, by the operation on the result."""
 
 
 def folding_rules(graph: Graph, weights: set[int], fold: bool) -> dict[Op, Rule]:
-    """Return the rules for a graph.
+    """Return the rules, by operation, that fold scales and shifts into the weights of a graph.
 
-    ``weights`` are the ids of values that depend only on parameters. They change only with
-    ``fold``.
+        (x @ w) * s  =  x @ (w * s)
+
+    Arguments:
+        graph: the graph.
+        weights: ids of the values that depend only on parameters and constants. Those of new values
+            are added.
+        fold: False if weights must not be changed. A convolution without a bias may still get one.
     """
     affine = WeightAffine(graph, weights, fold)
     shifts, scales = (ops.add, ops.sub), (ops.mul, ops.div)
@@ -47,22 +54,39 @@ def folding_rules(graph: Graph, weights: set[int], fold: bool) -> dict[Op, Rule]
 
 
 class WeightAffine:
-    """The folding rules, with the readers of each value of the graph."""
+    """Rules that fold scales and shifts into weights, with the readers of each value of a graph.
+
+    Arguments:
+        graph: the graph.
+        weights: ids of the values that depend only on parameters and constants. Those of new values
+            are added.
+        fold: False if weights must not be changed. A convolution without a bias may still get one.
+    """
 
     def __init__(self, graph: Graph, weights: set[int], fold: bool) -> None:
         self._weights, self._fold = weights, fold
         self._readers: dict[int, list[Node | None]] = {}
         self._graphs: dict[int, Graph] = {}
-        for one in (graph, *(body for node in graph.walk() for body in node.bodies.values())):
-            self._graphs.update((id(node), one) for node in one.nodes)
-            read = [(v, node) for node in one.nodes for v in node.inputs]
-            for value, reader in (*read, *((v, None) for v in one.outputs)):
+        for part in (graph, *(body for node in graph.walk() for body in node.bodies.values())):
+            self._graphs.update((id(node), part) for node in part.nodes)
+            reads = [(v, node) for node in part.nodes for v in node.inputs]
+            for value, reader in (*reads, *((v, None) for v in part.outputs)):
                 self._readers.setdefault(id(value), []).append(reader)
 
     # ---------------------------------------------------------------------------------- the rules
 
     def scale(self, node: Node, editor: Editor) -> Value | None:
-        """Fold a factor or divisor that depends only on weights."""
+        """Fold a factor or divisor that depends only on weights into the weights of the other
+        operand.
+
+            conv(x, w) * s  =  conv(x, w * s)
+
+        Returns:
+            The other operand, ``conv(x, w)``, which replaces the node; its weights are changed in
+            place. None, so that the node stays, if the factor may be infinite or huge, or if the
+            other operand is not linear in weights that may change. None also for half precision,
+            which would lose small weights.
+        """
         is_wide = node.out.dtype.name in ("float32", "float64")  # float16 would lose small weights
         for index, other in self._operands(node) if is_wide else ():
             divides = node.op is ops.div
@@ -84,7 +108,14 @@ class WeightAffine:
         return None
 
     def shift(self, node: Node, editor: Editor) -> Value | None:
-        """Fold a term that depends only on weights."""
+        """Fold a term that depends only on weights into the bias of the other operand.
+
+            (x @ w + b) + t  =  x @ w + (b + t)
+
+        Returns:
+            The other operand, ``x @ w + b``, which replaces the node; its bias is changed in place.
+            None, so that the node stays, if it has no bias that may change.
+        """
         for index, other in self._operands(node) if is_float(node.out.dtype) else ():
             if self._is_known(other):
                 term = _broadcast_to_rank(other, node.out, editor)
@@ -100,8 +131,17 @@ class WeightAffine:
     def _find_scaled_parts(
         self, part: LinearPart, editor: Editor, depth: int
     ) -> list[LinearPart] | None:
-        """Return the weights that have to be scaled in place of an operand, or None if others are
-        needed."""
+        """Return the weights that have to be multiplied in place of an operand, with their factors.
+
+        Arguments:
+            part: the operand, with the factor that it is multiplied with.
+            editor: gets the nodes that compute the factors.
+            depth: largest number of operations to go through.
+
+        Returns:
+            The weights. None if other values than weights would have to be multiplied, or weights
+            that may not be changed.
+        """
         if self._is_fixed(part.value):
             return [part] if self._may_change(part) else None
         inner = self._only_producer(part)
@@ -117,8 +157,19 @@ class WeightAffine:
     def _find_shifted_part(
         self, part: LinearPart, op: Op, editor: Editor
     ) -> tuple[LinearPart, Op] | None:
-        """Return the bias that a shift can be folded into, and the operation to apply; None if
-        there is none."""
+        """Return the bias that a term can be folded into, with the operation to apply to it.
+
+        The operation is ``op`` or its opposite, for a bias that is subtracted. A convolution
+        without a bias gets one.
+
+        Arguments:
+            part: the operand, with the term that is added to it.
+            op: ``add``, or ``sub`` if the term is subtracted.
+            editor: gets the nodes that bring the term into the shape of the bias.
+
+        Returns:
+            None if there is no bias that may change.
+        """
         inner = self._only_producer(part)
         if inner is None:
             return None
@@ -137,8 +188,12 @@ class WeightAffine:
         return None
 
     def _only_producer(self, part: LinearPart) -> Node | None:
-        """Return the producer of an operand that no other node reads, in the same graph; otherwise
-        None."""
+        """Return the node that computes an operand.
+
+        None if the operand is read elsewhere too, except by slices that do not overlap. None also
+        if it is computed in another graph, or if the factor or term would change its shape by
+        broadcasting.
+        """
         node, value = part.node, part.value
         inner = value.node
         if inner is None or self._graphs.get(id(inner)) is not self._graphs[id(node)]:
@@ -154,26 +209,38 @@ class WeightAffine:
         )
 
     def _operands(self, node: Node) -> list[tuple[int, Value]]:
-        """Return operands that may replace the node, with the other operand that scales or
-        shifts."""
+        """Return the position of each operand that may replace a node, with the other operand,
+        which scales or shifts it.
+
+        Operands that depend only on weights are left out. In a division or subtraction only the
+        first operand may replace the node.
+        """
         pairs = list(enumerate(reversed(node.inputs)))[: 2 if node.op.commutes else 1]
         return [(i, other) for i, other in pairs if not self._is_known(node.inputs[i])]
 
     def _is_known(self, value: Value) -> bool:
+        """Return True if a value depends only on parameters and constants, so that it is known when
+        the file is saved."""
         return value.kind in ("const", "param") or id(value) in self._weights
 
     def _is_fixed(self, value: Value) -> bool:
-        """Return True if a value is known when the file is saved and may change."""
+        """Return True if a value is known when the file is saved and weights may be changed."""
         return self._fold and self._is_known(value)
 
     def _may_merge(self, bias: Value, term: Value) -> bool:
-        """Return True if two terms may be added: neither is a number, because x + 2**23 - 2**23
-        rounds x."""
+        """Return True if a term may be added to a bias.
+
+        Neither may be a single number, because x + 2**23 - 2**23 rounds x.
+        """
         numbers = scalar(bias) is not None or scalar(term) is not None
         return self._is_fixed(bias) and not numbers
 
     def _may_change(self, part: LinearPart) -> bool:
-        """Return True if the change leaves no second large copy of the part in the file."""
+        """Return True if an operand may be changed without a second large copy of it in the file.
+
+        It may if no other node reads it, or if it is at most 1 MiB and not the weight of a product
+        or convolution.
+        """
         readers = self._readers.get(id(part.value), [])
         if sum(reader is None or not self._is_known(reader.out) for reader in readers) <= 1:
             return True
@@ -185,8 +252,19 @@ class WeightAffine:
     def _remove_node(
         self, node: Node, index: int, op: Op, parts: Sequence[LinearPart], editor: Editor
     ) -> Value | None:
-        """Return the operand that replaces the node, after changing the weights; None if types
-        differ."""
+        """Return the operand that replaces a node, after changing its weights.
+
+        Arguments:
+            node: the node that scales or shifts.
+            index: position of the operand that replaces it.
+            op: the operation to apply to each part.
+            parts: weights or biases, with the factors or terms to apply to them.
+            editor: gets the nodes that compute the new weights.
+
+        Returns:
+            None if the operand has another shape or dtype than the result of the node. Nothing is
+            changed then.
+        """
         value = node.inputs[index]
         if not dims.same_shape(value.shape, node.out.shape) or value.dtype != node.out.dtype:
             return None
@@ -197,6 +275,11 @@ class WeightAffine:
         return value
 
     def _apply(self, part: LinearPart, op: Op, editor: Editor) -> None:
+        """Replace an operand of a node by the result of ``op`` on the operand and its factor or
+        term, in place.
+
+        A missing bias is added as the last operand.
+        """
         if part.index == len(part.node.inputs):  # a bias may be missing
             bias = self._emit_weight(ops.neg, [part.other], editor) if op is ops.sub else part.other
             self._weights.add(id(bias))
@@ -212,10 +295,12 @@ class WeightAffine:
             )
             changed = editor.reshape(changed, changed.shape[first:])
             self._weights.add(id(changed))
-        changed.name = _own_name(part.value)
+        changed.name = _kept_name(part.value)
         part.node.inputs[part.index] = changed
 
     def _emit_weight(self, op: Op, inputs: list[Value], editor: Editor) -> Value:
+        """Return the result of an elementwise operation on weights, which counts as a weight
+        too."""
         shape = dims.broadcast([v.shape for v in inputs])
         assert shape is not None, inputs
         value = editor.add(op, inputs, shape, inputs[0].dtype)
@@ -224,15 +309,20 @@ class WeightAffine:
 
 
 def _gives_rank(part: LinearPart) -> bool:
-    """Return True if the result keeps its number of axes if the changed operand has fewer."""
+    """Return True if another operand of the same node has all axes of the result.
+
+    The changed operand may then have fewer axes: a bias stays a vector.
+    """
     node = part.node
     other_operands = [v for i, v in enumerate(node.inputs) if i != part.index]
     return node.op.broadcasts and any(v.rank == node.out.rank for v in other_operands)
 
 
 def _broadcast_to_rank(value: Value, out: Value, editor: Editor) -> Value:
-    """Return ``value`` with as many axes as ``out``; axes along which it is constant have size
-    one."""
+    """Return ``value`` with as many axes as ``out``.
+
+    Axes along which it is constant have size one.
+    """
     inner = value.made_by(ops.broadcast_in_dim)
     source = value if inner is None else inner.inputs[0]
     shape = range(value.rank) if inner is None else inner.params["broadcast_dimensions"]
@@ -241,15 +331,18 @@ def _broadcast_to_rank(value: Value, out: Value, editor: Editor) -> Value:
 
 
 def _covers(bias: Value, term: Value) -> bool:
-    """Return True if a bias keeps its size when a term is added."""
+    """Return True if a bias keeps its shape when a term is added, apart from axes of size one."""
     shape = dims.broadcast([bias.shape, term.shape])
     sizes = [[d for d in s or () if not dims.same(d, 1)] for s in (bias.shape, shape)]
     return shape is not None and dims.same_shape(*sizes)
 
 
 def _reads_disjoint_slices(node: Node, readers: Sequence[Node | None]) -> bool:
-    """Return True if a slice does not overlap with the slices of the other readers of its
-    source."""
+    """Return True if a node and all other readers of its operand are slices along the same axis
+    that do not overlap.
+
+    A reader is None if it is an output of the graph.
+    """
     other_readers = [reader for reader in readers if reader is not None and reader is not node]
     axis = shortened_axis(node)
     if (
@@ -265,9 +358,12 @@ def _reads_disjoint_slices(node: Node, readers: Sequence[Node | None]) -> bool:
     return all(max(start, low) >= min(end, high) for low, high in ends)
 
 
-def _own_name(weight: Value) -> str:
-    """Return the name of the value that a weight is a view of, or of the only parameter it depends
-    on."""
+def _kept_name(weight: Value) -> str:
+    """Return the name that a changed weight keeps.
+
+    It is the name of the value that the weight is a transpose or reshape of, or else of the only
+    parameter that it depends on. It is empty if there is no such name.
+    """
     names = [v.name for v in sources(weight).values() if v.kind == "param"]
     while weight.node is not None and not weight.name and weight.node.op in VIEW_OPS:
         (weight,) = weight.node.inputs

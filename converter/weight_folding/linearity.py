@@ -24,7 +24,13 @@ from converter.ir.scalars import scalar
 
 @dataclass(frozen=True)
 class LinearPart:
-    """An operand, ``node.inputs[index]``, with the value that it is multiplied with or added to."""
+    """Operand of a node, with the value that it is multiplied with or added to.
+
+    Arguments:
+        node: the node that reads the operand.
+        index: position of the operand. For a bias that is missing, it is the number of operands.
+        other: the factor or term.
+    """
 
     node: Node
     index: int
@@ -32,7 +38,7 @@ class LinearPart:
 
     @property
     def value(self) -> Value:
-        """The operand."""
+        """The operand, ``node.inputs[index]``."""
         return self.node.inputs[self.index]
 
 
@@ -41,8 +47,12 @@ ScaledOperands: TypeAlias = list[LinearPart]
 
 
 def _scale_view(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
-    """Scale the operand of a transpose or reshape; the factor gets the operand's axes, if it has
-    them."""
+    """Return the operand of a transpose or reshape to multiply with a factor in place of the
+    result.
+
+    The list has one choice with one operand, whose factor has its axes. It is empty if the factor
+    cannot be brought to these axes.
+    """
     (value,) = node.inputs
     if not _varying_axes(factor):
         return [[LinearPart(node, 0, editor.reshape(factor, (1,) * value.rank))]]
@@ -55,7 +65,7 @@ def _scale_view(node: Node, factor: Value, editor: Editor) -> list[ScaledOperand
 
 
 def _inverse_view(node: Node) -> Node:
-    """Return the operation that computes the operand from the result."""
+    """Return a node that computes the operand of a transpose or reshape from its result."""
     (value,), params = node.inputs, {"shape": node.inputs[0].shape}
     if node.op is ops.transpose:
         params = {"permutation": inverse_order(node.params["permutation"])}
@@ -63,12 +73,17 @@ def _inverse_view(node: Node) -> Node:
 
 
 def _scale_slice(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
-    """Scale the operand of a slice by the factor, and by one outside of the slice."""
+    """Return the operand of a slice to multiply with a factor in place of the result.
+
+    The list has one choice with one operand, whose factor has ones outside of the slice. It is
+    empty if the slice has strides or shortens several axes.
+    """
     axis = shortened_axis(node)
     if axis is None:
         return []
 
     def spread(value: Value, size: int) -> Value:
+        """Return a value broadcast to ``size`` entries along the axis of the slice."""
         shape = (*factor.shape[:axis], size, *factor.shape[axis + 1 :])
         return editor.broadcast(value, shape, range(value.rank))
 
@@ -80,12 +95,20 @@ def _scale_slice(node: Node, factor: Value, editor: Editor) -> list[ScaledOperan
 
 
 def _scale_concatenate(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
+    """Return the operands of a concatenation to multiply with a factor in place of the result.
+
+    The list has one choice with all operands. It is empty if the factor varies along the axis of
+    the concatenation.
+    """
     differs = node.params["dimension"] in _varying_axes(factor)
     return [] if differs else [[LinearPart(node, i, factor) for i in range(len(node.inputs))]]
 
 
 def _scale_either(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
-    """Scale one of the operands."""
+    """Return the operands of a product to multiply with a factor in place of the result.
+
+    The list has one choice for each operand.
+    """
     return [
         [LinearPart(node, i, _drop_leading_ones(factor, v, editor))]
         for i, v in enumerate(node.inputs)
@@ -93,22 +116,35 @@ def _scale_either(node: Node, factor: Value, editor: Editor) -> list[ScaledOpera
 
 
 def _scale_first(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
+    """Return the first operand of a node, such as a dividend, to multiply with a factor in place of
+    the result."""
     return _scale_either(node, factor, editor)[:1]
 
 
 def _scale_both(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
+    """Return the operands of a sum or difference to multiply with a factor in place of the result.
+
+    The list has one choice with both operands.
+    """
     return [[part for parts in _scale_either(node, factor, editor) for part in parts]]
 
 
 def _drop_leading_ones(factor: Value, operand: Value, editor: Editor) -> Value:
-    """Return the factor without leading axes of size one that an operand does not have."""
+    """Return a factor without its leading axes that ``operand`` does not have.
+
+    It is returned unchanged if one of these axes has another size than one.
+    """
     surplus = factor.rank - operand.rank
     ones = all(dims.same(d, 1) for d in factor.shape[:surplus])
     return editor.reshape(factor, factor.shape[surplus:]) if surplus > 0 and ones else factor
 
 
 def _scale_matmul(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
-    """Scale an operand that has all axes of the result along which the factor varies."""
+    """Return the operands of a matrix product to multiply with a factor in place of the result.
+
+    The list has one choice for each operand that has all axes of the result along which the factor
+    varies.
+    """
     choices: list[ScaledOperands] = []
     for index in range(len(node.inputs)):
         result_axes = _axes_in_result(node, index)
@@ -119,7 +155,11 @@ def _scale_matmul(node: Node, factor: Value, editor: Editor) -> list[ScaledOpera
 
 
 def _axes_in_result(node: Node, index: int) -> list[int | None]:
-    """Return the axis of the result for each axis of an operand of a matrix product, or None."""
+    """Return the axis of the result for each axis of an operand of a matrix product.
+
+    None stands for the contracted axis, and for an axis along which the operand is broadcast.
+    ``index`` is the position of the operand.
+    """
     x, y = node.inputs
     operand, out = node.inputs[index], node.out
     matrices = [int(v.rank > 1) for v in (x, y)]
@@ -138,7 +178,12 @@ CONVOLUTIONS = {ops.conv: 0, ops.conv_transpose: 1}
 
 
 def _scale_convolution(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
-    """Scale the weights and the bias, if the factor varies only along the channels."""
+    """Return the weights and the bias of a convolution to multiply with a factor in place of the
+    result.
+
+    The list has one choice. It is empty if the factor varies along other axes than the channels, or
+    for a transposed convolution with groups.
+    """
     weight, axis = node.inputs[1], CONVOLUTIONS[node.op]
     # The weights of a grouped transposed convolution have the channels of one group there.
     if _varying_axes(factor) not in ([], [1]) or (axis and node.params["groups"] > 1):
@@ -152,15 +197,15 @@ def _scale_convolution(node: Node, factor: Value, editor: Editor) -> list[Scaled
 
 
 def channel_vector(node: Node, term: Value, editor: Editor) -> Value | None:
-    """Return a term as the bias [channels] of a convolution, or None if it varies along other
-    axes."""
+    """Return a term that is added to a convolution as a bias [channels], or None if it varies along
+    other axes."""
     if _varying_axes(term) not in ([], [1]):
         return None
     return editor.broadcast(editor.reshape(term, term.shape[1:2]), node.out.shape[1:2], (0,))
 
 
 def _varying_axes(factor: Value) -> list[int]:
-    """Return the axes along which a factor may vary."""
+    """Return the axes along which a factor may vary: those of another size than one."""
     return [i for i, d in enumerate(factor.shape) if not dims.same(d, 1)]
 
 
@@ -188,8 +233,12 @@ below the inverse of it, overflow neither before nor after."""
 
 
 def has_moderate_size(value: Value, divides: bool) -> bool:
-    """Return True if a constant is far from the limits of floats; parameters are checked when
-    saving."""
+    """Return True if the numbers of a constant are far from the limits of floats.
+
+    A factor must be from 1 / ``LARGEST_SCALE`` to ``LARGEST_SCALE`` in magnitude, or zero. A
+    divisor (``divides``) must not be zero. True for values that are not constant, whose sizes are
+    checked when the file is saved.
+    """
     number = scalar(value)
     if number is None and value.kind != "const":
         return True
@@ -199,8 +248,12 @@ def has_moderate_size(value: Value, divides: bool) -> bool:
 
 
 def sizes_of_factor(divides: bool) -> dict[str, float]:
-    """Return the allowed sizes of factors, or of divisors. NaN is allowed, since it gives NaN
-    anyway."""
+    """Return the allowed magnitudes of a factor as parameters ``least`` and ``most`` of
+    ``ops.factor``.
+
+    A factor is at most ``LARGEST_SCALE``, a divisor at least its inverse. NaN is allowed, since it
+    gives NaN anyway.
+    """
     ends = (1 / LARGEST_SCALE, math.inf) if divides else (0.0, LARGEST_SCALE)
     return dict(zip(("least", "most"), ends, strict=True))
 
@@ -209,19 +262,28 @@ WEIGHT_SIZES = {"least": 0.0, "most": MAX_SCALED_WEIGHT}
 
 
 def keeps_finite(value: Value, divides: bool) -> bool:
-    """Return True if a factor has an allowed size, by its numbers if it has any, else by its
-    form."""
+    """Return True if a factor or divisor can make no finite number infinite.
+
+    If its numbers are known, they must have an allowed size. If they are not, a factor is accepted,
+    because it is checked when the file is saved. A divisor must then be a sum with a positive
+    number, such as ``variance + epsilon``.
+    """
     within = _is_within(value, **sizes_of_factor(divides))
     return (not divides or _is_kept_from_zero(value)) if within is None else within
 
 
 def may_be_scaled(weights: Value) -> bool:
-    """Return True if weights are small enough or have no numbers yet."""
+    """Return True if weights are small enough to be multiplied with a factor, or have no numbers
+    yet."""
     within = _is_within(weights, **WEIGHT_SIZES)
     return within is None or within
 
 
 def _is_within(value: Value, least: float, most: float) -> bool | None:
+    """Return True if all numbers of a value have a magnitude from ``least`` to ``most``.
+
+    None if the numbers are not known.
+    """
     numbers = bound(value)
     if numbers is None:
         return None
@@ -230,8 +292,8 @@ def _is_within(value: Value, least: float, most: float) -> bool | None:
 
 
 def _is_kept_from_zero(value: Value) -> bool:
-    """Return True if a value is a sum with a positive number, or its root: ``sqrt(variance +
-    epsilon)``."""
+    """Return True if a value is a sum or maximum with a positive number, or its root:
+    ``sqrt(variance + epsilon)``."""
     node = value.node
     while node is not None and (node.op.moves or node.op is ops.sqrt):
         node = node.inputs[0].node

@@ -10,29 +10,38 @@ from converter.ir.names import Names
 from converter.ir.origins import nodes_to_compute, sources
 from converter.ir.rewrite import drop_dead
 
-MAX_NAMES = 4  # largest number of parameters that the name of a program lists
+MAX_NAMES = 4
+"""Largest number of parameters that the name of a weight program lists."""
 
 
 def weight_values(graph: Graph) -> set[int]:
-    """Return the ids of the values that depend only on parameters and constants."""
+    """Return the ids of the values of a graph that depend only on parameters and constants."""
     return {id(v) for v in graph.params} | computable(graph, ("const", "param"))
 
 
 def move_weights_first(graph: Graph) -> None:
-    """Move nodes that depend only on parameters before the others, in place, so that all nodes can
-    read them."""
+    """Move nodes that depend only on parameters and constants before all others, in place.
+
+    All other nodes of the graph can then read their results. The bodies of nodes are sorted in the
+    same way.
+    """
     weights = weight_values(graph)
-    for one in (graph, *(body for node in graph.walk() for body in node.bodies.values())):
-        one.nodes.sort(key=lambda node: not any(id(v) in weights for v in node.outputs))
+    for part in (graph, *(body for node in graph.walk() for body in node.bodies.values())):
+        part.nodes.sort(key=lambda node: not any(id(v) in weights for v in node.outputs))
 
 
 def hoist_weight_programs(graph: Graph) -> Graph:
-    """Replace weight programs by parameters that carry them, in place.
+    """Replace values that depend only on parameters by new parameters, in place, and return the
+    graph.
 
-    A program is hoisted if its result is at most 1 MiB larger than its sources. Otherwise its last
-    step stays in the graph, and its operands are tried. A program that only moves the numbers of a
-    parameter which the file has anyway stays too, so that no table is in the file twice. A result
-    that is computed from one parameter which no other node reads keeps the name of that parameter.
+    The new parameter carries the nodes that compute the value, its weight program. The program is
+    evaluated when the file is saved.
+
+    A value is replaced if it is at most 1 MiB larger than its sources. Otherwise its last operation
+    stays in the graph, and its operands are tried. A program that only moves the numbers of a
+    parameter which the file has anyway stays too, so that no table is in the file twice. A small
+    value that depends on constants alone becomes a constant. A result that is computed from one
+    parameter which no other node reads keeps the name of that parameter.
     """
     weights = weight_values(graph)
     kept_ids = {id(v) for v in boundary(graph, weights) if v.kind == "param"}
@@ -68,7 +77,16 @@ MAX_DUPLICATE_BYTES = 1 << 16
 
 
 def _only_moves_kept(value: Value, leaves: dict[int, Value], kept_ids: set[int]) -> bool:
-    """Return True if a program only moves the numbers of a parameter that is in the file anyway."""
+    """Return True if a value has only the numbers of one parameter that is in the file anyway, at
+    other positions.
+
+    False for values of at most ``MAX_DUPLICATE_BYTES``, which may be in the file twice.
+
+    Arguments:
+        value: the value.
+        leaves: the parameters and constants that it is computed from, by id.
+        kept_ids: ids of the parameters that are in the file.
+    """
     if (
         size_in_bytes(value) <= MAX_DUPLICATE_BYTES
         or len(leaves) != 1
@@ -84,10 +102,16 @@ def _only_moves_kept(value: Value, leaves: dict[int, Value], kept_ids: set[int])
 
 
 def copy_program(value: Value, copies: dict[int, Value]) -> Value:
-    """Return a copy of a program, including everything down to its parameters and constants.
+    """Return a copy of a value, together with all nodes down to the parameters and constants that
+    it is computed from.
 
     A value in the graph may be part of several programs. In the graph it reads the results of other
     programs, in the copy the values that these are computed from.
+
+    Arguments:
+        value: the value.
+        copies: copies of other values by the id of the original. They are used again, and new
+            copies are added.
     """
     for node in nodes_to_compute(value, copies):
         twin = replace(node, inputs=[copies.get(id(v), v) for v in node.inputs], outputs=[])
@@ -97,13 +121,14 @@ def copy_program(value: Value, copies: dict[int, Value]) -> Value:
 
 
 def _name_programs(params: list[Value], reserved: set[str]) -> None:
-    """Name programs after their parameters, unless a pass has named them.
+    """Name the parameters that have a weight program after the parameters that it reads, in place.
 
-    A name that several programs would have is used for none of them.
+    A name that a pass has given is kept. A name that several programs would have is used for none
+    of them; they get numbers. ``reserved`` are the names of the inputs and outputs of the graph.
     """
     parameter_names = [v.name for v in params if v.program is None]
     origins = [v.name or _origin_name(v) for v in params]
-    shared = [name for name, times in Counter(origins).items() if times > 1]
+    shared = [name for name, count in Counter(origins).items() if count > 1]
     names = Names({*parameter_names, *reserved, *shared})
     for value, name in zip(params, origins, strict=True):
         if value.program is not None:
@@ -111,6 +136,11 @@ def _name_programs(params: list[Value], reserved: set[str]) -> None:
 
 
 def _origin_name(value: Value) -> str:
+    """Return a name made of the parameters that a value depends on: ``weight+bias``, or
+    ``weight+4_more``.
+
+    It is ``const`` if the value depends on constants alone.
+    """
     leaves = sources(value.program or value)
     names = [v.name for v in leaves.values() if v.kind == "param"]
     listed_names = names if len(names) <= MAX_NAMES else [names[0], f"{len(names) - 1}_more"]

@@ -68,13 +68,12 @@ LACKS = (
     *LACKED_EVERYWHERE,  # GroupNormalization runs as a function that takes twice the time
     lacks_operators("Acos Acosh Asin Asinh Atan Atanh Cosh Sinh Tan Erf", "float64"),
     lacks_operators("AveragePool Conv ConvTranspose", "float64"),
-    lacks_operators("LogSoftmax", "float64"),  # gives numbers for rows with NaN
+    lacks_operators("LogSoftmax", "float64"),  # the kernel gives numbers for rows with NaN
     lacks_operators("GridSample", "float64", range(OPSETS.start, 20)),
     lacks_operators("Sigmoid", "float64"),  # the kernel has the precision of float32
     lacks_operators("Softplus", "float16", range(18, 22)),  # the runtime's exp(x) + 1 overflows
-    lacks_operators(
-        "Swish", opsets=range(25, OPSETS.stop)
-    ),  # and the runtime does not decompose it
+    # The runtime has no kernel for it at these opsets and does not decompose it.
+    lacks_operators("Swish", opsets=range(25, OPSETS.stop)),
 )
 """Operators that other operators replace."""
 

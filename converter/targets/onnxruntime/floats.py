@@ -16,8 +16,12 @@ FLOAT8_OVERFLOW = 61440
 
 
 def pad_with_negative_zero(node: Node, editor: Editor) -> Value | None:
-    """Pad with -0.0 before a pool, also through transposes, so that the runtime does not merge the
-    pad."""
+    """Return a pool of an operand that is padded with -0.0 in place of 0.0.
+
+    ONNX Runtime merges a pad with 0.0 into the pool after it, where zeros count otherwise.
+    Transposes and reshapes may be between the two. Return None, so that the node stays, if no pad
+    with zeros precedes the pool.
+    """
     views, pad = list[Node](), node.inputs[0].node
     while pad is not None and pad.op in (ops.reshape, ops.transpose):
         views.append(pad)
@@ -31,7 +35,12 @@ def pad_with_negative_zero(node: Node, editor: Editor) -> Value | None:
 
 
 def fill_empty_pad(node: Node, editor: Editor) -> Value | None:
-    """Return the filler alone if cropping leaves no element of the operand."""
+    """Return the filler of a pad alone, in the shape of the result, if cropping leaves no element
+    of the operand.
+
+    ONNX Runtime before 1.24 computes such a pad wrongly. Return None, so that the node stays, for
+    other pads and for named sizes.
+    """
     x, number = node.inputs
     config = node.params["padding_config"]
     dilated = (n + max(n - 1, 0) * inner for n, (_, _, inner) in zip(x.shape, config, strict=True))
@@ -44,7 +53,13 @@ def fill_empty_pad(node: Node, editor: Editor) -> Value | None:
 
 
 def pad_before_pool(node: Node, editor: Editor) -> Value | None:
-    """Pad with zeros in a separate node where the pool would not count some of its padding."""
+    """Return an average pool or sum pool without padding, of an operand that a separate node pads
+    with zeros.
+
+    ONNX Runtime does not count some of a padding that differs between axes or ends. Return None, so
+    that the node stays, if the padding is the same everywhere, if the pool has one axis, or if
+    padding does not count in the average.
+    """
     padding, (x,) = node.params["padding"], node.inputs
     same_everywhere = len({size for ends in padding for size in ends}) == 1
     if same_everywhere or len(padding) < 2 or not node.params.get("include_pad", True):
@@ -57,20 +72,27 @@ def pad_before_pool(node: Node, editor: Editor) -> Value | None:
 
 
 def keep_nan_of_erf(node: Node, editor: Editor) -> Value:
-    """Return NaN where the operand of erf is NaN."""
+    """Return the error function of a node's operand, and NaN where the operand is NaN.
+
+    ONNX Runtime before 1.27 returns a number there.
+    """
     (x,) = node.inputs
     return editor.where(editor.compare(ops.ne, x, x), x, editor.like(node, [x]))
 
 
 def select_slope(node: Node, editor: Editor) -> Value:
-    """Return each number or its product with the slope."""
+    """Return a leaky ReLU with slopes, computed as x where x ≥ 0, else x · slope."""
     x, slope = node.inputs
     is_nonnegative = editor.compare(ops.ge, x, const(0, x.dtype))
     return editor.where(is_nonnegative, x, editor.binary(ops.mul, x, slope))
 
 
 def repeat_keys(node: Node, editor: Editor) -> Value | None:
-    """Repeat shared keys and values for each head if the mask differs between heads."""
+    """Return attention whose keys and values are repeated for each query head that shares them.
+
+    ONNX Runtime before 1.25 confuses masks of each head if heads share keys. Return None, so that
+    the node stays, if no heads share keys, or if the mask is the same for all heads.
+    """
     query, key, value, *masks = node.inputs
     heads, shared = node.params["q_heads"], node.params["kv_heads"]
     if heads == shared or all(mask.rank < 3 or mask.shape[-3] == 1 for mask in masks):
@@ -80,7 +102,15 @@ def repeat_keys(node: Node, editor: Editor) -> Value | None:
 
 
 def _repeat_heads(editor: Editor, x: Value, heads: int, count: int) -> Value:
-    """Repeat each head: [batch, heads, rows, width] or [batch, rows, heads * width]."""
+    """Return keys or values in which each head is repeated ``count`` times.
+
+    Arguments:
+        editor: gets the nodes.
+        x: the keys or values, [batch, heads, positions, width] or [batch, positions, heads ·
+            width].
+        heads: number of heads.
+        count: number of repetitions.
+    """
     axis = 1 if x.rank == 4 else 2
     width = x.shape[-1] if x.rank == 4 else dims.as_dim(x.shape[-1] // heads)
     before, inner_shape = x.shape[:axis], (x.shape[2], width) if x.rank == 4 else (width,)
@@ -94,7 +124,10 @@ def _repeat_heads(editor: Editor, x: Value, heads: int, count: int) -> Value:
 
 
 def reshape_scalar_gelu(node: Node, editor: Editor) -> Value | None:
-    """Compute the GELU of a scalar on an array of one element."""
+    """Return the GELU of a float32 scalar, computed on an array of one element.
+
+    Return None, so that the node stays, for other operands.
+    """
     (x,) = node.inputs
     if x.shape or x.dtype != np.float32:
         return None
@@ -102,7 +135,12 @@ def reshape_scalar_gelu(node: Node, editor: Editor) -> Value | None:
 
 
 def put_factor_first(node: Node, editor: Editor) -> Value | None:
-    """Make an infinite or huge factor of a convolution the first operand, where it is not fused."""
+    """Return the product of a convolution and a factor with its operands exchanged.
+
+    In this order ONNX Runtime does not fold the factor into the weights, which could make them
+    infinite. Return None, so that the node stays, if no element of the factor is above
+    ``LARGEST_SCALE``, if the factor is not known, or if no convolution computes the first operand.
+    """
     convolved, other = node.inputs
     factor = None if convolved.made_by(ops.conv, ops.conv_transpose) is None else bound(other)
     if factor is None or not np.any(np.abs(factor) > LARGEST_SCALE):
@@ -111,18 +149,22 @@ def put_factor_first(node: Node, editor: Editor) -> Value | None:
 
 
 def keep_infinity_in_float8(node: Node, editor: Editor) -> Value | None:
-    """Replace numbers that round to infinity by infinity before the conversion."""
+    """Return a conversion to float8_e5m2 in which numbers that are rounded to infinity become
+    infinity first.
+
+    Return None, so that the node stays, for conversions to other dtypes, and of integers.
+    """
     (x,), dtype = node.inputs, node.out.dtype
     if dtype != jnp.float8_e5m2 or not is_float(x.dtype):
         return None
-    size = editor.add(ops.abs, [x], x.shape, x.dtype)
-    beyond = editor.compare(ops.ge, size, const(FLOAT8_OVERFLOW, x.dtype))
+    magnitude = editor.add(ops.abs, [x], x.shape, x.dtype)
+    overflows = editor.compare(ops.ge, magnitude, const(FLOAT8_OVERFLOW, x.dtype))
     infinite = editor.binary(ops.mul, x, const(np.inf, x.dtype))
-    return editor.convert(editor.where(beyond, infinite, x), dtype)
+    return editor.convert(editor.where(overflows, infinite, x), dtype)
 
 
 def expand_logistic(node: Node, editor: Editor) -> Value:
-    """Return 1 / (1 + exp(-x))."""
+    """Return the sigmoid of a node's operand, computed as 1 / (1 + exp(-x))."""
     (x,), one = node.inputs, const(1, node.out.dtype)
     negated = editor.add(ops.neg, [x], x.shape, x.dtype)
     power = editor.add(ops.exp, [negated], x.shape, x.dtype)

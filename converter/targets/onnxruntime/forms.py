@@ -18,11 +18,17 @@ IMAGES = range(3, 6)
 
 
 def _refuses_dilation(node: Node, opset: int) -> str:
+    """Return the reason why a pool does not run at an opset, or "" if it runs.
+
+    An average over a dilated window needs opset 19.
+    """
     dilated = any(step != 1 for step in node.params["dilation"])
     return "an average over a dilated window came with opset 19" if dilated and opset < 19 else ""
 
 
 def _refuses_axes(node: Node, opset: int) -> str:
+    """Return the reason why a resize does not run, or "" if there is a kernel for the axes that it
+    scales."""
     axes, mode = scaled_axes(node), resize_mode(node)
     if has_kernel(mode, node.out.rank, axes):
         return ""
@@ -30,6 +36,10 @@ def _refuses_axes(node: Node, opset: int) -> str:
 
 
 def _refuses_sampling(node: Node, opset: int) -> str:
+    """Return the reason why a grid sample does not run at an opset, or "" if it runs.
+
+    A grid sample of float64 needs opset 20.
+    """
     early = node.out.dtype.name == "float64" and opset < 20
     return "a grid sample of float64 came with opset 20" if early else ""
 

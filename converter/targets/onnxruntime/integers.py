@@ -15,7 +15,7 @@ from converter.targets.target import narrow_value, widen_value
 
 
 def _reduced_axes_last(node: Node, editor: Editor) -> Value:
-    """Return the operand as [kept axes…, all reduced axes merged]."""
+    """Return the operand of a reduction as an array [axes that stay, all reduced axes merged]."""
     x, axes = node.inputs[0], node.params["axes"]
     kept_axes = [i for i in range(x.rank) if i not in axes]
     size = dims.size_product([x.shape[i] for i in axes])
@@ -23,7 +23,11 @@ def _reduced_axes_last(node: Node, editor: Editor) -> Value:
 
 
 def sum_by_product(node: Node, editor: Editor) -> Value | None:
-    """Sum 64-bit integers by a matrix product with ones, the only sum that wraps exactly."""
+    """Return the sum of 64-bit integers, computed by a matrix product with ones.
+
+    It is the only sum of ONNX Runtime that wraps exactly. Return None, so that the node stays, for
+    other dtypes and for sums of sizes, which are below 2**53.
+    """
     if node.out.dtype not in (np.int64, np.uint64) or _depends_on_sizes_only(node.inputs[0]):
         return None
     x = _reduced_axes_last(node, editor)
@@ -33,13 +37,17 @@ def sum_by_product(node: Node, editor: Editor) -> Value | None:
 
 
 def _depends_on_sizes_only(x: Value) -> bool:
-    """Return True if a value is computed from constants and sizes only: such sums stay below
-    2**53."""
+    """Return True if a value is computed from constants and sizes only, in int64."""
     return x.dtype == np.int64 and all(v.kind in ("const", "node") for v in ancestors(x))
 
 
 def multiply_by_halves(node: Node, editor: Editor) -> Value | None:
-    """Multiply integers by repeatedly multiplying one half of the axis with the other."""
+    """Return the product of integers along the reduced axes.
+
+    One half of the axis is multiplied with the other until one element is left. An axis of named
+    size is multiplied by a scan. ONNX Runtime's own product does not wrap. Return None, so that the
+    node stays, for floats and for an empty axis.
+    """
     if not is_integer(node.out.dtype):
         return None
     x = _reduced_axes_last(node, editor)
@@ -61,23 +69,28 @@ def multiply_by_halves(node: Node, editor: Editor) -> Value | None:
 
 
 def _multiply_by_scan(x: Value, out: Value, editor: Editor) -> Value:
-    """Multiply along the last axis one factor at a time, for an axis of named size."""
+    """Return the product along the last axis, computed by a scan with one factor in each iteration.
+
+    It is used for an axis of named size. The result has the shape and dtype of ``out``.
+    """
     last = x.rank - 1
     start = editor.broadcast(const(1, out.dtype), out.shape, ())
     lines = editor.transpose(x, (last, *range(last)))
     carry, factor = (Value(out.shape, out.dtype, kind="input") for _ in range(2))
-    times = make_node(ops.mul, [carry, factor], [(out.shape, out.dtype)])
+    product = make_node(ops.mul, [carry, factor], [(out.shape, out.dtype)])
     params = {"num_carry": 1, "length": x.shape[last], "reverse": False}
     scan = make_node(ops.scan, [start, lines], [(out.shape, out.dtype)], params)
-    scan.bodies = {"body": Graph([carry, factor], times.outputs, [times])}
+    scan.bodies = {"body": Graph([carry, factor], product.outputs, [product])}
     editor.nodes.append(scan)
     return scan.out
 
 
 def exact_extreme(node: Node, editor: Editor) -> Value | None:
-    """Compute the maximum or minimum of 64-bit integers by sorting, and of uint32 in float64.
+    """Return the maximum or minimum of 64-bit integers or uint32 along the reduced axes.
 
-    The minimum is the complement of the maximum of the complements.
+    64-bit integers are sorted by ``top_k``: the minimum is the complement of the maximum of the
+    complements. uint32 is computed in float64. Return None, so that the node stays, for other
+    dtypes.
     """
     dtype = node.out.dtype
     if dtype == np.uint32:
@@ -103,7 +116,10 @@ def _complement(editor: Editor, x: Value) -> Value:
 
 
 def sign_by_comparisons(node: Node, editor: Editor) -> Value | None:
-    """Compute the sign of int64 by comparisons with zero."""
+    """Return the sign of int64, computed as (x > 0) - (x < 0).
+
+    Return None, so that the node stays, for other dtypes.
+    """
     (x,), dtype = node.inputs, node.out.dtype
     if dtype != np.int64:
         return None
@@ -112,7 +128,11 @@ def sign_by_comparisons(node: Node, editor: Editor) -> Value | None:
 
 
 def divide_lowest(node: Node, editor: Editor) -> Value | None:
-    """Return the negated dividend for a division by -1; the lowest integer then stays the same."""
+    """Return a quotient of integers that is the negated dividend where the divisor is -1.
+
+    The lowest integer then stays the same, as in JAX. Return None, so that the node stays, if the
+    lowest integer cannot be divided by -1.
+    """
     x, y = node.inputs
     if not _may_overflow(x, y):
         return None
@@ -122,7 +142,10 @@ def divide_lowest(node: Node, editor: Editor) -> Value | None:
 
 
 def remainder_of_lowest(node: Node, editor: Editor) -> Value | None:
-    """Compute the remainder by -1 as the one by 1."""
+    """Return a remainder of integers for which divisors of -1 are replaced by 1.
+
+    Both give 0. Return None, so that the node stays, if the lowest integer cannot be divided by -1.
+    """
     x, y = node.inputs
     if not _may_overflow(x, y):
         return None
@@ -130,7 +153,10 @@ def remainder_of_lowest(node: Node, editor: Editor) -> Value | None:
 
 
 def remainder_by_quotient(node: Node, editor: Editor) -> Value | None:
-    """Compute the remainder of 64-bit integers from the quotient."""
+    """Return the remainder of 64-bit integers, computed as x - (x / y) · y.
+
+    Return None, so that the node stays, for other dtypes.
+    """
     x, y = node.inputs
     if node.out.dtype not in (np.int64, np.uint64):
         return None
@@ -139,8 +165,11 @@ def remainder_by_quotient(node: Node, editor: Editor) -> Value | None:
 
 
 def _may_overflow(x: Value, y: Value) -> bool:
-    """Return True if the lowest integer may be divided by -1; 8 and 16 bits are divided in 32
-    bits."""
+    """Return True if a division of ``x`` by ``y`` may divide the lowest integer by -1.
+
+    The quotient is beyond the range of the dtype. Integers of 8 and 16 bits are divided in 32 bits,
+    where it is not.
+    """
     is_wide = x.dtype.kind == "i" and x.dtype.itemsize >= 4
     return is_wide and not (
         known_range(x).misses(int(lowest(x.dtype))) or known_range(y).misses(-1)
@@ -148,6 +177,6 @@ def _may_overflow(x: Value, y: Value) -> bool:
 
 
 def _replace_minus_one(y: Value, editor: Editor) -> tuple[Value, Value]:
-    """Return where ``y`` is -1, and ``y`` with 1 in these positions."""
+    """Return the mask of elements of ``y`` that are -1, and ``y`` with 1 in these positions."""
     negative = editor.compare(ops.eq, y, const(-1, y.dtype))
     return negative, editor.where(negative, const(1, y.dtype), y)

@@ -25,7 +25,7 @@ BYTE_CONVERSIONS = dict.fromkeys(("int8", "uint8"), "int32")
 
 
 def replace_cosines(model: ir.Model) -> None:
-    """Replace cosines of float64 by sines.
+    """Replace cosines of float64 by sines, in place.
 
     The result is 1 - 2 sin²(x / 2), or sin(2 x) / (2 sin(x)) where the first form cancels. Halving
     and doubling are exact unless the double is infinite.
@@ -71,8 +71,10 @@ def replace_cosines(model: ir.Model) -> None:
 
 
 def propagate_nan(model: ir.Model) -> None:
-    """Make both operands of a maximum or minimum NaN where one is; older versions return the other
-    one."""
+    """Make both operands of a maximum or minimum of two floats NaN where one is, in place.
+
+    Older versions return the other operand.
+    """
     writer, dtypes = ModelWriter(model), inferred_dtypes(model)
     for node in list(model.graph.all_nodes()):
         operands = [value for value in node.inputs if value is not None]
@@ -90,7 +92,7 @@ def propagate_nan(model: ir.Model) -> None:
 
 
 def _is_number(value: ir.Value) -> bool:
-    """Return True if a value is known to have no NaN."""
+    """Return True if a value is a constant of at most 1024 elements without NaN."""
     constant = value.const_value
     return constant is not None and constant.size <= 1024 and not np.isnan(constant.numpy()).any()
 

@@ -50,7 +50,7 @@ it adds or removes axes of size one."""
 
 
 class MovedNodes(Flag):
-    """Nodes that the optimizer may have moved to a value.
+    """Kinds of nodes that ONNX Runtime's optimizer may have moved to the producer of a value.
 
     They are transposes that keep the first axis (INNER) or not (OUTER), and conversions after a
     transpose.
@@ -69,8 +69,12 @@ Ranks: TypeAlias = "tuple[int, int] | None"
 
 
 def _reshape_products(ranks: Callable[[ir.Node, Moves], Ranks]) -> Callable[[ir.Model], None]:
-    """Return a model rewrite that gives operands of products the number of axes that ``ranks``
-    returns."""
+    """Return a function that changes the numbers of axes of the operands of matrix products in a
+    model, in place.
+
+    ``ranks`` returns the new numbers of axes of both operands of a product, or None if they stay.
+    It gets the product, and the nodes that the optimizer may have moved to each value.
+    """
 
     def reshape_products(model: ir.Model) -> None:
         moves: Moves = defaultdict(lambda: MovedNodes.NO_NODES)
@@ -86,7 +90,10 @@ def _reshape_products(ranks: Callable[[ir.Node, Moves], Ranks]) -> Callable[[ir.
 
 
 def prevent_float64_fusion(model: ir.Model) -> None:
-    """Rewrite float64 Mul, Div and Add nodes, in place, so that ONNX Runtime does not fuse them."""
+    """Rewrite float64 Mul, Div and Add nodes, in place, so that ONNX Runtime does not fuse them.
+
+    Its fusions store a scale or an epsilon in float32 and lose precision.
+    """
     writer = _Writer(model.graph)
     for node in list(model.graph.all_nodes()):
         if node.op_type in ("Mul", "Div", "Add") and not node.domain:
@@ -94,20 +101,32 @@ def prevent_float64_fusion(model: ir.Model) -> None:
 
 
 def _moves_through(node: ir.Node, moves: Moves) -> MovedNodes:
+    """Return the kinds of nodes that the optimizer may have moved to the results of a node.
+
+    They are those of its operands, which ``moves`` has, if the optimizer moves transposes through
+    the node. If the node is a transpose itself, it is added.
+    """
     if node.op_type not in MOVES_TRANSPOSITIONS or _merges(node):
         return MovedNodes.NO_NODES
-    before = reduce(operator.or_, [moves[value] for value in node.inputs], MovedNodes.NO_NODES)
+    operand_moves = reduce(
+        operator.or_, [moves[value] for value in node.inputs], MovedNodes.NO_NODES
+    )
     if node.op_type == "Transpose":
         order = node.attributes.get("perm")
         inner = order is not None and order.as_ints()[0] == 0
-        return before | (MovedNodes.INNER if inner else MovedNodes.OUTER)
-    if before and node.op_type == "Cast":
-        return before | MovedNodes.CONVERTED
-    return before | MovedNodes.OUTER if before and _drops_first(node) else before
+        return operand_moves | (MovedNodes.INNER if inner else MovedNodes.OUTER)
+    if operand_moves and node.op_type == "Cast":
+        return operand_moves | MovedNodes.CONVERTED
+    return (
+        operand_moves | MovedNodes.OUTER if operand_moves and _drops_first(node) else operand_moves
+    )
 
 
 def _merges(node: ir.Node) -> bool:
-    """Return True if a reshape does more than adding and removing axes of size one."""
+    """Return True if a node is a reshape that does more than adding and removing axes of size one.
+
+    False if a shape is not known.
+    """
     if node.op_type != "Reshape":
         return False
     before, after = node.inputs[0], node.outputs[0]
@@ -118,7 +137,10 @@ def _merges(node: ir.Node) -> bool:
 
 
 def _drops_first(node: ir.Node) -> bool:
-    """Return True if the second axis may become the first one."""
+    """Return True if a node may remove the first axis, so that the second one becomes the first.
+
+    True if a shape is not known.
+    """
     before, after = node.inputs[0], node.outputs[0]
     if before is None or before.shape is None or after.shape is None:
         return True
@@ -129,13 +151,17 @@ def _drops_first(node: ir.Node) -> bool:
 
 
 def _rank(value: ir.Value | None) -> int:
-    """Return the number of axes, or zero if it is not known."""
+    """Return the number of axes of a value, or zero if it is not known."""
     return 0 if value is None or value.shape is None else value.shape.rank()
 
 
 @_reshape_products
 def vector_to_column(node: ir.Node, moves: Moves) -> Ranks:
-    """Make the vector of a product a column, unless no node computes the matrix."""
+    """Return numbers of axes that make the vector on the right of a matrix product a column.
+
+    None, so that the product stays, if the right operand is no vector, or if no node computes the
+    matrix. ``moves`` is not needed.
+    """
     left, right = map(_rank, node.inputs)
     matrix = node.inputs[0]
     needs_column = left > 1 and right == 1 and matrix is not None and matrix.producer() is not None
@@ -144,6 +170,12 @@ def vector_to_column(node: ir.Node, moves: Moves) -> Ranks:
 
 @_reshape_products
 def equalize_ranks(node: ir.Node, moves: Moves) -> Ranks:
+    """Return the same number of axes for both operands of a matrix product.
+
+    None, so that the product stays, if they have the same already, or if the optimizer removes no
+    transpose of them wrongly. ``moves`` has the transposes and conversions that it may have moved
+    to each operand.
+    """
     left, right = map(_rank, node.inputs)
     may_lose = any(v is not None and _may_lose_transpose(v, moves[v]) for v in node.inputs)
     return (max(left, right),) * 2 if left != right and may_lose else None
@@ -151,11 +183,21 @@ def equalize_ranks(node: ir.Node, moves: Moves) -> Ranks:
 
 @_reshape_products
 def stack_matrices(node: ir.Node, moves: Moves) -> Ranks:
+    """Return three axes for both operands of a product of two matrices, so that it is no Gemm.
+
+    None, so that the product stays, if an operand is no matrix, or if the optimizer loses no
+    transpose of them. ``moves`` has the transposes that it may have moved to each operand.
+    """
     matrices = all(_rank(v) == 2 for v in node.inputs)
     return (3, 3) if matrices and _may_lose_output(node, moves) else None
 
 
 def _set_ranks(node: ir.Node, ranks: tuple[int, int], writer: _Writer) -> None:
+    """Add axes of size one to the operands of a product, and remove them from its result, in place.
+
+    ``ranks`` are the new numbers of axes. An operand that was a vector becomes a row on the left
+    and a column on the right.
+    """
     left, right = map(_rank, node.inputs)
     is_row, is_column = (left == 1), (right == 1)
     stacked_axes = range(max(ranks) - max(left, right, 2))
@@ -168,8 +210,8 @@ def _set_ranks(node: ir.Node, ranks: tuple[int, int], writer: _Writer) -> None:
 
 
 def _may_lose_output(node: ir.Node, moves: Moves) -> bool:
-    """Return True if both operands may be transposed while one of them is an output of the
-    graph."""
+    """Return True if both operands may be transposed, one of them is an output of the graph, and a
+    sum reads the product."""
     are_transposed = all(moves[v] for v in node.inputs)
     is_summed = any(use.node.op_type == "Add" for use in node.outputs[0].uses())
     return (
@@ -180,14 +222,22 @@ def _may_lose_output(node: ir.Node, moves: Moves) -> bool:
 
 
 def _may_lose_transpose(value: ir.Value, moved: MovedNodes) -> bool:
-    """Return True if the fusion may remove a transpose without applying it."""
+    """Return True if the fusion may remove a transpose from before a value without applying it.
+
+    ``moved`` are the kinds of nodes that may have been moved to its producer.
+    """
     converted = MovedNodes.CONVERTED in moved or value.dtype == ir.DataType.FLOAT16
     return converted and MovedNodes.OUTER in moved and _rank(value) >= 3
 
 
 def _prevent_fusion(node: ir.Node, writer: _Writer) -> None:
-    """Repeat a float64 number along the last axis of known size, or insert an axis before the
-    operation."""
+    """Change a Mul, Div or Add node with a float64 number so that the runtime does not fuse it, in
+    place.
+
+    The number is repeated along the last axis of the other operand that has a known size above one.
+    If there is none, the other operand gets an additional axis. Operands with fewer than two axes
+    are skipped unless a ``MatMul`` computes them.
+    """
     for index, other in ((0, 1), (1, 0)):
         number, array = node.inputs[index], node.inputs[other]
         if number is None or array is None or array.shape is None:
@@ -211,7 +261,7 @@ def _prevent_fusion(node: ir.Node, writer: _Writer) -> None:
 
 
 class _Writer:
-    """Writer that inserts nodes under unused names."""
+    """Writer that inserts nodes into a graph under unused names, and has each constant once."""
 
     def __init__(self, graph: ir.Graph) -> None:
         self._graph = graph
@@ -219,9 +269,14 @@ class _Writer:
 
     @cached_property
     def _names(self) -> Names:
+        """The names in use."""
         return Names(ir.convenience.create_value_mapping(self._graph))
 
     def unsqueeze(self, node: ir.Node, index: int, axes: Sequence[int]) -> None:
+        """Insert axes of size one into an operand of a node.
+
+        Nothing happens without axes, or if the shape of the operand is not known.
+        """
         value = node.inputs[index]
         if not axes or value is None or value.shape is None:
             return
@@ -231,7 +286,8 @@ class _Writer:
         self.insert_before(node, index, "Unsqueeze", axes, shape)
 
     def squeeze(self, node: ir.Node, axes: Sequence[int]) -> None:
-        """Remove the axes from the result before its readers use it."""
+        """Remove axes from the result of a node, for all its readers and the outputs of the
+        graph."""
         (unsqueezed,) = node.outputs
         if not axes or node.graph is None:
             return
@@ -247,7 +303,15 @@ class _Writer:
     def insert_before(
         self, node: ir.Node, index: int, operator: str, numbers: Sequence[int], shape: Sequence[Any]
     ) -> None:
-        """Insert a node before an operand."""
+        """Insert a node between an operand and the node that reads it.
+
+        Arguments:
+            node: the node that reads the operand.
+            index: position of the operand.
+            operator: the ONNX operator to insert.
+            numbers: the integers that are its second operand, such as axes.
+            shape: the shape of its result.
+        """
         value = node.inputs[index]
         assert value is not None
         new_node = self._node(operator, value, numbers)
@@ -256,7 +320,7 @@ class _Writer:
         node.replace_input_with(index, new_node.outputs[0])
 
     def _node(self, operator: str, value: ir.Value, numbers: Sequence[int]) -> ir.Node:
-        """Return a node of an operator whose second operand is a constant of integers."""
+        """Return a new node whose operands are a value and a constant of integers."""
         key = tuple(numbers)
         if key not in self._numbers:
             tensor = ir.tensor(np.asarray(key, np.int64), name=self._names.take("axes"))

@@ -11,6 +11,8 @@ SLOPES_TEXT = "an infinity is NaN in a PRelu"
 
 
 def _has_slopes(node: Node) -> bool:
+    """Return True if a leaky ReLU has its slopes as a second operand, so that it becomes a
+    ``PRelu``."""
     return len(node.inputs) > 1
 
 

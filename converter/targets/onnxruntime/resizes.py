@@ -55,30 +55,36 @@ BARRIERS = frozenset(
 
 
 def has_kernel(mode: str, rank: int, axes: Collection[int]) -> bool:
-    """Return True if there is a kernel for a mode that scales these axes of a value of this
-    rank."""
+    """Return True if ONNX Runtime has a kernel for a resize.
+
+    Arguments:
+        mode: the ONNX mode: "nearest", "linear" or "cubic".
+        rank: number of axes of the operand.
+        axes: the axes whose size changes.
+    """
     return mode not in SCALED_AXES or any(
         set(axes) <= supported for supported in SCALED_AXES[mode].get(rank, ())
     )
 
 
 def scaled_axes(node: Node) -> list[int]:
-    """Return the axes whose size a resize changes, or may change."""
+    """Return the axes whose size a resize changes; a named size may change."""
     pairs = enumerate(zip(node.inputs[0].shape, node.out.shape, strict=True))
     return [axis for axis, (before, after) in pairs if not dims.same(before, after)]
 
 
 def resize_mode(node: Node) -> str:
-    """Return the ONNX mode of a resize."""
+    """Return the ONNX mode of a resize: "nearest", "linear" or "cubic"."""
     name: str = node.params["kinds"][0][0]
     return next((mode for mode in ("nearest", "cubic") if name.startswith(mode)), "linear")
 
 
 def resize_axes_separately(node: Node, editor: Editor) -> Value | None:
-    """Resize the last two of four axes one after the other; there is a kernel for each alone.
+    """Return a resize of the last two of four axes as two resizes of one axis, for which there
+    always is a kernel.
 
-    This applies where the optimizer may move a transpose to the resize after which there is no
-    kernel.
+    Return None, so that the node stays, for other axes. The same holds if the optimizer moves no
+    transpose to the resize after which a kernel would be missing.
     """
     (x,), axes = node.inputs, node.params["axes"]
     if x.rank != 4 or set(axes) != {2, 3} or resize_mode(node) not in SCALED_AXES:
@@ -98,10 +104,11 @@ def resize_axes_separately(node: Node, editor: Editor) -> Value | None:
 
 
 def moved_orders(value: Value, memo: dict[Any, Any]) -> Orders:
-    """Return the permutations by which ONNX Runtime's optimizer may transpose a value, because it
-    moves `Transpose` nodes forwards through the graph.
+    """Return the permutations by which ONNX Runtime's optimizer may transpose a value.
 
-    ``memo`` holds results for other values, and gets those that are computed here."""
+    The optimizer moves ``Transpose`` nodes forwards through the graph. None if the permutations are
+    unknown. ``memo`` holds results for other values, and gets those that are computed here.
+    """
     stack = [value]
     while stack:
         top = stack[-1]
@@ -116,12 +123,18 @@ def moved_orders(value: Value, memo: dict[Any, Any]) -> Orders:
 
 
 def _sources(value: Value) -> list[Value]:
-    """Return the values whose transposes may be moved to this one."""
+    """Return the operands of a value's producer from which the optimizer may move transposes to the
+    value."""
     node = value.node
     return [] if node is None or node.op in BARRIERS or _merges(node) else node.inputs
 
 
 def _compute_orders(value: Value, memo: dict[Any, Any]) -> Orders:
+    """Return the permutations by which ONNX Runtime's optimizer may transpose a value, or None if
+    they are unknown.
+
+    ``memo`` has the permutations of all operands of its producer.
+    """
     node, source_orders = value.node, [(v, memo["orders", id(v)]) for v in _sources(value)]
     if node is None or node.op in BARRIERS or _merges(node):
         return NO_ORDER
@@ -146,9 +159,10 @@ _TRANSPARENT = frozenset(
 
 
 def _orders_after_reshape(node: Node, orders: Orders) -> Orders:
-    """Return transposes before a reshape as those after it, or None if they are unknown.
+    """Return the permutations of the operand of a reshape as permutations of its result.
 
-    They are known if the reshape adds or removes axes of size one before and after all other axes.
+    None if they are unknown. They are known if the reshape adds or removes axes of size one before
+    and after all other axes.
     """
     if orders is None or orders == NO_ORDER:
         return orders
@@ -166,8 +180,10 @@ def _orders_after_reshape(node: Node, orders: Orders) -> Orders:
 
 
 def _start_among_ones(longer: dims.Shape, shorter: dims.Shape) -> int | None:
-    """Return the axis of ``longer`` at which ``shorter`` starts if all other axes have size one,
-    else None."""
+    """Return the axis of ``longer`` at which the sizes of ``shorter`` start.
+
+    All other axes of ``longer`` must have size one. None if there is no such axis.
+    """
     for first in range(len(longer) - len(shorter) + 1):
         end = first + len(shorter)
         ones = (*longer[:first], *longer[end:])
@@ -177,7 +193,10 @@ def _start_among_ones(longer: dims.Shape, shorter: dims.Shape) -> int | None:
 
 
 def _renumber_axes(axes: list[int]) -> Order:
-    """Return the permutation that orders the same number of axes in the same way."""
+    """Return the axes as a permutation of 0 to n - 1 in the same order.
+
+    Example: [4, 2, 5] gives (1, 0, 2).
+    """
     return tuple(sorted(axes).index(axis) for axis in axes)
 
 
@@ -190,7 +209,11 @@ def _merges(node: Node) -> bool:
 
 
 def _compose_order(last: Order, before: Orders) -> Orders:
-    """Return a transpose alone, and combined with those before it."""
+    """Return the permutation ``last`` of a transpose, and its compositions with the permutations
+    before it.
+
+    None if those before it are unknown.
+    """
     if before is None:
         return None
     same_rank = [first for first in before if len(first) == len(last)]
@@ -198,5 +221,6 @@ def _compose_order(last: Order, before: Orders) -> Orders:
 
 
 def _limit_orders(orders: Iterable[Order]) -> Orders:
+    """Return the permutations without duplicates, or None if there are more than ``MAX_ORDERS``."""
     different = frozenset(orders)
     return different if len(different) <= MAX_ORDERS else None

@@ -14,7 +14,11 @@ LACKS = (*OPENVINO.lacks, lacks_operators("DynamicQuantizeLinear MatMulInteger M
 
 
 def compute_caches(model: ir.Model) -> None:
-    """Insert an ``Identity`` after tables of rotary embeddings that no node computes, in place."""
+    """Insert an ``Identity`` after each cosine and sine table of a rotary embedding that no node
+    computes, in place.
+
+    OpenCV refuses tables that are constants.
+    """
     for node in list(model.graph.all_nodes()):
         for position in (1, 2) if node.op_type == "RotaryEmbedding" else ():
             table = node.inputs[position]

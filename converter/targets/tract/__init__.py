@@ -13,7 +13,11 @@ LACKS = (*OPENVINO.lacks, lacks_operators("Attention"))
 
 
 def forget_values(model: ir.Model) -> None:
-    """Remove the types and sizes of all results of nodes that are not outputs, in place."""
+    """Remove the dtypes and shapes of all results of nodes that are not outputs of the model, in
+    place.
+
+    tract refuses some files in which these shapes have named dimensions.
+    """
     outputs = set(model.graph.outputs)
     for node in model.graph.all_nodes():
         for value in node.outputs:
