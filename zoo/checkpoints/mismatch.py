@@ -64,8 +64,7 @@ FACTORS = re.compile(r"(?:^|[._])lora_(?:[AB]|up|down|alpha|magnitude_vector)(?:
 
 
 Reasons: TypeAlias = Mapping[str, Sequence[str]]
-"""Names of the tensors that do not fit, by reason, such as `missing`, `unexpected` or `of another
-shape`."""
+"""Names of the tensors that do not fit, by reason, such as `missing` or `unexpected`."""
 
 
 class Misfit(NamedTuple):

@@ -83,8 +83,8 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class FloatProduct:
-    """A `MatMul` node that computes `left @ matrix`, where `matrix` is a parameter `[inputs,
-    outputs]`."""
+    """A `MatMul` node that computes `left @ matrix`, where `matrix` is a parameter with the shape
+    `[inputs, outputs]`."""
 
     node: ir.Node
     left: ir.Value
