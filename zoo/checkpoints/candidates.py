@@ -111,7 +111,7 @@ def find_candidates(
     its architecture can be read.
 
     Only sizes and options are compared here. `Candidate.has_exact_tensors` compares the tensors.
-    `with_head` is whether a linear layer on the network is part of it.
+    `with_head` is whether a linear layer on top of a network counts as its head.
     """
     for entry in MODELS.values():
         for candidate in read_candidates(entry, checkpoint, settings, with_head):
@@ -142,7 +142,8 @@ def read_candidates(
     """Yield the candidates of one model: for each of its namings, each part of the checkpoint from
     which the sizes of the network can be read.
 
-    `with_head` is whether a linear layer on the network is part of it.
+    `settings` are the contents of `config.json`, or None without one. `with_head` is whether a
+    linear layer on top of a network counts as its head.
     """
     parts = views_of(checkpoint, with_head)
     for published in entry.readable:

@@ -294,8 +294,14 @@ def produce(
     """Yield a `Production` that writes the files of a plan to a staged folder.
 
     The staged folder exists while the block runs. If the plan says to verify, a thread computes the
-    samples in JAX meanwhile. `subject` is the network, or the tower whose files are written. Then
-    `tower` is its name in the plan; it is empty for the full network.
+    samples in JAX meanwhile.
+
+    **Arguments:**
+
+    - `plan`: the files to write.
+    - `subject`: the network whose files are written, or one of its towers.
+    - `progress`: reports progress.
+    - `tower`: name of that tower in the plan; empty for the full network.
     """
     signature = next(file for file in plan.files if file.tower == tower)
     with ExitStack() as stack:
@@ -356,9 +362,9 @@ def name_sides(graph: ir.Graph, stride: int) -> None:
     """Rename the open dimensions of a graph's inputs and outputs, in place, to the names that other
     exporters use.
 
-    The trace calls the grid of patches `h` x `w`. With a patch size of `stride`, `16*h` becomes
-    `height`, `h` becomes `grid_height`, and `4*h` in a map of finer patches becomes `height/4`.
-    Numbers of tokens such as `h*w + 5` become `sequence_length`.
+    The trace calls the grid of patches `h` x `w`. If the patch size (`stride`) is 16, `16*h`
+    becomes `height`, `h` becomes `grid_height`, and `4*h` in a map of finer patches becomes
+    `height/4`. Numbers of tokens such as `h*w + 5` become `sequence_length`.
     """
     names = {batch: batch for batch in (BATCH_NAME, *SEPARATE_BATCH_NAMES.values())}
     names |= {"h": "grid_height", "w": "grid_width"}

@@ -196,8 +196,8 @@ def plan_files(entry: ModelInfo, options: Options) -> Plan:
 
 
 def scaling(precisions: Iterable[Precision]) -> list[Precision]:
-    """Return those of the precisions that store activations as scaled integers, which is `int8`
-    alone today."""
+    """Return the precisions out of `precisions` whose activations are quantized to integers, in the
+    same order."""
     return [precision for precision in precisions if PRECISIONS[precision].scales_activations]
 
 
