@@ -82,7 +82,7 @@ def write_with_ranges(
     target: Path,
     ranges: Mapping[str, ActivationRange],
     means: Mapping[str, Floats],
-    written: WrittenCallback | None = None,
+    on_write: WrittenCallback | None = None,
     runtime: Target = DEFAULT_TARGET,
 ) -> None:
     """Write a float32 ONNX file in int8, with fixed ranges for its activations.
@@ -93,14 +93,14 @@ def write_with_ranges(
         ranges: range of the activation that each matrix is multiplied by, by the name of the
             matrix.
         means: channel means of these activations after `even_out`, by the name of the matrix.
-        written: callback that receives the bytes as they are written.
+        on_write: callback that receives the bytes as they are written.
         runtime: name of the target runtime, whose quirks are avoided.
     """
     model = load_typed(source)
     even_out(model)
     quantise(model, FixedColumns(model.graph, ranges), means)
     converter.find_target(runtime).remove_quirks(model)
-    converter.save(model, target, on_write=written)
+    converter.save(model, target, on_write=on_write)
 
 
 Writer: TypeAlias = Callable[..., None]
@@ -199,8 +199,8 @@ def write_best(
     for method, write in writers.items():
         progress.stage(f"int8, {method}: writing")
         files[method].parent.mkdir()
-        with digests[method].taken() as written:
-            write(source, files[method], written=written, runtime=target)
+        with digests[method].taken() as on_write:
+            write(source, files[method], on_write=on_write, runtime=target)
     progress.stage(f"int8: measuring on {len(calibrator.pictures.held_out)} pictures")
     measured = measure_candidates(source, files, calibrator)
     best = choose_candidate(measured, PRECISIONS["int8"].limit.value)

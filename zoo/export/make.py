@@ -145,9 +145,9 @@ class Production:
             self.subject.model, opset, self.signature, options.layout, options.target
         )
         progress.stage(f"opset {opset}: writing", self.subject.entry.parameters * 4)
-        with writing(source), self.digests.taken() as written:
+        with writing(source), self.digests.taken() as on_write:
             values, step = self.subject.weights.arrays, lambda _, size: progress.step(size)
-            export.save(source, values=values, progress=step, on_write=written)
+            export.save(source, values=values, progress=step, on_write=on_write)
         for spec in specs:
             if self.stage / spec.name != source:
                 self.lower(source, spec)
@@ -183,10 +183,10 @@ class Production:
             self.calibrations[file.name] = calibrated[0]
             self.digests.update(calibrated[1])
             return
-        with writing(file), self.digests.taken() as written:
+        with writing(file), self.digests.taken() as on_write:
             exact_outputs = entry.config.task.exact
             settings = (options.target, options.scales, exact_outputs)
-            derive(source, file, spec.precision, inputs, written, *settings)
+            derive(source, file, spec.precision, inputs, on_write, *settings)
 
     def add_preprocessing(self, spec: FileSpec) -> None:
         """Rewrite a staged file so that it takes images in uint8, and resizes and normalizes them
@@ -198,8 +198,8 @@ class Production:
             preprocessing, spec.size or preprocessing.size, spec.opset, spec.batch, target
         )
         joined = converter.join(first.model, ir.load(file), target)
-        with writing(file), self.digests.taken() as written:
-            converter.save(joined, file, on_write=written)
+        with writing(file), self.digests.taken() as on_write:
+            converter.save(joined, file, on_write=on_write)
 
     def untaken(self, export: converter.Export) -> tuple[str, ...]:
         """Return a sentence for each branch of the exported network that no sample reaches.

@@ -32,7 +32,7 @@ def derive(
     target: Path,
     precision: Precision,
     inputs: Sequence[NDArray[Any]],
-    written: WrittenCallback | None = None,
+    on_write: WrittenCallback | None = None,
     runtime: Target = DEFAULT_TARGET,
     scales: Scales = "tensor",
     exact: Collection[str] = (),
@@ -48,7 +48,7 @@ def derive(
         precision: the precision to write.
         inputs: sample arrays, one for each input of the file. Overflows of float16 and the mean
             activations are measured on them.
-        written: callback that receives the bytes as they are written, as in `converter.save`.
+        on_write: callback that receives the bytes as they are written, as in `converter.save`.
         runtime: name of the target runtime that `source` was written for, whose quirks are avoided.
         scales: whether int8 activations have one scale for each tensor or for each row.
         exact: names of outputs that half precision computes in float32.
@@ -65,7 +65,7 @@ def derive(
     if codec:
         quantise(model, codec, {name: averages[name] / factors.get(name, 1) for name in averages})
     converter.find_target(runtime).remove_quirks(model)
-    converter.save(model, target, on_write=written)
+    converter.save(model, target, on_write=on_write)
 
 
 def load_typed(source: Path) -> ir.Model:

@@ -95,7 +95,7 @@ def read_variants(names: Sequence[str], target: Target = DEFAULT_TARGET) -> tupl
     """Return the variants to build, in the order of the manifest.
 
     `names` are the variants that the user requests. `all` stands for every variant that the target
-    runs. If it is empty, the default variants that the target runs are returned.
+    runs. If `names` is empty, the default variants that the target runs are returned.
 
     **Raises** `BadRequest` for an unknown variant, or a requested one that the target does not run.
     """

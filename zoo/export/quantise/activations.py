@@ -109,8 +109,12 @@ def measure_ranges(
 def _measure_statistics(
     model: ir.Model, batches: Iterable[Sequence[NDArray[Any]]]
 ) -> dict[str, ActivationStatistics]:
-    """Return the same statistics by the name of the activation. The model is changed in place: its
-    outputs are replaced."""
+    """Run a float32 model on batches of inputs, and return statistics of the activations that
+    parameter matrices are multiplied by.
+
+    The keys are the names of the activations. The model is changed in place: its outputs are
+    replaced.
+    """
     graph = model.graph
     widths = {item.left: item.shape[0] for item in find_products(graph)}
     ends = [
