@@ -81,7 +81,7 @@ def apply_user_name(entry: ModelInfo, request: GivenCheckpoint) -> ModelInfo:
             )
         entry = entry.with_name(request.name)
     elif entry.name == entry.family:
-        entry = entry.with_name(_name_of(request.path))
+        entry = entry.with_name(_name_from_path(request.path))
     if request.licence:
         name, page = LICENCE_TEXTS.get(request.licence.casefold(), (request.licence, ""))
         text = f"{request.licence.casefold()}.txt" if page else ""
@@ -89,7 +89,7 @@ def apply_user_name(entry: ModelInfo, request: GivenCheckpoint) -> ModelInfo:
     return entry
 
 
-def _name_of(path: Path) -> str:
+def _name_from_path(path: Path) -> str:
     """Return a name for the model in a file or folder, made from the name of the file or, if that
     is generic (`model.safetensors`), of its folder.
 

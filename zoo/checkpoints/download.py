@@ -55,14 +55,14 @@ def download_checkpoint(
     file of the same name.
     """
     if (copy := next(search_weights(entry.published_files, progress, dry_run), None)) is None:
-        return _fetch(entry, out, mirror, dry_run, progress)
+        return _fetch_checkpoint(entry, out, mirror, dry_run, progress)
     _check_readable(copy.path)
     if out is None:
         return DownloadedCheckpoint(entry.name, copy.path, copy.where, 0)
-    return _copy(entry, copy.path, out, dry_run, progress)
+    return _copy_checkpoint(entry, copy.path, out, dry_run, progress)
 
 
-def _fetch(
+def _fetch_checkpoint(
     entry: ModelInfo, out: Path | None, mirror: bool, dry_run: bool, progress: Progress
 ) -> DownloadedCheckpoint:
     """Download the checkpoint from a hub. The arguments are those of `download_checkpoint`."""
@@ -85,12 +85,12 @@ def _fetch(
         else:
             source, _ = fetch(file, advice, progress, show_terms, stage)
             # The index is moved last, because it refers to its shards.
-            for part in reversed(_files(source)):
+            for part in reversed(_list_files(source)):
                 part.replace(path.with_name(part.name))
     return result
 
 
-def _copy(
+def _copy_checkpoint(
     entry: ModelInfo, source: Path, out: Path, dry_run: bool, progress: Progress
 ) -> DownloadedCheckpoint:
     """Copy the checkpoint `source` from another folder of this machine to the folder `out`. Files
@@ -100,7 +100,7 @@ def _copy(
     """
     path = out / source.name if source.is_dir() else _target_path(entry, source.name, out)
     folder = path if source.is_dir() else path.parent
-    files = _files(source)
+    files = _list_files(source)
     missing = [file for file in files if not (folder / file.name).exists()]
     missing_bytes = sum(file.stat().st_size for file in missing)
     if not dry_run:
@@ -128,7 +128,7 @@ def _target_path(entry: ModelInfo, name: str, out: Path) -> Path:
     return out / file if is_named else out / Path(entry.repository).name / file
 
 
-def _files(source: Path) -> list[Path]:
+def _list_files(source: Path) -> list[Path]:
     """Return the files of a checkpoint: those of a folder, or a file with its shards if it is an
     index."""
     if source.is_dir():

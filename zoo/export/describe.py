@@ -115,8 +115,8 @@ def describe_variant(
         attention_layout="3d"
         if any("q_num_heads" in node.attributes for node in attention)
         else "4d",
-        inputs=tuple(map(_tensor, model.graph.inputs)),
-        outputs=tuple(map(_tensor, model.graph.outputs)),
+        inputs=tuple(map(_describe_tensor, model.graph.inputs)),
+        outputs=tuple(map(_describe_tensor, model.graph.outputs)),
         nodes=report.nodes,
         histogram=dict(sorted(report.histogram.items())),
         fused={name: count for name, count in sorted(report.fused.items()) if count},
@@ -130,7 +130,7 @@ def describe_variant(
     )
 
 
-def _tensor(value: ir.Value) -> Tensor:
+def _describe_tensor(value: ir.Value) -> Tensor:
     """Return the manifest's record of an input or output of a graph: name, dtype and shape. An open
     dimension is a name."""
     assert value.name and value.dtype and value.shape is not None

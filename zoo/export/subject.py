@@ -63,7 +63,7 @@ def describe_model(model: Callable[..., Any]) -> Subject:
             "`zoo.create` with a key."
         )
     tensors = {
-        path: LazyTensor(leaf.shape, "float32", partial(np.asarray, leaf, _dtype(leaf)))
+        path: LazyTensor(leaf.shape, "float32", partial(np.asarray, leaf, _exported_dtype(leaf)))
         for path, leaf in values.items()
     }
     entry = architecture(network.name)
@@ -81,18 +81,18 @@ def describe_model(model: Callable[..., Any]) -> Subject:
         digest="",
     )
     weights = Weights(LazyArrays(tensors), Provenance("own", sha256=hash_model(model)))
-    return Subject(entry, jax.tree.map(_abstract, model), weights, network is model)
+    return Subject(entry, jax.tree.map(_to_shape_struct, model), weights, network is model)
 
 
-def _abstract(leaf: object) -> object:
+def _to_shape_struct(leaf: object) -> object:
     """Return the shape and dtype of an array as a `jax.ShapeDtypeStruct`, and any other leaf
     unchanged."""
     if not isinstance(leaf, jax.Array | np.ndarray):
         return leaf
-    return jax.ShapeDtypeStruct(leaf.shape, _dtype(leaf))
+    return jax.ShapeDtypeStruct(leaf.shape, _exported_dtype(leaf))
 
 
-def _dtype(leaf: jax.Array | np.ndarray) -> Any:
+def _exported_dtype(leaf: jax.Array | np.ndarray) -> Any:
     """Return the dtype that an array has in the ONNX file: float32 for every floating-point type,
     otherwise the array's own."""
     return jnp.float32 if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf.dtype

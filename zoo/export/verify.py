@@ -126,12 +126,12 @@ def nearest_within_rounding(
     stays within this range.
     """
     return {
-        name: _nearest(outputs[name], [arrays[name] for arrays in (expected, *moved)])
+        name: _clip_to_range(outputs[name], [arrays[name] for arrays in (expected, *moved)])
         for name in expected
     }
 
 
-def _nearest(values: ArrayLike, arrays: Sequence[ArrayLike]) -> NDArray[Any]:
+def _clip_to_range(values: ArrayLike, arrays: Sequence[ArrayLike]) -> NDArray[Any]:
     """Return `values`, limited elementwise to the range from the smallest to the largest of several
     arrays.
 

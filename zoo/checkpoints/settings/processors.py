@@ -354,9 +354,10 @@ class Processor(Model, extra="allow"):
     def _resize_by_crop_pct(self, edge: int, crop_pct: float) -> TargetAndResize:
         """Return the sizes for a class that follows `crop_pct`, such as ConvNeXt's.
 
-        `edge` is the side of the result. Below 384 pixels, pictures are resized to
-        `edge / crop_pct` and cropped. From 384 pixels on they are resized to a square. **Raises**
-        `ValueError` if a crop from the centre has another size.
+        `edge` is the side of the result. Below 384 pixels, pictures are resized to a shorter edge
+        of `edge / crop_pct` and cropped. From 384 pixels on they are resized to a square, and
+        cropped only if `do_center_crop` is true. **Raises** `ValueError` if a crop from the centre
+        has another size.
         """
         if edge >= 384:
             return (

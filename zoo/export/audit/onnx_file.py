@@ -104,8 +104,8 @@ def check_fused(model: ir.Model, expected: Mapping[str, int]) -> Finding:
     """
     fused = {op: count for op, count in converter.report(model).fused.items() if count}
     is_equal = fused == {op: count for op, count in expected.items() if count}
-    remark = "" if is_equal else f", the manifest says {_counts(expected)}"
-    return Finding("fused", is_equal, f"{_counts(fused)}{remark}")
+    remark = "" if is_equal else f", the manifest says {_describe_counts(expected)}"
+    return Finding("fused", is_equal, f"{_describe_counts(fused)}{remark}")
 
 
 def open_model(
@@ -150,7 +150,8 @@ def count_fallback_nodes(
     total = sum(counts.total() for counts in nodes_by_provider.values())
     fallback = {name: counts for name, counts in nodes_by_provider.items() if name != provider}
     lines = [
-        f"{counts.total()} of {total} nodes on {name}: {_counts(dict(counts.most_common()))}"
+        f"{counts.total()} of {total} nodes on {name}: "
+        f"{_describe_counts(dict(counts.most_common()))}"
         for name, counts in fallback.items()
     ]
     return Finding("fallback", True, "; ".join(lines) or f"none of {total} nodes"), fallback
@@ -179,7 +180,7 @@ def check_signature(
     return Finding("signature", not faults, "; ".join(faults) or names)
 
 
-def _counts(counts: Mapping[str, int]) -> str:
+def _describe_counts(counts: Mapping[str, int]) -> str:
     """Return numbers of operators in words, such as `12 Attention, 25 LayerNormalization`, or
     `none`."""
     return ", ".join(f"{count} {op}" for op, count in sorted(counts.items())) or "none"

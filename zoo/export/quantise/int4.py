@@ -44,13 +44,13 @@ class Blocks:
         The number with the largest magnitude becomes the lowest integer, because there is one more
         integer below zero than above.
         """
-        blocks = _blocks(matrix)
+        blocks = _split_into_blocks(matrix)
         largest = np.take_along_axis(blocks, abs(blocks).argmax(-1)[..., None], -1)
         exact_scales = np.where(largest == 0, 1, largest / np.float32(LOWEST))
         best, least_error = exact_scales, np.full(exact_scales.shape, np.inf, np.float32)
         for factor in TRIED_SCALES:
             error = np.square(
-                _nearest(blocks, factor * exact_scales) * (factor * exact_scales) - blocks
+                _round_to_integers(blocks, factor * exact_scales) * (factor * exact_scales) - blocks
             )
             error = error.sum(-1, keepdims=True)
             best = np.where(error < least_error, factor * exact_scales, best)
@@ -62,13 +62,17 @@ class Blocks:
 
         The first of two numbers is in the lower four bits. The integer 8 stands for zero.
         """
-        levels = (_nearest(_blocks(matrix), scales[..., None]) - LOWEST).astype(np.uint8)
+        levels = (
+            _round_to_integers(_split_into_blocks(matrix), scales[..., None]) - LOWEST
+        ).astype(np.uint8)
         return levels[..., ::2] | levels[..., 1::2] << BITS
 
     def rounded(self, matrix: Floats, scales: Floats) -> Floats:
         """Return the matrix after rounding, as float32 numbers, without the padding of the last
         block."""
-        values = _nearest(_blocks(matrix), scales[..., None]) * scales[..., None]
+        values = (
+            _round_to_integers(_split_into_blocks(matrix), scales[..., None]) * scales[..., None]
+        )
         return values.reshape(len(values), -1).T[: len(matrix)]
 
     def nodes(self, product: FloatProduct, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
@@ -82,14 +86,14 @@ class Blocks:
         return [ir.node(self.operator, operands, settings, domain=self.domain)]
 
 
-def _blocks(matrix: Floats) -> Floats:
+def _split_into_blocks(matrix: Floats) -> Floats:
     """Return a matrix `[inputs, outputs]` as `[outputs, blocks, 32]`. The last block of a column is
     padded with zeros."""
     padded = np.pad(matrix, ((0, -len(matrix) % BLOCK_SIZE), (0, 0)))
     return np.ascontiguousarray(padded.T).reshape(matrix.shape[1], -1, BLOCK_SIZE)
 
 
-def _nearest(blocks: Floats, scales: Floats) -> Floats:
+def _round_to_integers(blocks: Floats, scales: Floats) -> Floats:
     """Return the integers from -8 to 7 that are nearest to `blocks / scales`, as floating-point
     numbers."""
     nearest: Floats = np.clip(np.rint(blocks / scales), LOWEST, HIGHEST)

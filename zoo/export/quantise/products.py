@@ -128,8 +128,8 @@ class Codec(Protocol):
         """Return the shape of the stored integers for a matrix `[inputs, outputs]`."""
 
     def scales(self, matrix: Floats) -> Floats:
-        """Return the scales of a matrix: the differences between neighbouring integers. They are
-        never zero."""
+        """Return the scales of a matrix: the number that one step of the integers stands for. They
+        are never zero."""
 
     def integers(self, matrix: Floats, scales: Floats) -> Integers:
         """Return the integers to store for a matrix with these scales."""
@@ -188,7 +188,7 @@ def quantise(model: ir.Model, codec: Codec, means: Mapping[str, Floats]) -> None
         # A scale that is too small for float16 becomes zero. With 1 in its place the numbers do.
         scales = np.where(factors == 0, 1, factors).astype(np.float32)
         correction = means[product.name] @ (matrix - codec.rounded(matrix, scales))
-        bias = _bias(product)
+        bias = _find_bias(product)
         if _is_padded(product.left):
             # Keys of cosine attention are normalized: a key that is nearly zero in place of zero
             # would get a direction.
@@ -225,7 +225,7 @@ def _is_padded(value: ir.Value) -> bool:
     return any(v is not None and _is_padded(v) for v in node.inputs)
 
 
-def _bias(product: FloatProduct) -> ir.Value | None:
+def _find_bias(product: FloatProduct) -> ir.Value | None:
     """Return the parameter that the only reader of a product adds to it, an `Add` node.
 
     Return None if there is no such node, or if the product has several readers or is an output of

@@ -75,13 +75,15 @@ def fix_input_shapes(
         )
         if declared.name in arrays
         else InputSpec(
-            declared.name, _dtype(file, declared), _shape(file, declared, requested, default_size)
+            declared.name,
+            _read_dtype(file, declared),
+            _fix_shape(file, declared, requested, default_size),
         )
         for declared in inputs
     ]
 
 
-def _dtype(file: object, declared: NodeArg) -> str:
+def _read_dtype(file: object, declared: NodeArg) -> str:
     """Return the numpy dtype of a declared input.
 
     **Raises** `BadFile`, with `file` in the message, for a type that no random numbers are drawn
@@ -96,7 +98,7 @@ def _dtype(file: object, declared: NodeArg) -> str:
     return FLOAT_NAMES.get(inner, inner)
 
 
-def _shape(
+def _fix_shape(
     file: object,
     declared: NodeArg,
     requested: tuple[int | None, int | None, int | None],

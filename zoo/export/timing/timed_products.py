@@ -104,7 +104,7 @@ class UnknownShapeError(Exception):
     """Shape inference could not determine the shape of an operand."""
 
 
-def _shape(value: ir.Value | None) -> Shape:
+def _static_shape(value: ir.Value | None) -> Shape:
     """Return the shape of a value if all its dimensions are known and not zero.
 
     **Raises** `UnknownShapeError` otherwise, also for a missing input (None).
@@ -135,12 +135,12 @@ def _read_products(node: ir.Node) -> list[TimedProduct]:
     if node.op_type == "Attention":
         return _read_attention(node)
     second = node.inputs[SECOND_FACTOR[node.op_type]]
-    left, right = _shape(node.inputs[0]), _shape(second)
+    left, right = _static_shape(node.inputs[0]), _static_shape(second)
     settings: Mapping[str, ir.Attr] = node.attributes
     if "Conv" in node.op_type:
         attributes = tuple((name, settings[name].value) for name in SPATIAL if name in settings)
         factors = left, right, _is_constant(second)
-        return [TimedProduct("Conv", *factors, attributes, _shape(node.outputs[0]))]
+        return [TimedProduct("Conv", *factors, attributes, _static_shape(node.outputs[0]))]
     # Only `Gemm` has these attributes.
     left = left[::-1] if node.attributes.get_int("transA", 0) else left
     right = right[::-1] if node.attributes.get_int("transB", 0) else right
@@ -158,7 +158,7 @@ def _read_attention(node: ir.Node) -> list[TimedProduct]:
     """
     if any(value is not None for value in node.inputs[4:6]):
         raise UnknownShapeError
-    queries, keys, values = map(_shape, node.inputs[:3])
+    queries, keys, values = map(_static_shape, node.inputs[:3])
     if len(queries) == 3:
         heads = [node.attributes.get_int(name, 0) for name in ("q_num_heads", "kv_num_heads")]
         queries, keys, values = (
