@@ -29,13 +29,15 @@ from zoo.registry.lookup import MODELS
 
 @dataclass(frozen=True)
 class Candidate:
-    """A reading of one part of a checkpoint as the architecture of a published model.
+    """One reading of a checkpoint: a part of it, understood as the architecture of a published
+    model.
 
     Arguments:
-        entry: the model of the registry.
-        published: the naming in which the tensor names were read, with its network.
-        config: the configuration with the sizes of the checkpoint.
-        view: the part of the checkpoint, with the tensor names of that naming.
+        entry: registry entry of the published model.
+        published: the naming in which the tensor names were read, with the published network.
+        config: configuration of that architecture with the sizes of the checkpoint.
+        view: the part of the checkpoint that holds the network, with the tensor names of that
+            naming.
     """
 
     entry: ModelInfo
@@ -45,12 +47,13 @@ class Candidate:
 
     @property
     def naming(self) -> Naming:
-        """Naming of the part's tensors."""
+        """Naming in which the tensor names were read."""
         return self.published.naming
 
     @property
     def has_entry_sizes(self) -> bool:
-        """Whether the checkpoint has the sizes of the published model."""
+        """Whether the checkpoint has the sizes of the published model, as far as tensors determine
+        them."""
         return have_same_sizes(self.config, self.published_config)
 
     @property
@@ -60,8 +63,10 @@ class Candidate:
 
     @cached_property
     def used_tensor_ids(self) -> frozenset[int]:
-        """The `id` of each tensor that the network uses if the part matches it exactly. These are
-        the trained tensors whose names stand for leaves of the network."""
+        """Python's `id` of each tensor that the network would use.
+
+        These are the trained tensors whose names stand for leaves of the network.
+        """
         leaves, tensors = self.view.leaves, self.view.tensors
         absent = absent_leaves(self.config)
         return frozenset(
@@ -73,8 +78,11 @@ class Candidate:
     @cached_property
     def has_exact_tensors(self) -> bool:
         """Whether the part has exactly the tensors of the network, for any number of attention
-        heads. This builds the network, which takes time, so that only the most likely candidates
-        are tested."""
+        heads.
+
+        The network is built to find out, which takes time, so that only the most likely candidates
+        are asked.
+        """
         from zoo.checkpoints.load import model_shapes
 
         config = self.config if self.config.is_sound else with_one_head(self.config)
@@ -83,21 +91,28 @@ class Candidate:
         )
 
     def has_custom_head(self, settings: Settings | None) -> bool:
-        """Return whether the network has a head that its source library does not define."""
+        """Return whether the network has a head that its source library does not define, such as a
+        user's linear layer.
+
+        `settings` are the contents of `config.json`, or None without one.
+        """
         return _has_custom_head(self.view, self.naming, settings)
 
     @property
     def display_name(self) -> str:
-        """Name of the model, or name of the family if the checkpoint has other sizes than the
-        published model."""
+        """Name of the published model, or of its family if the checkpoint has other sizes."""
         return self.entry.name if self.has_entry_sizes else self.entry.family
 
 
 def find_candidates(
     checkpoint: Checkpoint, settings: Settings | None, with_head: bool = True
 ) -> Iterator[Candidate]:
-    """Yield the networks whose sizes can be read from parts of a checkpoint. The tensors are not
-    compared yet: `Candidate.has_exact_tensors` does that."""
+    """Yield a candidate for each published model and part of a checkpoint from which the sizes of
+    its architecture can be read.
+
+    Only sizes and options are compared here. `Candidate.has_exact_tensors` compares the tensors.
+    `with_head` is whether a linear layer on top of a network counts as its head.
+    """
     for entry in MODELS.values():
         for candidate in read_candidates(entry, checkpoint, settings, with_head):
             shapes = _leaf_shape_reader(candidate.naming, candidate.view)
@@ -106,8 +121,12 @@ def find_candidates(
 
 
 def _has_entry_architecture(candidate: Candidate) -> bool:
-    """Return whether the configuration has the architecture of the entry, including the options of
-    its source library."""
+    """Return whether a candidate's configuration has the architecture of the published model, apart
+    from its sizes.
+
+    Options that its source library may have been given, such as a norm before the head, are those
+    that the tensors show.
+    """
     naming, view = candidate.naming, candidate.view
     if candidate.has_entry_sizes:
         return True
@@ -120,8 +139,12 @@ def _has_entry_architecture(candidate: Candidate) -> bool:
 def read_candidates(
     entry: ModelInfo, checkpoint: Checkpoint, settings: Settings | None, with_head: bool = True
 ) -> Iterator[Candidate]:
-    """Yield a candidate for each naming of an entry and each part of a checkpoint from which the
-    sizes of the network can be read."""
+    """Yield the candidates of one model: for each of its namings, each part of the checkpoint from
+    which the sizes of the network can be read.
+
+    `settings` are the contents of `config.json`, or None without one. `with_head` is whether a
+    linear layer on top of a network counts as its head.
+    """
     parts = views_of(checkpoint, with_head)
     for published in entry.readable:
         naming = published.naming
@@ -137,21 +160,28 @@ def read_candidates(
 
 
 def _has_custom_head(view: Checkpoint, naming: Naming, settings: Settings | None) -> bool:
-    """Return whether the head of a part is a custom one. A classifier class of transformers has
-    only its own head, whichever module contains the network."""
+    """Return whether the head of a part is not the one that its source library defines.
+
+    A classifier class of transformers has only its own head, whichever module contains the network.
+    """
     is_named = view.head.rpartition(".")[2] == naming.head
     is_of_class = settings is not None and settings.is_classifier and naming.name == "huggingface"
     return view.head_is_custom and not (is_named and is_of_class)
 
 
 def _leaf_shape_reader(naming: Naming, view: Checkpoint) -> partial[tuple[int, ...] | None]:
-    """Return the function from the path of a leaf to its shape in a part of a checkpoint."""
+    """Return a function from the path of a leaf to its shape in a part of a checkpoint. It returns
+    None for a leaf that the part lacks."""
     return partial(leaf_shape, naming, view.tensors)
 
 
 def drop_redundant_heads(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Return the candidates without those whose custom head is a layer of another candidate's
-    network, such as the projection of CLIP."""
+    """Return the candidates without those that mistake a layer of a larger network for a custom
+    head.
+
+    The projection of CLIP, for example, is a layer of CLIP, and not a head that a user put on its
+    vision tower.
+    """
     candidates = [*candidates]
     with_own_head = [candidate for candidate in candidates if not candidate.view.head_is_custom]
     return [
@@ -159,14 +189,15 @@ def drop_redundant_heads(candidates: Iterable[Candidate]) -> list[Candidate]:
         for candidate in candidates
         if not candidate.view.head_is_custom
         or not any(
-            _without_bias(candidate) <= complete.used_tensor_ids and complete.has_exact_tensors
-            for complete in with_own_head
+            _without_bias(candidate) <= other.used_tensor_ids and other.has_exact_tensors
+            for other in with_own_head
         )
     ]
 
 
 class Rank(NamedTuple):
-    """Likelihood of a candidate, compared field by field; the largest is the most likely.
+    """Likelihood that a candidate is the network of a checkpoint. Ranks are compared field by
+    field, and the largest is the most likely.
 
     Arguments:
         used_tensors: number of tensors that the network uses.
@@ -174,9 +205,10 @@ class Rank(NamedTuple):
         equals_published: whether the configuration is that of the published model, including the
             settings that tensors do not determine. OpenAI's CLIP and LAION's differ in their GELU
             only.
-        has_entry_file_name: whether a file of the checkpoint has a file name of the entry.
-        timm_match: 2 if timm's name of the network is an alias of the entry, 1 if its architecture
-            is the name of the entry, otherwise 0.
+        has_entry_file_name: whether a file of the checkpoint has the name of a published file of
+            the model.
+        timm_match: 2 if timm's name of the network, with its tag, is an alias of the model; 1 if
+            timm's architecture is the name of the model; otherwise 0.
         are_both_classifiers: whether the candidate and the published model are classifiers. A
             classifier whose weights are not in the registry was trained from another classifier.
     """
@@ -190,7 +222,11 @@ class Rank(NamedTuple):
 
     @classmethod
     def of(cls, candidate: Candidate, names: Collection[str], settings: Settings | None) -> Rank:
-        """Return the rank of a candidate in a checkpoint whose files have these names."""
+        """Return the rank of a candidate for a checkpoint.
+
+        `names` are the names of the checkpoint's files. `settings` are the contents of its
+        `config.json`, or None without one.
+        """
         has_entry_file_name = not {*candidate.entry.files}.isdisjoint(names)
         timm_match, are_both_classifiers = 0, False
         if settings is not None and settings.architecture:
@@ -211,18 +247,22 @@ class Rank(NamedTuple):
 
 
 def _without_bias(candidate: Candidate) -> frozenset[int]:
-    """Return the ids of the tensors that a network uses, except the bias of its head. A layer
-    without a bias in the file gets a bias of zeros."""
+    """Return the ids of the tensors that a candidate uses, without the bias of its head.
+
+    If the file has no bias for a head, the bias is zeros that are in no file, so that it must not
+    be compared.
+    """
     bias = candidate.view.tensors.get(f"{candidate.naming.head}.bias")
     return candidate.used_tensor_ids - {id(bias)}
 
 
 def select_prefixes(candidates: Iterable[Candidate], take: str) -> list[str]:
-    """Return the prefixes of the networks that a checkpoint contains.
+    """Return the prefixes of the networks that a checkpoint holds, out of the prefixes of the
+    candidates.
 
     A network that is part of another one is left out: one tower of two is a network too, of a size
-    that may be published, but both towers together use all tensors. No prefix is left out if the
-    user selects a network by name (`take`).
+    that may be published, but both towers together use all tensors. If the user names a network
+    (`take`), all prefixes are returned.
     """
     candidates = [*candidates]
     prefixes = [*dict.fromkeys(candidate.view.prefix for candidate in candidates)]

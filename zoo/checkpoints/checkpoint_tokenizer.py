@@ -24,11 +24,17 @@ from zoo.texts.tokenizer import (
 WITHOUT_TOKENIZER = (
     "Texts cannot be used without it: put the checkpoint's tokenizer next to its weights."
 )
+"""End of messages about a missing tokenizer."""
 
 
 @dataclass(frozen=True)
 class TokenizerFiles:
-    """Folder with the files of a tokenizer, and the number of tokens of each text."""
+    """Files of a tokenizer.
+
+    Arguments:
+        folder: folder that contains the files.
+        tokens: number of tokens of each text, with padding.
+    """
 
     folder: Path
     tokens: int
@@ -37,11 +43,12 @@ class TokenizerFiles:
 def find_tokenizer_files(
     source: Source | SeededWeights, entry: ModelInfo, offline: bool, progress: Progress
 ) -> TokenizerFiles | None:
-    """Return the tokenizer files next to a checkpoint, or download them from its repository.
+    """Return the tokenizer files of a checkpoint: those next to it or, unless `offline`, those in
+    its repository, which are downloaded.
 
     Return None for random weights, for a network that takes no texts, and if there are no such
-    files. The last case is reported through `progress`. **Raises** `BadFile` if a tokenizer cannot
-    be used.
+    files. Only the last case is reported through `progress`. **Raises** `BadFile` if a tokenizer
+    cannot be used.
     """
     if isinstance(source, SeededWeights) or (texts := entry.config.texts) is None:
         return None
@@ -65,13 +72,18 @@ def find_tokenizer_files(
 
 
 def fetch_folder(file: HubFile, progress: Progress) -> Path:
-    """Return the folder of a file of a hub. The file is downloaded if it is not in the cache."""
+    """Return the folder that contains a file of a hub. The file is downloaded if it is not in the
+    cache."""
     return (find_cached(file) or fetch(file, WITHOUT_TOKENIZER, progress)[0]).parent
 
 
 def load_tokenizer(name: str, weights: str) -> Tokenizer:
-    """Return the tokenizer of a model, or of the network in a checkpoint. `name` and `weights` are
-    the words of the command line. **Raises** `BadRequest` if there is no tokenizer."""
+    """Return the tokenizer of a model, or of the network in a user's checkpoint.
+
+    `name` is the model's name and `weights` the words of the option `--weights`: `auto`, `random`
+    or the path of a checkpoint. **Raises** `BadRequest` if there is no tokenizer, and a `ZooError`
+    or `WeightsError` if the model or its weights are not found.
+    """
     entry, choice = find_entry(name, read_weights(weights))
     with bar() as progress, open_weight_source(choice, entry, progress) as source:
         files = find_tokenizer_files(source, entry, False, progress)

@@ -37,12 +37,13 @@ class ConversionResult:
 
     Arguments:
         target: the file or folder that was written.
-        naming: the names of its tensors.
-        model: the name of the model.
-        filled: leaves that the source does not have, which got their standard values.
-        dropped: leaves that the format has no tensor for.
-        rounded: tensors that the format stores in bfloat16 and whose values are not exact in it.
-        nonfinite: leaves with NaN or infinite values.
+        naming: convention of the tensor names in it.
+        model: name of the model.
+        filled: paths of leaves that the source does not have, which got their standard values.
+        dropped: paths of leaves that the format has no tensor for.
+        rounded: names of tensors that the format stores in bfloat16 and whose values are not exact
+            in it.
+        nonfinite: paths of leaves with NaN or infinite values.
     """
 
     target: Path
@@ -59,14 +60,18 @@ CHECKPOINT_SUFFIXES: Mapping[str, Form] = {
     ".pth": "pytorch",
     ".eqx": "equinox",
 }
+"""Formats of checkpoint files, by the end of the file name."""
 
 TRANSFORMERS_FILES = (CONFIG, PROCESSOR, TENSORS)
 """Files of a folder that transformers loads."""
 
 
 def read_format(target: Path) -> Form:
-    """Return the checkpoint format that the name of the target means. **Raises** `BadRequest` if it
-    means none."""
+    """Return the checkpoint format that the name of a file or folder stands for. A name without a
+    suffix, or an existing folder, stands for Hugging Face.
+
+    **Raises** `BadRequest` if the name stands for no format.
+    """
     for suffix, form in CHECKPOINT_SUFFIXES.items():
         if target.name.endswith(suffix):
             return form
@@ -79,8 +84,11 @@ def read_format(target: Path) -> Form:
 
 
 def naming_to_write(entry: ModelInfo, form: Form) -> PublishedNaming:
-    """Return the tensor names of a model in a format, with the network that such files hold.
-    **Raises** `BadRequest` if no library reads the model in this format."""
+    """Return the tensor names in which a model is written to a format, with the network that such
+    files hold.
+
+    **Raises** `BadRequest` if no library reads the model in this format.
+    """
     namings = (
         published for published in entry.readable if published.naming.convention.form == form
     )
@@ -96,8 +104,11 @@ def naming_to_write(entry: ModelInfo, form: Form) -> PublishedNaming:
 def leaves_to_write(
     entry: ModelInfo, published: PublishedNaming, config: Config
 ) -> dict[str, Shape]:
-    """Return the path and shape of each leaf of a file with these names. **Raises** `BadRequest` if
-    the weights, which have the given configuration, lack one of them."""
+    """Return the path and shape of each leaf that a file with these tensor names holds.
+
+    `config` is the configuration of the weights to write. **Raises** `BadRequest` if they lack one
+    of these leaves, or if the format cannot record how the network differs from the published one.
+    """
     if published.naming is LEAVES and config != entry.config:
         raise BadRequest(
             f"the checkpoint is of a network that differs in detail from `zoo.create("
@@ -114,8 +125,12 @@ def leaves_to_write(
 
 
 def find_dropped_leaves(loaded: LoadedWeights, leaves: Collection[str]) -> tuple[str, ...]:
-    """Return the leaves that a format has no tensor for. Leaves of zeros, such as some biases of
-    ViT-5, are left out because dropping them changes nothing."""
+    """Return the paths of the leaves that are not in `leaves`, the leaves that a format has a
+    tensor for.
+
+    Leaves of zeros, such as some biases of ViT-5, are not reported, because dropping them changes
+    nothing.
+    """
     other_paths = (path for path in model_shapes(loaded.config) if path not in leaves)
     return tuple(path for path in other_paths if np.any(loaded.weights.arrays[path]))
 
@@ -123,10 +138,19 @@ def find_dropped_leaves(loaded: LoadedWeights, leaves: Collection[str]) -> tuple
 def convert_file(
     source: GivenCheckpoint, target: Path, model: str | None, force: bool, progress: Progress
 ) -> ConversionResult:
-    """Write the checkpoint of `source` to `target`. On an error nothing is written.
+    """Convert a checkpoint to the format that the name of `target` stands for, and write it there.
+    After an error nothing is written.
 
-    `model` is the name of the model. If it is None, the network is identified from the checkpoint.
-    `force` allows an existing file to be replaced. **Raises** a `ZooError` or a `WeightsError`.
+    **Arguments:**
+
+    - `source`: the user's checkpoint.
+    - `target`: path of the file or folder to write.
+    - `model`: name of the model, or None to identify the network from the checkpoint.
+    - `force`: whether an existing file is replaced.
+    - `progress`: reports progress.
+
+    **Raises** a `ZooError` or a `WeightsError` if the checkpoint cannot be read or converted, or
+    the target cannot be written.
     """
     form = read_format(target)
     _check_replaceable(target, form, force)
@@ -162,7 +186,11 @@ def convert_file(
 
 
 def _check_replaceable(target: Path, form: Form, force: bool) -> None:
-    """Raise `BadOutput` if the target exists and must not be replaced."""
+    """Check that a checkpoint of this format can be written to `target`.
+
+    **Raises** `BadOutput` if the target exists and `force` is false, if it is a folder where a file
+    is to be written or the other way round, or if it holds a checkpoint in several files.
+    """
     check_free(target, force)
     if target.is_dir() != (form == "huggingface") and os.path.lexists(target):
         kind = "a folder" if target.is_dir() else "no folder"
@@ -177,7 +205,11 @@ def _check_replaceable(target: Path, form: Form, force: bool) -> None:
 def write_checkpoint_file(
     form: Form, path: Path, items: Items, entry: ModelInfo, progress: Progress
 ) -> None:
-    """Write tensors to a file or folder in one of the formats."""
+    """Write tensors to a new file or folder in a format.
+
+    `items` are the tensors by their names in the format. The settings in the file or folder
+    describe the network of `entry`.
+    """
     if form == "pytorch":
         write_pth(path, items, progress)
     elif form == "equimo":
@@ -191,7 +223,11 @@ def write_checkpoint_file(
 def write_transformers_folder(
     path: Path, items: Items, entry: ModelInfo, progress: Progress
 ) -> None:
-    """Write a folder that transformers loads: configuration, image processor and tensors."""
+    """Write a new folder that transformers loads: configuration, image processor and tensors.
+
+    `items` are the tensors by their names in transformers, and `entry` describes the network and
+    its preprocessing.
+    """
     path.mkdir()
     key_bias = any(key.endswith(".k_proj.bias") for key in items)
     preprocessing = entry.preprocessing

@@ -50,7 +50,7 @@ GENERIC_FILE_NAMES = (
     "best",
     "last",
 )
-"""File names that say nothing about the network. The folder name is used instead."""
+"""File names that say nothing about the network. A model is then called after the folder."""
 
 LICENCE_TEXTS = {
     "apache-2.0": ("Apache License 2.0", "https://www.apache.org/licenses/LICENSE-2.0"),
@@ -62,8 +62,12 @@ LICENCE_TEXTS = {
 
 
 def apply_user_name(entry: ModelInfo, request: GivenCheckpoint) -> ModelInfo:
-    """Return the entry with the name and the licence that the user gives. **Raises** `BadRequest`
-    if the name is not valid or is the name of another published model."""
+    """Return the entry with the name and the licence that the user gives in `request`.
+
+    Without a user's name, an entry that has only the name of its family is called after the file or
+    folder of the checkpoint. **Raises** `BadRequest` if the name is not valid or is the name of
+    another published model.
+    """
     if request.name:
         if not OWN_NAME.fullmatch(request.name):
             raise BadRequest(
@@ -77,7 +81,7 @@ def apply_user_name(entry: ModelInfo, request: GivenCheckpoint) -> ModelInfo:
             )
         entry = entry.with_name(request.name)
     elif entry.name == entry.family:
-        entry = entry.with_name(_name_of(request.path))
+        entry = entry.with_name(_name_from_path(request.path))
     if request.licence:
         name, page = LICENCE_TEXTS.get(request.licence.casefold(), (request.licence, ""))
         text = f"{request.licence.casefold()}.txt" if page else ""
@@ -85,9 +89,12 @@ def apply_user_name(entry: ModelInfo, request: GivenCheckpoint) -> ModelInfo:
     return entry
 
 
-def _name_of(path: Path) -> str:
-    """Return a model name made from the name of a file or of its folder, or an empty string if both
-    are generic."""
+def _name_from_path(path: Path) -> str:
+    """Return a name for the model in a file or folder, made from the name of the file or, if that
+    is generic (`model.safetensors`), of its folder.
+
+    Return an empty string if both are generic.
+    """
     for name in (path.name if path.is_dir() else path.name.partition(".")[0], path.parent.name):
         short = re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")[:60]
         if short and short not in GENERIC_FILE_NAMES:
@@ -100,17 +107,21 @@ FREE_SETTINGS = (
     *("mlp_ratio", "temperature_init_value", "projection_dim"),
     *("pad_token_id", "bos_token_id", "eos_token_id", "use_mask_token"),
 )
-"""Settings that may have any value: initial values of training, sizes and numbers that are read
-from the tensors, and tokens that the tokenizer defines."""
+"""Settings of transformers that may have any value: initial values of training, sizes and numbers
+that are read from the tensors, and tokens that the tokenizer defines."""
 
 
 def describe_checkpoint(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
-    """Return an entry that describes the checkpoint of a request, and the part of the checkpoint
-    that is the network.
+    """Find the network of a model in the user's checkpoint. Return an entry that describes it, and
+    the part of the checkpoint that is the network.
 
     The entry has the classes, the picture size and the preprocessing of the checkpoint. Both
     arguments are returned unchanged for weights that are not a user's checkpoint, and for a view,
-    whose entry was determined together with it. **Raises** a `WeightsError`.
+    whose entry was determined together with it. If no part of the checkpoint has the model's sizes,
+    the open checkpoint is returned, and loading it fails later with an explanation.
+
+    **Raises** a `WeightsError` if the checkpoint cannot be read or its settings describe another
+    network, and `BadRequest` if only the user can decide how to read it.
     """
     if isinstance(choice, str | SeededWeights):
         return entry, choice
@@ -160,11 +171,20 @@ def adapt_entry(
     checkpoint_settings: CheckpointSettings,
     names: tuple[str, ...] | None,
 ) -> ModelInfo:
-    """Return an entry for a network of the same architecture with other sizes, classes or
-    preprocessing.
+    """Return the entry of a published model, changed to describe a network of its architecture with
+    other sizes, classes or preprocessing.
 
-    `names` are the class names; None keeps those of the entry. An entry that needs no change is
-    returned as it is. **Raises** `MappingError` if the settings files describe another network.
+    An entry that needs no change is returned as it is.
+
+    **Arguments:**
+
+    - `entry`: registry entry of the published model.
+    - `published`: the naming in which the checkpoint was read, with the published network.
+    - `config`: configuration of the network in the checkpoint.
+    - `checkpoint_settings`: contents of the settings files beside the checkpoint.
+    - `names`: class names, or None for those of the entry.
+
+    **Raises** `MappingError` if the settings files describe another network.
     """
     settings, preprocessing = checkpoint_settings.settings, checkpoint_settings.pictures
     published_config, naming = published.config, published.naming
@@ -212,8 +232,11 @@ def _default_preprocessing(
 def is_published_checkpoint(
     entry: ModelInfo, checkpoint: Checkpoint, settings: Settings | None
 ) -> bool:
-    """Return whether the file names of a checkpoint or its settings say that it is a publisher's
-    own, unchanged file."""
+    """Return whether a checkpoint claims to be a publisher's own, unchanged file of the model.
+
+    It does if one of its names is that of the published file or repository, or if the settings name
+    the model. It does not if an adapter was merged into it.
+    """
     if checkpoint.container == MERGED:
         return False
     files = {checkpoint.path.name, *(file.path.name for file in checkpoint.files)}
@@ -223,8 +246,12 @@ def is_published_checkpoint(
 
 
 def warn_about_class_names(entry: ModelInfo, config: Config, are_used: bool) -> Iterator[str]:
-    """Yield a warning if no class names are stored and the published network has named classes in
-    the same number. `are_used` is whether the published names are used."""
+    """Yield a warning if a checkpoint stores no class names, but the published network has named
+    classes in the same number.
+
+    `are_used` is whether the classes get the published names; otherwise they are called by their
+    numbers.
+    """
     if not entry.labels or not config.classes or config.classes != entry.config.classes:
         return
     names = f"as those of the published {entry.name}" if are_used else "by their numbers"
@@ -235,7 +262,10 @@ def warn_about_class_names(entry: ModelInfo, config: Config, are_used: bool) -> 
 
 
 def check_transformers_settings(config: Config, settings: Settings) -> None:
-    """Raise `MappingError` if transformers would compute another network with these settings."""
+    """Check that transformers would compute this network with these settings.
+
+    **Raises** `MappingError` for a setting that stands for another network.
+    """
     part, transformers_class = settings_section(config, settings), _transformers_class(config)
     stated_values = part.model_dump(mode="json", exclude_unset=True)
     _check_equal_settings(
@@ -244,8 +274,8 @@ def check_transformers_settings(config: Config, settings: Settings) -> None:
 
 
 def settings_warnings(checkpoint_settings: CheckpointSettings, config: Config) -> tuple[str, ...]:
-    """Return the warnings about settings of a checkpoint that the zoo does not know or does not
-    follow."""
+    """Return warnings about the settings of a checkpoint that had no effect, because the zoo does
+    not know or does not follow them."""
     if checkpoint_settings.settings is None:
         return checkpoint_settings.warnings
     try:
@@ -268,8 +298,11 @@ def settings_warnings(checkpoint_settings: CheckpointSettings, config: Config) -
 
 
 def _transformers_class(config: Config) -> TransformersClass:
-    """Return the transformers class of a network, or that of the network without its head if the
-    head is a custom one."""
+    """Return the class of transformers that computes a network, or the network without its head if
+    the head is a custom one.
+
+    **Raises** `BadRequest` if transformers has neither.
+    """
     try:
         return find_transformers_class(config)
     except BadRequest:
@@ -277,8 +310,8 @@ def _transformers_class(config: Config) -> TransformersClass:
 
 
 def _transformers_part(config: Config) -> Config:
-    """Return the part of a network that its transformers class computes: all of it, or the features
-    below the head."""
+    """Return the part of a network that its class of transformers computes: all of it, or the
+    features below a custom head."""
     with suppress(BadRequest):
         find_transformers_class(config)
         return config
@@ -288,8 +321,12 @@ def _transformers_part(config: Config) -> Config:
 def _check_equal_settings(
     settings: Mapping[str, Any], expected: Mapping[str, Any], free: tuple[str, ...]
 ) -> None:
-    """Raise `MappingError` for a setting that differs from the expected value, except for those
-    that may have any value."""
+    """Compare the settings of a checkpoint with those of the zoo's network. A missing setting
+    counts as equal.
+
+    Settings in `free` and in `FREE_SETTINGS` may have any value. **Raises** `MappingError` for
+    another setting that differs from the expected value.
+    """
     for name, expected_value in expected.items():
         value = settings.get(name, expected_value)
         if isinstance(expected_value, Mapping) and isinstance(value, Mapping):
@@ -302,9 +339,11 @@ def _check_equal_settings(
 
 
 def _with_library_behaviour(published: PublishedNaming, config: Config) -> Config:
-    """Return the configuration that the library of a checkpoint computes where it differs from the
-    authors' code: timm has another GELU in some networks, and transformers interpolates positions
-    by its own rule."""
+    """Return the configuration changed to what the library of the checkpoint computes, where that
+    differs from the authors' code.
+
+    Timm has another GELU in some networks, and transformers interpolates positions by its own rule.
+    """
     if library := published.library_config:
         config = with_fields(config, activation=library.activation)
     if published.naming.name != "huggingface":

@@ -20,8 +20,15 @@ from zoo.common.staging import locked_output, staged, writing
 
 @dataclass(frozen=True)
 class DownloadedCheckpoint:
-    """Path of a checkpoint, its source, and the number of bytes that were downloaded or copied. The
-    number is 0 if the checkpoint existed."""
+    """A checkpoint on this machine, and where it comes from.
+
+    Arguments:
+        model: name of the model.
+        path: path of the checkpoint.
+        source: where it comes from, in words.
+        bytes: number of bytes that were downloaded or copied, 0 if the checkpoint was at `path`
+            already.
+    """
 
     model: str
     path: Path
@@ -32,31 +39,38 @@ class DownloadedCheckpoint:
 def download_checkpoint(
     entry: ModelInfo, out: Path | None, mirror: bool, dry_run: bool, progress: Progress
 ) -> DownloadedCheckpoint:
-    """Download a model's checkpoint to the cache of the hub, or to the folder `out`.
+    """Download the checkpoint of a model, and return where it is.
 
-    A copy that is found on this machine is used in place of the hub. `mirror` selects a copy that
-    another account publishes. A dry run returns the same result and changes nothing.
+    A copy that is found on this machine is used in place of the hub.
+
+    **Arguments:**
+
+    - `entry`: registry entry of the model.
+    - `out`: folder to write to, or None for the cache of the hub.
+    - `mirror`: whether to download the copy of another account in place of the publisher's file.
+    - `dry_run`: whether nothing is downloaded or written. The result is the same.
+    - `progress`: reports progress.
 
     **Raises** a `WeightsError` if there is no checkpoint, and `BadOutput` if `out` holds another
-    file.
+    file of the same name.
     """
     if (copy := next(search_weights(entry.published_files, progress, dry_run), None)) is None:
-        return _fetch(entry, out, mirror, dry_run, progress)
+        return _fetch_checkpoint(entry, out, mirror, dry_run, progress)
     _check_readable(copy.path)
     if out is None:
         return DownloadedCheckpoint(entry.name, copy.path, copy.where, 0)
-    return _copy(entry, copy.path, out, dry_run, progress)
+    return _copy_checkpoint(entry, copy.path, out, dry_run, progress)
 
 
-def _fetch(
+def _fetch_checkpoint(
     entry: ModelInfo, out: Path | None, mirror: bool, dry_run: bool, progress: Progress
 ) -> DownloadedCheckpoint:
-    """Download the file from a hub."""
+    """Download the checkpoint from a hub. The arguments are those of `download_checkpoint`."""
     file, advice = downloadable(entry.published_files, mirror=mirror)
     hub_file = resolve_file(file, advice, progress)
     path = cache_path(hub_file) if out is None else _target_path(entry, file.name, out)
-    size = 0 if path.exists() else hub_file.size or 0
-    result = DownloadedCheckpoint(entry.name, path, f"the hub ({file})", size)
+    missing_bytes = 0 if path.exists() else hub_file.size or 0
+    result = DownloadedCheckpoint(entry.name, path, f"the hub ({file})", missing_bytes)
     if dry_run:
         return result
     tell_owner(entry.published_files, file, progress)
@@ -71,22 +85,26 @@ def _fetch(
         else:
             source, _ = fetch(file, advice, progress, show_terms, stage)
             # The index is moved last, because it refers to its shards.
-            for part in reversed(_files(source)):
+            for part in reversed(_list_files(source)):
                 part.replace(path.with_name(part.name))
     return result
 
 
-def _copy(
+def _copy_checkpoint(
     entry: ModelInfo, source: Path, out: Path, dry_run: bool, progress: Progress
 ) -> DownloadedCheckpoint:
-    """Copy the files from another folder of this machine."""
+    """Copy the checkpoint `source` from another folder of this machine to the folder `out`. Files
+    that are there already are not copied.
+
+    **Raises** `BadOutput` if `out` holds another file of the same name.
+    """
     path = out / source.name if source.is_dir() else _target_path(entry, source.name, out)
     folder = path if source.is_dir() else path.parent
-    files = _files(source)
+    files = _list_files(source)
     missing = [file for file in files if not (folder / file.name).exists()]
-    size = sum(file.stat().st_size for file in missing)
+    missing_bytes = sum(file.stat().st_size for file in missing)
     if not dry_run:
-        progress.stage(f"copying {source}", size)
+        progress.stage(f"copying {source}", missing_bytes)
         with locked_output(path, progress), staged(folder) as stage, writing(folder):
             for file in files:
                 if file not in missing:
@@ -96,17 +114,21 @@ def _copy(
                 progress.step(file.stat().st_size)
             for file in missing:
                 (stage / file.name).replace(folder / file.name)
-    return DownloadedCheckpoint(entry.name, path, str(source.parent), size)
+    return DownloadedCheckpoint(entry.name, path, str(source.parent), missing_bytes)
 
 
 def _target_path(entry: ModelInfo, name: str, out: Path) -> Path:
-    """Return the path in `out` for a file: where it is found if `out` is the folder of weights."""
+    """Return the path in the folder `out` for a downloaded file.
+
+    It is chosen so that the file is found if `out` is the folder of weights: directly in it if the
+    file name is unique, otherwise in a folder with the name of the repository.
+    """
     file = Path(name).name
     is_named = file in (entry.checkpoint, entry.archive)
     return out / file if is_named else out / Path(entry.repository).name / file
 
 
-def _files(source: Path) -> list[Path]:
+def _list_files(source: Path) -> list[Path]:
     """Return the files of a checkpoint: those of a folder, or a file with its shards if it is an
     index."""
     if source.is_dir():
@@ -116,14 +138,16 @@ def _files(source: Path) -> list[Path]:
 
 
 def _check_readable(path: Path) -> None:
-    """Raise `BadOutput` if an existing file is not a readable checkpoint."""
+    """Check that an existing file is a readable checkpoint. **Raises** `BadOutput` if it is not."""
     if fault := find_fault(path):
         raise BadOutput(f"{path} {fault}: remove it, and run the command again.")
 
 
 def _check_same(path: Path, digest: str | None) -> None:
-    """Raise `BadOutput` if a file has another sha256 than `digest`. A digest of None is not
-    compared."""
+    """Check that a file has the sha256 `digest`. A digest of None is not compared.
+
+    **Raises** `BadOutput` if it has another one.
+    """
     if digest is not None and sha256(path) != digest:
         raise BadOutput(
             f"{path} is another file: remove it, or name another folder with {parameter('out')}."

@@ -43,13 +43,19 @@ from zoo.images.pictures import reduced_picture
 def run_transformers(
     entry: ModelInfo, loaded: LoadedWeights, feeds: Feeds, size: tuple[int, int]
 ) -> dict[str, NDArray[np.float32]]:
-    """Return the outputs of the model in transformers for the arrays `feeds`, made from pictures of
-    a size (height, width).
+    """Run a model in transformers on the arrays `feeds`, and return its outputs by name.
 
     They are `last_hidden_state` and `pooler_output`, or the outputs that the class of transformers
     has in their place. The model is loaded from the folder that `zoo weights convert` writes, and
     uses the rotary periods of the weights. ConvNeXt classifiers of transformers return the last map
     without a norm, which is not an output of the zoo and is left out.
+
+    **Arguments:**
+
+    - `entry`: registry entry of the model.
+    - `loaded`: its weights and configuration.
+    - `feeds`: preprocessed pictures, by the names of the model's inputs.
+    - `size`: (height, width) of these pictures.
 
     **Raises** `BadRequest` if transformers has no such model, interpolates positions by another
     rule or does not take such pictures, and `MissingLibrary` if it is not installed.
@@ -68,9 +74,9 @@ def run_transformers(
             f"name the .npz with {parameter('reference')}."
         )
     config, naming = loaded.config, naming_to_write(entry, "huggingface").naming
-    kind = find_transformers_class(config)
+    transformers_class = find_transformers_class(config)
     check_position_interpolation(config, size)
-    if kind.square_only and size[0] != size[1]:
+    if transformers_class.square_only and size[0] != size[1]:
         raise BadRequest(
             "transformers' class for this network takes square pictures: give a square."
         )
@@ -80,7 +86,7 @@ def run_transformers(
         preprocessing = entry.preprocessing.at(size)
         described_entry = replace(entry, config=config, preprocessing=preprocessing)
         write_transformers_folder(path, items, described_entry, Quiet())
-        model = getattr(transformers, kind.auto_class).from_pretrained(path)
+        model = getattr(transformers, transformers_class.auto_class).from_pretrained(path)
     model.train(False)
     for leaf in (PERIODS, f"backbone.{PERIODS}"):
         if leaf in loaded.weights.arrays:
@@ -90,24 +96,27 @@ def run_transformers(
     is_native_size = size == config.native
     options = (
         {"interpolate_pos_encoding": True}
-        if kind.interpolates_on_request and not is_native_size
+        if transformers_class.interpolates_on_request and not is_native_size
         else {}
     )
     with torch.no_grad():
         result = model(
             **{name: torch.from_numpy(array) for name, array in feeds.items()}, **options
         )
-    if kind.output_names:
-        return {name: result[name].numpy() for name in kind.output_names}
+    if transformers_class.output_names:
+        return {name: result[name].numpy() for name in transformers_class.output_names}
     tokens = result.last_hidden_state
-    pooled = result.pooler_output if kind.has_same_pooler else tokens[:, 0]
+    pooler_output = result.pooler_output if transformers_class.has_same_pooler else tokens[:, 0]
     outputs = {"last_hidden_state": tokens.numpy()} if tokens.ndim == 3 else {}
-    return outputs | {"pooler_output": pooled.numpy()}
+    return outputs | {"pooler_output": pooler_output.numpy()}
 
 
 def check_position_interpolation(config: Config, size: tuple[int, ...]) -> None:
-    """Raise `BadRequest` for a size at which transformers interpolates the positions by another
-    rule than the network."""
+    """Check that transformers computes the same positions as the network for pictures of this size.
+
+    **Raises** `BadRequest` if the size differs from the network's own and transformers interpolates
+    learned positions by another rule.
+    """
     native_size = config.native
     is_same_rule = with_interpolation(config, find_transformers_class(config).antialias) == config
     if native_size is not None and not is_same_rule and tuple(size) != native_size:
@@ -120,29 +129,37 @@ def check_position_interpolation(config: Config, size: tuple[int, ...]) -> None:
 
 
 GOLDEN_OUTPUTS = ("last_hidden_state", "pooler_output")
-"""Outputs by the names of transformers."""
+"""Names of the outputs in a golden file and in transformers."""
 META_OUTPUTS = ("x_norm_clstoken", "x_storage_tokens", "x_norm_patchtokens")
 """The parts of the same outputs by the names of Meta's code: class token, register tokens and patch
 tokens."""
 JAX_ATOL = 3e-5
+"""Largest absolute difference of a model in JAX from golden outputs."""
 ONNX_ATOL = 1e-4
+"""Largest absolute difference of an ONNX file from golden outputs."""
 
 Arrays = dict[str, NDArray[np.float32]]
 
 
-def load_named_weights(model: str, choice: Choice, progress: Progress) -> LoadedWeights:
-    """Return the weights of a model of this name. **Raises** a `ZooError` or a `WeightsError`."""
-    entry, choice = find_entry(model, choice)
+def load_named_weights(name: str, choice: Choice, progress: Progress) -> LoadedWeights:
+    """Return the weights of the model called `name`, with its configuration.
+
+    **Raises** a `ZooError` or a `WeightsError` if the model or its weights are not found or do not
+    fit each other.
+    """
+    entry, choice = find_entry(name, choice)
     return open_weights(choice, entry, progress)
 
 
 def compute_golden(
     entry: ModelInfo, loaded: LoadedWeights, images: Sequence[Image], reference: str
 ) -> Golden:
-    """Return golden numbers for RGB images.
+    """Return golden numbers of a model: its inputs for these RGB images, and its outputs in a
+    reference program.
 
-    `reference` is `transformers`, or the path of an `.npz` with outputs that another program
-    computed. **Raises** `BadRequest` for another reference, and for a model that takes texts alone.
+    `reference` is `transformers`, which is run, or the path of an `.npz` file with outputs that
+    another program computed. **Raises** `BadRequest` for another reference, and for a model that
+    takes texts alone.
     """
     preprocessing, pictures = entry.preprocessing, entry.config.pictures
     if pictures is None:
@@ -165,10 +182,11 @@ def compute_golden(
 
 
 def read_outputs(path: Path) -> Arrays:
-    """Return outputs from an `.npz` as float32, by the names of transformers. The file has these
-    names or those of Meta's code.
+    """Read the outputs of a model from an `.npz` file, and return them as float32 by the names of
+    transformers.
 
-    **Raises** `BadFile` if it has neither, and a `WeightsError` if it is not an `.npz` file.
+    In the file they have these names or those of Meta's code, whose three parts are joined.
+    **Raises** `BadFile` if the file has neither, and a `WeightsError` if it is not an `.npz` file.
     """
     arrays = open_checkpoint(path).tensors
     names = GOLDEN_OUTPUTS if arrays.keys() >= set(GOLDEN_OUTPUTS) else META_OUTPUTS
@@ -183,9 +201,11 @@ def read_outputs(path: Path) -> Arrays:
 
 
 def check_jax(golden: Golden, loaded: LoadedWeights) -> dict[str, float]:
-    """Return the largest absolute difference of each output of the model in JAX from the golden
-    numbers. **Raises** `BadFile` if the model does not take the inputs of the golden file, or lacks
-    an output."""
+    """Run a model in JAX on the golden inputs. Return the largest absolute difference of each
+    golden output.
+
+    **Raises** `BadFile` if the model does not take these inputs or lacks one of the outputs.
+    """
     if (input_names := tuple(golden.fed)) != loaded.config.takes:
         inputs = " and ".join(input_names)
         raise BadFile(
@@ -198,11 +218,12 @@ def check_jax(golden: Golden, loaded: LoadedWeights) -> dict[str, float]:
 
 
 def check_onnx(golden: Golden, file: Path, provider: str) -> dict[str, float]:
-    """Return the largest absolute difference of each output of an exported file from the golden
-    numbers.
+    """Run an exported file on the golden inputs. Return the largest absolute difference of each
+    golden output.
 
-    **Raises** `BadFile` if the file does not run on these inputs or lacks an output, and
-    `BadRequest` if the provider is not available.
+    `provider` is the execution provider of ONNX Runtime. **Raises** `BadFile` if the file does not
+    run on these inputs or lacks one of the outputs, and `BadRequest` if the provider is not
+    available.
     """
     from zoo.common.runtime import ERRORS, check_provider, session
 
@@ -218,9 +239,12 @@ def check_onnx(golden: Golden, file: Path, provider: str) -> dict[str, float]:
 
 
 def largest_differences(golden: Golden, outputs: dict[str, Any]) -> dict[str, float]:
-    """Return the largest absolute difference of each golden output. It is NaN if an output has a
-    NaN, so that a comparison with a limit fails. **Raises** `BadFile` if an output is missing in
-    `outputs`."""
+    """Return the largest absolute difference between each golden output and the output of the same
+    name in `outputs`.
+
+    It is NaN if an output has a NaN, so that a comparison with a limit fails. **Raises** `BadFile`
+    if an output is missing in `outputs`.
+    """
     if missing := sorted(golden.outputs.keys() - outputs.keys()):
         raise BadFile(
             f"only the golden file has {', '.join(missing)}: compare a file that has this output "
@@ -233,8 +257,10 @@ def largest_differences(golden: Golden, outputs: dict[str, Any]) -> dict[str, fl
 
 
 def write_random_checkpoint(entry: ModelInfo, path: Path, seed: int, progress: Progress) -> None:
-    """Write a checkpoint of random numbers, drawn with `seed`, with the tensors of the published
-    file."""
+    """Write a checkpoint of random numbers that has the tensors of a model's published file.
+
+    `seed` determines the numbers. The file appears at `path` when it is complete.
+    """
     published = entry.published[0]
     naming, leaves = published.naming, model_shapes(published.config)
     keys = source_shapes(plan(naming.rules, leaves))

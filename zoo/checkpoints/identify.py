@@ -53,12 +53,12 @@ from zoo.registry.lookup import MODELS
 
 
 def identify_checkpoint(choice: GivenCheckpoint | Checkpoint) -> tuple[ModelInfo, Checkpoint]:
-    """Return an entry that describes a checkpoint, and the part of the checkpoint that is the
-    network.
+    """Identify the network in a checkpoint. Return a registry entry that describes it, and the part
+    of the checkpoint that is the network.
 
     A network whose sizes are not published gets an entry with the name of its family. **Raises** a
     `WeightsError` if the checkpoint holds no network of the zoo, and `BadRequest` if only the user
-    can say which network it is.
+    can say which model or which sizes it has.
     """
     request = choice if isinstance(choice, GivenCheckpoint) else GivenCheckpoint(choice.path)
     checkpoint = with_leaf_names(
@@ -127,8 +127,12 @@ def identify_checkpoint(choice: GivenCheckpoint | Checkpoint) -> tuple[ModelInfo
 
 
 def _check_backbone_only(best: Candidate, settings: Settings, request: GivenCheckpoint) -> None:
-    """Raise `MappingError` if the settings describe a network on a backbone and only the backbone
-    can be read."""
+    """Check that `best`, the network found, is not just the backbone of the network that the
+    settings describe.
+
+    **Raises** `MappingError` if the settings name a class of transformers with a backbone, such as
+    a detector, and only its backbone was found.
+    """
     architectures = [
         architecture
         for architecture in ARCHITECTURES
@@ -147,8 +151,8 @@ def _check_backbone_only(best: Candidate, settings: Settings, request: GivenChec
 
 
 def _adapted_entry(candidate: Candidate, checkpoint_settings: CheckpointSettings) -> ModelInfo:
-    """Return the entry of a candidate, adapted to the sizes, classes and settings of the
-    checkpoint."""
+    """Return the entry of a candidate's model, changed to the sizes, classes and preprocessing of
+    the checkpoint."""
     entry, config = candidate.entry, candidate.config
     names = read_class_names(entry, config, checkpoint_settings.settings, candidate.view).names
     return adapt_entry(entry, candidate.published, config, checkpoint_settings, names)
@@ -157,13 +161,16 @@ def _adapted_entry(candidate: Candidate, checkpoint_settings: CheckpointSettings
 def rank_networks(
     checkpoint: Checkpoint, settings: Settings | None, request: GivenCheckpoint | None = None
 ) -> list[Candidate]:
-    """Return the networks that a checkpoint fits and that are equally likely, or an empty list if
-    it fits none.
+    """Return the networks that a checkpoint may hold, all equally likely, or an empty list if it
+    holds none.
 
     Candidates are ranked by file names, sizes and settings (`Rank`). Networks are built from the
-    most likely candidate on, until one fits. A network whose sizes are not published is returned
-    alone. **Raises** `MappingError` if a file holds several networks and none was selected with
-    `take`.
+    most likely candidate on, until one has exactly the tensors of the checkpoint. A network whose
+    sizes are not published is returned alone.
+
+    `settings` are the contents of `config.json`, or None without one. `request` has the user's
+    options about the checkpoint. **Raises** `MappingError` if the file holds several networks and
+    the user selected none of them with `take`.
     """
     request = request or GivenCheckpoint(checkpoint.path)
     names = {file.path.name for file in checkpoint.files}
@@ -191,8 +198,12 @@ def rank_networks(
 
 
 def check_unstated_sizes(candidate: Candidate, settings: Settings | None) -> None:
-    """Raise `BadRequest` if a size that tensors do not determine, such as the number of attention
-    heads, is not in the settings either, or if the number of heads does not divide the width."""
+    """Check the sizes that shapes of tensors do not determine, such as the number of attention
+    heads.
+
+    **Raises** `BadRequest` if the settings do not state such a size either, or if the number of
+    heads does not divide the width.
+    """
     shapes = partial(leaf_shape, candidate.naming, candidate.view.tensors)
     for path, tower in towers(candidate.config):
         for setting in describe_missing_fields(tower, shapes_below(shapes, path), settings):
@@ -209,25 +220,26 @@ def check_unstated_sizes(candidate: Candidate, settings: Settings | None) -> Non
 
 
 ROTARY = "local_pos_embed."
-"""Part of the paths of rotary periods."""
+"""Part of the paths of leaves that are rotary periods."""
 
 
 UNKNOWN_CONVENTION = Convention("", "nobody's that the zoo knows")
-"""Convention of tensor names that no naming knows."""
+"""Convention for tensor names that no naming of the zoo knows."""
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """Description of a checkpoint.
+    """Description of a checkpoint, for `zoo weights inspect`.
 
     Arguments:
         checkpoint: the open checkpoint.
         naming: the convention of its tensor names.
         models: names of the published models that it fits.
-        network: the network that it holds if it fits no published model; otherwise empty.
+        network: the network that it holds, in words, if it fits no published model; otherwise
+            empty.
         strangeness: why the zoo has no network for it, or empty if it has one.
         prefix: the prefix of the network's tensors, or empty if it fits a published model.
-        objects: values that were not read, by their position in the file.
+        objects: classes of the objects that were not read, by their position in the file.
         parameters: number of elements of all tensors.
         bytes: size of its files.
         dtypes: number of tensors by dtype.
@@ -248,8 +260,11 @@ class Inspection:
 
 
 def inspect(request: GivenCheckpoint) -> Inspection:
-    """Return the description of a checkpoint. **Raises** a `WeightsError` if the file cannot be
-    read as a checkpoint."""
+    """Describe the checkpoint that a user names: its format, its names, and the network in it.
+
+    Settings that have no effect are reported on the terminal. **Raises** a `WeightsError` if the
+    file cannot be read as a checkpoint.
+    """
     checkpoint = with_leaf_names(open_given_checkpoint(request))
     models = tuple(fitting_models(checkpoint))
     checkpoint_settings = read_settings(checkpoint)
@@ -281,7 +296,8 @@ def inspect(request: GivenCheckpoint) -> Inspection:
 
 
 def _origin_of_periods(checkpoint: Checkpoint, naming: Naming) -> str:
-    """Return where rotary periods come from, in words."""
+    """Return in words where the rotary periods of a network come from: the file, a computation in
+    float32, or `none`."""
     rotary = [rule for rule in naming.rules if ROTARY in rule.target]
     if any(ROTARY in (naming.leaf(key) or "") for key in checkpoint.tensors):
         return "the file's own"

@@ -37,7 +37,7 @@ MAX_PERIODS = 256
 
 @dataclass(frozen=True)
 class LoadedWeights:
-    """Weights, and the configuration of the model that they belong to."""
+    """Weights, and the configuration of the network that they belong to."""
 
     config: Config
     weights: Weights
@@ -45,30 +45,43 @@ class LoadedWeights:
 
 @cache
 def model_shapes(config: Config) -> dict[str, Shape]:
-    """Return the shape of every array leaf of a model by its path, such as
-    `blocks.0.attn.qkv.weight`."""
+    """Return the shape of every array of the network with this configuration, by the path of the
+    leaf, such as `blocks.0.attn.qkv.weight`."""
     return leaf_shapes(abstract(config))
 
 
 def open_weights(
     choice: Choice, entry: ModelInfo, listener: Progress, offline: bool = False
 ) -> LoadedWeights:
-    """Open the weights for a model of the zoo. Tensors are read when they are used. **Raises** a
-    `WeightsError` if no weights are found, or if they belong to another network."""
+    """Find and open the weights of a model. Their tensors are read when they are used.
+
+    **Arguments:**
+
+    - `choice`: the requested weights.
+    - `entry`: registry entry of the model.
+    - `listener`: reports progress.
+    - `offline`: whether nothing is downloaded.
+
+    **Raises** a `WeightsError` if no weights are found, or if they belong to another network.
+    """
     with open_weight_source(choice, entry, listener, offline) as source:
         return read_for_model(source, entry)
 
 
 def read_for_model(source: Source | SeededWeights, entry: ModelInfo) -> LoadedWeights:
-    """Return the weights of an open source for a model of the zoo, with their provenance. Tensors
-    are read when they are used. **Raises** a `WeightsError` if they belong to another network."""
+    """Return the weights of an open source for a model, with their provenance. Tensors are read
+    when they are used.
+
+    This waits for the digest of the file. **Raises** a `WeightsError` if the weights belong to
+    another network or the file is damaged.
+    """
     loaded = load_without_digest(source, entry)
     weights = replace(loaded.weights, provenance=complete_provenance(loaded, source, entry))
     return replace(loaded, weights=weights)
 
 
 def load_without_digest(source: Source | SeededWeights, entry: ModelInfo) -> LoadedWeights:
-    """Return the weights of an open source without waiting for their digest.
+    """Return the weights of an open source for a model, without waiting for the digest of the file.
 
     Call `complete_provenance` before the weights are used, because the digest can show that the
     file is damaged. **Raises** a `WeightsError` if they belong to another network.
@@ -83,8 +96,13 @@ def load_without_digest(source: Source | SeededWeights, entry: ModelInfo) -> Loa
 def complete_provenance(
     loaded: LoadedWeights, source: Source | SeededWeights, entry: ModelInfo
 ) -> Provenance:
-    """Return the provenance of loaded weights with the digest of their file. **Raises** a
-    `WeightsError` if the digest shows that the file is damaged or belongs to another model."""
+    """Wait for the digest of the file that `loaded` was read from, and return the provenance of the
+    weights with it.
+
+    Random weights have no file, so that their provenance is returned as it is. **Raises** a
+    `WeightsError` if the digest shows that the file is damaged or is the published file of another
+    model.
+    """
     provenance = loaded.weights.provenance
     if isinstance(source, SeededWeights):
         return provenance
@@ -104,10 +122,11 @@ def complete_provenance(
 def find_models_with_other_licences(
     checkpoint: Checkpoint, entry: ModelInfo, sha256: str
 ) -> tuple[str, ...]:
-    """Return the names of the models with another licence whose networks a checkpoint fits too.
-    Empty if its digest is that of a published file.
+    """Return the names of other models that a checkpoint fits too and whose licence differs from
+    that of `entry`.
 
-    **Raises** `MappingError` if the digest is that of another model's file.
+    The result is empty if the digest of the checkpoint is that of a published file, which decides
+    the question. **Raises** `MappingError` if it is that of another model's published file.
     """
     published = {
         name for name, model in MODELS.items() if model.digest and sha256.startswith(model.digest)
@@ -123,11 +142,12 @@ def find_models_with_other_licences(
 
 
 def with_leaf_names(checkpoint: Checkpoint) -> Checkpoint:
-    """Return a checkpoint whose tensors have names.
+    """Return a checkpoint in which all tensors have names.
 
     The tensors of an Equinox file, which are numbered, get the paths of the leaves of the published
-    model with these shapes. A temperature that is stored in the settings files becomes a tensor. A
-    view is returned as it is.
+    model with these shapes. If no model has these shapes, the file is returned as it is. In other
+    files a temperature that is stored in the settings becomes a tensor. A view, which has a naming
+    already, is returned as it is.
     """
     if checkpoint.naming is not None:
         return checkpoint
@@ -148,15 +168,20 @@ def with_leaf_names(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def known_namings() -> list[Naming]:
-    """Return the namings of all publishers, for files and for networks in memory."""
+    """Return the namings of all publishers, for files and for networks in memory, without
+    duplicates."""
     readable = (published for entry in MODELS.values() for published in entry.readable[:-1])
     return [*dict.fromkeys(published.naming for published in readable)]
 
 
 def _possible_configs(entry: ModelInfo, shapes: list[Shape]) -> Iterator[tuple[Config, int]]:
     """Yield the configurations that the arrays of an Equinox file may belong to, each with its
-    number of parameters: the entry's, and the entry's with a classifier whose weight and bias are
-    the last two arrays."""
+    number of parameters.
+
+    The first is the entry's. If the last two arrays have the shapes of a linear layer, the second
+    is the entry's with that layer as its classifier. `shapes` are those of all arrays in the file,
+    in order.
+    """
     config, parameters = entry.config, entry.parameters
     yield config, parameters
     head = architecture_of(config).head
@@ -171,24 +196,28 @@ def _possible_configs(entry: ModelInfo, shapes: list[Shape]) -> Iterator[tuple[C
 
 
 def load_checkpoint(checkpoint: Checkpoint, entry: ModelInfo) -> LoadedWeights:
-    """Return the weights of an open checkpoint for a model. **Raises** a `WeightsError` if they
-    belong to another network."""
+    """Return the weights of an open checkpoint for a model.
+
+    **Raises** a `WeightsError` if they belong to another network.
+    """
     published, view = select_view(checkpoint, entry)
     config = published.config
     return _with_tensor_values(config, load_weights(view, published.naming, model_shapes(config)))
 
 
 def _with_tensor_values(config: Config, weights: Weights) -> LoadedWeights:
-    """Return weights with their configuration, completed by the values that are stored as
-    tensors."""
+    """Return weights with their configuration. Settings that are stored as tensors are read into
+    it."""
     return LoadedWeights(with_values(config, weights.arrays), weights)
 
 
 def select_view(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[PublishedNaming, Checkpoint]:
-    """Return the part of a checkpoint that is the model, and the naming in which it was read. If
-    none fits, return the part that is nearest.
+    """Return the part of a checkpoint that is the model's network, and the naming in which its
+    names were read.
 
-    **Raises** `MappingError` if the checkpoint fits another model, or lacks the classifier.
+    If no part fits exactly, return the part that knows most names, whose differences the caller
+    reports. **Raises** `MappingError` if the checkpoint fits another model, or lacks the classifier
+    of this one.
     """
     same_naming = [
         published for published in entry.readable if published.naming == checkpoint.naming
@@ -220,8 +249,10 @@ def select_view(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[PublishedNami
 
 
 def naming_all_leaves(readable: Iterable[PublishedNaming]) -> list[PublishedNaming]:
-    """Return the namings that have a tensor for every leaf of their network. That of a DeiT with
-    one classifier, for example, has no tensor for a second one."""
+    """Return those of the readable namings that have a tensor for every leaf of their network.
+
+    The naming of a DeiT with one classifier, for example, has no tensor for a second one.
+    """
     return [
         published
         for published in readable
@@ -232,8 +263,11 @@ def naming_all_leaves(readable: Iterable[PublishedNaming]) -> list[PublishedNami
 def fitting_views(
     checkpoint: Checkpoint, readable: Iterable[PublishedNaming]
 ) -> Iterator[tuple[PublishedNaming, Checkpoint]]:
-    """Yield the parts of a checkpoint that have exactly the tensors of a network, with the naming
-    in which they were read."""
+    """Yield the parts of a checkpoint that have exactly the tensors of a network, each with the
+    naming in which it was read.
+
+    `readable` are the namings to try, with their networks.
+    """
     for published in readable:
         for view in views_of(checkpoint)(published.naming):
             shapes = partial(leaf_shape, published.naming, view.tensors)
@@ -244,16 +278,20 @@ def fitting_views(
 
 
 def fitting_models(checkpoint: Checkpoint) -> list[str]:
-    """Return the names of the published models that a checkpoint fits in tensor names and
-    shapes."""
+    """Return the names of the published models whose tensor names and shapes a checkpoint has
+    exactly."""
     return [
         name for name, model in MODELS.items() if any(fitting_views(checkpoint, model.readable))
     ]
 
 
 def find_naming(checkpoint: Checkpoint, models: Sequence[str]) -> Naming | None:
-    """Return the naming that a checkpoint uses: that of the first of `models`, which the checkpoint
-    fits, or the nearest. None if no naming knows its names."""
+    """Return the naming that the tensor names of a checkpoint follow, or None if no naming knows
+    them.
+
+    `models` are the names of the published models that the checkpoint fits. The naming is that of
+    the first one, or the nearest naming if the list is empty.
+    """
     if models:
         return next(fitting_views(checkpoint, MODELS[models[0]].readable))[0].naming
     # A checkpoint with the leaf paths of an unknown model has names of no publisher.

@@ -54,8 +54,8 @@ REPARAMETRIZATIONS = (
         "call `torch.nn.utils.remove_spectral_norm` on each of these layers",
     ),
 )
-"""Endings of the two tensors that stand for one weight, a description of them, and the call that
-turns them into one tensor."""
+"""Endings of the names of two tensors that stand for one weight, a description of the pair, and the
+call that turns it into one tensor."""
 
 PARAMETRIZED = re.compile(r"(?:^|\.)parametrizations\.\w+\.(original|\d)")
 """Names of the tensors of `torch.nn.utils.parametrize`."""
@@ -64,11 +64,18 @@ FACTORS = re.compile(r"(?:^|[._])lora_(?:[AB]|up|down|alpha|magnitude_vector)(?:
 
 
 Reasons: TypeAlias = Mapping[str, Sequence[str]]
+"""Names of the tensors that do not fit, by reason, such as `missing` or `unexpected`."""
 
 
 class Misfit(NamedTuple):
-    """A network that a part of a checkpoint nearly matches, with the tensor names that do not fit,
-    by reason."""
+    """A published network that a part of a checkpoint nearly matches.
+
+    Arguments:
+        entry: registry entry of the published model.
+        published: the naming in which the tensor names were read, with the published network.
+        view: the part of the checkpoint.
+        reasons: names of the tensors that do not fit, by reason.
+    """
 
     entry: ModelInfo
     published: PublishedNaming
@@ -77,7 +84,7 @@ class Misfit(NamedTuple):
 
     @property
     def naming(self) -> Naming:
-        """Naming of the part's tensors."""
+        """Naming in which the tensor names were read."""
         return self.published.naming
 
     @property
@@ -87,7 +94,7 @@ class Misfit(NamedTuple):
 
     @property
     def description(self) -> str:
-        """Tensors that do not fit, in words and with the names of the file."""
+        """The tensors that do not fit, in words, by reason and with their names in the file."""
         prefix = self.view.prefix
         return "; ".join(
             f"{len(names)} {reason}: {join_names([f'{prefix}{name}' for name in names], 100)}"
@@ -97,7 +104,10 @@ class Misfit(NamedTuple):
 
 
 def describe_mismatch(checkpoint: Checkpoint, settings: Settings | None) -> str:
-    """Return a sentence that says why a checkpoint holds no network of the zoo."""
+    """Return the sentence that says why a checkpoint holds no network of the zoo, and what to do.
+
+    `settings` are the contents of its `config.json`, or None without one.
+    """
     if reason := describe_storage(checkpoint):
         return f"{checkpoint.path} {reason}"
     is_known_type = settings is not None and settings.model_type in MODEL_TYPES
@@ -137,7 +147,7 @@ def describe_mismatch(checkpoint: Checkpoint, settings: Settings | None) -> str:
 
 
 def _describe_sizes(naming: Naming, view: Checkpoint, published_config: Config) -> str:
-    """Return the sizes of a file in words, read in the architecture of `published_config`, or an
+    """Return in words the sizes that tensors have in the architecture of `published_config`, or an
     empty string if they cannot be read."""
     config = read_sizes(published_config, partial(leaf_shape, naming, view.tensors))
     return config.text if config is not None else ""
@@ -146,8 +156,12 @@ def _describe_sizes(naming: Naming, view: Checkpoint, published_config: Config) 
 def describe_larger_network(
     checkpoint: Checkpoint, settings: Settings | None, best: Checkpoint
 ) -> str:
-    """Return the tensors that do not fit the larger network of which `best` is a part, or an empty
-    string if no larger network nearly fits."""
+    """Return the sentence about a larger network of the zoo that the checkpoint nearly matches,
+    with the tensors that do not fit.
+
+    `best` is the part of the checkpoint that fits a network exactly, such as the backbone of a
+    detector. Return an empty string if no larger network nearly fits.
+    """
     misfit = next(iter(find_nearest_misfits(checkpoint, settings, len(best.tensors))), None)
     if misfit is None or not 0 < NEAR_FIT_RATIO * misfit.total <= len(misfit.view.tensors):
         return ""
@@ -156,11 +170,15 @@ def describe_larger_network(
 
 
 NEAR_FIT_RATIO = 10
-"""A network nearly fits if at most one in this number of tensors does not."""
+"""A network nearly fits if at most one of this number of tensors does not."""
 
 
 def _with_advice(checkpoint: Checkpoint, family: str, naming: Naming, description: str) -> str:
-    """Return the sentence that no network fits, with the most similar network and what to do."""
+    """Return the sentence that a checkpoint holds no network of the zoo, with the most similar
+    network and what to do.
+
+    `description` says what does not fit, and `naming` is that of the similar network.
+    """
     return (
         f"{checkpoint.path} holds no network of an architecture of the zoo. It is most like "
         f"{family}, in the names of {naming.name}, but for {description}. Give the checkpoint "
@@ -169,8 +187,12 @@ def _with_advice(checkpoint: Checkpoint, family: str, naming: Naming, descriptio
 
 
 def describe_storage(checkpoint: Checkpoint) -> str:
-    """Return how a checkpoint stores its weights if not as one floating-point tensor a layer, and
-    how to save them so, or an empty string if it does."""
+    """Return the end of a sentence that says how a checkpoint stores its weights, if that is not
+    one floating-point tensor for each weight, and how to save them so.
+
+    Examples are integers, factors of an adapter, and pruned weights beside their masks. Return an
+    empty string for ordinary storage.
+    """
     tensors = checkpoint.tensors
     integers = [
         key
@@ -207,11 +229,12 @@ def describe_storage(checkpoint: Checkpoint) -> str:
 
 
 def _is_split(key: str, first: str, second: str, keys: Collection[str]) -> bool:
-    """Return whether two tensors stand for one weight of a layer of the network. `first` and
-    `second` are their endings.
+    """Return whether the tensor `key` is the first of two tensors that stand for one weight of a
+    layer.
 
-    The last layer of self-supervised training is stored in two tensors by its authors. It is not
-    part of the network.
+    Their names end in `first` and `second`, and both have to be in `keys`. The last layer of
+    self-supervised training is stored in two tensors by its authors, but it is not part of the
+    network. False for that layer.
     """
     stem = key.removesuffix(first)
     is_weight = stem != key and stem.rpartition(".")[2] in ("weight", "bias")
@@ -219,22 +242,25 @@ def _is_split(key: str, first: str, second: str, keys: Collection[str]) -> bool:
 
 
 MAX_NEAREST = 3
-"""Number of equally near networks that are named."""
+"""Largest number of equally near networks that a message names."""
 
 
 def find_nearest_misfits(
     checkpoint: Checkpoint, settings: Settings | None, min_tensors: int = 0
 ) -> list[Misfit]:
-    """Return the networks whose tensors differ least from those of a part of a checkpoint.
+    """Return the published networks that differ in the fewest tensors from a part of a checkpoint,
+    at most three.
 
-    Only networks that know most names of the part are compared. Of several networks with the same
-    differences one is returned. If a network of the model type in the settings is among the
-    nearest, it is returned alone.
+    Only networks whose naming knows at least half of the names of the part are compared. Of several
+    networks with the same differences one is returned. If a network of the model type in the
+    settings is among the nearest, it is returned alone. The result is empty if no network is
+    similar.
 
-    Arguments:
-        checkpoint: the checkpoint, which may hold several networks.
-        settings: its settings, or None without a settings file.
-        min_tensors: parts must have more tensors than this.
+    **Arguments:**
+
+    - `checkpoint`: the checkpoint, which may hold several networks.
+    - `settings`: contents of its `config.json`, or None without one.
+    - `min_tensors`: parts with at most this number of tensors are not compared.
     """
     parts = views_of(checkpoint)
     similar = [
@@ -258,13 +284,13 @@ def find_nearest_misfits(
         (misfit.entry.family, misfit.naming.name, misfit.view.prefix) for misfit in compared
     }
     remaining = [match for key, match in first.items() if key not in compared_keys]
-    find_misfits = compared + [Misfit(*match, _compare_names(*match[1:])) for match in remaining]
+    misfits = compared + [Misfit(*match, _compare_names(*match[1:])) for match in remaining]
     model_type = settings.model_type if settings else ""
-    if not find_misfits:
+    if not misfits:
         return []
-    find_misfits.sort(key=lambda misfit: (misfit.total, misfit.entry.family != model_type))
-    best = [misfit for misfit in find_misfits if misfit.total == find_misfits[0].total]
-    if find_misfits[0].entry.family == model_type:
+    misfits.sort(key=lambda misfit: (misfit.total, misfit.entry.family != model_type))
+    best = [misfit for misfit in misfits if misfit.total == misfits[0].total]
+    if misfits[0].entry.family == model_type:
         return best[:1]
     distinct: dict[str, Misfit] = {}
     for misfit in best:
@@ -273,7 +299,8 @@ def find_nearest_misfits(
 
 
 def _knows_half(naming: Naming, view: Checkpoint) -> bool:
-    """Return whether a naming knows at least half of the names of a part."""
+    """Return whether a naming has at least half of the tensor names of a part. False if it has
+    none."""
     count = sum(naming.has_key(key) for key in view.tensors)
     return count > 0 and 2 * count >= len(view.tensors)
 
@@ -281,8 +308,12 @@ def _knows_half(naming: Naming, view: Checkpoint) -> bool:
 def _compare_at_file_sizes(
     published: PublishedNaming, view: Checkpoint, settings: Settings | None
 ) -> Reasons | None:
-    """Return the tensors that do not fit the network of this architecture in the sizes of the file,
-    by reason, or None if the sizes cannot be read."""
+    """Compare the tensors of a part with the network of a published architecture in the sizes of
+    the part.
+
+    **Returns** the names of the tensors that do not fit, by reason, or None if the sizes cannot be
+    read.
+    """
     naming, published_config = published.naming, published.config
     config = read_sizes(published_config, SiblingShapes(naming, view, published_config).find)
     facts = CheckpointFacts(naming.name, settings, bool(view.head))
@@ -299,14 +330,19 @@ def _compare_at_file_sizes(
 
 
 def _missing_weights(biases: Sequence[str], view: Checkpoint) -> list[str]:
-    """Return the weights of layers for which a file has the bias only."""
+    """Return the names of the weights that a file lacks, of layers whose bias is among the
+    unexpected tensors `biases`."""
     stems = (key.removesuffix(".bias") for key in biases if key.endswith(".bias"))
     return [f"{stem}.weight" for stem in stems if f"{stem}.weight" not in view.tensors]
 
 
 def _compare_names(published: PublishedNaming, view: Checkpoint) -> Reasons:
-    """Return the tensor names that a published network needs and a file lacks, and the names of the
-    file that it does not have. Numbers of blocks are not compared."""
+    """Compare the tensor names of a part with those of a published network. Shapes and block
+    numbers are not compared.
+
+    **Returns** the names that the part lacks and the names that the network does not have, by
+    reason.
+    """
     naming, shapes = published.naming, model_shapes(published.config)
     named_shapes = {path: shape for path, shape in shapes.items() if naming.has_leaf(path)}
     plans = plan(naming.rules, named_shapes)
@@ -321,15 +357,20 @@ def _compare_names(published: PublishedNaming, view: Checkpoint) -> Reasons:
 
 
 def _without_numbers(key: str) -> str:
-    """Return the name of a tensor with every number replaced by 0."""
+    """Return the name of a tensor with every number replaced by 0, so that names in different
+    blocks are equal."""
     return re.sub(r"\d+", "0", key)
 
 
 class SiblingShapes:
-    """Shapes of leaves in an incomplete file, so that its sizes can be read.
+    """Shapes of the leaves of a network in a file that lacks some of them, so that the sizes of the
+    network can be read.
 
-    The shape of a leaf that the file lacks is that of the same leaf of another block. Positions
-    that it lacks get the number of the published network.
+    A leaf that the file lacks gets the shape of the same leaf in another block. Learned positions
+    that it lacks get the number of positions of the published network.
+
+    **Arguments:** the naming of the part's tensors, the part itself, and the published
+    configuration.
     """
 
     def __init__(self, naming: Naming, view: Checkpoint, published_config: Config):
@@ -339,7 +380,7 @@ class SiblingShapes:
 
     @cached_property
     def blocks(self) -> Mapping[str, Collection[str]]:
-        """Numbers of the blocks that have any leaf, by the path before the number."""
+        """Numbers of the blocks in the file, by the path before the number, such as `blocks.`."""
         numbers: dict[str, dict[str, None]] = {}
         for leaf in self.leaves:
             for match in NUMBER.finditer(leaf):
@@ -347,8 +388,8 @@ class SiblingShapes:
         return numbers
 
     def find(self, leaf: str) -> Shape | None:
-        """Return the shape of a leaf, or None if neither the file nor another of its blocks has the
-        leaf."""
+        """Return the shape of the leaf with this path, or None if neither the file nor another of
+        its blocks has it."""
         if (shape := self.read_shape(leaf)) is not None:
             return shape
         if leaf.endswith(POSITIONS) and self.positions is not None:
@@ -358,8 +399,11 @@ class SiblingShapes:
         return next((shape for shape in shapes if shape is not None), None)
 
     def _siblings(self, leaf: str) -> Iterator[str]:
-        """Yield the paths of the same leaf in other blocks. Those that differ in the last number of
-        the path come first. Nothing is yielded if the file has no leaf of the leaf's block."""
+        """Yield the paths of the same leaf in other blocks of the file.
+
+        Those that differ in the last number of the path come first. Nothing is yielded if the file
+        has no leaf at all of the leaf's own block.
+        """
         numbers = [*NUMBER.finditer(leaf)]
         if numbers and numbers[-1][1] in self.blocks.get(leaf[: numbers[-1].start() + 1], ()):
             for match in reversed(numbers):
@@ -369,7 +413,8 @@ class SiblingShapes:
 
 
 def _describe_channels(naming: Naming, view: Checkpoint) -> str:
-    """Return how many channels the network's pictures have, or an empty string if they have 3."""
+    """Return a sentence about the number of channels of the network's pictures, or an empty string
+    if it is 3 or not known."""
     for prefix in ("", "vision.", "backbone."):
         for leaf in (PATCHES, "blocks.0.downsample.conv.weight"):
             kernel = leaf_shape(naming, view.tensors, prefix + leaf) or ()
@@ -383,8 +428,11 @@ def _describe_channels(naming: Naming, view: Checkpoint) -> str:
 
 
 def _describe_grid(naming: Naming, view: Checkpoint) -> str:
-    """Return that the number of positions is not a square number, so that no tensor determines
-    height and width of the grid. Return an empty string if it is one."""
+    """Return a sentence about learned positions whose number is not a square, so that no tensor
+    determines height and width of their grid.
+
+    Return an empty string if the number is a square or there are no positions.
+    """
     for prefix in ("", "vision.", "backbone."):
         table = leaf_shape(naming, view.tensors, prefix + POSITIONS)
         readable = (published for entry in MODELS.values() for published in entry.readable)
@@ -402,8 +450,8 @@ def _describe_grid(naming: Naming, view: Checkpoint) -> str:
 
 
 def describe_settings_path(path: Path) -> str:
-    """Return in words where to write settings for a checkpoint, and what to name on the command
-    line then."""
+    """Return in words where to write a settings file for the checkpoint at `path`, and what to name
+    on the command line then."""
     if path.is_dir():
         return f"{CONFIG} in {path}, and name that folder again"
     if LIBRARY_FILE_NAME.fullmatch(path.name):
@@ -415,7 +463,11 @@ def describe_settings_path(path: Path) -> str:
 
 
 def join_names(names: Sequence[str], max_length: int = 60) -> str:
-    """Return the first five names, shortened and in printable characters because they come from a
-    file, and the number of the others."""
+    """Return names separated by commas. Only the first five are written out, each cut at
+    `max_length` characters.
+
+    The names come from a file that is not trusted, so that characters other than printable ASCII
+    are escaped.
+    """
     remainder = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return ", ".join(ascii(name)[1:-1][:max_length] for name in names[:5]) + remainder

@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 
 
 def find_entry(name: str | None, choice: Choice) -> tuple[ModelInfo, Choice]:
-    """Return the entry of a model, and its weights.
+    """Return the registry entry of the model to load, and its weights.
 
-    With a name and a user's checkpoint, the entry describes the network of the checkpoint. Without
-    a name, the network is identified from the checkpoint. **Raises** a `ZooError` or a
-    `WeightsError`.
+    With a model name and a user's checkpoint, the entry describes the network of the checkpoint,
+    which may have other classes or sizes. With None or the name of a family in place of a model
+    name, the network is identified from the checkpoint. A user's checkpoint is returned open.
+
+    **Raises** a `ZooError` or a `WeightsError` if the name is unknown, if there is neither a name
+    nor a checkpoint, or if the checkpoint cannot be used.
     """
     is_user_name = isinstance(choice, GivenCheckpoint) and name == choice.name
     entry = None if name is None or is_user_name or name in FAMILY_NAMES else info(name)
@@ -111,16 +114,19 @@ def from_pretrained(
             path: jnp.asarray(value, None if FLOAT32 in path else dtype)
             for path, value in loaded.weights.arrays.items()
         }
-    facts = {"preprocessing": entry.preprocessing, "labels": entry.class_names}
-    model = abstract(loaded.config, name=registered_name(entry), **facts)
+    details = {"preprocessing": entry.preprocessing, "labels": entry.class_names}
+    model = abstract(loaded.config, name=registered_name(entry), **details)
     return bind(model, values)
 
 
 def _split_name_and_path(
     name: str | os.PathLike[str] | None, weights: str
 ) -> tuple[str | None, str]:
-    """Return a model's name and its weights. If a path was given in place of the name, return None
-    and the path."""
+    """Return the model name and the words about its weights.
+
+    `from_pretrained("finetuned/")` passes a path as the name. If `name` is an existing path and not
+    a model name, and `weights` is `auto`, return None and the path.
+    """
     model_name = os.fspath(name) if isinstance(name, os.PathLike) else name
     if not isinstance(model_name, str) or weights != "auto" or is_model_name(model_name):
         return model_name, weights

@@ -32,23 +32,24 @@ ADAPTER_BASE = Option(
 
 @dataclass(frozen=True)
 class SeededWeights:
-    """Random weights, drawn with a seed."""
+    """Request for random weights, drawn with the seed `value`."""
 
     value: int
 
 
 @dataclass(frozen=True)
 class GivenCheckpoint:
-    """A checkpoint that the user names, and how to read it.
+    """Request for a checkpoint of the user, with the options about it.
 
     Arguments:
-        path: file or folder.
-        take: part of the prefix of the network to take, if the checkpoint holds several networks.
+        path: path of the checkpoint, a file or folder.
+        take: which network to use if the checkpoint holds several: a word in the prefix of its
+            tensors, such as `teacher`. Empty for the averaged one.
         without_head: whether the head is left out, so that the network returns features.
-        name: the user's name for the model, or empty if not given.
-        licence: the licence of the checkpoint, or empty if not given.
-        base: the checkpoint on which the adapter at `path` was trained, or None if `path` is not an
-            adapter.
+        name: name that the user gives to the model, or empty.
+        licence: licence that the user states for the checkpoint, or empty.
+        base: checkpoint on which the adapter (LoRA) at `path` was trained, or None if `path` is not
+            an adapter.
     """
 
     path: Path
@@ -60,13 +61,13 @@ class GivenCheckpoint:
 
 
 Choice = Literal["auto"] | SeededWeights | GivenCheckpoint | Checkpoint
-"""Weights of a request: from the standard places (`"auto"`), random, from a file, or a checkpoint
-that is open already."""
+"""Weights of a request: `"auto"` for the standard folders, caches and hub, random weights, a user's
+checkpoint, or a checkpoint that is open already."""
 
 
 @dataclass(frozen=True)
 class WeightsOptions:
-    """Command-line options that select weights."""
+    """Command-line options that select weights, as the user gave them."""
 
     weights: Annotated[str, weights_from(True)] = "auto"
     take: Annotated[str, TAKE] = ""
@@ -94,21 +95,25 @@ class WeightsOptions:
 
     @property
     def choice(self) -> Literal["auto"] | SeededWeights | GivenCheckpoint:
-        """Weights that the options select. **Raises** `BadRequest`."""
+        """Weights that the options request. **Raises** `BadRequest` for options that contradict
+        each other or a seed that is not a number."""
         return read_weights(**vars(self))
 
 
 def resolve_weights(weights: str | Choice) -> Choice:
-    """Return the weights that the words of `read_weights` mean. Weights that are resolved already
-    are returned as they are."""
+    """Return the weights that a text such as `auto`, `random:7` or a path means.
+
+    An argument that is not a text is returned as it is.
+    """
     return read_weights(weights) if isinstance(weights, str) else weights
 
 
 def read_weights(weights: str, **options: Any) -> Literal["auto"] | SeededWeights | GivenCheckpoint:
-    """Return the weights that the words `auto`, `random`, `random:SEED` or the path of a file mean.
+    """Return the weights that a text means: `auto`, `random`, `random:SEED`, or otherwise the path
+    of a checkpoint.
 
-    `options` are fields of `GivenCheckpoint`. **Raises** `BadRequest` if one is given without a
-    file.
+    `options` are the other fields of `GivenCheckpoint`, for a path. **Raises** `BadRequest` if one
+    of them is set without a path, and for a seed that is not a number.
     """
     choice = _parse_weights(weights)
     if isinstance(choice, Path):
@@ -122,8 +127,11 @@ def read_weights(weights: str, **options: Any) -> Literal["auto"] | SeededWeight
 
 
 def _parse_weights(text: str) -> Literal["auto"] | SeededWeights | Path:
-    """Return the weights that a word means: `auto`, `random`, `random:SEED`, or otherwise the path
-    of a file. **Raises** `BadRequest` for a seed that is not a number."""
+    """Return `"auto"`, the random weights of `random` (seed 0) or `random:SEED`, or the path that
+    any other text means.
+
+    **Raises** `BadRequest` for a seed that is not a number.
+    """
     if text == "auto":
         return "auto"
     if text == "random":
@@ -139,8 +147,10 @@ def _parse_weights(text: str) -> Literal["auto"] | SeededWeights | Path:
 
 
 def open_given_checkpoint(request: GivenCheckpoint) -> Checkpoint:
-    """Open the checkpoint at a path. An adapter is merged into its base. **Raises** a
-    `WeightsError`."""
+    """Open the checkpoint that a user names. If it is an adapter, it is merged into its base.
+
+    **Raises** a `WeightsError` if it is not found or cannot be read.
+    """
     if request.base is None:
         return open_checkpoint(request.path)
     # Imported here because only adapters need it.
@@ -153,8 +163,14 @@ def open_given_checkpoint(request: GivenCheckpoint) -> Checkpoint:
 
 @dataclass(frozen=True)
 class Source:
-    """An open checkpoint, the function that returns its sha256, and the file of a hub that it was
-    downloaded from, if any."""
+    """An open checkpoint that weights are loaded from.
+
+    Arguments:
+        checkpoint: the checkpoint.
+        sha256: function that returns the digest of its file. It may have to wait for the
+            computation.
+        file: file of a hub that it was downloaded from, or None.
+    """
 
     checkpoint: Checkpoint
     sha256: Callable[[], str]
@@ -165,10 +181,18 @@ class Source:
 def open_weight_source(
     choice: Choice, entry: ModelInfo, listener: Progress, offline: bool = False
 ) -> Generator[Source | SeededWeights]:
-    """Open the weights of a model, and compute their digest in a thread while the block runs.
+    """Open the weights that a request names, and yield them while the block runs.
 
-    Yield the random weights unchanged. **Raises** a `WeightsError` if no checkpoint is found or its
-    format cannot be read.
+    The digest of a file is computed in a thread meanwhile. Random weights are yielded unchanged.
+
+    **Arguments:**
+
+    - `choice`: the requested weights. For `"auto"` the published files of `entry` are searched for.
+    - `entry`: registry entry of the model.
+    - `listener`: reports progress.
+    - `offline`: whether nothing is downloaded.
+
+    **Raises** a `WeightsError` if no checkpoint is found or its format cannot be read.
     """
     if isinstance(choice, SeededWeights):
         yield choice

@@ -22,10 +22,11 @@ from zoo.common.errors import BadRequest
 
 
 def check_head_input(candidate: Candidate, settings: Settings | None) -> None:
-    """Raise an error if it is not known which vector of the network a custom head takes.
+    """Check that it is known which vector of the network a custom head takes, such as the class
+    token or the mean of the patches.
 
     **Raises** `BadRequest` if several vectors of the network have the width of the head and no
-    setting selects one, and `MappingError` if the source library defines no vector for it.
+    setting selects one, and `MappingError` if no library defines a head on vectors of this network.
     """
     view, config = candidate.view, candidate.config
     if not candidate.has_custom_head(settings):
@@ -55,11 +56,11 @@ def check_head_input(candidate: Candidate, settings: Settings | None) -> None:
 def report_used_tensors(
     candidate: Candidate, settings: Settings | None, request: GivenCheckpoint
 ) -> None:
-    """Print which part of a file the network was read from, and which tensors were not used.
+    """Print which network was read from a checkpoint, and which tensors and objects were not used.
 
-    Nothing is printed if the whole file was used as it is. **Raises** `MappingError` if an unused
-    tensor was trained and may change the answer, unless the request leaves out the head, and
-    `BadRequest` if the input of a custom head is not known.
+    Nothing is printed if the whole file was used under its own names. Unless the request leaves out
+    the head, **raises** `MappingError` if an unused tensor was trained and may change the answer,
+    and `BadRequest` if the input of a custom head is not known.
     """
     # JAX is imported only where there is a model to build.
     from zoo.checkpoints.load import model_shapes
@@ -99,7 +100,10 @@ def report_used_tensors(
 def _check_unused_tensors(
     candidate: Candidate, unused_tensors: Mapping[str, LazyTensor], path: Path
 ) -> None:
-    """Raise `MappingError` for unused tensors that may change the answer."""
+    """Check that the tensors that a network does not use cannot change its answer.
+
+    **Raises** `MappingError`, with the `path` of the file, if one of them can.
+    """
     if unexplained := _find_unexplained(candidate, unused_tensors):
         raise MappingError(
             f"{path} has trained tensors that the network of the zoo does not use "
@@ -111,15 +115,19 @@ def _check_unused_tensors(
 
 
 def _join_modules(keys: Iterable[str]) -> str:
-    """Return the names of the modules of tensors, the first eight, separated by commas."""
+    """Return the names of the modules that hold these tensors, separated by commas. Only eight are
+    written out."""
     names = [*dict.fromkeys(key.rpartition(".")[0] or key for key in keys)]
     first_names = ", ".join(ascii(name)[1:-1][:80] for name in names[:8])
     return first_names + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 def _find_unexplained(candidate: Candidate, unused_tensors: Mapping[str, LazyTensor]) -> list[str]:
-    """Return the keys of the unused tensors that may change the answer: those that are neither
-    state of training, nor a copy of the network, nor part of another network in the file."""
+    """Return the keys of the unused tensors that may change the answer of the network.
+
+    These are neither state of the training, nor a copy of the network, nor part of another network
+    in the file.
+    """
     view, naming = candidate.view, candidate.naming
     unused_part = Checkpoint(view.path, view.container, view.files, unused_tensors)
     prefixes = [part.prefix for part in views_of(unused_part)(naming) if part.prefix]
@@ -140,8 +148,12 @@ def _find_unexplained(candidate: Candidate, unused_tensors: Mapping[str, LazyTen
 
 
 def _is_independent_of_classifier(candidate: Candidate, key: str, tensor: LazyTensor) -> bool:
-    """Return whether a tensor takes no part in the classes: a number outside the module of the
-    classifier, or the pooler of transformers under a head that does not use it."""
+    """Return whether the unused tensor `key` takes no part in the computation of the classes.
+
+    This is so for a single number, if the network has no classes or the number is outside the
+    module of the classifier. It is so for the pooler of transformers too, unless a custom head may
+    take its result.
+    """
     view = candidate.view
     if POOLER.search(key):
         return not view.head_is_custom
@@ -150,7 +162,15 @@ def _is_independent_of_classifier(candidate: Candidate, key: str, tensor: LazyTe
 
 
 def _module_prefix(prefix: str, head: str, wrappers: tuple[str, ...]) -> str:
-    """Return the prefix of the module that holds a network and its head."""
+    """Return the prefix of the innermost module that contains both a network and its head.
+
+    **Arguments:**
+
+    - `prefix`: prefix of the network's tensors, such as `model.backbone.`.
+    - `head`: path of the head, such as `model.fc`; empty if there is none.
+    - `wrappers`: names of modules that a publisher puts around a network. Without a head, such a
+      name is dropped from the end of the prefix.
+    """
     parts = prefix.split(".")[:-1]
     if head:
         head_parts = head.split(".")[:-1]
@@ -162,14 +182,15 @@ def _module_prefix(prefix: str, head: str, wrappers: tuple[str, ...]) -> str:
 
 
 def report_settings(request: GivenCheckpoint, sentences: Iterable[str]) -> None:
-    """Print sentences about settings that had no effect, or another effect than stated."""
+    """Print sentences about settings of a checkpoint that had no effect, or another effect than
+    stated."""
     for sentence in sentences:
         _print_once(request.path, sentence)
 
 
 def report_assumed_preprocessing(request: GivenCheckpoint, family: str) -> None:
-    """Print that no file says how pictures are preprocessed, so that the published preprocessing is
-    assumed."""
+    """Print that no file states the preprocessing of pictures, so that the published one of the
+    family is assumed."""
     _print_once(
         request.path,
         "nothing beside it says how pictures are preprocessed, so that they are as for the "
@@ -178,7 +199,8 @@ def report_assumed_preprocessing(request: GivenCheckpoint, family: str) -> None:
 
 
 def _join_objects(view: Checkpoint) -> str:
-    """Return the first six objects of a file that were not read, with their classes."""
+    """Return the names and classes of the objects in a file that were not read, separated by
+    commas. Only six are written out."""
     first_objects = [f"{name} ({kind})" for name, kind in list(view.objects.items())[:6]]
     remainder = len(view.objects) - len(first_objects)
     return ", ".join(first_objects) + (f" and {remainder} more" if remainder else "")
@@ -186,6 +208,6 @@ def _join_objects(view: Checkpoint) -> str:
 
 @cache
 def _print_once(path: Path, text: str) -> None:
-    """Print a sentence about a file the first time only: a command may read a checkpoint several
-    times."""
+    """Print a sentence about a file, unless it was printed before: a command may read a checkpoint
+    several times."""
     print_note(f"{path}: {text}")

@@ -17,8 +17,11 @@ from zoo.export.run import run_export
 
 
 def run_catching_errors(model: str, make_outcome: Callable[[], Outcome]) -> Outcome:
-    """Return the outcome of the work for a model, with the seconds that it took. A `ZooError` or
-    `WeightsError` becomes part of the outcome."""
+    """Call `make_outcome` for a model, and return its outcome with the duration in seconds.
+
+    A `ZooError` or `WeightsError` does not leave this function. It becomes the `error` of the
+    outcome.
+    """
     start = time.monotonic()
     try:
         outcome = make_outcome()
@@ -31,9 +34,13 @@ def run_catching_errors(model: str, make_outcome: Callable[[], Outcome]) -> Outc
 
 
 def export_models(jobs: Sequence[tuple[ModelInfo, Options]], progress: Progress) -> list[Outcome]:
-    """Return the outcome of every model, exported with its options."""
+    """Export each model with its options, one after the other, and return an outcome for each.
+
+    An error of one model is part of its outcome and does not stop the others.
+    """
 
     def export(number: int, entry: ModelInfo, options: Options) -> Outcome:
+        """Export the model with this number in the run."""
         numbered = NumberedProgress(progress, f"{number}/{len(jobs)} {entry.name}: ")
         return run_export(plan_files(entry, options), numbered)
 
@@ -45,7 +52,7 @@ def export_models(jobs: Sequence[tuple[ModelInfo, Options]], progress: Progress)
 
 @dataclass(frozen=True)
 class NumberedProgress(Progress):
-    """Progress whose stages begin with the number and name of the model."""
+    """Progress whose stages begin with `prefix`, such as the number and name of a model."""
 
     progress: Progress
     prefix: str

@@ -38,18 +38,20 @@ from zoo.images.pixel_values import Size
 from zoo.images.preprocessing import Preprocessing
 
 EQUAL_SPEED_RATIO = 1.1
-"""Files whose median times differ by at most this factor are equally fast, because another run may
-reverse their order."""
+"""Files whose median times differ by at most this factor count as equally fast, because another run
+may reverse their order."""
 
 
 def choose_candidate(candidates: Mapping[Ranging, RangedFile], min_cosine: float) -> Ranging:
-    """Return the fastest candidate whose cosine is at least `min_cosine`. Among equally fast ones
-    it is the most exact.
+    """Return the fastest of several int8 files that were measured, if its outputs are exact enough.
 
-    If no cosine is large enough, return the most exact candidate.
+    Exact enough means that the cosine with the float32 outputs is at least `min_cosine`. Among
+    files that are about equally fast, choose the one with the largest cosine. If no file is exact
+    enough, return the one with the largest cosine of all. A cosine of None counts as -1.
     """
 
     def cosine_of(method: Ranging) -> float:
+        """Return the cosine of a candidate, or -1 if it is not known."""
         cosine = candidates[method].cosine
         return -1.0 if cosine is None else cosine
 
@@ -64,8 +66,11 @@ def choose_candidate(candidates: Mapping[Ranging, RangedFile], min_cosine: float
 
 
 def full_ranges(statistics: Mapping[str, ActivationStatistics]) -> dict[str, ActivationRange]:
-    """Return the range from the smallest to the largest number of each activation, extended to
-    contain zero."""
+    """Return for each activation the range from its smallest to its largest number, extended to
+    contain zero.
+
+    The keys are those of `statistics`.
+    """
     return {
         name: ActivationRange(min(activation.low, 0.0), max(activation.high, 0.0))
         for name, activation in statistics.items()
@@ -77,33 +82,43 @@ def write_with_ranges(
     target: Path,
     ranges: Mapping[str, ActivationRange],
     means: Mapping[str, Floats],
-    written: WrittenCallback | None = None,
+    on_write: WrittenCallback | None = None,
     runtime: Target = DEFAULT_TARGET,
 ) -> None:
-    """Write a float32 file in int8 with fixed activation ranges.
+    """Write a float32 ONNX file in int8, with fixed ranges for its activations.
 
     Arguments:
         source: the float32 file.
         target: the path to write to.
-        ranges: the range of the activations, by the name of the matrix that they are multiplied by.
-        means: their means after `even_out`, by the same name.
-        written: function that is called with the bytes that are written.
-        runtime: the target that the file is for.
+        ranges: range of the activation that each matrix is multiplied by, by the name of the
+            matrix.
+        means: channel means of these activations after `even_out`, by the name of the matrix.
+        on_write: callback that receives the bytes as they are written.
+        runtime: name of the target runtime, whose quirks are avoided.
     """
     model = load_typed(source)
     even_out(model)
     quantise(model, FixedColumns(model.graph, ranges), means)
     converter.find_target(runtime).remove_quirks(model)
-    converter.save(model, target, on_write=written)
+    converter.save(model, target, on_write=on_write)
 
 
 Writer: TypeAlias = Callable[..., None]
-"""Function that writes a float32 file in another precision, as `derive` does."""
+"""Function that writes a float32 file in another precision, with arguments as those of `derive`."""
 
 
 @dataclass(frozen=True)
 class Calibrator:
-    """The user's pictures, and how batches of them become the input of a file."""
+    """The user's calibration pictures, and the way to turn them into inputs of a file.
+
+    Arguments:
+        pictures: the pictures. Some are kept for the ranges, and the others are held out to measure
+            the result.
+        picture_input: description of the arrays that the network takes of a picture.
+        preprocessing: how pictures are resized and normalized.
+        size: (height, width) of the network's input.
+        batch: number of pictures that are run at once.
+    """
 
     pictures: PictureFolder
     picture_input: PictureInput
@@ -112,12 +127,16 @@ class Calibrator:
     batch: int
 
     def ranges(self, source: Path, progress: Progress) -> dict[str, ActivationStatistics]:
-        """Return the statistics of the activations of a float32 file after `even_out`, over the
-        pictures for calibration."""
+        """Run a float32 file on the calibration pictures, and return statistics of its activations.
+
+        The keys are the names of the matrices that the activations are multiplied by. The
+        statistics are of the model after `even_out` has moved outlier scales into the matrices.
+        """
         paths, model = self.pictures.kept, load_typed(source)
         even_out(model)
 
         def counted_batches() -> Iterable[list[NDArray[Any]]]:
+            """Yield the inputs of each batch of pictures, and report progress."""
             for feeds in self._feeds(paths):
                 yield [*feeds.values()]
                 progress.step(self.batch)
@@ -131,11 +150,12 @@ class Calibrator:
         return measure_ranges(model, counted_batches())
 
     def held_out(self) -> Iterable[Feeds]:
-        """Return the inputs from the held-out pictures, which are not used for the ranges."""
+        """Return the inputs of a file for the held-out pictures, batch by batch. The ranges are not
+        computed from these."""
         return self._feeds(self.pictures.held_out)
 
     def _feeds(self, paths: Sequence[Path]) -> Iterator[Feeds]:
-        """Yield the input of a file for each batch of pictures."""
+        """Read pictures and yield the inputs of a file for each batch of them."""
         for pictures in picture_batches(paths, self.batch):
             yield self.picture_input.make(pictures, self.preprocessing, self.size)
 
@@ -148,10 +168,23 @@ def write_best(
     target: Target,
     progress: Progress,
 ) -> tuple[Calibration, Digests]:
-    """Write a float32 file in int8, by the method with the best measurements.
+    """Write a float32 file in int8 by several methods, measure each result, and keep the best one
+    at `file`.
 
-    `inputs` are samples as for `derive`. **Returns** the measurements, and the digests of the file
-    and its sidecar. **Raises** `BadRequest` if an activation has no finite range.
+    The methods are fixed ranges from the pictures and, if the target supports it, ranges that the
+    file computes for each input.
+
+    **Arguments:**
+
+    - `source`: the float32 file.
+    - `file`: the path to write to.
+    - `calibrator`: the user's pictures and their preprocessing.
+    - `inputs`: sample arrays, as for `derive`.
+    - `target`: name of the runtime that the file is for.
+    - `progress`: reports progress.
+
+    **Returns** the measurements of all methods, and the digests of the file that was kept and its
+    sidecar. **Raises** `BadRequest` if an activation is NaN or infinite on the pictures.
     """
     statistics = calibrator.ranges(source, progress)
     means = {name: activation.means for name, activation in statistics.items()}
@@ -166,8 +199,8 @@ def write_best(
     for method, write in writers.items():
         progress.stage(f"int8, {method}: writing")
         files[method].parent.mkdir()
-        with digests[method].taken() as written:
-            write(source, files[method], written=written, runtime=target)
+        with digests[method].taken() as on_write:
+            write(source, files[method], on_write=on_write, runtime=target)
     progress.stage(f"int8: measuring on {len(calibrator.pictures.held_out)} pictures")
     measured = measure_candidates(source, files, calibrator)
     best = choose_candidate(measured, PRECISIONS["int8"].limit.value)
@@ -188,8 +221,11 @@ def write_best(
 def measure_candidates(
     source: Path, files: Mapping[Ranging, Path], calibrator: Calibrator
 ) -> dict[Ranging, RangedFile]:
-    """Return the cosine of each file against the float32 file on the held-out pictures, and its
-    speed."""
+    """Compare int8 files with their float32 file on the held-out pictures, and measure their speed.
+
+    **Returns** for each method the smallest cosine of any output of any batch (None if it is NaN),
+    and the time relative to the float32 file.
+    """
     float32_session, sessions = (
         session(source),
         {method: session(path) for method, path in files.items()},
@@ -198,10 +234,12 @@ def measure_candidates(
     for feeds in calibrator.held_out():
         inputs = [*feeds.values()]
         expected = converter.run(float32_session, inputs)
-        for method, live in sessions.items():
-            got = converter.run(live, inputs)
-            similar = [converter.compare(got[name], expected[name]).cosine for name in expected]
-            cosines[method] = float(np.min([cosines[method], *similar]))
+        for method, int8_session in sessions.items():
+            outputs = converter.run(int8_session, inputs)
+            output_cosines = [
+                converter.compare(outputs[name], expected[name]).cosine for name in expected
+            ]
+            cosines[method] = float(np.min([cosines[method], *output_cosines]))
     feeds = next(iter(calibrator.held_out()))
     tasks: dict[str, Task] = {
         method: as_task(session, feeds) for method, session in sessions.items()

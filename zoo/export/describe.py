@@ -21,10 +21,15 @@ from zoo.export.request import Signature
 from zoo.registry.lookup import MODELS
 
 BUILD_LIBRARIES = ("jax", "equinox", "numpy", "onnx-ir", "onnxruntime")
+"""Libraries whose versions a manifest records."""
 
 
 def describe_shared(entry: ModelInfo, signature: Signature, provenance: Provenance) -> Manifest:
-    """Return a manifest with the facts that all files share, without files."""
+    """Return a manifest without files, with the facts that all files of an export share.
+
+    These are the model, its licence and preprocessing, the inputs and outputs, the origin of the
+    weights, and the versions of the tools.
+    """
     preprocessing = entry.preprocessing.at(signature.size or entry.preprocessing.size)
     return Manifest(
         format="jax-onnx-zoo manifest",
@@ -52,8 +57,11 @@ def describe_shared(entry: ModelInfo, signature: Signature, provenance: Provenan
 
 
 def _optional_fields(entry: ModelInfo, signature: Signature) -> dict[str, Any]:
-    """Return the fields about classes, about outputs selected by name, and about a network that is
-    not the published one."""
+    """Return the fields of a manifest that only some models have.
+
+    These are fields about classes, about outputs that were selected by name, and about a network
+    whose configuration is not a published one.
+    """
     published = MODELS.get(entry.name)
     is_custom = published is None or entry.config != published.config
     classes = _classifier_fields(entry) if entry.config.classes else {}
@@ -63,13 +71,13 @@ def _optional_fields(entry: ModelInfo, signature: Signature) -> dict[str, Any]:
 
 
 def _classifier_fields(entry: ModelInfo) -> dict[str, Any]:
-    """Return the names of the classes and, for a network that also returns features, the input of
-    its classifier."""
+    """Return the manifest's fields about a classifier: the class names and, for a network that also
+    returns features, a description of the classifier's input."""
     kind = architecture_of(entry.config)
-    takes = (
+    head_input = (
         {"classifier_takes": kind.describe_head_input(entry.config)} if kind.gives_features else {}
     )
-    return {"classes": entry.class_names, **takes}
+    return {"classes": entry.class_names, **head_input}
 
 
 def describe_variant(
@@ -83,7 +91,18 @@ def describe_variant(
     minimum_runtime: str | None,
     activations: Mapping[str, Any],
 ) -> Variant:
-    """Return the record of a file: inputs, outputs, operators and verification."""
+    """Return the manifest's record of an ONNX file: inputs, outputs, operators and verification.
+
+    **Arguments:**
+
+    - `model`: the graph of the file.
+    - `near_misses`: structures that the converter almost recognized, for the record.
+    - `files`: paths of the file and its sidecar in their folder.
+    - `precision`, `target`: number format of the file, and the runtime that it is for.
+    - `verification`: its comparison with JAX, or None if it was not verified.
+    - `minimum_runtime`: oldest version of ONNX Runtime in which it is right, or None if not known.
+    - `activations`: further fields of the record, about the scaling of integer activations.
+    """
     report = converter.report(model)
     attention = [node for node in model.graph if node.op_type == "Attention"]
     return Variant(
@@ -96,8 +115,8 @@ def describe_variant(
         attention_layout="3d"
         if any("q_num_heads" in node.attributes for node in attention)
         else "4d",
-        inputs=tuple(map(_tensor, model.graph.inputs)),
-        outputs=tuple(map(_tensor, model.graph.outputs)),
+        inputs=tuple(map(_describe_tensor, model.graph.inputs)),
+        outputs=tuple(map(_describe_tensor, model.graph.outputs)),
         nodes=report.nodes,
         histogram=dict(sorted(report.histogram.items())),
         fused={name: count for name, count in sorted(report.fused.items()) if count},
@@ -111,15 +130,16 @@ def describe_variant(
     )
 
 
-def _tensor(value: ir.Value) -> Tensor:
-    """Return the record of an input or output."""
+def _describe_tensor(value: ir.Value) -> Tensor:
+    """Return the manifest's record of an input or output of a graph: name, dtype and shape. An open
+    dimension is a name."""
     assert value.name and value.dtype and value.shape is not None
     dims = (dim if isinstance(dim, int) else str(dim.value) for dim in value.shape)
     return Tensor(name=value.name, dtype=value.dtype.numpy().name, shape=tuple(dims))
 
 
 def tool_versions() -> dict[str, str]:
-    """Return the versions of the programs that made the files, by name."""
+    """Return the versions of Python and of the libraries that make the files, by name."""
     return {
         "jax-onnx-zoo": __version__,
         "python": platform.python_version(),
@@ -132,8 +152,11 @@ def tool_versions() -> dict[str, str]:
 
 
 def _distributions(library: str) -> list[str]:
-    """Return the name of the distribution that installed a library, as a list, or an empty list if
-    there is none. ONNX Runtime has several distributions."""
+    """Return a list with the name of the distribution that installed a library, or an empty list if
+    it is not installed.
+
+    The names may differ: ONNX Runtime has several distributions, such as `onnxruntime-gpu`.
+    """
     try:
         return [distribution(library).name]
     except PackageNotFoundError:
@@ -141,14 +164,19 @@ def _distributions(library: str) -> list[str]:
 
 
 def describe_sizes(entry: ModelInfo, signature: Signature) -> str:
-    """Return the image sizes that files take and their treatment, in words."""
+    """Return a sentence about the image sizes that a file takes, and what it does with other
+    sizes."""
     if signature.input == "uint8":
         return "any height and width: the file resizes as its preprocessing says"
     return entry.config.inputs[0].describe_sizes(signature.size)
 
 
 def describe_origin(provenance: Provenance, entry: ModelInfo) -> schema.StatedWeights:
-    """Return the origin of the weights, and whether they are the published file."""
+    """Return the manifest's record of the origin of the weights.
+
+    If the sha256 of the weights and of the published file are known, the record says whether they
+    are the same file.
+    """
     facts = {key: value for key, value in asdict(provenance).items() if value not in (None, ())}
     for key in ("name", "adapter", "folder"):
         if key in facts and not facts[key].isprintable():  # file names may have any characters

@@ -13,7 +13,10 @@ from zoo.common.options import FILE, NETWORK, SEVERAL, Option, flag
 
 
 def parse_opsets(texts: Sequence[str]) -> list[int]:
-    """Return opset numbers from texts. **Raises** `BadRequest` for a text that is not a number."""
+    """Return the opset numbers that the command line gives as texts.
+
+    **Raises** `BadRequest` for a text that is not a number.
+    """
     for text in texts:
         if not text.isdecimal():
             raise BadRequest(
@@ -23,8 +26,11 @@ def parse_opsets(texts: Sequence[str]) -> list[int]:
 
 
 def read_batch(text: str) -> int | None:
-    """Return the batch size from a text: a positive number, or None for `dynamic`. **Raises**
-    `BadRequest`."""
+    """Return the batch size that a text of the command line means: a positive number, or None for
+    `dynamic`, an open batch.
+
+    **Raises** `BadRequest` for any other text.
+    """
     if text == "dynamic":
         return None
     if not re.fullmatch(r"\d+", text, re.ASCII) or int(text) == 0:
@@ -35,8 +41,11 @@ def read_batch(text: str) -> int | None:
 
 
 def read_layers(text: str) -> tuple[int, ...] | str:
-    """Return the layer numbers from a text such as `3,6,9,12`. A text such as `last4` is returned
-    unchanged. **Raises** `BadRequest`."""
+    """Return the block numbers in a text of the command line: `3,6,9` gives `(3, 6, 9)`.
+
+    A text such as `last4` is returned unchanged, because its meaning depends on the model.
+    **Raises** `BadRequest` for any other text.
+    """
     if re.fullmatch(r"last\d+", text, re.ASCII):
         return text
     if not re.fullmatch(r"\d+(,\d+)*", text, re.ASCII):

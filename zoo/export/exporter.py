@@ -27,16 +27,16 @@ from zoo.export.subject import Subject
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome for one model.
+    """Result of the export or build of one model.
 
     Arguments:
         model: name of the model.
         manifests: manifests of the files that were written or existed already.
-        built: names of the files or variants that were published.
-        already_there: names of those that existed already.
-        failed: names of those that failed their verification and were not published.
+        built: names of the files, or of a folder's variants, that were published.
+        already_there: names of files or variants that existed already and were kept.
+        failed: names of files or variants that failed their verification and were not published.
         error: message if the work failed, or None otherwise.
-        seconds: time of the work.
+        seconds: duration of the work.
         nonfinite: paths of parameters that contain NaN or infinity.
     """
 
@@ -51,24 +51,36 @@ class Outcome:
 
     @property
     def code(self) -> int:
-        """Exit code of a command for this model alone."""
+        """Exit code of the command line: 0 if all succeeded, `WRONG_USE` after an error,
+        `FAILED_CHECK` if a file failed its verification."""
         if self.error is not None:
             return WRONG_USE
         return FAILED_CHECK if self.failed else 0
 
     @property
     def record(self) -> dict[str, Any]:
-        """Fields of the outcome for JSON."""
+        """Fields of the outcome for JSON, without `nonfinite`."""
         return {name: value for name, value in vars(self).items() if name != "nonfinite"}
 
 
 def export_model(
     plan: Plan, subject: Subject, provenance: Callable[[], Provenance], progress: Progress
 ) -> Outcome:
-    """Produce the files of a plan from a network, and publish each with its own manifest.
+    """Write and verify the files of a plan, and publish each with its own manifest.
 
-    `provenance` returns the origin of the weights, or raises an error if they are wrong. It is
-    called when a file is verified, before the file is published.
+    A file that fails its verification is not published, unless the plan accepts inexact files of
+    low precision.
+
+    **Arguments:**
+
+    - `plan`: the files to write.
+    - `subject`: the model and its weights.
+    - `provenance`: function that returns the origin of the weights, or raises an error if they are
+      not those of the model. It is called after a file is verified and before it is published.
+    - `progress`: reports progress.
+
+    **Raises** `BadOutput` if a file cannot be written or appeared in the meantime, and the errors
+    of `provenance`.
     """
     manifests: dict[str, Manifest] = {}
     published: dict[str, bool] = {}
@@ -94,19 +106,19 @@ def export_model(
 
 
 def describe_file(plan: Plan, file: ExportedFile, provenance: Provenance) -> Manifest:
-    """Return the manifest of a file that is exported alone."""
+    """Return the manifest of a file that is exported alone, not in a folder with other variants."""
     files = tuple(
         File.at(file.path.with_name(name), digest=file.digests.get(name))
         for name in file.variant.files
     )
-    empty = describe_shared(plan.model, plan.signature, provenance)
-    return empty.with_changes(
+    header = describe_shared(plan.model, plan.signature, provenance)
+    return header.with_changes(
         files=files, variants={file.spec.variant: file.variant}, complete=True
     )
 
 
 def _move_to_target(file: ExportedFile, manifest: Manifest, target: Path) -> None:
-    """Write the manifest of a file, and move both to the target."""
+    """Write the manifest beside the staged file, and move both to the path `target`."""
     with writing(target):
         write_text(manifest_path(file.path), to_text(manifest))
         replace_export(file.path.parent, target)

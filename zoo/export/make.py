@@ -42,14 +42,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExportedFile:
-    """An ONNX file in a staged folder, verified unless the plan says not to.
+    """An ONNX file in a staged folder. It has been verified, unless the plan says not to.
 
     Arguments:
-        spec: the file in the plan.
-        path: its path in the staged folder.
-        variant: its record for the manifest.
+        spec: the plan's description of the file.
+        path: path of the file in the staged folder.
+        variant: record of the file for the manifest, with its verification.
         digests: sha256 of the file and its sidecar, by file name.
-        session: the session that it was verified in, or None if that would keep a file open.
+        session: the ONNX Runtime session that verified the file, or None. It is None for a file
+            with a sidecar, which the session would keep open, for an emulated file, and without
+            verification.
     """
 
     spec: FileSpec
@@ -60,37 +62,40 @@ class ExportedFile:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the file was verified and failed."""
+        """Whether the file was verified and failed. False if it was not verified."""
         return self.variant.verification is not None and not self.variant.passed
 
-    def publish(self, keep_inexact: bool, put: Callable[[], None]) -> bool:
-        """Call `put`, which moves the file to its path, unless the file failed its verification.
-        Return whether it was called.
+    def publish(self, keep_inexact: bool, move_file: Callable[[], None]) -> bool:
+        """Call `move_file`, which moves the file to its final path, unless the file failed its
+        verification.
 
-        Only this method calls `put`, so that no file that failed is at its path. A file of lower
-        precision that failed is moved if the caller accepts inexact files (`keep_inexact`).
+        A file of lower precision that failed is moved too if `keep_inexact` is true. Nothing else
+        calls `move_file`, so that no file gets to its path without this check. **Returns** whether
+        it was called.
         """
         is_accepted = keep_inexact and self.spec.precision != "fp32"
         is_publishable = is_accepted or not self.has_failed
         if is_publishable:
-            put()
+            move_file()
         return is_publishable
 
 
 @dataclass(frozen=True)
 class Production:
-    """The files of one network in a staged folder, while they are written and verified.
+    """The work on the files of one network or tower in a staged folder: they are written, then
+    verified.
 
     Arguments:
         options: options of the request.
         pictures: the user's pictures for calibration, or None without them.
         subject: the network with its weights.
-        signature: the signature of all files.
-        samples: function that returns the samples, or None if files are not verified.
-        stage: the staged folder.
+        signature: inputs and outputs of all files.
+        samples: function that returns the samples to verify with, or None if files are not
+            verified.
+        stage: the staged folder that the files are written to.
         progress: reports progress.
-        digests: digests of the files that are written, by name.
-        calibrations: calibrations of the files that are written, by name.
+        digests: sha256 of the files that are written, by name.
+        calibrations: calibrations of int8 files that are written, by file name.
     """
 
     options: Options
@@ -104,11 +109,11 @@ class Production:
     calibrations: dict[str, Calibration] = field(default_factory=dict)
 
     def files(self, specs: Sequence[FileSpec]) -> Iterator[ExportedFile]:
-        """Write all files, and yield each when it is verified.
+        """Write all files that `specs` describes, then verify them one by one and yield each.
 
-        All files are written before the first is verified, because JAX computes the samples
-        meanwhile. They are yielded by opset. The float32 file, from which the other files of its
-        opset are written, is the last of an opset.
+        All files are written before the first is verified, because a thread computes the samples in
+        JAX meanwhile. They are yielded in the order of their opsets. The float32 file of an opset,
+        from which its other files are made, is the last one of the opset.
         """
         in_order = sorted(specs, key=lambda spec: (spec.opset, spec.precision == "fp32"))
         exports = {
@@ -118,37 +123,46 @@ class Production:
 
         @cache  # all files of an opset come from one trace and have its branches
         def untaken(opset: int) -> tuple[str, ...]:
+            """Return sentences about branches that no sample reaches, for the files of an opset."""
             return self.untaken(exports[opset])
 
         for spec in in_order:
             yield self.verified(spec, exports[spec.opset], untaken(spec.opset))
 
     def write_opset(self, opset: int, specs: Sequence[FileSpec]) -> converter.Export:
-        """Write the files of an opset under their final names, because a model contains the name of
-        its sidecar. Return the export that they come from."""
+        """Write all files of one opset to the staged folder, and return the JAX export that they
+        come from.
+
+        The float32 file is written first, even if it is not requested, and the other precisions are
+        made from it. Files have their final names, because a model contains the name of its
+        sidecar.
+        """
         options, progress = self.options, self.progress
-        in_float32 = next((spec.name for spec in specs if spec.precision == "fp32"), None)
-        source = self.stage / (in_float32 or f"float32-opset{opset}.onnx")
+        float32_name = next((spec.name for spec in specs if spec.precision == "fp32"), None)
+        source = self.stage / (float32_name or f"float32-opset{opset}.onnx")
         progress.stage(f"opset {opset}: converting")
         export = convert_model(
             self.subject.model, opset, self.signature, options.layout, options.target
         )
         progress.stage(f"opset {opset}: writing", self.subject.entry.parameters * 4)
-        with writing(source), self.digests.taken() as written:
+        with writing(source), self.digests.taken() as on_write:
             values, step = self.subject.weights.arrays, lambda _, size: progress.step(size)
-            export.save(source, values=values, progress=step, on_write=written)
+            export.save(source, values=values, progress=step, on_write=on_write)
         for spec in specs:
             if self.stage / spec.name != source:
                 self.lower(source, spec)
             if spec.input == "uint8":
                 self.add_preprocessing(spec)
-        if in_float32 is None:
+        if float32_name is None:
             source.unlink()
             sidecar_path(source).unlink(missing_ok=True)
         return export
 
     def lower(self, source: Path, spec: FileSpec) -> None:
-        """Write the file of a lower precision from a float32 file."""
+        """Write the file of `spec`, which has a lower precision, from the float32 file `source`.
+
+        An int8 file is calibrated on the user's pictures if there are any.
+        """
         self.progress.stage(f"{spec.precision}: writing")
         entry, options, file = self.subject.entry, self.options, self.stage / spec.name
         preprocessing = entry.preprocessing
@@ -169,13 +183,14 @@ class Production:
             self.calibrations[file.name] = calibrated[0]
             self.digests.update(calibrated[1])
             return
-        with writing(file), self.digests.taken() as written:
-            exact = entry.config.task.exact
-            settings = (options.target, options.scales, exact)
-            derive(source, file, spec.precision, inputs, written, *settings)
+        with writing(file), self.digests.taken() as on_write:
+            exact_outputs = entry.config.task.exact
+            settings = (options.target, options.scales, exact_outputs)
+            derive(source, file, spec.precision, inputs, on_write, *settings)
 
     def add_preprocessing(self, spec: FileSpec) -> None:
-        """Add nodes to a file that preprocess images before the network."""
+        """Rewrite a staged file so that it takes images in uint8, and resizes and normalizes them
+        before the network."""
         preprocessing, file = self.subject.entry.preprocessing, self.stage / spec.name
         self.progress.stage(f"{file.name}: preprocessing")
         target = self.options.target
@@ -183,12 +198,14 @@ class Production:
             preprocessing, spec.size or preprocessing.size, spec.opset, spec.batch, target
         )
         joined = converter.join(first.model, ir.load(file), target)
-        with writing(file), self.digests.taken() as written:
-            converter.save(joined, file, on_write=written)
+        with writing(file), self.digests.taken() as on_write:
+            converter.save(joined, file, on_write=on_write)
 
     def untaken(self, export: converter.Export) -> tuple[str, ...]:
-        """Return a sentence for each branch of a network that no sample takes, or an empty tuple if
-        there are no samples."""
+        """Return a sentence for each branch of the exported network that no sample reaches.
+
+        The result is empty if the files are not verified.
+        """
         if self.samples is None:
             return ()
         from zoo.export.verify import describe_untaken_sides
@@ -198,10 +215,14 @@ class Production:
     def verified(
         self, spec: FileSpec, export: converter.Export, untaken: tuple[str, ...]
     ) -> ExportedFile:
-        """Compare a file with JAX, and return it with its record.
+        """Verify a staged file, unless verification is off, and return the file with its record for
+        the manifest.
 
-        `export` is the export that the file comes from. `untaken` are sentences about branches that
-        no sample takes.
+        **Arguments:**
+
+        - `spec`: description of the file.
+        - `export`: the JAX export that the file comes from.
+        - `untaken`: sentences about branches that no sample reaches.
         """
         file, traits = self.stage / spec.name, PRECISIONS[spec.precision]
         verification = session = oldest = None
@@ -233,26 +254,33 @@ class Production:
     def _verify(
         self, spec: FileSpec, samples: Sequence[Sample]
     ) -> tuple[Verification, Session, str | None]:
-        """Return the verification of a file, its session, and the oldest version of ONNX Runtime in
-        which it is right. The version is None if the file failed or has to be emulated."""
+        """Compare a staged file with JAX on the samples.
+
+        **Returns** the verification, the session that ran the file, and the oldest version of ONNX
+        Runtime in which the file is right. The version is None if the file failed or had to be
+        emulated.
+        """
         from zoo.common.runtime import session
         from zoo.export.other_runtimes import find_minimum_runtime
         from zoo.export.verify import choose_limit, to_runnable, verify_file
 
         file, subject = self.stage / spec.name, self.subject
         limit = choose_limit(spec.precision, subject.weights.provenance.kind, subject.entry.config)
-        opened = cache(partial(session, to_runnable(file, spec.precision)))
-        verification = verify_file(file, samples, spec.precision, limit=limit, opened=opened)
+        open_session = cache(partial(session, to_runnable(file, spec.precision)))
+        verification = verify_file(file, samples, spec.precision, limit=limit, opened=open_session)
         is_run_unchanged = verification.passed and PRECISIONS[spec.precision].on_cpu
         return (
             verification,
-            opened(),
+            open_session(),
             find_minimum_runtime(file, samples[0], limit) if is_run_unchanged else None,
         )
 
     def _activations(self, spec: FileSpec) -> dict[str, Any]:
-        """Return the fields of the record about the scaling of integer activations, or an empty
-        dictionary if they are not integers."""
+        """Return the fields of the manifest's record about integer activations: their calibration
+        or their scales.
+
+        The result is empty if the precision does not have integer activations.
+        """
         if not PRECISIONS[spec.precision].scales_activations:
             return {}
         calibration = self.calibrations.get(spec.name)
@@ -263,10 +291,17 @@ class Production:
 def produce(
     plan: Plan, subject: Subject, progress: Progress, tower: str = ""
 ) -> Generator[Production]:
-    """Yield the production of the files of a network, or of one of its towers.
+    """Yield a `Production` that writes the files of a plan to a staged folder.
 
-    The files are in a staged folder while the block runs. If the plan says to verify, a thread
-    computes the samples in JAX meanwhile.
+    The staged folder exists while the block runs. If the plan says to verify, a thread computes the
+    samples in JAX meanwhile.
+
+    **Arguments:**
+
+    - `plan`: the files to write.
+    - `subject`: the network whose files are written, or one of its towers.
+    - `progress`: reports progress.
+    - `tower`: name of that tower in the plan; empty for the full network.
     """
     signature = next(file for file in plan.files if file.tower == tower)
     with ExitStack() as stack:
@@ -290,8 +325,19 @@ def convert_model(
     layout: Layout | None = None,
     target: Target = DEFAULT_TARGET,
 ) -> converter.Export:
-    """Return the ONNX export of a model. Its initializers have names and shapes, but no values
-    yet."""
+    """Convert a model to an ONNX graph, and return the export. Its initializers have names and
+    shapes, but no values yet.
+
+    **Arguments:**
+
+    - `model`: the module with shapes in place of arrays. It contains exactly one network of the
+      zoo.
+    - `opset`: ONNX opset, or None for the target's own.
+    - `signature`: inputs and outputs of the file.
+    - `layout`: `4d` or `3d`, the number of axes of `Attention`'s inputs, or None for the target's
+      own.
+    - `target`: name of the runtime that the file is for.
+    """
     (network,) = find_networks(model)
     config = network.config
     assert config is not None, "a network that was built by hand has no configuration"
@@ -313,9 +359,13 @@ def convert_model(
 
 
 def name_sides(graph: ir.Graph, stride: int) -> None:
-    """Rename the open sizes of a graph from the symbols of the trace to the names that other
-    exporters use. A map that has several rows and columns for each patch is smaller than the
-    picture by a smaller factor, such as `height/4`."""
+    """Rename the open dimensions of a graph's inputs and outputs, in place, to the names that other
+    exporters use.
+
+    The trace calls the grid of patches `h` x `w`. If the patch size (`stride`) is 16, `16*h`
+    becomes `height`, `h` becomes `grid_height`, and `4*h` in a map of finer patches becomes
+    `height/4`. Numbers of tokens such as `h*w + 5` become `sequence_length`.
+    """
     names = {batch: batch for batch in (BATCH_NAME, *SEPARATE_BATCH_NAMES.values())}
     names |= {"h": "grid_height", "w": "grid_width"}
     for times in range(1, stride + 1):

@@ -15,11 +15,15 @@ Inputs = Mapping[str, NDArray[Any]]
 """Arrays by the names of a file's inputs."""
 
 EXTRA_TEXTS = 2
-"""Number of texts in addition to the number of images in a sample, if both batches are open."""
+"""Number of texts in addition to the number of images in a sample, if the batch sizes of both are
+open."""
 
 
 def input_specs(config: Config, signature: Signature) -> list[tuple[tuple[int | str, ...], Any]]:
-    """Return the shape and type of each input of a network. An open size is a name."""
+    """Return the shape and numpy type of each input array of a network, in the network's order.
+
+    An open dimension is a name, such as `batch`.
+    """
     specs = list[tuple[tuple[int | str, ...], Any]]()
     for network_input in config.inputs:
         batch = signature.batch or batch_name(config.inputs, network_input.kind)
@@ -33,11 +37,18 @@ def input_specs(config: Config, signature: Signature) -> list[tuple[tuple[int | 
 def sample_inputs(
     entry: ModelInfo, batch: int, size: tuple[int, int], open_batch: bool = False
 ) -> Feeds:
-    """Return preprocessed photographs and texts, as far as a network takes them.
+    """Return preprocessed photographs and random texts, by the names of the network's inputs.
 
-    **Arguments:** `batch` is the number of images, and of texts; `size` is (height, width) of the
-    images. With `open_batch` there are more texts than images. If there are several texts, some are
-    shorter where the network allows that.
+    A network that takes pictures alone or texts alone gets only these.
+
+    **Arguments:**
+
+    - `entry`: registry entry of the network.
+    - `batch`: number of pictures, and of texts. If it is above 1, texts have at most half the
+      tokens, where the network takes texts of any length.
+    - `size`: (height, width) of the pictures.
+    - `open_batch`: whether a sample with pictures has `EXTRA_TEXTS` more texts than pictures,
+      because both batch sizes of the file are open and may differ.
     """
     inputs: Feeds = {}
     if (pictures := entry.config.pictures) is not None:

@@ -1,7 +1,7 @@
-"""Find the oldest version of ONNX Runtime in which a file is right, among this installation and
-others.
+"""Find the oldest installed version of ONNX Runtime in which a file is right.
 
-`ZOO_ONNXRUNTIMES` names a folder of Python environments, each with a version of ONNX Runtime.
+The environment variable `ZOO_ONNXRUNTIMES` names a folder of Python environments, each with another
+version of ONNX Runtime.
 """
 
 import os
@@ -23,17 +23,20 @@ from zoo.export.precisions import Limit
 from zoo.export.verify import Sample, to_comparison
 
 ENVIRONMENTS = "ZOO_ONNXRUNTIMES"
+"""Environment variable with the folder of Python environments."""
 
 RUNTIME_PROGRAM = Path(__file__).with_name("run_elsewhere.py")
+"""Program that runs a file once in another environment."""
 
 INTERPRETERS = ("bin/python", "Scripts/python.exe")
+"""Paths of the Python interpreter inside an environment, on Linux and on Windows."""
 
 
 def find_minimum_runtime(file: Path, sample: Sample, limit: Limit) -> str:
-    """Return the oldest version in which the errors of a file are within a limit.
+    """Return the oldest version of ONNX Runtime in which the outputs of a file are within a limit.
 
-    The file passed in this installation, so that its version is returned if no older version
-    passes.
+    The versions of the environments in `ZOO_ONNXRUNTIMES` are tried on one sample. The caller has
+    verified the file in this process's version, which is returned if no older version passes.
     """
     oldest = runtime.RELEASE
     for version, python in find_runtimes(os.environ.get(ENVIRONMENTS, "")).items():
@@ -44,8 +47,11 @@ def find_minimum_runtime(file: Path, sample: Sample, limit: Limit) -> str:
 
 @cache
 def find_runtimes(folder: str) -> Mapping[str, Path]:
-    """Return the Python interpreters in a folder of environments by their version of ONNX Runtime.
-    Empty if the folder name is empty."""
+    """Return the Python interpreters of the environments in a folder, by their version of ONNX
+    Runtime.
+
+    Environments without ONNX Runtime are left out. The result is empty for an empty folder name.
+    """
     pythons = {}
     for environment in sorted(Path(folder).iterdir()) if folder else ():
         for python in (environment / name for name in INTERPRETERS):
@@ -57,7 +63,11 @@ def find_runtimes(folder: str) -> Mapping[str, Path]:
 
 
 def _is_right(file: Path, sample: Sample, limit: Limit, python: Path) -> bool:
-    """Return whether the outputs of one run in another environment are within the limit."""
+    """Run a file once with the ONNX Runtime of another Python interpreter. Return whether all
+    outputs are within the limit.
+
+    False also if the run fails or an output has another shape.
+    """
     with TemporaryDirectory() as scratch:
         inputs, outputs = (Path(scratch, f"{name}.npz") for name in ("inputs", "outputs"))
         arrays: dict[str, Any] = {name: np.asarray(array) for name, array in sample.fed.items()}

@@ -19,12 +19,12 @@ from zoo.export.quantise.products import Codec, quantise
 from zoo.export.quantise.smooth_quant import even_out
 
 MAX_FLOAT16_PEAK = 65504 / 8
-"""Values above this on the sample are computed in float32, because another input may have larger
-ones than float16 holds."""
+"""Largest magnitude on the sample of a value that is computed in float16. Larger values are
+computed in float32, because another input may lead to numbers beyond float16's maximum, 65504."""
 
 
 CODECS: dict[Integers, Codec] = {"columns": Columns(), "blocks": Blocks()}
-"""Formats of integer matrices by name."""
+"""Storage formats of integer matrices by name (`PrecisionTraits.integers`)."""
 
 
 def derive(
@@ -32,22 +32,26 @@ def derive(
     target: Path,
     precision: Precision,
     inputs: Sequence[NDArray[Any]],
-    written: WrittenCallback | None = None,
+    on_write: WrittenCallback | None = None,
     runtime: Target = DEFAULT_TARGET,
     scales: Scales = "tensor",
     exact: Collection[str] = (),
 ) -> None:
-    """Write the float32 file `source` in a lower precision.
+    """Write the float32 ONNX file `source` in a lower precision.
+
+    Matrices are quantized, or computations are converted to half precision, as the precision
+    requires. Values that may overflow float16 stay float32.
 
     Arguments:
         source: the float32 file.
         target: the path to write to.
         precision: the precision to write.
-        inputs: samples on which the largest values and the means of activations are measured.
-        written: function that is called with the bytes that are written, as by `converter.save`.
-        runtime: the target that `source` was written for.
-        scales: how int8 activations are scaled.
-        exact: names of outputs that are computed in float32.
+        inputs: sample arrays, one for each input of the file. Overflows of float16 and the mean
+            activations are measured on them.
+        on_write: callback that receives the bytes as they are written, as in `converter.save`.
+        runtime: name of the target runtime that `source` was written for, whose quirks are avoided.
+        scales: whether int8 activations have one scale for each tensor or for each row.
+        exact: names of outputs that half precision computes in float32.
     """
     traits, model = PRECISIONS[precision], load_typed(source)
     codec, half = traits.integers and CODECS[traits.integers], traits.half
@@ -61,11 +65,14 @@ def derive(
     if codec:
         quantise(model, codec, {name: averages[name] / factors.get(name, 1) for name in averages})
     converter.find_target(runtime).remove_quirks(model)
-    converter.save(model, target, on_write=written)
+    converter.save(model, target, on_write=on_write)
 
 
 def load_typed(source: Path) -> ir.Model:
-    """Return a model in which all values have types. Files for some runtimes do not state them."""
+    """Return the model in an ONNX file, with types for all values.
+
+    Files for some runtimes do not state the types of intermediate values. They are inferred then.
+    """
     model = ir.load(source)
     inner = [v for node in model.graph for v in node.outputs if not v.is_graph_output()]
     if all(value.dtype is None for value in inner):
@@ -74,8 +81,11 @@ def load_typed(source: Path) -> ir.Model:
 
 
 def find_float16_overflows(model: ir.Model, inputs: Sequence[NDArray[Any]]) -> list[str]:
-    """Return the names of the values of a model that may be too large for float16. The model is
-    changed."""
+    """Return the names of the values and initializers that may be too large for float16.
+
+    The model runs once on `inputs`. A value is too large if its largest magnitude exceeds
+    `MAX_FLOAT16_PEAK` or is NaN. The model is changed in place: its outputs are replaced.
+    """
     # ONNX Runtime is imported only where something runs in it.
     from zoo.common.runtime import session
 
@@ -94,7 +104,8 @@ def find_float16_overflows(model: ir.Model, inputs: Sequence[NDArray[Any]]) -> l
 
 
 def _add_peak(graph: ir.Graph, value: ir.Value) -> ir.Value:
-    """Add nodes that compute the largest magnitude in a value, and return their result."""
+    """Add nodes to the graph that compute the largest magnitude in a value. Return the scalar
+    result."""
     size = ir.node("Abs", [value])
     peak = ir.node("ReduceMax", size.outputs, {"keepdims": 0})
     graph.extend([size, peak])

@@ -18,28 +18,37 @@ Integers = Literal["columns", "blocks"]
 
 @dataclass(frozen=True)
 class Limit:
-    """Limit of the error of an output: the largest error, or the smallest cosine, in a measure."""
+    """Limit that the difference of an output from JAX has to keep.
+
+    Arguments:
+        measure: how the difference is measured: `max_abs`, `max_rel` or `cosine`.
+        value: the largest allowed error, or for `cosine` the smallest allowed cosine similarity.
+    """
 
     measure: Measure
     value: float
 
     def holds(self, comparison: Comparison) -> bool:
-        """Return whether an error is within the limit. An error that is not finite is not."""
+        """Return whether the difference of an output is within the limit. False if the difference
+        is NaN or infinite."""
         error = comparison.error(self.measure)
         if error is None:
             return False
         return error >= self.value if self.measure == "cosine" else error <= self.value
 
     def worst(self, comparisons: Sequence[Comparison]) -> Comparison:
-        """Return the comparison with the largest error, or the smallest cosine. An error that is
-        not finite counts as the largest."""
+        """Return the comparison with the largest error, or for `cosine` the smallest similarity.
+
+        A comparison whose error is NaN or infinite counts as the worst.
+        """
         sign = -1 if self.measure == "cosine" else 1
 
-        def size(comparison: Comparison) -> float:
+        def error_size(comparison: Comparison) -> float:
+            """Return a number that is larger for a larger error, or for a smaller cosine."""
             error = comparison.error(self.measure)
             return inf if error is None else sign * error
 
-        return max(comparisons, key=size)
+        return max(comparisons, key=error_size)
 
 
 @dataclass(frozen=True)
@@ -47,19 +56,22 @@ class PrecisionTraits:
     """Properties of a precision.
 
     Arguments:
-        file: name of the file in a folder.
-        limit: limit of the errors.
-        bits: average number of bits of a parameter.
-        opset: opset of the file in a folder.
-        half: type of the computations; None for float32.
-        integers: format of the matrices, or None if they are not integers.
-        operator: operator that multiplies by an integer matrix.
+        file: name of the file in a built folder, without its suffix.
+        limit: largest allowed difference of the outputs from float32 in JAX.
+        bits: average number of bits for each parameter, to estimate file sizes.
+        opset: opset of the file in a built folder.
+        half: floating-point type of the computations, or None for float32.
+        integers: format of the matrices if they are stored as integers: a scale for each column
+            (`columns`) or for each block of 32 numbers (`blocks`). None if they are floating-point
+            numbers.
+        operator: operator that multiplies by an integer matrix; empty if matrices are not integers.
         activation_operator: operator that converts activations to integers with fixed ranges or row
             by row; empty if activations stay floating-point numbers.
-        least_opset: oldest opset of the file in a folder.
-        on_cpu: whether ONNX Runtime has kernels for CPUs. Without them a file is emulated there.
+        least_opset: oldest opset that the file can have in a built folder.
+        on_cpu: whether ONNX Runtime has kernels of this precision for CPUs. Without them a file is
+            emulated there.
         rank: rank among the precisions that WebAssembly runs, 1 for the best, or None if it does
-            not run.
+            not run this precision.
     """
 
     file: str
@@ -76,7 +88,7 @@ class PrecisionTraits:
 
     @property
     def scales_activations(self) -> bool:
-        """Whether activations are integers too."""
+        """Whether activations are quantized to integers too."""
         return bool(self.activation_operator)
 
 
@@ -130,3 +142,4 @@ PRECISIONS: dict[Precision, PrecisionTraits] = {
         rank=3,
     ),
 }
+"""Properties of each precision, in the order in which they are listed to users."""

@@ -15,7 +15,7 @@ from zoo.checkpoints.source import Choice, resolve_weights
 from zoo.common.errors import BadOutput, BadRequest
 from zoo.common.options import FORCE, OFFLINE, SIZE, out_folder
 from zoo.common.staging import NAME, check_free, manifest_path, sidecar_path
-from zoo.export import export_options as given
+from zoo.export import export_options as cli_options
 from zoo.export.precisions import PRECISIONS
 from zoo.images.picture_folder import PictureFolder, read_picture_folder
 
@@ -25,17 +25,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Signature:
-    """Inputs and outputs of an exported file.
+    """Inputs and outputs of an exported ONNX file, as far as the user chooses them.
 
     Arguments:
-        size: (height, width) of the input, or None if it is open.
-        batch: batch size, or None if it is open.
-        layers: blocks whose hidden states are outputs too, counted from 1 and in order.
-        as_maps: whether hidden states are maps `[batch, dim, height, width]`.
-        input: `float32` for preprocessed pixels; `uint8` for images that the file resizes to
-            `size`.
-        outputs: fields of the model's output that the file has; empty for the usual ones. Hidden
-            states are not among them.
+        size: (height, width) of the input images in pixels, or None if the file takes any size.
+        batch: batch size, or None if the file takes any batch size.
+        layers: numbers of the blocks whose hidden states are further outputs, counted from 1 and in
+            ascending order.
+        as_maps: whether these hidden states are maps `[batch, dim, height, width]`. Otherwise they
+            are tokens `[batch, tokens, dim]`.
+        input: `float32` for preprocessed pixels; `uint8` for images of any size, which the file
+            itself resizes to `size` and normalizes.
+        outputs: names of the fields of the model's output that become outputs of the file; empty
+            for the fields that the model returns by default. Hidden states are not listed here.
     """
 
     size: tuple[int, int] | None
@@ -47,46 +49,52 @@ class Signature:
 
 
 Size = tuple[int, int] | Literal["dynamic"] | None
-"""(height, width), `dynamic` for an open size, or None for the model's own."""
+"""Image size of a request: (height, width), `dynamic` for a file that takes any size, or None for
+the model's own size."""
 
 
 ONE_FILE = "; where there is only one file, also its name, which ends in .onnx"
+"""End of the help text of the option `out`."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Options of an export, as `zoo export` gets them."""
+    """Options of `zoo export`, as the user gave them and before they are checked.
+
+    The help texts of the command line are in the annotations (`zoo.export.export_options`).
+    """
 
     weights: str | Choice = "auto"
     out: Annotated[Path | None, out_folder("the current folder", ONE_FILE)] = None
     force: Annotated[bool, FORCE] = False
-    keep_inexact: Annotated[bool, given.KEEP_INEXACT] = False
+    keep_inexact: Annotated[bool, cli_options.KEEP_INEXACT] = False
     offline: Annotated[bool, OFFLINE] = False
-    opsets: Annotated[Sequence[int], given.OPSET] = ()
-    precision: Annotated[Precision, given.PRECISION] = "fp32"
-    calibrate: Annotated[Path | None, given.CALIBRATE] = None
-    scales: Annotated[Scales, given.SCALES] = "tensor"
-    target: Annotated[Target, given.TARGET] = DEFAULT_TARGET
-    layout: Annotated[Layout | None, given.ATTENTION_LAYOUT] = None
-    verify: Annotated[bool, given.VERIFY] = True
+    opsets: Annotated[Sequence[int], cli_options.OPSET] = ()
+    precision: Annotated[Precision, cli_options.PRECISION] = "fp32"
+    calibrate: Annotated[Path | None, cli_options.CALIBRATE] = None
+    scales: Annotated[Scales, cli_options.SCALES] = "tensor"
+    target: Annotated[Target, cli_options.TARGET] = DEFAULT_TARGET
+    layout: Annotated[Layout | None, cli_options.ATTENTION_LAYOUT] = None
+    verify: Annotated[bool, cli_options.VERIFY] = True
     size: Annotated[Size, SIZE] = None
-    batch: Annotated[int | None, given.BATCH] = None
-    outputs: Annotated[Sequence[str], given.OUTPUTS] = ()
-    layers: Annotated[Sequence[int] | str, given.LAYERS] = ()
-    reshape: Annotated[bool, given.RESHAPE] = False
-    input: Annotated[Input, given.INPUT] = "float32"
+    batch: Annotated[int | None, cli_options.BATCH] = None
+    outputs: Annotated[Sequence[str], cli_options.OUTPUTS] = ()
+    layers: Annotated[Sequence[int] | str, cli_options.LAYERS] = ()
+    reshape: Annotated[bool, cli_options.RESHAPE] = False
+    input: Annotated[Input, cli_options.INPUT] = "float32"
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileSpec(Signature):
-    """One ONNX file of a plan: its signature, and its path in the folder of the plan.
+    """One ONNX file of a plan: its signature, its path in the plan's folder, and its format.
 
     Arguments:
-        path: path in the folder of the plan, with `/` between its parts.
-        opset: opset of the file.
-        precision: precision of the file.
-        variant: its name in the manifest.
-        tower: the tower that the file holds; empty for the full network.
+        path: path relative to the plan's folder, with `/` between its parts.
+        opset: ONNX opset of the file.
+        precision: number format of the weights and computations.
+        variant: name of the file in the manifest, such as `fp16` or `fused`.
+        tower: name of the tower that the file holds, such as `text`; empty for a file with the full
+            network.
     """
 
     path: str
@@ -101,16 +109,24 @@ class FileSpec(Signature):
         return PurePosixPath(self.path).name
 
     def beside(self, name: str) -> str:
-        """Return the path of a file with another name in the same folder."""
+        """Return the path of a file called `name` in the same folder as this file."""
         return PurePosixPath(self.path).with_name(name).as_posix()
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Files of one model to write to a folder, with checked options.
+    """The files of one model to write to a folder. All options have been checked.
 
     A plan is plain data that can be sent to another process, unless `weights` is an open
     checkpoint.
+
+    Arguments:
+        model: registry entry of the model, adapted to the user's checkpoint.
+        options: the options as the user gave them.
+        weights: the weights to load: `"auto"`, a seed, a path, or an open checkpoint.
+        folder: folder to write to.
+        files: the files to write.
+        pictures: pictures to calibrate int8 activations with, or None without calibration.
     """
 
     model: ModelInfo
@@ -122,19 +138,25 @@ class Plan:
 
     @property
     def signature(self) -> Signature:
-        """Signature of the files that hold the full network."""
+        """Inputs and outputs of the files that hold the full network. All these files have the
+        same."""
         return next(file for file in self.files if not file.tower)
 
     @property
     def targets(self) -> tuple[Path, ...]:
-        """Paths at which the files are published."""
+        """Paths at which the files are published, in the order of `files`."""
         return tuple(self.folder / file.path for file in self.files)
 
 
 def plan_files(entry: ModelInfo, options: Options) -> Plan:
-    """Return the plan of an export, with one file for each opset.
+    """Check the options of `zoo export` for a model, and return the plan with one file for each
+    opset.
 
-    **Raises** a `ZooError` for the first option that is not valid.
+    If the options name a user's checkpoint, the plan's entry describes the network in that
+    checkpoint. Nothing is written.
+
+    **Raises** a `ZooError` for the first option that is not valid, or if a file to write exists
+    already and `force` is not set. **Raises** a `WeightsError` if the checkpoint cannot be used.
     """
     import converter
     from zoo.checkpoints.custom import describe_checkpoint
@@ -174,17 +196,23 @@ def plan_files(entry: ModelInfo, options: Options) -> Plan:
 
 
 def scaling(precisions: Iterable[Precision]) -> list[Precision]:
-    """Return the precisions whose activations are integers, among those given."""
+    """Return the precisions out of `precisions` whose activations are quantized to integers, in the
+    same order."""
     return [precision for precision in precisions if PRECISIONS[precision].scales_activations]
 
 
 SCALING = " or ".join(scaling(PRECISIONS))
-"""Names of the precisions that options about activations apply to."""
+"""The same precisions in words, for messages: the options `scales` and `calibrate` apply to
+these."""
 
 
 def check_activations(options: Options, precisions: Iterable[Precision]) -> None:
-    """Raise `BadRequest` if scales by row or pictures have no effect on these precisions, or if
-    both are given."""
+    """Check the options about integer activations, `scales` and `calibrate`.
+
+    `precisions` are the precisions of the files to write. **Raises** `BadRequest` if `scales` is
+    unknown, if row scales and calibration pictures are both requested, or if one of the two is
+    requested and no precision has integer activations.
+    """
     scales, calibrate = parameter("scales"), parameter("calibrate")
     if options.scales not in get_args(Scales):
         raise BadRequest(f"{scales} {options.scales} is not known: choose from tensor, row.")
@@ -201,7 +229,12 @@ def check_activations(options: Options, precisions: Iterable[Precision]) -> None
 
 
 def check_scale_operator(options: Options, runtime: "Runtime", opset: int) -> None:
-    """Raise `BadRequest` if a version of the target cannot scale activations as the options say."""
+    """Check that every version of the target can quantize activations as the options request, in a
+    file of this opset.
+
+    **Raises** `BadRequest` if some version of `runtime` lacks the operator (`QuantizeLinear`) at
+    this opset.
+    """
     if opset > (newest := newest_with_scales(options, runtime)):
         operator = PRECISIONS[options.precision].activation_operator
         raise BadRequest(
@@ -211,21 +244,31 @@ def check_scale_operator(options: Options, runtime: "Runtime", opset: int) -> No
 
 
 def newest_with_scales(options: Options, runtime: "Runtime") -> int:
-    """Return the newest opset of a target at which it scales activations as the options say."""
+    """Return the newest opset at which the target runs a file of the requested precision.
+
+    Row scales and calibrated ranges need the operator `QuantizeLinear`, which some versions of a
+    runtime have for older opsets only. Without them the newest opset of the target is returned.
+    """
     operator = PRECISIONS[options.precision].activation_operator
     is_fixed = options.scales == "row" or options.calibrate is not None
     return runtime.newest_opset(operator) if is_fixed and operator else runtime.opsets[-1]
 
 
 def read_calibration(options: Options) -> PictureFolder | None:
-    """Return the pictures for calibration, or None without. **Raises** `BadRequest` if the folder
-    cannot be used."""
+    """Return the calibration pictures in the folder that the options name, or None if they name
+    none.
+
+    **Raises** `BadRequest` if the folder cannot be used.
+    """
     return None if options.calibrate is None else read_picture_folder(options.calibrate)
 
 
 def read_opsets(options: Options, runtime: "Runtime") -> tuple[int, ...]:
-    """Return the requested opsets without duplicates, or the target's own. **Raises** `BadRequest`
-    for an opset that the target does not support."""
+    """Return the requested opsets without duplicates. If none is requested, return the target's
+    default opset alone.
+
+    **Raises** `BadRequest` for an opset that the target does not support.
+    """
     opsets = tuple(dict.fromkeys(options.opsets)) or (runtime.opset,)
     span = " to ".join(map(str, sorted({runtime.opsets[0], runtime.opsets[-1]})))
     for opset in opsets:
@@ -239,22 +282,30 @@ def read_opsets(options: Options, runtime: "Runtime") -> tuple[int, ...]:
 def check_target(
     runtime: "Runtime", precision: Precision, signature: Signature, entry: ModelInfo
 ) -> None:
-    """Raise `BadRequest` if the target's runtime cannot run the file."""
+    """Check that the target can run a file of this precision and signature.
+
+    **Raises** `BadRequest` if the target lacks the operator that the precision needs, or if it
+    needs fixed input shapes and the signature leaves the image size, the batch or the size of uint8
+    images open.
+    """
     name, operator = runtime.name, PRECISIONS[precision].operator
     if not runtime.takes(operator, "float32", runtime.opset):
         raise BadRequest(f"precision {precision} needs {operator}, which target {name} lacks.")
-    instead = {
+    open_dimensions = {
         "size 224 instead of dynamic": signature.size is None and entry.config.pictures is not None,
         "batch 1, or another number": signature.batch is None,
         "input float32": signature.input == "uint8",
     }
-    if missing := [text for text, is_open in instead.items() if runtime.fixed and is_open]:
+    if missing := [text for text, is_open in open_dimensions.items() if runtime.fixed and is_open]:
         raise BadRequest(f"target {name} takes fixed sizes alone: give {' and '.join(missing)}.")
 
 
 def read_signature(entry: ModelInfo, options: Options) -> Signature:
-    """Return the signature of the requested file. **Raises** `BadRequest` for an option that is not
-    valid."""
+    """Return the inputs and outputs that the options request for a model, with its defaults filled
+    in.
+
+    **Raises** `BadRequest` for the first option that is not valid for the model.
+    """
     layers, size, batch = chosen_layers(options.layers, entry), options.size, options.batch
     check_takes(entry, options)
     if options.reshape and not layers:
@@ -279,8 +330,13 @@ def read_signature(entry: ModelInfo, options: Options) -> Signature:
 
 
 def check_takes(entry: ModelInfo, options: Options) -> None:
-    """Raise `BadRequest` for an option about images if the model takes texts, or other arrays than
-    images."""
+    """Check that the options `size`, `input` and `calibrate` fit the kinds of input that the model
+    takes.
+
+    **Raises** `BadRequest` for an image size of a model without images, for `uint8` input or
+    calibration of a model of texts, and for `uint8` input of a model that takes other arrays than
+    plain pixels.
+    """
     pictures, texts = entry.config.pictures, entry.config.texts
     if pictures is None and options.size not in (None, "dynamic"):
         raise BadRequest(f"{entry.name} takes texts, which have no size: leave it out.")
@@ -296,13 +352,18 @@ def check_takes(entry: ModelInfo, options: Options) -> None:
 
 
 def is_whole(value: object) -> bool:
-    """Return whether a value is an integer of Python or numpy, and not a Boolean."""
+    """Return whether a value is an integer of Python or numpy. False for a Boolean."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def chosen_layers(layers: Sequence[int] | str, entry: ModelInfo) -> tuple[int, ...]:
-    """Return block numbers, counted from 1 and in order. **Raises** `BadRequest` for layers that
-    the model does not have."""
+    """Return the numbers of the blocks whose hidden states are requested, counted from 1 and in
+    ascending order.
+
+    `layers` are block numbers, or a text such as `last4` for the last four blocks. An empty
+    sequence gives an empty result. **Raises** `BadRequest` for a block that the model does not
+    have, or one that is named twice.
+    """
     count = entry.config.num_hidden_states
     if layers and not count:
         raise BadRequest(f"{entry.name} gives no hidden states: leave out the layers.")
@@ -322,8 +383,13 @@ def chosen_layers(layers: Sequence[int] | str, entry: ModelInfo) -> tuple[int, .
 def chosen_outputs(
     outputs: Sequence[str], layers: Sequence[int], entry: ModelInfo
 ) -> tuple[str, ...]:
-    """Return the names of requested outputs without duplicates, in the order of a file. **Raises**
-    `BadRequest` for an output that the model does not have."""
+    """Return the names of the requested outputs without duplicates, in the order in which a file
+    has them.
+
+    `layers` are the blocks whose hidden states are outputs too. If no output is requested, return
+    an empty tuple, which stands for the model's default outputs. **Raises** `BadRequest` for an
+    output that the model does not have.
+    """
     if not outputs:
         return ()
     from zoo.architectures.builder import output_choices
@@ -337,8 +403,11 @@ def chosen_outputs(
 
 
 def check_size(size: tuple[int, int], entry: ModelInfo) -> tuple[int, int]:
-    """Return a size (height, width) if the model takes images of it. **Raises** `BadRequest`
-    otherwise."""
+    """Return `size` (height, width) unchanged, after checking that the model takes images of this
+    size.
+
+    **Raises** `BadRequest` if a side is not a positive multiple of the model's patch size.
+    """
     stride = entry.config.stride
     sides_fit = (is_whole(side) and side > 0 and side % stride == 0 for side in size)
     if len(size) != 2 or not all(sides_fit):
@@ -350,8 +419,13 @@ def check_size(size: tuple[int, int], entry: ModelInfo) -> tuple[int, int]:
 
 
 def read_paths(name: str, opsets: tuple[int, ...], options: Options) -> tuple[Path, dict[int, str]]:
-    """Return the folder to write to, and the file name of each opset. **Raises** `BadRequest` for a
-    file name that is not valid or that stands for several files."""
+    """Return the folder to write to, and the file name for each opset.
+
+    `options.out` may be a folder or, for a single opset, a file name that ends in `.onnx`. In a
+    folder a file is called after the model `name`, its opset, and the target and precision if these
+    are not the defaults: `dinov2_vits14-opset18-fp16.onnx`. **Raises** `BadRequest` for a file name
+    that a manifest cannot hold, or one file name for several opsets.
+    """
     out = options.out
     if out is not None and out.suffix == ".onnx":
         if len(opsets) > 1:
@@ -373,8 +447,11 @@ def read_paths(name: str, opsets: tuple[int, ...], options: Options) -> tuple[Pa
 
 
 def check_targets(target: Path, force: bool) -> None:
-    """Raise `BadOutput` if a file or its manifest or sidecar exists and must not be replaced
-    (`force`)."""
+    """Check that an ONNX file can be written to the path `target`, with its manifest and sidecar
+    beside it.
+
+    **Raises** `BadOutput` if one of the three paths is a folder, or exists and `force` is false.
+    """
     for path in (target, manifest_path(target), sidecar_path(target)):
         if path.is_dir():
             raise BadOutput(f"{path} is a folder: name another place with {parameter('out')}.")

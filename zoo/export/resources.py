@@ -11,20 +11,22 @@ from zoo.export.precisions import PRECISIONS
 from zoo.export.request import Plan
 
 MAX_UNSPLIT_BYTES = 2_000_000_000
-"""Largest size of a file without a sidecar, and of a model that is verified in one piece."""
+"""Largest size in bytes of a file without a sidecar, and of a float32 model whose verification runs
+the full network at once and not block by block."""
 
 BASE_MEMORY = 600_000_000
 """Bytes of memory for libraries and compiled code, for any model."""
 
 PATCHES_WARNING_RATIO = 16
-"""Ratio of the number of patches to the usual number from which a warning is printed."""
+"""A warning is printed if an image has at least this many times the pixels of the model's usual
+size."""
 
 FULL_MODEL_COPIES = 2
-"""Number of copies of the float32 model in memory if it is verified in one piece; 1.7 was
-measured."""
+"""Number of copies of the float32 model in memory if its verification runs the full network at
+once; 1.7 was measured."""
 
 BLOCK_COPIES = 3
-"""Number of copies of a block in memory if blocks are verified one by one; 1.5 to 2.5 were
+"""Number of copies of a block in memory if the verification runs block by block; 1.5 to 2.5 were
 measured."""
 
 FOLDER_COPIES = 8
@@ -33,12 +35,12 @@ measured on networks of 22 and 86 million parameters."""
 
 
 def estimate_file_bytes(entry: ModelInfo, precision: Precision) -> int:
-    """Return the approximate size of a file of a model in bytes."""
+    """Return the approximate size in bytes of a model's file, from its number of parameters."""
     return round(entry.parameters * PRECISIONS[precision].bits / 8)
 
 
 def estimate_disk_bytes(plan: Plan) -> int:
-    """Return the bytes that an export takes on the disk, including temporary files."""
+    """Return the bytes of disk space that an export needs, including its temporary files."""
     entry, precision = plan.model, plan.options.precision
     is_joined = plan.signature.input == "uint8"
     # Lower precisions are written from a float32 file, which exists until they are complete.
@@ -51,15 +53,20 @@ def estimate_disk_bytes(plan: Plan) -> int:
 
 
 def estimate_memory_bytes(entry: ModelInfo, copies: float) -> int:
-    """Return the approximate bytes of memory for a number of copies of a float32 model."""
+    """Return the approximate bytes of memory for `copies` float32 copies of a model, plus the
+    libraries.
+
+    `copies` may be a fraction, for work that holds one block at a time.
+    """
     return BASE_MEMORY + round(copies * estimate_file_bytes(entry, "fp32"))
 
 
 def check_resources(plan: Plan, progress: Progress) -> None:
-    """Print a warning if an export needs more memory than is free.
+    """Check the free disk space and memory before an export starts.
 
-    **Raises** `BadOutput` if it needs more disk space than is free. Lack of memory is no error,
-    because memory may be freed by the time it is needed and the system may swap.
+    Lack of memory leads to a warning only, because memory may be freed by the time it is needed and
+    the system may swap. An image size much larger than usual leads to a warning too. **Raises**
+    `BadOutput` if the export needs more disk space than is free.
     """
     folder = plan.targets[0].absolute().parent
     existing_folder = next(path for path in (folder, *folder.parents) if path.is_dir())
@@ -78,7 +85,7 @@ def check_resources(plan: Plan, progress: Progress) -> None:
 
 
 def _warn_about_memory(plan: Plan, progress: Progress) -> None:
-    """Print a warning if the export needs more memory than is free."""
+    """Print a warning if the export needs more memory than is free now."""
     from psutil import virtual_memory
 
     entry, options = plan.model, plan.options
@@ -99,8 +106,11 @@ def _warn_about_memory(plan: Plan, progress: Progress) -> None:
 
 
 def _warn_about_patches(plan: Plan, progress: Progress) -> None:
-    """Print a warning if the images have many more patches than usual, because attention compares
-    all patches with all others."""
+    """Print a warning if the images have at least 16 times the pixels that the model is for.
+
+    Attention compares all patches with all others, so that its time grows with the square of this
+    ratio. A model without attention over the full image is not warned about.
+    """
     (height, width), native_size = plan.signature.size or (0, 0), plan.model.native
     ratio = height * width / (native_size[0] * native_size[1])
     if ratio >= PATCHES_WARNING_RATIO and plan.model.config.has_global_attention:

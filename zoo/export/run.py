@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 
 
 def run_export(plan: Plan, progress: Progress) -> "Outcome":
-    """Export a model at each opset of the plan. A thread reads the checkpoint while JAX is
-    imported."""
+    """Load the weights of a plan, and write, verify and publish its files. Return the outcome.
+
+    A thread reads the checkpoint while JAX is imported. **Raises** `BadOutput` if the disk is too
+    small or a file cannot be written, and a `WeightsError` if the weights cannot be used.
+    """
     check_resources(plan, progress)
     entry = plan.model
     with open_weight_source(plan.weights, entry, progress, plan.options.offline) as source:

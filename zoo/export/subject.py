@@ -1,4 +1,4 @@
-"""Describe a user's model: the network of the zoo that it holds, and the values of its
+"""Describe a user's model for an export: the network of the zoo in it, and the values of its
 parameters."""
 
 import hashlib
@@ -23,8 +23,16 @@ from zoo.registry.lookup import architecture
 
 @dataclass(frozen=True)
 class Subject:
-    """Model to export: its entry, the model with abstract leaves, and their values. `is_network` is
-    false if the model contains a network of the zoo and more."""
+    """A model to export.
+
+    Arguments:
+        entry: registry entry that describes the network, adapted to its sizes and classes.
+        model: the Equinox module, with shapes and dtypes (`jax.ShapeDtypeStruct`) in place of
+            arrays.
+        weights: the values of its array leaves, by path.
+        is_network: whether the module is a network of the zoo. False if it contains one and has
+            further layers around it.
+    """
 
     entry: ModelInfo
     model: Any
@@ -33,8 +41,13 @@ class Subject:
 
 
 def describe_model(model: Callable[..., Any]) -> Subject:
-    """Return a user's model with concrete leaves as a subject. **Raises** `BadRequest` if it does
-    not hold exactly one network of the zoo."""
+    """Return the `Subject` for a user's model, whose leaves are arrays.
+
+    The entry is that of the network of the zoo inside the model, with the sizes, the classes and
+    the preprocessing that it has now. **Raises** `BadRequest` if the model does not contain exactly
+    one network that `zoo.from_pretrained` or `zoo.create` built, or if it has shapes in place of
+    arrays.
+    """
     networks = find_networks(model)
     if len(networks) != 1 or not (networks[0].name and networks[0].config):
         problem = f"{len(networks)} of them" if len(networks) != 1 else "one that was built by hand"
@@ -50,7 +63,7 @@ def describe_model(model: Callable[..., Any]) -> Subject:
             "`zoo.create` with a key."
         )
     tensors = {
-        path: LazyTensor(leaf.shape, "float32", partial(np.asarray, leaf, _dtype(leaf)))
+        path: LazyTensor(leaf.shape, "float32", partial(np.asarray, leaf, _exported_dtype(leaf)))
         for path, leaf in values.items()
     }
     entry = architecture(network.name)
@@ -68,23 +81,25 @@ def describe_model(model: Callable[..., Any]) -> Subject:
         digest="",
     )
     weights = Weights(LazyArrays(tensors), Provenance("own", sha256=hash_model(model)))
-    return Subject(entry, jax.tree.map(_abstract, model), weights, network is model)
+    return Subject(entry, jax.tree.map(_to_shape_struct, model), weights, network is model)
 
 
-def _abstract(leaf: object) -> object:
-    """Return the shape and dtype of an array, and any other leaf unchanged."""
+def _to_shape_struct(leaf: object) -> object:
+    """Return the shape and dtype of an array as a `jax.ShapeDtypeStruct`, and any other leaf
+    unchanged."""
     if not isinstance(leaf, jax.Array | np.ndarray):
         return leaf
-    return jax.ShapeDtypeStruct(leaf.shape, _dtype(leaf))
+    return jax.ShapeDtypeStruct(leaf.shape, _exported_dtype(leaf))
 
 
-def _dtype(leaf: jax.Array | np.ndarray) -> Any:
-    """Return the dtype in a file: float32 for all floating-point types."""
+def _exported_dtype(leaf: jax.Array | np.ndarray) -> Any:
+    """Return the dtype that an array has in the ONNX file: float32 for every floating-point type,
+    otherwise the array's own."""
     return jnp.float32 if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf.dtype
 
 
 def hash_model(model: Any) -> str:
-    """Return the sha256 of the file that `eqx.tree_serialise_leaves` writes for a model."""
+    """Return the sha256 of the bytes that `eqx.tree_serialise_leaves` would write for a model."""
     sha256 = hashlib.sha256()
     eqx.tree_serialise_leaves(SimpleNamespace(write=sha256.update), model)
     return sha256.hexdigest()

@@ -11,7 +11,7 @@ from zoo.artifacts.choices import Input, Precision, Scales, Target
 from zoo.common.errors import BadRequest, NotVerified
 from zoo.common.options import SIZE, documented
 from zoo.common.progress import bar
-from zoo.export import export_options as given
+from zoo.export import export_options as cli_options
 
 if TYPE_CHECKING:
     from zoo.artifacts.schema import Manifest
@@ -24,18 +24,18 @@ def to_onnx(
     model: Callable[..., Any],
     path: str | os.PathLike[str],
     *,
-    opset: Annotated[int | None, given.OPSET] = None,
+    opset: Annotated[int | None, cli_options.OPSET] = None,
     size: Annotated[Size, SIZE] = None,
-    batch: Annotated[int | None, given.BATCH] = None,
-    precision: Annotated[Precision, given.PRECISION] = "fp32",
-    calibrate: Annotated[str | os.PathLike[str] | None, given.CALIBRATE] = None,
-    scales: Annotated[Scales, given.SCALES] = "tensor",
-    target: Annotated[Target, given.TARGET] = DEFAULT_TARGET,
-    input: Annotated[Input, given.INPUT] = "float32",
-    layers: Annotated[Sequence[int] | str | None, given.LAYERS] = None,
-    outputs: Annotated[Sequence[str] | None, given.OUTPUTS] = None,
-    verify: Annotated[bool, given.VERIFY] = True,
-    keep_inexact: Annotated[bool, given.KEEP_INEXACT] = False,
+    batch: Annotated[int | None, cli_options.BATCH] = None,
+    precision: Annotated[Precision, cli_options.PRECISION] = "fp32",
+    calibrate: Annotated[str | os.PathLike[str] | None, cli_options.CALIBRATE] = None,
+    scales: Annotated[Scales, cli_options.SCALES] = "tensor",
+    target: Annotated[Target, cli_options.TARGET] = DEFAULT_TARGET,
+    input: Annotated[Input, cli_options.INPUT] = "float32",
+    layers: Annotated[Sequence[int] | str | None, cli_options.LAYERS] = None,
+    outputs: Annotated[Sequence[str] | None, cli_options.OUTPUTS] = None,
+    verify: Annotated[bool, cli_options.VERIFY] = True,
+    keep_inexact: Annotated[bool, cli_options.KEEP_INEXACT] = False,
 ) -> "Manifest":
     """Write a model as an ONNX file and verify it in ONNX Runtime, as `zoo export` does.
 

@@ -51,22 +51,26 @@ SIZE_FACTORS = ((1.0, 1.0), (0.5, 0.4), (1.1, 1.2), (0.6, 1.1), (1.1, 0.6))
 model's size, smaller, larger, and two with one side larger and one smaller."""
 
 PHOTOGRAPHS = f"{STORED}, preprocessed; mirrored and cropped where the batch is larger"
+"""Description of the samples of pictures, for the manifest."""
 TEXTS = "random words in texts of several lengths, padded"
 VERIFIED_IMAGES = f"{STORED} in 8 bits, and cropped on its side; mirrored where the batch is larger"
+"""Description of the samples of a file that takes images in uint8, for the manifest."""
 
 MOVED_SAMPLES = 8
-"""Number of times that the inputs are moved by rounding, for a network that ranks its results."""
+"""Number of copies of a sample whose inputs are changed by rounding errors, for a network that
+ranks its results."""
 
 MOVED_SHARE = 4e-6
-"""Standard deviation of the movement, relative to each number. Its effect is a few times the
+"""Standard deviation of these changes, relative to each number. Their effect is a few times the
 rounding error of float32."""
 
 MAX_EXCUSED_SHARE = 0.05
-"""Largest share of an output that may agree with JAX at moved inputs alone. Two of 300 queries with
-equal scores are a share of 0.016 in the outputs of DEIMv2 with random weights."""
+"""Largest share of an output's numbers that may agree with JAX only if the inputs are changed by
+rounding errors. Two of 300 queries with equal scores are a share of 0.016 in the outputs of DEIMv2
+with random weights."""
 
 IMAGE_SIZES = 2
-"""Number of image sizes for a file that takes images of any size."""
+"""Number of image sizes that are tried for a file that takes images of any size."""
 
 
 RELATIVE_LIMIT = Limit("max_rel", 1e-4)
@@ -76,16 +80,18 @@ any magnitude."""
 
 @dataclass(frozen=True)
 class Sample:
-    """Inputs of a network and its outputs in JAX.
+    """Inputs of a network, and the outputs that the network computes for them in JAX.
 
     Arguments:
-        inputs: arrays by name, as the network takes them.
-        outputs: the outputs in JAX.
-        images: images of 8 bits, for a file that preprocesses them itself; otherwise None.
-        compared: function from a file's outputs and these to the values that are compared in low
-            precisions.
-        moved: outputs for inputs that are moved by rounding, for a network that ranks its results.
-        taken: descriptions of the inputs.
+        inputs: the arrays that the network takes, by name.
+        outputs: the outputs of the network in JAX, by name or in any other structure.
+        images: images in uint8 for a file that preprocesses images itself; otherwise None.
+        compared: function of the file's outputs and the outputs in JAX. It returns the values to
+            compare in low precision, where rounding may change the order of results. By default it
+            returns both unchanged.
+        moved: outputs in JAX for the same inputs with small rounding errors, for a network that
+            ranks its results; otherwise empty.
+        taken: descriptions of the network's inputs.
     """
 
     inputs: Inputs
@@ -97,12 +103,13 @@ class Sample:
 
     @property
     def fed(self) -> Inputs:
-        """Inputs of the file."""
+        """Inputs of the ONNX file, by name: the images if the file preprocesses them, otherwise
+        `inputs`."""
         return self.inputs if self.images is None else {IMAGE.name: self.images}
 
     @property
     def sides(self) -> dict[str, int]:
-        """Batch size and named sizes of the inputs."""
+        """Batch size and other named sizes of the inputs, such as `height` and `width`."""
         return read_feed_sides(self.taken, self.fed) or {
             "batch": len(next(iter(self.fed.values())))
         }
@@ -111,18 +118,26 @@ class Sample:
 def nearest_within_rounding(
     outputs: Outputs, expected: Outputs, moved: Sequence[Outputs]
 ) -> Outputs:
-    """Return the number nearest to each number of a file, within the range of the outputs of JAX
-    for the inputs and for moved inputs. Results with equal scores exchange their positions in this
-    range."""
+    """Return the expected values that are nearest to the outputs of a file, by output.
+
+    `expected` are the outputs in JAX, and `moved` are outputs in JAX for inputs that differ by
+    rounding errors. For each number the result is the file's number, limited to the range of these
+    JAX outputs. A network that ranks results may exchange two results with equal scores, which
+    stays within this range.
+    """
     return {
-        name: _nearest(outputs[name], [arrays[name] for arrays in (expected, *moved)])
+        name: _clip_to_range(outputs[name], [arrays[name] for arrays in (expected, *moved)])
         for name in expected
     }
 
 
-def _nearest(values: ArrayLike, arrays: Sequence[ArrayLike]) -> NDArray[Any]:
-    """Return the nearest numbers in the range of several arrays. NaN is replaced by the first
-    array."""
+def _clip_to_range(values: ArrayLike, arrays: Sequence[ArrayLike]) -> NDArray[Any]:
+    """Return `values`, limited elementwise to the range from the smallest to the largest of several
+    arrays.
+
+    NaN is replaced by the number of the first array, so that the comparison with `values` still
+    finds the NaN.
+    """
     candidates, numbers = np.stack([np.asarray(array) for array in arrays]), np.asarray(values)
     clipped = np.clip(numbers, candidates.min(axis=0), candidates.max(axis=0))
     return np.where(np.isnan(numbers), candidates[0], clipped)  # NaN then counts as an error
@@ -131,19 +146,29 @@ def _nearest(values: ArrayLike, arrays: Sequence[ArrayLike]) -> NDArray[Any]:
 def make_samples(
     entry: ModelInfo, model: Network, values: Mapping[str, ArrayLike], signature: Signature
 ) -> list[Sample]:
-    """Return all samples of a model in JAX, for photographs and texts."""
+    """Return all samples for the verification of a model's files, computed in JAX.
+
+    **Arguments:** as for `sample_tasks`.
+    """
     return [run() for run in sample_tasks(entry, model, values, signature)]
 
 
 def sample_tasks(
     entry: ModelInfo, model: Network, values: Mapping[str, ArrayLike], signature: Signature
 ) -> list[Callable[[], Sample]]:
-    """Return a function for each sample, which computes it in JAX. They are called in this order
-    and by one thread.
+    """Return a function for each sample of the verification. Each function computes its sample in
+    JAX.
 
-    **Arguments:** the entry of the registry; the abstract model and the values of its leaves; and
-    the signature of the files. A model larger than `MAX_UNSPLIT_BYTES` runs block by block, with
-    only one block's values in memory.
+    The functions have to be called in this order and by one thread. A model whose float32
+    parameters take more than `MAX_UNSPLIT_BYTES` runs block by block, with only one block's values
+    in memory.
+
+    **Arguments:**
+
+    - `entry`: registry entry of the model.
+    - `model`: the Equinox module with shapes in place of arrays.
+    - `values`: the arrays of its leaves, by path.
+    - `signature`: the inputs and outputs of the files to verify.
     """
     run = partial(
         batched, layers=signature.layers, as_maps=signature.as_maps, outputs=signature.outputs
@@ -151,6 +176,7 @@ def sample_tasks(
 
     @cache
     def compile_network() -> Callable[[Any], Any]:
+        """Return the function that runs the network on a batch of inputs."""
         if 4 * sum(map(math.prod, leaf_shapes(model).values())) > MAX_UNSPLIT_BYTES:  # in float32
             return partial(evaluate_streaming, run, model, values)
         return partial(eqx.filter_jit(run), bind(model, values))
@@ -159,10 +185,12 @@ def sample_tasks(
 
     @cache
     def draw_samples() -> Sequence[Inputs]:
+        """Return the inputs of all samples."""
         samples = [sample_inputs(entry, *shape, signature.batch is None) for shape in shapes]
         return steer_samples(entry, model, values, signature, samples)
 
     def make_sample(step: int, batch: int, size: tuple[int, int]) -> Sample:
+        """Return a sample with its outputs in JAX. `step` is its index among the samples."""
         inputs, images = draw_samples()[step], None
         if signature.input == "uint8":
             photos = photographs_of_one_size(batch, step)
@@ -184,10 +212,11 @@ def steer_samples(
     signature: Signature,
     inputs: Sequence[Inputs],
 ) -> Sequence[Inputs]:
-    """Return samples in which some integers are changed, for a network that takes integers.
+    """Change integers in some inputs, so that the inputs together reach every branch of the network
+    and both sides of its index bounds.
 
-    Together they take each side of the network's branches and of the bounds of its indices, as far
-    as such inputs are found. Examples are a token below zero and one beyond the vocabulary.
+    Examples are a token below zero and one beyond the vocabulary. Sides for which no inputs are
+    found stay unreached. The samples of a network without integer inputs are returned unchanged.
     """
     if not any(array.dtype.kind in "iu" for array in inputs[0].values()):
         return inputs
@@ -202,7 +231,11 @@ def steer_samples(
 def describe_untaken_sides(
     export: converter.Export, samples: Sequence[Sample], values: Mapping[str, ArrayLike]
 ) -> tuple[str, ...]:
-    """Return a sentence for each branch and bound of an exported network that no sample took."""
+    """Return a sentence for each branch and each side of an index bound that no sample reached.
+
+    `values` are the network's arrays by path. Return an empty tuple if the exported graph has
+    neither.
+    """
     if not may_have_sides(export.graph):
         return ()
     inputs = [[*sample.inputs.values()] for sample in samples]
@@ -210,7 +243,10 @@ def describe_untaken_sides(
 
 
 def move_inputs(inputs: Inputs) -> Iterator[list[NDArray[Any]]]:
-    """Yield inputs that are moved by rounding, `MOVED_SAMPLES` times."""
+    """Yield copies of the inputs in which each number is changed by a small random rounding error.
+
+    There are `MOVED_SAMPLES` copies. Each is a list of arrays in the order of the inputs.
+    """
     rng = np.random.default_rng(0)
     for _ in range(MOVED_SAMPLES):
         shares = (1 + MOVED_SHARE * rng.standard_normal(array.shape) for array in inputs.values())
@@ -219,8 +255,11 @@ def move_inputs(inputs: Inputs) -> Iterator[list[NDArray[Any]]]:
 
 
 def sample_shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Return the batch size and (height, width) of every sample. An open size gets several values.
-    Samples of texts have no height and width."""
+    """Return the batch size and the (height, width) of every sample to verify a file with.
+
+    If the batch or the image size is open, several values are tried. A network of texts alone has
+    (0, 0) in place of height and width.
+    """
     sizes = IMAGE_SIZES if signature.input == "uint8" else 1
     batches = SAMPLE_BATCHES if signature.batch is None else (signature.batch,) * sizes
     if signature.size is not None or entry.config.pictures is None:
@@ -237,14 +276,24 @@ def sample_shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int,
 
 
 def choose_limit(precision: Precision, kind: str, config: Config) -> Limit:
-    """Return the limit of a network's file in a precision. `kind` is the kind of its weights."""
+    """Return the limit of the difference from JAX for a file of this precision.
+
+    `kind` is the kind of the weights in their provenance, such as `own` for a user's. In float32
+    the limit is relative to the largest output for a user's own weights, and for networks that
+    contain other networks, because their outputs may have any magnitude. Otherwise it is the limit
+    of the precision.
+    """
     is_relative = kind == "own" or bool(nested_networks(config))
     return RELATIVE_LIMIT if precision == "fp32" and is_relative else PRECISIONS[precision].limit
 
 
 def to_runnable(file: Path, precision: Precision) -> Path | ir.Model:
-    """Return a model that ONNX Runtime's CPU provider can run in place of a file, with the same
-    results."""
+    """Return a file or a model that ONNX Runtime's CPU provider can run, with the same results as
+    `file`.
+
+    It is the path itself, unless ONNX Runtime has no CPU kernels for the precision. Then it is a
+    model in memory that emulates bfloat16.
+    """
     if not PRECISIONS[precision].on_cpu:
         return converter.emulate_bfloat16(ir.load(file))
     return file
@@ -256,9 +305,9 @@ def verify_file(
     precision: Precision = "fp32",
     provider: str = runtime.CPU,
     limit: Limit | None = None,
-    opened: Callable[[], runtime.Session] | None = None,
+    open_session: Callable[[], runtime.Session] | None = None,
 ) -> Verification:
-    """Compare an ONNX file in ONNX Runtime with float32 in JAX, on the samples.
+    """Compare the outputs of an ONNX file in ONNX Runtime with float32 in JAX, on all samples.
 
     The first sample runs at every optimization level, and at the end once more at the highest
     level, because uninitialized memory that a kernel reads differs between runs.
@@ -271,9 +320,10 @@ def verify_file(
         samples: inputs with the outputs in JAX.
         precision: precision of the file.
         provider: execution provider of ONNX Runtime.
-        limit: replaces the limit of the precision.
-        opened: function that returns the session of the highest level. It is called when the
-            sessions of lower levels, which need as much memory, are closed.
+        limit: limit to apply in place of the precision's own.
+        open_session: function that returns a session of the file at the highest level. It is
+            called when the sessions of lower levels, which need as much memory, are closed. By
+            default a session is opened.
     """
     takes_images = any(sample.images is not None for sample in samples)
     inner_comparisons = _compare_pixel_values(file, samples, provider) if takes_images else []
@@ -282,14 +332,14 @@ def verify_file(
         [*_compare_samples(lower_session, samples[:1], effective_limit, level)]
         for level, lower_session in runtime.lower_sessions(model, provider)
     ]
-    session = opened() if opened else runtime.session(model, provider)
+    session = open_session() if open_session else runtime.session(model, provider)
     first, *other_comparisons = [
         [*_compare_samples(session, [sample], effective_limit)] for sample in samples
     ]
     again = [*_compare_samples(session, samples[:1], effective_limit)]
     outputs = [
-        _worst_comparison(tried, effective_limit)
-        for tried in zip(*lower, first, again, strict=True)
+        _worst_comparison(comparisons, effective_limit)
+        for comparisons in zip(*lower, first, again, strict=True)
     ]
     description = VERIFIED_IMAGES if takes_images else describe_inputs(samples[0])
     return judge_comparisons(
@@ -302,7 +352,8 @@ def verify_file(
 
 
 def _worst_comparison(comparisons: Sequence[Comparison], limit: Limit) -> Comparison:
-    """Return the comparison with the largest error, with the largest excused share of all."""
+    """Return the comparison with the largest error. Its `excused` share is the largest of all
+    comparisons."""
     worst, largest_share = (
         limit.worst(comparisons),
         max(comparison.excused for comparison in comparisons),
@@ -311,7 +362,11 @@ def _worst_comparison(comparisons: Sequence[Comparison], limit: Limit) -> Compar
 
 
 def _compare_pixel_values(file: Path, samples: Sequence[Sample], provider: str) -> list[Comparison]:
-    """Return the comparisons of the part of a file that makes `pixel_values` of images."""
+    """Compare the `pixel_values` inside a file that takes images with those of the samples.
+
+    Only the first part of the file runs, which resizes and normalizes the images. Return the
+    comparisons.
+    """
     model = ir.load(file)
     graph = ir.convenience.extract(model.graph, [IMAGE.name], [PIXELS.name])
     session = runtime.session(ir.Model(graph, ir_version=model.ir_version), provider)
@@ -320,7 +375,7 @@ def _compare_pixel_values(file: Path, samples: Sequence[Sample], provider: str) 
 
 
 def describe_inputs(sample: Sample) -> str:
-    """Return the inputs of a sample in words."""
+    """Return a description of the kinds of input that a sample has, for the manifest."""
     kinds = {"picture": PHOTOGRAPHS, "text": TEXTS}
     return "; ".join(kinds[network_input.kind] for network_input in sample.taken)
 
@@ -329,27 +384,42 @@ def judge_comparisons(
     input: str,
     limit: Limit,
     outputs: Sequence[Comparison],
-    inside: Sequence[Comparison] = (),
-    tried: tuple[Level, ...] = ("all",),
+    inner_comparisons: Sequence[Comparison] = (),
+    tried_levels: tuple[Level, ...] = ("all",),
 ) -> Verification:
-    """Return the verification: passed if all outputs are within the limit, no excused share is too
-    large, and `inside`, the comparisons of inner values, are within the limit of float32."""
+    """Return the verification result for a list of comparisons.
+
+    It passes if all `outputs` are within `limit`, none of their excused shares exceeds
+    `MAX_EXCUSED_SHARE`, and all comparisons of `inner_comparisons` are within the limit of float32.
+
+    **Arguments:**
+
+    - `input`: description of the inputs, for the manifest.
+    - `limit`: limit of the differences of the outputs.
+    - `outputs`: comparisons of the outputs with JAX.
+    - `inner_comparisons`: comparisons of values inside the file, such as `pixel_values`.
+    - `tried_levels`: optimization levels of ONNX Runtime at which the file was run.
+    """
     return Verification(
         input=input,
         measure=limit.measure,
         limit=limit.value,
         passed=all(map(limit.holds, outputs))
         and all(comparison.excused <= MAX_EXCUSED_SHARE for comparison in outputs)
-        and all(map(PRECISIONS["fp32"].limit.holds, inside)),
-        comparisons=(*inside, *outputs),
-        levels=tried,
+        and all(map(PRECISIONS["fp32"].limit.holds, inner_comparisons)),
+        comparisons=(*inner_comparisons, *outputs),
+        levels=tried_levels,
     )
 
 
 def _compare_samples(
     session: runtime.Session, samples: Sequence[Sample], limit: Limit, level: Level = "all"
 ) -> Iterator[Comparison]:
-    """Yield the comparison of each output for each sample."""
+    """Run each sample in a session, and yield the comparison of each output with JAX.
+
+    A session whose only output is `pixel_values` is compared with the inputs of the network
+    instead. `level` is the optimization level of the session.
+    """
     names = [output.name for output in session.get_outputs()]
     for sample in samples:
         expected = sample.inputs if names == [PIXELS.name] else sample.outputs
@@ -364,7 +434,12 @@ def _compare_samples(
 def _compare_sample(
     session: runtime.Session, sample: Sample, expected: Any, limit: Limit
 ) -> Mapping[str, tuple[converter.Errors, float]]:
-    """Return the error of each output for a sample, and the share of it that is excused."""
+    """Run one sample in a session, and return by output the error and the share of numbers that is
+    excused.
+
+    A number is excused if it agrees with JAX only for inputs changed by rounding errors. The share
+    is 0 for networks that do not rank their results. `expected` are the values to compare with.
+    """
     feeds = [*sample.fed.values()]
     if sample.compared is keep_outputs:
         errors = converter.check(session, lambda *_: expected, feeds)
@@ -388,13 +463,19 @@ def _compare_sample(
 
 
 def excused_share(nearest: NDArray[Any], expected: NDArray[Any], limit: Limit) -> float:
-    """Return the share of the numbers that agree with JAX at moved inputs alone."""
+    """Return the share of numbers, from 0 to 1, in which `nearest` differs from `expected` by more
+    than the limit.
+
+    `expected` are the outputs in JAX. `nearest` are outputs that JAX may have for inputs changed by
+    rounding errors (see `nearest_within_rounding`).
+    """
     magnitude = abs(expected).max(initial=0) if limit.measure == "max_rel" else 1
     return float(np.mean(abs(nearest - expected) > limit.value * magnitude))
 
 
 NOT_COMPARED = converter.Errors(math.nan, math.nan, math.nan)
-"""Error of an output that is not finite in JAX."""
+"""Error of an output that is NaN or infinite in JAX, so that it cannot be compared. It is within no
+limit."""
 
 
 def to_comparison(
@@ -404,11 +485,16 @@ def to_comparison(
     level: Level = "all",
     excused: float = 0,
 ) -> Comparison:
-    """Return the record of the comparison of an output.
+    """Return the manifest's record of the comparison of one output.
+
+    **Arguments:**
 
     - `sides`: the batch size and the named sizes of the inputs (`batch`, `height`, …).
+    - `output`: name of the output.
+    - `error`: its difference from JAX.
     - `level`: the optimization level of ONNX Runtime.
-    - `excused`: the share of numbers that are right only within the rounding of their ranking.
+    - `excused`: the share of numbers that agree with JAX only for inputs changed by rounding
+      errors.
     """
     record = Comparison(output=output, **sides, **asdict(error), level=level)
     return record.model_copy(update={"excused": excused}) if excused else record

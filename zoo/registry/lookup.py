@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from zoo.architectures.base import Network
 
 MODELS: dict[str, ModelInfo] = {model.name: model for family in FAMILIES for model in family}
+"""Registry entry of each model, by name."""
 
 FAMILY_NAMES = frozenset(model.family for model in MODELS.values())
+"""Names of the families of models."""
 
 # All names of models in lower case. Full names take precedence over names without the owner, and
 # these over names without timm's tag. If two models share a name, it means the first one.
@@ -31,7 +33,10 @@ _BY_NAME = dict(reversed([*_FULL_NAMES, *_OWNERLESS_NAMES, *_TAGLESS_NAMES]))
 
 
 def list_models(filter: str | None = None) -> list[str]:
-    """Return the names of the models, by family. `filter` is a shell pattern such as `"*vitl*"`.
+    """Return the names of the models, in the order of their families.
+
+    `filter` is a shell pattern that a name has to match, such as `"*vitl*"`. None selects all
+    models.
 
     >>> zoo.list_models("dinov3_vits*")
     ['dinov3_vits16', 'dinov3_vits16plus']
@@ -42,9 +47,16 @@ def list_models(filter: str | None = None) -> list[str]:
 def select_models(
     names: Sequence[str], everything: bool, patterns: Sequence[str] = ()
 ) -> list[str]:
-    """Return the names of the models that a command was given: by name, family or pattern, or all.
+    """Return the names of the models that the words of a command select.
 
-    **Raises** `BadRequest` if no model or contradictory options were given, or `UnknownModel`.
+    **Arguments:**
+
+    - `names`: names or aliases of models, names of families, or shell patterns.
+    - `everything`: whether the option for all models was given.
+    - `patterns`: shell patterns of the option `--filter`.
+
+    **Raises** `BadRequest` if nothing was given, or names together with one of the options, and
+    `UnknownModel` if a name or pattern matches nothing.
     """
     if names and (everything or patterns):
         raise BadRequest(
@@ -62,18 +74,20 @@ def select_models(
 
 
 def _find_named(name: str) -> list[ModelInfo]:
-    """Return the model of a name.
+    """Return the model with this name or alias, as a list of one.
 
-    If there is none, return the models that match it as a pattern or family.
+    If no model has this name, return the models of the family with this name, or those that match
+    it as a shell pattern. **Raises** `UnknownModel` if nothing matches.
     """
     entries = [model for model in MODELS.values() if _matches(model, [name])]
     return entries if entries and name.casefold() not in _BY_NAME else [info(name)]
 
 
 def find_models(patterns: Sequence[str]) -> list[ModelInfo]:
-    """Return the models whose name, alias or family matches a pattern; all without patterns.
+    """Return the models whose name, alias or family matches at least one shell pattern. Without
+    patterns, return all models.
 
-    **Raises** `UnknownModel` with the nearest names if none matches.
+    **Raises** `UnknownModel`, with similar names in its message, if none matches.
     """
     entries = [model for model in MODELS.values() if not patterns or _matches(model, patterns)]
     if not entries:
@@ -82,12 +96,15 @@ def find_models(patterns: Sequence[str]) -> list[ModelInfo]:
 
 
 def _matches(model: ModelInfo, patterns: Sequence[str]) -> bool:
+    """Return whether the name, an alias or the family of a model matches one of the shell
+    patterns."""
     names = (model.name, model.family, *model.aliases)
     return any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
 def _suggest_names(texts: Sequence[str]) -> str:
-    """Return a hint with names that are similar to one of the texts."""
+    """Return the end of a message about unknown names: names of models that are similar to one of
+    the texts, or how to list all."""
     suggestions: list[str] = []
     for text in texts:
         suggestions += difflib.get_close_matches(text.strip("*").casefold(), _BY_NAME, cutoff=0.5)
@@ -97,13 +114,14 @@ def _suggest_names(texts: Sequence[str]) -> str:
 
 
 def info(name: str) -> ModelInfo:
-    """Return the entry of a model.
+    """Return the registry entry of a model.
 
     **Arguments:** `name` is the model's name, an alias, or its name on a hub
     (`facebook/dinov2-small`, with or without the owner, or timm's name with or without its tag), in
     lower or upper case.
 
-    **Raises** `UnknownModel` with the nearest names, or `BadRequest` if `name` is no string.
+    **Raises** `UnknownModel`, with similar names in its message, or `BadRequest` if `name` is no
+    string.
 
     >>> zoo.info("facebook/dinov3-vits16-pretrain-lvd1689m").name
     'dinov3_vits16'
@@ -116,31 +134,39 @@ def info(name: str) -> ModelInfo:
 
 
 def is_model_name(name: str) -> bool:
-    """Return whether a name is that of a model or a family."""
+    """Return whether a text is a name or alias of a model, or the name of a family."""
     return name.casefold() in _BY_NAME or name in FAMILY_NAMES
 
 
 def architecture(name: str) -> ModelInfo:
-    """Return the entry of a model, or for a family the entry of its unlisted networks.
+    """Return the registry entry of a model. For the name of a family, return an entry for the
+    networks of the family that are not published.
 
-    **Raises** `UnknownModel`.
+    **Raises** `UnknownModel` if there is no such model or family.
     """
     first = next((model for model in MODELS.values() if model.family == name), None)
     return info(name) if first is None or name in MODELS else first.as_unpublished
 
 
 def registered_name(entry: ModelInfo) -> str:
-    """Return the name of a model in the registry. For a custom network, return its family."""
+    """Return the name by which the registry knows an entry's model: its own name, or that of its
+    family for a custom network."""
     return entry.name if entry.name in MODELS else entry.family
 
 
 def create(name: str, *, key: PRNGKeyArray | None = None, abstract: bool = False) -> Network:
-    """Return a model without its weights, as an Equinox module that takes one image `[3, H, W]`.
+    """Return a model without pretrained weights, as an Equinox module.
 
-    **Arguments:** `name` is a name or alias. `key` draws initial parameters, for training from
-    scratch. `abstract=True` makes the leaves `jax.ShapeDtypeStruct`s.
+    The model takes one image `[3, H, W]`.
 
-    **Raises** `UnknownModel`, or `ValueError` without `key` and `abstract`.
+    **Arguments:**
+
+    - `name`: the name or an alias of the model.
+    - `key`: random key from which initial parameters are drawn, for training from scratch.
+    - `abstract`: whether the leaves are `jax.ShapeDtypeStruct`s, which take no memory. A `key` is
+      then not used.
+
+    **Raises** `UnknownModel`, or `ValueError` if neither `key` nor `abstract` is given.
 
     >>> model = zoo.create("vit_digits", key=jax.random.key(0))
     >>> model = eqx.tree_deserialise_leaves("digits.eqx", zoo.create("vit_digits", abstract=True))

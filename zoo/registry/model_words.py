@@ -5,7 +5,8 @@ from zoo.architectures.entry import ModelInfo
 
 
 def purpose(entry: ModelInfo) -> str:
-    """Return the purpose of a model, in a sentence for people who do not know how it is built."""
+    """Return a sentence that says what a model is for, to people who do not know how it is
+    built."""
     config = entry.config
     # A class may have several names. A class without a name has its number.
     names = [name.partition(",")[0] for name in entry.class_names[:3]]
@@ -19,7 +20,8 @@ def purpose(entry: ModelInfo) -> str:
 
 
 def position_words(config: Config) -> str:
-    """Describe the image sizes for which a model has learned positions of patches."""
+    """Return in words the size of images for which a model has learned positions, or `any size` if
+    it has none."""
     if (sides := config.native) is None:
         return "any size"
     return f"learned at {sides[0]} x {sides[1]}, interpolated for any other size"

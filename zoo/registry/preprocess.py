@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from zoo.architectures.base import Network
 
 DEFAULT_INPUT = PictureInput(stride=1)
-"""The input for models that take texts alone: pictures that are compared with these texts."""
+"""Description of the pictures for models that take texts alone. Their vectors are compared with
+those of pictures."""
 
 
 def preprocess(

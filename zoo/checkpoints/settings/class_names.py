@@ -14,14 +14,20 @@ from zoo.architectures.library_settings import Settings, numbered_names
 from zoo.checkpoints.settings.settings_files import CONFIG
 
 NAMES_BY_NUMBER = ("class_names", "label_names", "id2label", "idx_to_class")
+"""Keys under which training scripts save class names by their numbers."""
 NUMBERS_BY_NAME = ("label2id", "class_to_idx")
-"""Keys under which training scripts save the names of classes: by number, and as numbers by
-name."""
+"""Keys under which training scripts save the numbers of classes by their names."""
 
 
 class NumberedNames(NamedTuple):
-    """Names of classes by number, and where they are stored. A table that `is_complete` names every
-    class of its network."""
+    """Class names that a file stores.
+
+    Arguments:
+        names: names by the number of the class.
+        source: where they are stored, in words.
+        is_complete: whether the table names every class of its network. If it has another number of
+            names than the network has classes, it belongs to another network.
+    """
 
     names: Mapping[int, str]
     source: str
@@ -29,8 +35,12 @@ class NumberedNames(NamedTuple):
 
 
 class ClassNames(NamedTuple):
-    """Names of a network's classes in their order, and sentences about names that could not be
-    used. `names` is None if no names are stored."""
+    """Class names of a network, as a checkpoint stores them.
+
+    Arguments:
+        names: names in the order of the classes, or None if no usable names are stored.
+        warnings: sentences about stored names and numbers of classes that had no effect.
+    """
 
     names: tuple[str, ...] | None
     warnings: tuple[str, ...] = ()
@@ -42,10 +52,20 @@ def read_class_names(
     settings: Settings | None,
     checkpoint: Checkpoint,
 ) -> ClassNames:
-    """Return the names of the classes of a network. Classes without a name are called by their
-    number.
+    """Return the class names that a checkpoint stores for its network. A class without a name is
+    called by its number.
 
-    `entry` is the model in the registry, whose names are used if the checkpoint has the same ones.
+    They are read from the settings, or else from tables that a training script saved in the
+    checkpoint. If they are the names of the published network `entry`, without those for unused
+    numbers, all published names are returned.
+
+    **Arguments:**
+
+    - `entry`: registry entry of the published model.
+    - `config`: configuration of the network in the checkpoint.
+    - `settings`: contents of its `config.json`, or None without one.
+    - `checkpoint`: the part of the checkpoint that is the network.
+
     **Raises** `MappingError` if the settings files name the classes of another network.
     """
     if not config.classes:
@@ -66,7 +86,7 @@ def read_class_names(
 
 
 def _read_from_settings(settings: Settings | None) -> Iterator[NumberedNames]:
-    """Yield the class names in `config.json`."""
+    """Yield the class names in `config.json`: timm's, and those of transformers."""
     if settings is None:
         return
     if timm_names := settings.label_names or _read_earlier_timm_names(settings):
@@ -79,8 +99,12 @@ def _read_from_settings(settings: Settings | None) -> Iterator[NumberedNames]:
 
 
 def _read_earlier_timm_names(settings: Settings) -> dict[int, str]:
-    """Return the class names that earlier versions of timm wrote: in `pretrained_cfg`, or under
-    `labels`."""
+    """Return the class names that earlier versions of timm wrote, in `pretrained_cfg` or under
+    `labels`, by number.
+
+    The result is empty if there are none. **Raises** `MappingError` if they are not a list or
+    dictionary of names.
+    """
     nested = settings.pretrained_cfg and settings.pretrained_cfg.model_extra
     top_level = settings.model_extra if settings.architecture else None
     names = (nested or {}).get("label_names") or (top_level or {}).get("labels")
@@ -93,7 +117,8 @@ def _read_earlier_timm_names(settings: Settings) -> dict[int, str]:
 
 
 def _read_label2id(settings: Settings) -> Iterator[NumberedNames]:
-    """Yield the names in `label2id`, which transformers does not read if `id2label` is missing."""
+    """Yield the class names in `label2id`, for settings that lack `id2label`. Transformers does not
+    read them."""
     numbers_by_name = (settings.model_extra or {}).get("label2id")
     try:
         names = numbered_names("label2id", numbers_by_name, names_first=True)
@@ -104,8 +129,10 @@ def _read_label2id(settings: Settings) -> Iterator[NumberedNames]:
 
 
 def _read_from_tables(checkpoint: Checkpoint, warnings: list[str]) -> Iterator[NumberedNames]:
-    """Yield the class names that a training script saved in the checkpoint. A warning is added for
-    a table that cannot be used."""
+    """Yield the class names that a training script saved in the checkpoint.
+
+    A sentence is appended to `warnings` for a table that cannot be used.
+    """
     for path, table in checkpoint.tables.items():
         name = path.rpartition(".")[2]
         if name not in (*NAMES_BY_NUMBER, *NUMBERS_BY_NAME):
@@ -120,8 +147,8 @@ def _read_from_tables(checkpoint: Checkpoint, warnings: list[str]) -> Iterator[N
 
 
 def _are_published_names(numbered: NumberedNames, entry: ModelInfo, config: Config) -> bool:
-    """Return whether names are those of the published network without the numbers that stand for no
-    class.
+    """Return whether names are those of the published network, but without the names for numbers
+    that stand for no class.
 
     RF-DETR counts COCO's 80 classes up to 90, and its own files list their names one by one.
     """
@@ -131,8 +158,8 @@ def _are_published_names(numbered: NumberedNames, entry: ModelInfo, config: Conf
 
 
 def _describe_wrong_count(numbered: NumberedNames, classes: int) -> str:
-    """Return the sentence that names belong to a network with another number of classes, or an
-    empty string if they fit."""
+    """Return the sentence that names belong to a network with another number of classes than
+    `classes`, or an empty string if they fit."""
     count = len(numbered.names)
     is_wrong = (
         count != classes if numbered.is_complete else not set(numbered.names) <= {*range(classes)}
@@ -151,8 +178,8 @@ def _describe_wrong_count(numbered: NumberedNames, classes: int) -> str:
 
 
 def _warn_about_missing_names(numbered: NumberedNames, classes: int) -> Iterator[str]:
-    """Yield a warning about classes without a name and about names for numbers that are no
-    classes."""
+    """Yield a warning if some of the `classes` classes have no name. It also lists names for
+    numbers that are no classes."""
     missing = [number for number in range(classes) if not numbered.names.get(number)]
     invalid = [number for number in numbered.names if not 0 <= number < classes]
     if missing:
@@ -168,13 +195,13 @@ def _warn_about_missing_names(numbered: NumberedNames, classes: int) -> Iterator
 
 
 def _join_numbers(numbers: list[int]) -> str:
-    """Return the first six numbers, separated by commas."""
+    """Return numbers separated by commas. Only the first six are written out."""
     return ", ".join(map(str, numbers[:6])) + (", ..." if len(numbers) > 6 else "")
 
 
 def _warn_about_counts(settings: Settings | None, classes: int) -> Iterator[str]:
-    """Yield a warning for each number of classes in the settings that differs from the
-    classifier's."""
+    """Yield a warning for each number of classes in the settings that differs from `classes`, that
+    of the classifier."""
     extra = (settings and settings.model_extra) or {}
     for name in ("num_labels", "num_classes"):
         if type(count := extra.get(name)) is int and count != classes:

@@ -53,6 +53,7 @@ LOADING_SETTINGS = (
 """Settings of loading and calling a model, of further outputs, and of the tokenizer."""
 
 IGNORED_SETTINGS = frozenset((*TRAINING_SETTINGS, *SETTINGS_IN_TENSORS, *LOADING_SETTINGS))
+"""Settings of transformers that do not change the answers of a network."""
 
 ALLOWED_VALUES: Mapping[str, tuple[Any, ...]] = {
     "pooling_epsilon": (1e-8,),
@@ -144,8 +145,11 @@ other tensors."""
 
 
 def describe_unusual_options(settings: Settings | None) -> str:
-    """Return a sentence about settings that no network of the zoo has, or an empty string if all
-    have usual values."""
+    """Return a sentence about settings of the checkpoint that no network of the zoo has, or an
+    empty string if all have usual values.
+
+    It is appended to the message that a checkpoint fits no network.
+    """
     if settings is None:
         return ""
     values = {**settings.model_args}
@@ -160,7 +164,8 @@ def describe_unusual_options(settings: Settings | None) -> str:
 
 
 def _settings_with_towers(settings: Settings) -> Iterator[Settings]:
-    """Yield the settings, and those of their towers and backbone."""
+    """Yield the settings of a checkpoint, and the nested settings of its towers and its
+    backbone."""
     nested = (settings.vision_config, settings.text_config, settings.backbone_config)
     yield from (part for part in (settings, *nested) if part is not None)
 
@@ -168,10 +173,12 @@ def _settings_with_towers(settings: Settings) -> Iterator[Settings]:
 def find_unknown_settings(
     settings: Settings, config: Config, other_names: Iterable[str] = ()
 ) -> list[str]:
-    """Return the names of the settings that the zoo does not know.
+    """Return the names of the settings in `config.json` that the zoo does not know, so that they
+    had no effect.
 
-    A setting is known if it is a field of the network's configuration or in a table of this module,
-    or if it is one of `other_names`, which are settings of the network's class in transformers.
+    A setting is known if it is a field of the network's configuration `config`, if it is in a table
+    of this module, or if it is one of `other_names`, the settings of the network's class in
+    transformers.
     """
     field_names = names_in_settings(config)
     expected = {
@@ -194,14 +201,20 @@ def find_unknown_settings(
 
 
 def refuse_other_networks(settings: Settings) -> None:
-    """Raise `MappingError` for a setting with which the library computes another network."""
+    """Check that no setting stands for a network that the zoo does not have.
+
+    **Raises** `MappingError` for a setting with which its library computes another network.
+    """
     for part in _settings_with_towers(settings):
         _check_allowed_values(part.model_dump(mode="json", exclude_unset=True), ALLOWED_VALUES)
     _check_allowed_values(settings.model_args, TIMM_ALLOWED_VALUES)
 
 
 def refuse_other_architectures(settings: Settings | None) -> None:
-    """Raise `MappingError` for an architecture of timm whose networks the zoo does not have."""
+    """Check that the settings do not name an architecture of timm that the zoo does not have.
+
+    **Raises** `MappingError` if they do.
+    """
     if settings is not None and (option := find_unsupported_option(settings.architecture)):
         raise MappingError(
             f"{CONFIG} beside the checkpoint says that it is timm's "
@@ -213,8 +226,11 @@ def refuse_other_architectures(settings: Settings | None) -> None:
 def _check_allowed_values(
     values: Mapping[str, Any], allowed_values: Mapping[str, tuple[Any, ...]]
 ) -> None:
-    """Raise `MappingError` for a setting whose value is not allowed. A missing setting counts as
-    allowed."""
+    """Check the values of settings against the values that are allowed for each. A missing setting
+    counts as allowed.
+
+    **Raises** `MappingError` for a setting with another value.
+    """
     for name, allowed in allowed_values.items():
         if values.get(name, allowed[0]) not in allowed:
             raise MappingError(

@@ -12,21 +12,21 @@ from zoo.architectures.kinds import architecture_of, without_head
 from zoo.common.errors import BadRequest
 
 PROBLEM_TYPES = {"sigmoid": "multi_label_classification", "none": "regression"}
-"""The `problem_type` of transformers for scores other than a softmax."""
+"""Value of transformers' setting `problem_type` for scores other than a softmax."""
 
 
 def transformers_config(
     config: Config, names: Sequence[str], key_bias: bool, size: tuple[int, int] = (224, 224)
 ) -> dict[str, Any]:
-    """Return `config.json` for the class of transformers that computes a network.
+    """Return the contents of `config.json` for the class of transformers that computes a network.
 
     **Raises** `BadRequest` if transformers has no such class.
 
     Arguments:
-        config: the network.
+        config: the configuration of the network.
         names: names of its classes.
         key_bias: whether the attention keys have a bias. Only some classes have this setting.
-        size: height and width of pictures. Only classes for square pictures have this setting.
+        size: (height, width) of pictures. Only classes for square pictures have this setting.
     """
     transformers_class = find_transformers_class(config)
     identity = {
@@ -47,10 +47,18 @@ def transformers_config(
 def portable_config(
     config: Config, names: Sequence[str], family: str, size: tuple[int, int] = (224, 224)
 ) -> dict[str, Any]:
-    """Return `config.json` for a folder with an ONNX file.
+    """Return the contents of `config.json` for a folder with an ONNX file.
 
-    It describes the class of transformers for the network, or for its features if there is none
-    with the head. Without either it has the settings that clients of ONNX files read.
+    It describes the class of transformers for the network or, if there is none, the class for the
+    network without its head. If transformers has neither, the result has only the settings that
+    clients of ONNX files read.
+
+    **Arguments:**
+
+    - `config`: the configuration of the network.
+    - `names`: names of its classes.
+    - `family`: name of its family, which is its model type if transformers has no class.
+    - `size`: (height, width) of pictures.
     """
     for network in (config, features_network(config)):
         with suppress(BadRequest):
@@ -68,13 +76,17 @@ def portable_config(
 
 
 def features_network(config: Config) -> Config:
-    """Return the network below the head: its backbone, or the network without a classifier."""
+    """Return the configuration of the network without its head: the backbone, or the network
+    without a classifier."""
     return without_head(config)
 
 
 def label_settings(count: int, names: Sequence[str]) -> dict[str, Any]:
-    """Return the settings with the names of a classifier's classes. If the number of names is
-    wrong, classes are called by their number. Empty for a network without classes."""
+    """Return the settings `id2label` and `label2id` with the names of `count` classes.
+
+    If the number of names differs from `count`, classes are called by their numbers: `LABEL_0`. The
+    result is empty if there are no classes.
+    """
     if not count:
         return {}
     class_names = names if len(names) == count else [f"LABEL_{number}" for number in range(count)]
@@ -85,8 +97,10 @@ def label_settings(count: int, names: Sequence[str]) -> dict[str, Any]:
 
 
 def find_transformers_class(config: Config) -> TransformersClass:
-    """Return the class of transformers that computes a network. **Raises** `BadRequest` if there is
-    none."""
+    """Return the class of transformers that computes a network, with the settings that it needs.
+
+    **Raises** `BadRequest` if there is none.
+    """
     transformers_class: TransformersClass = architecture_of(config).transformers_class(config)
     return transformers_class
 
@@ -96,7 +110,7 @@ EQUIMO_VERSION = "1.1.0"
 
 
 def equimo_metadata(config: Config) -> dict[str, Any]:
-    """Return `metadata.json` of an Equimo 1.x archive."""
+    """Return the contents of `metadata.json` in an Equimo 1.x archive of a network."""
     template = architecture_of(config).equimo_settings
     assert template is not None, "Equimo has no network of this kind"
     return {

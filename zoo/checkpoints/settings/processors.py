@@ -27,10 +27,12 @@ RESAMPLE: Mapping[Filter, int] = {"bilinear": 2, "bicubic": 3}
 """Pillow's number of each filter."""
 
 FILTER_NAMES = {number: name for name, number in RESAMPLE.items()}
+"""Name of the filter for each of Pillow's numbers."""
 
 
 class Sides(Model, extra="forbid"):
-    """Value of `size`, `crop_size` or `pad_size`."""
+    """Value of the settings `size`, `crop_size` or `pad_size`: some sides of a picture in
+    pixels."""
 
     height: Side | None = None
     width: Side | None = None
@@ -45,7 +47,7 @@ class Sides(Model, extra="forbid"):
 
     @property
     def edge(self) -> int | None:
-        """Shorter edge, or None if the setting does not state this alone."""
+        """Length of the shorter edge, or None if the setting does not state exactly this."""
         return None if self.height or self.width or self.longest_edge else self.shortest_edge
 
 
@@ -55,8 +57,13 @@ SizeSetting = Sides | Side | Annotated[tuple[Side, Side], Strict(False)] | None
 
 
 class TargetAndResize(NamedTuple):
-    """(height, width) of the result, and the size to which pictures are resized before the crop:
-    (height, width), the shorter edge, or None if there is no crop."""
+    """Sizes in preprocessing, in pixels.
+
+    Arguments:
+        target: (height, width) of the result.
+        resize: size to which pictures are resized before they are cropped to `target`: (height,
+            width), or the length of the shorter edge. None if there is no crop.
+    """
 
     target: Size
     resize: int | Size | None
@@ -68,7 +75,7 @@ class ProcessorKind:
 
     Arguments:
         name: name of the class without `ImageProcessor`.
-        defaults: values of settings that a file does not state.
+        defaults: values of the settings that a file does not state.
         uses_crop_pct: whether the class follows `crop_pct`.
         rounds_to_multiple: whether the class follows `ensure_multiple_of`.
         pads_to_square: whether `do_pad` pads pictures to the square of `size`.
@@ -76,7 +83,7 @@ class ProcessorKind:
             resized.
         counts_patches: whether pictures keep their aspect ratio and get the largest size with at
             most `max_num_patches` patches.
-        ignored: settings that the class does not use.
+        ignored: names of settings that the class does not use.
         difference: a sentence about what the zoo computes differently, or empty if nothing.
     """
 
@@ -95,24 +102,34 @@ BILINEAR, BICUBIC = RESAMPLE["bilinear"], RESAMPLE["bicubic"]
 
 
 Defaults = dict[str, Any]
+"""Settings of an image processor by name."""
 
 
 def _normalized(pixels: tuple[Three, Three], resample: int) -> Defaults:
-    """Return the defaults of normalization and resampling."""
+    """Return default settings for normalization and resampling.
+
+    `pixels` are the mean and the standard deviation of the channels. `resample` is Pillow's number
+    of a filter.
+    """
     return {"image_mean": pixels[0], "image_std": pixels[1], "resample": resample}
 
 
 def _square(side: int) -> Defaults:
-    """Return the default of `size` for a square."""
+    """Return the default setting of `size` for a square of this side."""
     return {"size": {"height": side, "width": side}}
 
 
 def _edge_sizes(**edges: int) -> Defaults:
-    """Return the default of `size` for classes in which a single number is the shorter edge."""
+    """Return the default setting of `size` for a class that reads a single number as the length of
+    the shorter edge.
+
+    `edges` are the fields of `size`, such as `shortest_edge=224`.
+    """
     return {"size": edges, "default_to_square": False}
 
 
 CROPPED: Defaults = {"do_center_crop": True, "crop_size": {"height": 224, "width": 224}}
+"""Default settings for a crop of 224 x 224 pixels from the centre."""
 
 PROCESSOR_KINDS = (
     ProcessorKind("ViT", _normalized(CENTRED_PIXELS, BILINEAR) | _square(224)),
@@ -167,7 +184,7 @@ PROCESSOR_KINDS = (
     ),
     ProcessorKind("Tipsv2", {"resample": BILINEAR, "do_normalize": False} | _square(448)),
 )
-"""The classes whose files are read."""
+"""The classes of image processors whose files are read."""
 
 UNNAMED_KIND = ProcessorKind("", {}, uses_crop_pct=True)
 """Kind of an old file that names no class. It has no defaults, so that the file has to state every
@@ -189,7 +206,8 @@ NO_EFFECT_ON_PIXELS = frozenset(
 
 
 class Processor(Model, extra="allow"):
-    """Contents of `preprocessor_config.json`, with the defaults of its class."""
+    """Contents of `preprocessor_config.json`, checked and completed by the defaults of its
+    class."""
 
     image_processor_type: Line = ""
     feature_extractor_type: Line = ""
@@ -217,8 +235,12 @@ class Processor(Model, extra="allow"):
     @model_validator(mode="before")
     @classmethod
     def _with_defaults(cls, settings: Any) -> Any:
-        """Return the settings with defaults for those that are missing. A setting that is null
-        stays null."""
+        """Return the settings without those that the class ignores, and with its defaults for those
+        that are missing.
+
+        A setting that is null stays null. A value that is not an object is returned as it is, for
+        pydantic to refuse.
+        """
         if not isinstance(settings, dict):
             return settings
         kind = _find_kind(
@@ -229,8 +251,11 @@ class Processor(Model, extra="allow"):
 
     @model_validator(mode="after")
     def _check(self) -> Processor:
-        """Raise `ValueError` for settings that contradict each other or that the zoo does not
-        follow."""
+        """Check that the settings agree with each other, and that the zoo can preprocess as they
+        say.
+
+        **Raises** `ValueError` otherwise, which pydantic reports.
+        """
         if self.do_normalize and (self.image_mean is None or self.image_std is None):
             raise ValueError("image_mean or image_std is missing, and do_normalize asks for both")
         if self.do_normalize and 0 in _per_channel(self.image_std, 1.0):
@@ -245,12 +270,13 @@ class Processor(Model, extra="allow"):
 
     @property
     def kind(self) -> ProcessorKind:
-        """Class of image processors that the file names."""
+        """Class of image processors that the file names, or `UNNAMED_KIND` if it names none."""
         return _find_kind(self.image_processor_type or self.feature_extractor_type)
 
     @property
     def unknown_settings(self) -> tuple[str, ...]:
-        """Names of the settings that the zoo does not know, or that the class does not follow."""
+        """Names of the settings that had no effect, because neither the zoo nor the class follows
+        them."""
         patches = {"patch_size", "max_num_patches"} & self.model_fields_set
         unused = {} if self.kind.counts_patches else dict.fromkeys(sorted(patches))
         names = {**(self.model_extra or {}), **unused}
@@ -258,7 +284,7 @@ class Processor(Model, extra="allow"):
 
     @property
     def preprocessing(self) -> Preprocessing:
-        """The same preprocessing in the form of the zoo."""
+        """The preprocessing that the settings describe, in the form of the zoo."""
         target, resize = self._target_and_resize()
         return Preprocessing(
             mean=_per_channel(self.image_mean if self.do_normalize else None, 0.0),
@@ -275,16 +301,17 @@ class Processor(Model, extra="allow"):
 
     @property
     def _multiple(self) -> int | None:
-        """Number that the sides of pictures are multiples of, or None if pictures do not keep their
-        proportions."""
+        """Number of pixels of which the sides of pictures are multiples, or None if all pictures
+        get the same size."""
         if self.kind.counts_patches:
             return self.patch_size
         return (self.ensure_multiple_of or 1) if self._keeps_proportions else None
 
     def _size_of_patches(self) -> Size:
-        """Return the size with `max_num_patches` patches that is nearest to a square.
+        """Return the (height, width) with exactly `max_num_patches` patches that is nearest to a
+        square.
 
-        **Raises** `ValueError` if a setting is null.
+        **Raises** `ValueError` if one of the two settings of patches is null.
         """
         if self.patch_size is None or self.max_num_patches is None:
             raise ValueError("patch_size or max_num_patches is null: give both")
@@ -294,13 +321,15 @@ class Processor(Model, extra="allow"):
 
     @property
     def _keeps_proportions(self) -> bool:
-        """Whether pictures keep their proportions, so that their sides are multiples of a number
-        and not fixed."""
+        """Whether pictures keep their proportions. Their sides are then multiples of a number, and
+        not fixed."""
         return bool(self.keep_aspect_ratio) and self.kind.rounds_to_multiple
 
     def _target_and_resize(self) -> TargetAndResize:
-        """Return the sizes of the result and of resized pictures. **Raises** `ValueError` for a way
-        of resizing and cropping that the zoo does not have."""
+        """Return the size of the result, and the size to which pictures are resized before a crop.
+
+        **Raises** `ValueError` for a way of resizing and cropping that the zoo does not have.
+        """
         if self.kind.counts_patches:
             return TargetAndResize(self._size_of_patches(), None)
         size = _to_sides(self.size, bool(self.default_to_square))
@@ -323,8 +352,13 @@ class Processor(Model, extra="allow"):
         )
 
     def _resize_by_crop_pct(self, edge: int, crop_pct: float) -> TargetAndResize:
-        """Return the sizes for a class that follows `crop_pct`, as ConvNeXt's: pictures are resized
-        by that share and cropped below 384 pixels, and resized to a square from 384 pixels on."""
+        """Return the sizes for a class that follows `crop_pct`, such as ConvNeXt's.
+
+        `edge` is the side of the result. Below 384 pixels, pictures are resized to a shorter edge
+        of `edge / crop_pct` and cropped. From 384 pixels on they are resized to a square, and
+        cropped only if `do_center_crop` is true. **Raises** `ValueError` if a crop from the centre
+        has another size.
+        """
         if edge >= 384:
             return (
                 self._crop_from_centre((edge, edge))
@@ -336,8 +370,11 @@ class Processor(Model, extra="allow"):
         return TargetAndResize((edge, edge), int(edge / crop_pct))
 
     def _crop_from_centre(self, resize: int | Size) -> TargetAndResize:
-        """Return the sizes for a crop from the centre of resized pictures. **Raises** `ValueError`
-        for a crop that is larger than these."""
+        """Return the sizes for a crop of `crop_size` from the centre of pictures that are resized
+        to `resize`.
+
+        **Raises** `ValueError` if `crop_size` is missing or larger than the resized pictures.
+        """
         height, width = resize if isinstance(resize, tuple) else (resize, resize)
         crop = _to_sides(self.crop_size, True).both
         if crop is None:
@@ -349,7 +386,11 @@ class Processor(Model, extra="allow"):
         return TargetAndResize(crop, None if resize == crop else resize)
 
     def _round_to_multiple(self, size: Size) -> Size:
-        """Return a size in multiples of `ensure_multiple_of`, if the class follows that."""
+        """Return a size whose sides are the nearest multiples of `ensure_multiple_of`.
+
+        It is returned as it is if the class does not follow that setting, or if pictures keep their
+        proportions.
+        """
         step = self.ensure_multiple_of or 1
         if self.keep_aspect_ratio or not self.kind.rounds_to_multiple:
             return size
@@ -363,13 +404,16 @@ class CombinedProcessor(Model, extra="allow"):
 
     @property
     def unknown_settings(self) -> tuple[str, ...]:
-        """Names of the settings that the zoo does not know."""
+        """Names of the settings outside `image_processor` that had no effect."""
         return tuple(name for name in self.model_extra or {} if name not in NO_EFFECT_ON_PIXELS)
 
 
 def _find_kind(name: object) -> ProcessorKind:
-    """Return the class of image processors of a name. **Raises** `ValueError` for a class that the
-    zoo does not know."""
+    """Return the class of image processors called `name`, as a file states it, or `UNNAMED_KIND` if
+    it states none.
+
+    **Raises** `ValueError` for a class that the zoo does not know.
+    """
     if not name:
         return UNNAMED_KIND
     text = name if isinstance(name, str) else ascii(name)
@@ -383,8 +427,11 @@ def _find_kind(name: object) -> ProcessorKind:
 
 
 def _to_sides(value: SizeSetting, is_square: bool) -> Sides:
-    """Return a size setting in the form of an object. `is_square` is whether a single number is a
-    square and not the shorter edge."""
+    """Return a size setting as an object with named sides. None gives an object without sides.
+
+    `is_square` is whether a single number means both sides. Otherwise it is the length of the
+    shorter edge.
+    """
     if isinstance(value, tuple):
         return Sides(height=value[0], width=value[1])
     if isinstance(value, int):
@@ -393,8 +440,8 @@ def _to_sides(value: SizeSetting, is_square: bool) -> Sides:
 
 
 def _per_channel(value: ChannelStatistic, default: float) -> Three:
-    """Return a number for each channel. A single number is used for all channels, and the default
-    is used for None."""
+    """Return a number for each of the three channels. A single number applies to all channels, and
+    None stands for `default`."""
     if isinstance(value, tuple):
         return value
     number = default if value is None else value
@@ -402,8 +449,11 @@ def _per_channel(value: ChannelStatistic, default: float) -> Three:
 
 
 def transformers_processor(preprocessing: Preprocessing) -> dict[str, Any]:
-    """Return `preprocessor_config.json` of the image processor of transformers that preprocesses
-    pictures as the argument describes."""
+    """Return the contents of `preprocessor_config.json` with which transformers preprocesses
+    pictures in this way.
+
+    The class of image processors is chosen so that it can do all that `preprocessing` says.
+    """
     size: dict[str, Any] = {"height": preprocessing.size[0], "width": preprocessing.size[1]}
     settings: dict[str, Any] = {
         "do_resize": True,

@@ -26,14 +26,16 @@ from zoo.common.fields import Model, first_fault
 from zoo.images.preprocessing import Preprocessing
 
 CONFIG = "config.json"
+"""Settings file of the network, by transformers or timm."""
 PROCESSOR = "preprocessor_config.json"
+"""Settings file for the preprocessing of pictures."""
 COMBINED_PROCESSOR = "processor_config.json"
 """Settings file for pictures and texts together."""
 
 
 LIBRARY_FILE_NAME = re.compile(r"(model|pytorch_model)(\.\w+)*")
-"""Names that transformers and timm give to a checkpoint. Its settings files are in the same
-folder."""
+"""File names that transformers and timm give to a checkpoint. Its settings files are then in the
+same folder."""
 MAX_SETTINGS_BYTES = 4 << 20
 """Largest size of a settings file. The names of 20,000 classes take 1 MB."""
 
@@ -41,12 +43,13 @@ SettingsModel = TypeVar("SettingsModel", bound=Model)
 
 
 class CheckpointSettings(NamedTuple):
-    """Contents of the settings files in a checkpoint's folder.
+    """Contents of the settings files of a checkpoint.
 
     Arguments:
         settings: contents of `config.json`, or None if there is none.
         pictures: the preprocessing of pictures, or None if no file states it.
-        warnings: sentences about settings that the zoo does not know or does not follow.
+        warnings: sentences about settings that had no effect, because the zoo does not know or does
+            not follow them.
     """
 
     settings: Settings | None
@@ -55,11 +58,13 @@ class CheckpointSettings(NamedTuple):
 
 
 def read_settings(checkpoint: Checkpoint) -> CheckpointSettings:
-    """Return the contents of the settings files in a checkpoint's folder.
+    """Return the contents of the settings files in the folder of a checkpoint.
 
-    They are the checkpoint's own if it has a file name of transformers or timm. For another file
-    name they may belong to anything: settings that cannot be used are then ignored with a warning.
-    **Raises** `MappingError` if a file of the checkpoint's own is damaged, or asks for
+    The files belong to the checkpoint if it is a folder or has a file name of transformers or timm.
+    For another file name they may belong to anything: settings that cannot be used are then ignored
+    with a warning, and all are ignored if the folder has another checkpoint with such a file name.
+
+    **Raises** `MappingError` if a settings file of the checkpoint is damaged, or asks for
     preprocessing that the zoo does not have.
     """
     path = checkpoint.path
@@ -75,15 +80,18 @@ def read_settings(checkpoint: Checkpoint) -> CheckpointSettings:
         "",
         *MODEL_TYPES,
     }:
-        kind = ascii(contents.settings.class_name)[1:-1][:60]
+        class_name = ascii(contents.settings.class_name)[1:-1][:60]
         return CheckpointSettings(
-            None, None, (f"{CONFIG} beside it is of {kind}, and had no effect",)
+            None, None, (f"{CONFIG} beside it is of {class_name}, and had no effect",)
         )
     return contents
 
 
 def _read_folder(folder: Path) -> CheckpointSettings:
-    """Return the contents of the settings files in a folder."""
+    """Return the contents of the settings files in a folder.
+
+    **Raises** `MappingError` if one of them cannot be read or is not valid.
+    """
     settings = _read_file(folder / CONFIG, Settings)
     combined = _read_file(folder / COMBINED_PROCESSOR, CombinedProcessor)
     image_processor = combined.image_processor if combined else None
@@ -106,13 +114,15 @@ def _read_folder(folder: Path) -> CheckpointSettings:
 
 
 def _warn_about_ignored(file: str, names: Sequence[str]) -> Iterator[str]:
-    """Yield a warning if settings of a file are ignored."""
+    """Yield one warning that the settings `names` of a file had no effect. Yield nothing if there
+    are no names."""
     if names:
         yield describe_ignored_settings(file, names)
 
 
 def describe_ignored_settings(file: str, names: Sequence[str]) -> str:
-    """Return the sentence that settings of a file had no effect."""
+    """Return the sentence that the settings `names` of a file had no effect. Only six names are
+    written out."""
     first_names = ", ".join(ascii(name)[1:-1][:60] for name in names[:6])
     remainder = f" and {len(names) - 6} more" if len(names) > 6 else ""
     return f"{len(names)} settings in {file} had no effect: {first_names}{remainder}"
@@ -122,7 +132,8 @@ def add_temperature_tensor(checkpoint: Checkpoint) -> Checkpoint:
     """Return a checkpoint of TIPS with a tensor `temperature`.
 
     Files that were published for transformers have the temperature in their settings in place of a
-    tensor. Other checkpoints are returned unchanged. **Raises** the errors of `read_settings`.
+    tensor. Other checkpoints are returned unchanged. **Raises** `MappingError` if the settings
+    cannot be read.
     """
     if "temperature" in checkpoint.tensors or not any(
         key.startswith(TEXTS) for key in checkpoint.tensors
@@ -136,8 +147,11 @@ def add_temperature_tensor(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def _read_file(path: Path, model: type[SettingsModel]) -> SettingsModel | None:
-    """Return the settings in a file, checked with a model, or None if the file does not exist.
-    **Raises** `MappingError` if it cannot be read or is not valid."""
+    """Return the contents of a settings file, checked by the pydantic class `model`, or None if the
+    file does not exist.
+
+    **Raises** `MappingError` if the file cannot be read, is too large or is not valid.
+    """
     try:
         content = read_at_most(path, MAX_SETTINGS_BYTES + 1)
     except FileNotFoundError:

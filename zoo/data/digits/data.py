@@ -25,17 +25,18 @@ the rest is set apart while settings are chosen."""
 
 @dataclass(frozen=True)
 class Digits:
-    """Images of digits, and the digit that each shows."""
+    """Images of handwritten digits, and the digit that each image shows."""
 
     images: Images
     labels: Labels
 
     def __getitem__(self, rows: NDArray[np.int64]) -> Self:
+        """Return the digits in these rows."""
         return replace(self, images=self.images[rows], labels=self.labels[rows])
 
 
 def load_digits() -> Digits:
-    """Return all digits. **Raises** `MissingLibrary` if scikit-learn is not installed."""
+    """Return all 1,797 digits. **Raises** `MissingLibrary` if scikit-learn is not installed."""
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
@@ -49,10 +50,11 @@ def load_digits() -> Digits:
 
 
 def divide(labels: Labels, share: float, key: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows to keep and the rows to set apart, with the same share of each class.
+    """Return the indices of the images to keep, and of those to set apart, which are a `share` of
+    each class.
 
-    The rows are shuffled by digests that contain `key`, not by a random generator. The numbers of a
-    generator may change with its version, and images of the training set would get into the test
+    The images are shuffled by digests that contain `key`, not by a random generator. The numbers of
+    a generator may change with its version, and images of the training set would get into the test
     set.
     """
     set_apart: list[int] = []
@@ -64,10 +66,12 @@ def divide(labels: Labels, share: float, key: str) -> tuple[NDArray[np.int64], N
 
 
 def split_digits(seed: int = 0, validate: bool = False) -> tuple[Digits, Digits]:
-    """Return digits to train on, and digits to measure with.
+    """Return the digits to train on, and the digits to measure with.
 
-    The second are the held-out digits. With `validate` they are a part of the other digits, and the
-    held-out digits are in neither. **Raises** `MissingLibrary` if scikit-learn is not installed.
+    The second are the held-out digits, a share of `HELD_OUT`. If `validate` is true, they are a
+    part of the other digits, to choose settings with, and the held-out digits are in neither
+    result. `seed` selects another division. **Raises** `MissingLibrary` if scikit-learn is not
+    installed.
     """
     digits = load_digits()
     training_rows, set_apart = divide(digits.labels, HELD_OUT, f"{seed}|held out")

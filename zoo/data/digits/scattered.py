@@ -12,20 +12,20 @@ CANVAS_SIDE = 64
 """Pixels along a side of a canvas."""
 
 SMALLEST_DIGIT, LARGEST_DIGIT = 14, 30
-"""The least and the largest side of a digit's image in pixels. Its strokes need not fill the
-width."""
+"""Smallest and largest side of a digit's image in pixels. The strokes of the digit need not fill
+the width."""
 
 MOST_DIGITS = 5
 """The largest number of digits on a canvas."""
 
 INK = 0.3
-"""The least brightness of a stroke that is inside the digit's box."""
+"""Smallest brightness, from 0 to 1, of a pixel that belongs to a digit and is inside its box."""
 
 NO_DIGIT = -1
 """The label of a row without a digit."""
 
 TRIES = 20
-"""The number of positions that are tried before a digit is left out."""
+"""Number of positions that are tried for a digit before it is left out."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class ScatteredDigits:
     """Canvases with digits, their boxes and their labels.
 
     - `images`: grey images `[n, height, width]` from 0 to 1.
-    - `boxes`: the left, top, right and bottom edge in pixels of each digit, `[n, MOST_DIGITS, 4]`.
+    - `boxes`: the left, top, right and bottom edge of each digit in pixels, `[n, MOST_DIGITS, 4]`.
+      Rows without a digit are zeros.
     - `labels`: the digit in each box, `[n, MOST_DIGITS]`; -1 for a row without a digit.
     """
 
@@ -43,9 +44,10 @@ class ScatteredDigits:
 
 
 def scatter(digits: Digits, count: int, seed: int) -> ScatteredDigits:
-    """Return `count` canvases with noise and one to five digits that do not overlap.
+    """Draw `count` canvases with noise and at most five of the digits, which do not overlap.
 
-    The result is the same for the same arguments.
+    A digit for which no free position is found is left out. The result is the same for the same
+    arguments.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     noise = rng.uniform(0, 0.25, (count, CANVAS_SIDE, CANVAS_SIDE)).astype("f4")
@@ -72,9 +74,10 @@ def scatter(digits: Digits, count: int, seed: int) -> ScatteredDigits:
 def resize_digit(
     image: NDArray[np.uint8], side: int
 ) -> tuple[NDArray[np.float32], tuple[int, int, int, int]]:
-    """Return a digit resized to `side` pixels, from 0 to 1, and the edges of its strokes.
+    """Resize the image of a digit to `side` x `side` pixels.
 
-    The edges are left, top, right and bottom.
+    **Returns** the image with values from 0 to 1, and the left, top, right and bottom edge of its
+    strokes in pixels.
     """
     grey = Image.fromarray(image).resize((side, side), Image.Resampling.BILINEAR)
     ink = np.asarray(grey, np.float32) / np.float32(255)

@@ -22,7 +22,7 @@ MOST_DIGITS = 3
 """The largest number of digits in a scene."""
 
 INK = 0.4
-"""The least brightness of a stroke that has a distance."""
+"""Smallest brightness, from 0 to 1, of a pixel that belongs to a digit and has a nearness."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,10 @@ class Scenes:
     """Scenes of digits, with the nearness and the digit of each pixel.
 
     - `images`: grey images `[n, height, width]` from 0 to 1.
-    - `nearness`: from 1, the nearest, down to 1/3; 0 for a pixel without a digit.
-    - `digit_numbers`: the number of the digit in its scene, from 1; 0 for a pixel without a digit.
+    - `nearness`: nearness of each pixel, from 1 for the nearest digits down to 1/3 for the
+      farthest; 0 for a pixel without a digit.
+    - `digit_numbers`: the number of the pixel's digit in its scene, from 1 for the farthest digit;
+      0 for a pixel without a digit.
     """
 
     images: NDArray[np.float32]
@@ -40,7 +42,8 @@ class Scenes:
 
 
 def draw_scenes(digits: Digits, count: int, seed: int) -> Scenes:
-    """Return `count` scenes of these digits. The result is the same for the same arguments."""
+    """Draw `count` scenes, each with one to three of the digits at different distances. The result
+    is the same for the same arguments."""
     rng = np.random.Generator(np.random.PCG64(seed))
     shape = (count, CANVAS_SIDE, CANVAS_SIDE)
     scenes = Scenes(np.zeros(shape, "f4"), np.zeros(shape, "f4"), np.zeros(shape, "u1"))

@@ -41,11 +41,12 @@ from zoo.images.preprocessing import Preprocessing
 from zoo.registry.model_words import purpose
 
 PHOTOGRAPH = "photograph.png"
+"""File with the photograph that the golden numbers of a network of pictures are computed for."""
 GOLDEN = "golden.safetensors"
 LICENCE = "LICENSE"
 
 EXTRAS = (CONFIG, GOLDEN, LICENCE, PHOTOGRAPH, PROCESSOR)
-"""Names of the files, without the card. A folder has no licence file if the licence is not
+"""Names of these files except the card. A folder has no licence file if the licence is not
 known."""
 
 HUB_LICENCES = {
@@ -58,7 +59,11 @@ HUB_LICENCES = {
 
 
 def write_extras(stage: Path, subject: Subject, sample: Sample, manifest: Manifest) -> None:
-    """Write the files to `stage`, with golden numbers from a sample."""
+    """Write configuration, preprocessing, golden numbers, photograph and licence to the folder
+    `stage`.
+
+    The golden numbers are those of `sample`. `manifest` lists the variants of the folder.
+    """
     entry, preprocessing = subject.entry, manifest.preprocessing.settings
     settings = portable_config(entry.config, entry.class_names, entry.family, preprocessing.size)
     with_sidecar = [name for name, variant in manifest.variants.items() if len(variant.files) > 1]
@@ -78,8 +83,12 @@ def write_extras(stage: Path, subject: Subject, sample: Sample, manifest: Manife
 def transformers_js_settings(
     variants: Collection[str], with_sidecar: Collection[str]
 ) -> dict[str, Any]:
-    """Return settings for transformers.js: the variants that are `with_sidecar`, and the precision
-    for browsers if there is no int8 variant, which is its default."""
+    """Return the settings in `config.json` that transformers.js reads to load ONNX files.
+
+    They name the variants whose weights are in a sidecar (`with_sidecar`). If `variants` lacks
+    int8, the default in browsers, they name the best other variant for WebAssembly. The result is
+    empty if neither is needed.
+    """
     settings: dict[str, Any] = {}
     if with_sidecar:
         settings["use_external_data_format"] = {
@@ -92,12 +101,13 @@ def transformers_js_settings(
 
 
 WEB_RANKS = {name: traits.rank for name, traits in PRECISIONS.items() if traits.rank is not None}
+"""Rank of each precision that WebAssembly runs."""
 IN_BROWSERS = sorted(WEB_RANKS, key=WEB_RANKS.__getitem__)
 """Precisions that WebAssembly runs, the best first. transformers.js has the same names for them."""
 
 
 def make_golden(subject: Subject, sample: Sample) -> Golden:
-    """Return the golden numbers of a sample: its inputs and its outputs in JAX."""
+    """Return golden numbers with the inputs and the JAX outputs of a sample."""
     outputs = {name: np.asarray(value) for name, value in sample.outputs.items()}
     digest = subject.weights.provenance.sha256 or ""
     made_by = f"jax {jax.__version__}"
@@ -105,8 +115,12 @@ def make_golden(subject: Subject, sample: Sample) -> Golden:
 
 
 def choose_golden_sample(production: Production, preprocessing: Preprocessing) -> Sample:
-    """Return the first sample, or one of the size of the published preprocessing if that
-    differs."""
+    """Return the sample whose numbers are stored with a folder: a photograph as the published
+    preprocessing makes it.
+
+    It is the first sample of the verification, if that has the same pictures. Otherwise a sample of
+    the size of `preprocessing` is computed in JAX.
+    """
     assert production.samples is not None
     first, subject = production.samples()[0], production.subject
     entry = replace(subject.entry, preprocessing=preprocessing)
@@ -120,14 +134,15 @@ def choose_golden_sample(production: Production, preprocessing: Preprocessing) -
 
 
 def _have_same_pictures(pictures: PictureInput | None, first: Inputs, second: Inputs) -> bool:
-    """Return whether the arrays of pictures are the same in two samples."""
+    """Return whether two samples have the same arrays of pictures. True for a network that takes no
+    pictures."""
     names = pictures.names if pictures is not None else ()
     return all(np.array_equal(first[name], second[name]) for name in names)
 
 
 def describe_picture_arrays(config: Config) -> str:
-    """Return the arrays that files of a network take of a picture, in words, or an empty string if
-    it takes no pictures."""
+    """Return a sentence with the name, type and shape of each array that files take of a picture,
+    or an empty string if the network takes no pictures."""
     pictures = config.pictures
     if pictures is None:
         return ""
@@ -141,8 +156,10 @@ def describe_picture_arrays(config: Config) -> str:
 
 
 def render_card(manifest: Manifest) -> str:
-    """Return the model card, `README.md`. Its programs run as they are if they are started in the
-    folder."""
+    """Return the text of the model card, `README.md`, of a folder with this manifest.
+
+    The example programs in it run as they are if they are started in the folder.
+    """
     entry, preprocessing = entry_of_manifest(manifest), manifest.preprocessing.settings
     variants = manifest.variants
     outputs = {item.name for variant in variants.values() for item in variant.outputs}

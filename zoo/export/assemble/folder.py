@@ -52,7 +52,8 @@ from zoo.texts.tokenizer import SETTINGS, WORDS, read_tokenizer_settings, read_w
 
 
 def read_similarity(loaded: LoadedWeights) -> StatedSimilarity | None:
-    """Return the similarity of a network with two towers, or None for other networks."""
+    """Return the scale and bias of the similarities that a network with two towers computes, or
+    None for other networks."""
     similarity_of = loaded.config.task.similarity
     if similarity_of is None:
         return None
@@ -64,8 +65,10 @@ def read_similarity(loaded: LoadedWeights) -> StatedSimilarity | None:
 
 
 def write_tokenizer(stage: Path, tokenizer: TokenizerFiles) -> tuple[str, ...]:
-    """Write the tokenizer's files to `stage` and return their names. Its settings state the length
-    of texts, for clients that read no other file."""
+    """Write the files of a tokenizer to the folder `stage`, and return their names.
+
+    The settings are completed by the length of texts, for clients that read no other file.
+    """
     write_text(stage / WORDS, read_words(tokenizer.folder))
     _, settings = read_tokenizer_settings(tokenizer.folder)
     defaults = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>"}
@@ -74,18 +77,21 @@ def write_tokenizer(stage: Path, tokenizer: TokenizerFiles) -> tuple[str, ...]:
 
 
 def yield_subjects(entry: ModelInfo, loaded: LoadedWeights) -> Iterator[tuple[str, Subject]]:
-    """Yield the towers of a network with their names, if it has any, and at last the network with
-    an empty name."""
+    """Yield each tower of a network with its name, and at last the full network with an empty name.
+
+    A network without towers is yielded alone.
+    """
     parts = nested_networks(loaded.config)
     for tower, field in loaded.config.towers.items():
         model, weights = abstract(parts[field]), select_weights(loaded.weights, f"{field}.")
-        own_entry = replace(entry, config=parts[field])
-        yield tower, Subject(own_entry, model, weights, is_network=True)
+        tower_entry = replace(entry, config=parts[field])
+        yield tower, Subject(tower_entry, model, weights, is_network=True)
     yield "", Subject(entry, abstract(loaded.config), loaded.weights, is_network=True)
 
 
 def select_weights(weights: Weights, prefix: str) -> Weights:
-    """Return the weights of a part of a network whose leaves have this prefix."""
+    """Return the weights whose paths begin with `prefix`, without the prefix. They are those of a
+    part of the network."""
     tensors = weights.arrays.tensors.items()
     selected = {
         name.removeprefix(prefix): tensor for name, tensor in tensors if name.startswith(prefix)
@@ -98,10 +104,16 @@ def measure_speeds(
     feeds: Inputs,
     sessions: Mapping[str, runtime.Session],
 ) -> Speeds:
-    """Return the speeds of variants on one sample.
+    """Run the files of several variants on one sample, and return their speeds.
 
     Rounds are interleaved, so that changes of the machine's speed affect all variants equally.
-    Variants without kernels for CPUs are left out. `sessions` are sessions that are open already.
+    Variants without kernels for CPUs are left out.
+
+    **Arguments:**
+
+    - `files`: paths of the ONNX files, by variant.
+    - `feeds`: inputs to run them on, by name.
+    - `sessions`: sessions that are open already, by variant.
     """
     tasks = {}
     for name, path in files.items():
@@ -126,9 +138,11 @@ CARD = "README.md"
 
 
 def build_folder(plan: Plan, progress: Progress) -> Outcome:
-    """Build a folder, or the files that an earlier build did not complete.
+    """Build the folder of a plan: its ONNX files, and the files that belong to all of them.
 
-    **Raises** a `ZooError` or a `WeightsError`. Files that were published before are kept.
+    Files of an earlier build are kept if they are intact and were made with the same options.
+    **Raises** a `ZooError` or a `WeightsError`. Files that were published before the error stay in
+    the folder.
     """
     options = plan.options
     with locked_output(plan.folder, progress):
@@ -138,9 +152,9 @@ def build_folder(plan: Plan, progress: Progress) -> Outcome:
         entry, choice = find_entry(plan.model.name, plan.weights)
         with open_weight_source(choice, entry, progress, options.offline) as source:
             loaded = read_for_model(source, entry)
-        empty = describe_shared(entry, plan.signature, loaded.weights.provenance)
-        empty = empty.with_changes(similarity=read_similarity(loaded))
-        ledger = Ledger(plan.folder, empty, [spec.variant for spec in plan.files], options.force)
+        header = describe_shared(entry, plan.signature, loaded.weights.provenance)
+        header = header.with_changes(similarity=read_similarity(loaded))
+        ledger = Ledger(plan.folder, header, [spec.variant for spec in plan.files], options.force)
         missing = find_missing_files(plan, ledger.content)
         existing = [spec.variant for spec in plan.files if spec not in missing]
         if not missing and ledger.content.complete:
@@ -174,11 +188,15 @@ def build_folder(plan: Plan, progress: Progress) -> Outcome:
 
 
 def find_missing_files(plan: Plan, content: Manifest) -> list[FileSpec]:
-    """Return the files of a plan that an earlier build did not publish, or published with other
-    options."""
+    """Return the files of a plan that have to be written.
+
+    They are the variants that the manifest `content` of an earlier build does not list, or lists
+    with another target, calibration or scaling of activations.
+    """
     digest = plan.pictures.digest if plan.pictures else None
 
     def is_up_to_date(variant: Variant) -> bool:
+        """Return whether an earlier file was made with the options of the plan."""
         is_same = has_same_activations(variant, digest, plan.options.scales)
         return is_same and variant.target == plan.options.target
 
@@ -191,15 +209,23 @@ def find_missing_files(plan: Plan, content: Manifest) -> list[FileSpec]:
 
 
 def has_same_activations(variant: Variant, digest: str | None, scales: Scales) -> bool:
-    """Return whether the activations of a variant have ranges from the pictures with this digest,
-    or these scales. True for a precision whose activations are not integers."""
+    """Return whether an earlier file scales its activations as requested.
+
+    `digest` is the digest of the calibration pictures, or None without calibration. `scales` is
+    whether activations have scales by tensor or by row. True for a precision whose activations are
+    not integers.
+    """
     pictures = variant.calibration.sha256 if variant.calibration else None
     is_equal = pictures == digest and (variant.scales or "tensor") == scales
     return is_equal or not PRECISIONS[variant.precision].scales_activations
 
 
 def _check_replaceable(folder: Path) -> None:
-    """Raise `BadOutput` if a file that the build would replace is the user's."""
+    """Check that the build would not replace files of the user.
+
+    **Raises** `BadOutput` if the folder has a file or folder of a name that the build writes, and
+    no manifest.
+    """
     names = (CARD, *EXTRAS, *sorted({Path(spec.path).parts[0] for spec in PLANNED_FILES.values()}))
     user_files = [name for name in names if os.path.lexists(folder / name)]
     if user_files and not (folder / MANIFEST).exists():
@@ -210,7 +236,7 @@ def _check_replaceable(folder: Path) -> None:
 
 
 def _publish_variant(ledger: Ledger, file: ExportedFile) -> None:
-    """Move a file to the folder, and add it to the manifest."""
+    """Move a verified file and its sidecar to the folder, and add it to the manifest."""
     variants = {**ledger.content.variants, file.spec.variant: file.variant}
     in_order = {name: variants[name] for name in PLANNED_FILES if name in variants}
     # The sidecar is moved first, because a model without its tensors does not load.
@@ -226,8 +252,20 @@ def write_shared_files(
     is_complete: bool,
     progress: Progress,
 ) -> None:
-    """Write the files that belong to all variants. `sessions` are those in which the variants were
-    verified."""
+    """Write the files of a folder that belong to all variants, and measure the variants' speeds.
+
+    The files are card, configuration, preprocessing, golden numbers, photograph, licence and
+    tokenizer.
+
+    **Arguments:**
+
+    - `production`: the work on the full network, with its samples.
+    - `ledger`: the manifest of the folder.
+    - `sessions`: sessions in which variants were verified, by variant.
+    - `tokenizer`: files of the tokenizer, or None if there is none.
+    - `is_complete`: whether all variants were published, for the manifest.
+    - `progress`: reports progress.
+    """
     sample = choose_golden_sample(production, ledger.content.preprocessing.settings)
     progress.stage("measuring speed")
     variants = ledger.content.variants

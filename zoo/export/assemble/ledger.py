@@ -11,18 +11,27 @@ from zoo.common.staging import replacing, sidecar_path, write_text, writing
 from zoo.export.assemble.plan import PLANNED_FILES
 
 IDENTITY = {"model", "input", "size", "outputs", "weights"}
-"""Fields that have to be equal for earlier files to belong to this build."""
+"""Fields of the manifest that have to be equal for files of an earlier build to be kept."""
 
 
 class Ledger:
-    """Manifest of a folder that is being built. A file is listed after it is in its place."""
+    """Manifest of a folder that is being built. A file is added after it has been moved to its
+    path.
+
+    Arguments:
+        folder: the folder.
+        header: manifest with the facts that all files share, without files.
+        variants: names of the variants of this build.
+        force: whether an earlier build in the folder is replaced.
+    """
 
     def __init__(self, folder: Path, header: Manifest, variants: Sequence[str], force: bool):
-        """Start from the files that an earlier build verified. `variants` are the variants of this
-        build.
+        """Start with the files of an earlier build in the folder that are intact and were made by
+        the same versions of the tools.
 
-        **Raises** `BadOutput` if the folder holds a build of another model, or of other versions
-        with variants that would be left over, unless it is to be replaced (`force`).
+        With `force`, start without files. **Raises** `BadOutput` if the folder holds a build of
+        another model, of other weights or with other inputs and outputs, or a build by other
+        versions with variants that this build does not replace.
         """
         self.folder, self.content = folder, header
         earlier_manifest = None if force else read_earlier_manifest(folder)
@@ -62,10 +71,15 @@ class Ledger:
     def publish(
         self, stage: Path, names: Sequence[str], digests: Mapping[str, str], **changes: object
     ) -> None:
-        """Move staged files to the folder, and add them to the manifest.
+        """Move files from the staged folder `stage` to the built folder, and write the manifest
+        that lists them.
 
-        `digests` are the known digests, by the names of the staged files. `changes` are further
-        fields of the manifest.
+        **Arguments:**
+
+        - `stage`: folder in which the files lie under their names without folders.
+        - `names`: paths of the files in the built folder.
+        - `digests`: sha256 of files by name. Those that are missing are computed.
+        - `changes`: further fields of the manifest to set.
         """
         with writing(self.folder):
             for name in names:
@@ -78,13 +92,13 @@ class Ledger:
         self.write(files=tuple(file for _, file in files), **changes)
 
     def write(self, **changes: object) -> None:
-        """Change fields of the manifest, and write it."""
+        """Set fields of the manifest, and write it to the folder."""
         self.content = self.content.with_changes(**changes)
         with replacing(self.folder / MANIFEST) as file:
             write_text(file, to_text(self.content))
 
     def remove_left_over_files(self) -> None:
-        """Remove the files of an earlier build that this build does not list."""
+        """Remove ONNX files and sidecars of an earlier build that the manifest does not list."""
         for spec in PLANNED_FILES.values():
             for path in (self.folder / spec.path, sidecar_path(self.folder / spec.path)):
                 if path.relative_to(self.folder).as_posix() not in self.content.files_by_name:
@@ -92,7 +106,11 @@ class Ledger:
 
 
 def _describe_versions(earlier_manifest: Manifest, header: Manifest) -> str:
-    """Return the versions of another build in words: ``onnxruntime 1.31.0 (1.32.0 here)``."""
+    """Return the versions of an earlier build that differ from this one's: ``onnxruntime 1.31.0
+    (1.32.0 here)``.
+
+    `header` is the manifest of this build.
+    """
     differences = [
         f"{name} {version} ({header.tools.get(name, 'none')} here)"
         for name, version in earlier_manifest.tools.items()
@@ -102,8 +120,10 @@ def _describe_versions(earlier_manifest: Manifest, header: Manifest) -> str:
 
 
 def read_earlier_manifest(folder: Path) -> Manifest | None:
-    """Return the manifest of an earlier build, or None if there is none. **Raises** `BadOutput` for
-    another file of this name."""
+    """Return the manifest of an earlier build in a folder, or None if there is none.
+
+    **Raises** `BadOutput` if the folder has a file of this name that is not a manifest.
+    """
     path = folder / MANIFEST
     try:
         return read_manifest(path) if path.exists() else None

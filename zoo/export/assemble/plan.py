@@ -19,7 +19,8 @@ from zoo.images.picture_folder import PictureFolder
 
 
 def _variant_specs() -> Iterator[FileSpec]:
-    """Yield the file of each variant."""
+    """Yield the description of each variant's file: one of each precision, and a float32 file with
+    fused operators."""
     for precision, traits in PRECISIONS.items():
         row = FileSpec(
             size=None,
@@ -35,6 +36,7 @@ def _variant_specs() -> Iterator[FileSpec]:
 
 
 VARIANTS = {row.variant: row for row in _variant_specs()}
+"""File of each variant of a full network, by the name of the variant."""
 
 MIN_OPSETS = {name: PRECISIONS[row.precision].least_opset for name, row in VARIANTS.items()}
 """Oldest opset of each variant."""
@@ -51,8 +53,8 @@ TOWER_FILES = {
     for tower in TOWER_NAMES
     for name, row in VARIANTS.items()
 }
-"""The same variants for each tower of a network with two. transformers.js downloads files of these
-names."""
+"""Files of the same variants for each tower of a network with two towers. transformers.js downloads
+files of these names."""
 
 PLANNED_FILES = VARIANTS | TOWER_FILES
 """All files that may be in a folder, in the order of the manifest."""
@@ -63,7 +65,8 @@ bits are for users who need small files."""
 
 
 def variant_option(default: str) -> Option:
-    """Return the command-line option for variants, with the default in words."""
+    """Return the command-line option that selects variants. `default` is its default in words, for
+    the help text."""
     *names, last = VARIANTS
     return Option(
         "NAME",
@@ -74,8 +77,10 @@ def variant_option(default: str) -> Option:
 
 
 def find_newest_opset(target: Target) -> int:
-    """Return the newest opset that a target loads. **Raises** `BadRequest` for an unknown
-    target."""
+    """Return the newest opset that a target runtime loads.
+
+    **Raises** `BadRequest` for an unknown target.
+    """
     if target == DEFAULT_TARGET:
         return OPSETS[-1]
     import converter
@@ -87,10 +92,12 @@ def find_newest_opset(target: Target) -> int:
 
 
 def read_variants(names: Sequence[str], target: Target = DEFAULT_TARGET) -> tuple[str, ...]:
-    """Return the variants to build, in the order of the manifest. `all` means every variant that
-    the target runs, and no names mean the default variants.
+    """Return the variants to build, in the order of the manifest.
 
-    **Raises** `BadRequest` for an unknown variant, or one that the target does not run.
+    `names` are the variants that the user requests. `all` stands for every variant that the target
+    runs. If `names` is empty, the default variants that the target runs are returned.
+
+    **Raises** `BadRequest` for an unknown variant, or a requested one that the target does not run.
     """
     newest = find_newest_opset(target)
     unsupported = [name for name, min_opset in MIN_OPSETS.items() if min_opset > newest]
@@ -113,7 +120,12 @@ def read_variants(names: Sequence[str], target: Target = DEFAULT_TARGET) -> tupl
 
 
 def add_tower_variants(names: Sequence[str], config: Config) -> tuple[str, ...]:
-    """Return the variants of a folder, with those of the towers if the network has two."""
+    """Return the variants of a folder, in the order of the manifest, for the requested variants
+    `names`.
+
+    For a network with two towers, these are the requested variants and the same variants of each
+    tower, such as `text_fp16`. For other networks they are `names`.
+    """
     if not config.towers:
         return tuple(names)
     return tuple(name for name in PLANNED_FILES if name in names or name.partition("_")[2] in names)
@@ -127,7 +139,19 @@ def plan_folder(
     folder: Path,
     pictures: PictureFolder | None = None,
 ) -> Plan:
-    """Return the plan of a folder with these variants, at opsets that the target supports.
+    """Return the plan of a folder with the files of these variants.
+
+    A file has the opset of its variant, or the newest one that the target supports if that is
+    older.
+
+    **Arguments:**
+
+    - `entry`: registry entry of the model.
+    - `choice`: the weights to load.
+    - `options`: options of the request.
+    - `variants`: names of the variants, without those of towers, which are added.
+    - `folder`: folder to write to.
+    - `pictures`: pictures to calibrate int8 activations with, or None without calibration.
 
     **Raises** a `ZooError` for an option that does not fit the model.
     """
@@ -145,7 +169,7 @@ def plan_folder(
 
 
 def _newest_opset_for(row: FileSpec, options: Options) -> int:
-    """Return the newest opset of the target at which it runs a variant."""
+    """Return the newest opset at which the target runs the file `row`."""
     if options.target == DEFAULT_TARGET:
         return OPSETS[-1]
     import converter

@@ -36,8 +36,13 @@ from zoo.export.audit.onnx_file import (
 
 
 def audit_folder(folder: Path, provider: str, progress: Progress) -> AuditReport:
-    """Return the report about all files of a folder. **Raises** `BadFile` if it has no valid
-    manifest."""
+    """Check all files of a built folder, and return the report.
+
+    The files are compared with the manifest, and their outputs on the execution provider `provider`
+    with the folder's golden numbers. A variant without files is listed as absent and is no failure.
+    **Raises** `BadFile` if the folder has no valid manifest, and `BadRequest` if the provider is
+    not available.
+    """
     runtime.check_provider(provider)
     manifest = read_folder_manifest(folder)
     variant_names = find_present_variants(folder, manifest)
@@ -60,8 +65,12 @@ def audit_folder(folder: Path, provider: str, progress: Progress) -> AuditReport
 
 
 def audit_one(file: Path, provider: str, progress: Progress) -> AuditReport:
-    """Return the report about one file of a built folder. **Raises** `BadFile` if no manifest
-    describes it."""
+    """Check one file of a built folder, and return the report.
+
+    The file is compared with the manifest of the folder above it, and with the folder's golden
+    numbers. **Raises** `BadFile` if there is no manifest or it does not describe the file, and
+    `BadRequest` if the execution provider is not available.
+    """
     runtime.check_provider(provider)
     folder = file.absolute().parent.parent
     if not (folder / MANIFEST).is_file():
@@ -82,10 +91,19 @@ def audit_one(file: Path, provider: str, progress: Progress) -> AuditReport:
 def audit_export(
     file: Path, weights: str | Choice | None, provider: str, progress: Progress
 ) -> AuditReport:
-    """Return the report about a file that was exported alone, which is compared with JAX.
+    """Check a file that was exported alone, and return the report.
 
-    `weights` are those that the file was made from. If they are None, the manifest names them.
-    **Raises** `BadFile` if they are other weights, and the errors of loading them.
+    The file is compared with the manifest beside it, and its outputs with the model in JAX. If the
+    file is damaged, its outputs are not compared.
+
+    **Arguments:**
+
+    - `file`: the ONNX file.
+    - `weights`: the weights that the file was made from, or None for those that the manifest names.
+    - `provider`: execution provider of ONNX Runtime.
+    - `progress`: reports progress.
+
+    **Raises** `BadFile` if the weights are others, and the errors of loading them.
     """
     runtime.check_provider(provider)
     manifest = read_manifest(manifest_path(file))
@@ -102,8 +120,10 @@ def audit_export(
 
 
 def _find_variant(manifest: Manifest, file: str) -> str:
-    """Return the name of the variant that a file holds. **Raises** `BadFile` if the manifest does
-    not describe it."""
+    """Return the name of the manifest's variant whose file has the name `file`.
+
+    **Raises** `BadFile` if no variant has this file.
+    """
     names = {variant.file: name for name, variant in manifest.variants.items()}
     if file not in names:
         raise BadFile(
@@ -123,8 +143,15 @@ def _audit_files(
     provider: str,
     progress: Progress,
 ) -> AuditReport:
-    """Return the report with the results for the files of these variants. Files with faults are not
-    opened."""
+    """Check the files of the variants `names`, and return the report with all findings.
+
+    **Arguments:**
+
+    - `findings`: findings about the folder, which go into the report.
+    - `faults`: faults by the name of a file. A variant with a faulty file fails without being
+      opened.
+    - `compare`: function that compares a session with the expected numbers.
+    """
     reports = []
     for name in names:
         variant = manifest.variants[name]
@@ -140,7 +167,19 @@ def _audit_files(
 def audit_file(
     folder: Path, name: str, variant: Variant, compare: Compare, provider: str, progress: Progress
 ) -> FileReport:
-    """Return the results of all checks of one variant."""
+    """Run all checks of one variant, and return their results.
+
+    A file that cannot be read, or that refers to files other than its sidecar, is not run.
+
+    **Arguments:**
+
+    - `folder`: folder of the file.
+    - `name`: name of the variant.
+    - `variant`: the manifest's record of the file.
+    - `compare`: function that compares a session with the expected numbers.
+    - `provider`: execution provider of ONNX Runtime.
+    - `progress`: reports progress.
+    """
     progress.stage(f"checking {variant.file}")
     file, session, other_providers, numbers = folder / variant.file, None, None, None
     sidecars = [PurePosixPath(part).name for part in variant.files if part != variant.file]

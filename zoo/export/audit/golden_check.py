@@ -1,5 +1,5 @@
-"""Compare files with the golden numbers of a folder: one input, with the outputs of the network in
-JAX."""
+"""Compare ONNX files with the golden numbers of a folder: one input, with the outputs of the
+network in JAX."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -25,15 +25,19 @@ from zoo.export.verify import judge_comparisons, to_comparison, to_runnable
 from zoo.tasks.answer import normalize_vectors
 
 TOWER_OUTPUTS: dict[Kind, str] = {"picture": "image_embeds", "text": "text_embeds"}
-"""Names of a tower's vectors in the outputs of both towers, by the kind of its input."""
+"""Names of a tower's vectors among the outputs of the full network, by the kind of input that the
+tower takes."""
 
 Compare: TypeAlias = Callable[[runtime.Session, Variant], NumbersCheck]
-"""Function that compares the outputs of a session with expected numbers."""
+"""Function that compares the outputs of a session, for a variant's file, with expected numbers."""
 
 
 def compare_golden(folder: Path, manifest: Manifest) -> tuple[Finding, Compare]:
-    """Return whether the golden numbers of a folder can be read, and the function that compares a
-    session with them."""
+    """Read the golden numbers of a folder, and return a finding about them and the function that
+    compares a session with them.
+
+    If the numbers cannot be read, the finding fails, and so does every comparison of the function.
+    """
     try:
         golden = read_golden(folder / GOLDEN)
     except BadFile as error:
@@ -51,8 +55,11 @@ def compare_golden(folder: Path, manifest: Manifest) -> tuple[Finding, Compare]:
 def _compare_all_levels(
     folder: Path, golden: Golden, manifest: Manifest, session: runtime.Session, variant: Variant
 ) -> NumbersCheck:
-    """Return the result of comparing a session twice, and sessions of lower optimization levels:
-    the first that failed, or else that of the session."""
+    """Compare a file with golden numbers, twice in `session` and once at each lower optimization
+    level of ONNX Runtime.
+
+    **Returns** the first result that failed. If all passed, it is the first result of `session`.
+    """
     first, (provider, *_) = (
         compare_session(golden, manifest, session, variant),
         session.get_providers(),
@@ -63,8 +70,8 @@ def _compare_all_levels(
             return result
     try:
         model = to_runnable(folder / variant.file, variant.precision)
-        for level, lower in runtime.lower_sessions(model, provider):
-            result = compare_session(golden, manifest, lower, variant)
+        for level, lower_session in runtime.lower_sessions(model, provider):
+            result = compare_session(golden, manifest, lower_session, variant)
             if not result.finding.passed:
                 detail = f"{result.finding.detail}, at optimisation level '{level}'"
                 return replace(result, finding=replace(result.finding, detail=detail))
@@ -77,7 +84,11 @@ def _compare_all_levels(
 def compare_session(
     golden: Golden, manifest: Manifest, session: runtime.Session, variant: Variant
 ) -> NumbersCheck:
-    """Return the comparison of a session on the golden input with the golden outputs."""
+    """Run a session on the golden input, and return its comparison with the golden outputs.
+
+    The check fails if the session has other outputs than the golden numbers or cannot run. A
+    session that takes only some of the golden inputs is compared as a tower.
+    """
     input_names, config = (
         {session_input.name for session_input in session.get_inputs()},
         entry_of_manifest(manifest).config,
@@ -102,6 +113,7 @@ def compare_session(
     )
 
     def by_patch() -> Residuals:
+        """Return the differences of the outputs, on the grid of patches."""
         stride, (height, width) = config.stride, manifest.preprocessing.size
         return compute_residuals((height // stride, width // stride), outputs, golden.outputs)
 
@@ -115,8 +127,12 @@ def _compare_tower(
     session: runtime.Session,
     variant: Variant,
 ) -> NumbersCheck:
-    """Return the comparison of one of two towers. Its vectors are normalized first, as in the
-    outputs of both towers."""
+    """Run the session of one tower on its golden inputs, and return the comparison of its vector.
+
+    The tower's `pooler_output` is normalized first, because the full network's outputs
+    `image_embeds` and `text_embeds` are normalized. `input_names` are the golden inputs that the
+    tower takes, and `inputs` describe those of the full network.
+    """
     feeds, kinds = (
         {input_name: golden.fed[input_name] for input_name in sorted(input_names)},
         find_kinds(inputs, input_names),
@@ -139,7 +155,10 @@ def _compare_tower(
 
 
 def to_finding(check: str, verification: Verification) -> tuple[Finding, Verification]:
-    """Return a verification with its finding in words."""
+    """Return a finding that describes a verification in words, together with the verification.
+
+    `check` is the name of the check, such as `golden`.
+    """
     detail = (
         f"{describe_worst_error(verification, verification.comparisons)}, "
         f"{describe_limit(verification)} asked"

@@ -1,4 +1,4 @@
-"""Compare an exported file with its model in JAX again."""
+"""Compare an exported file with its model in JAX once more."""
 
 from functools import partial
 from pathlib import Path
@@ -28,10 +28,21 @@ from zoo.export.verify import Sample, choose_limit, make_samples, verify_file
 def compare_with_jax(
     file: Path, manifest: Manifest, weights: str | Choice | None, provider: str, progress: Progress
 ) -> Compare:
-    """Return the function that compares a session with the model, which runs in JAX on the samples
-    again.
+    """Run the model of an exported file in JAX on all samples, and return a function that compares
+    sessions with the results.
 
-    **Raises** `BadFile` if the weights are not those that the file was made from, and the errors of
+    If the file was made from a user's own model and no weights are named, the returned function
+    runs nothing and repeats the result in the manifest.
+
+    **Arguments:**
+
+    - `file`: the ONNX file.
+    - `manifest`: its manifest.
+    - `weights`: the weights that the file was made from, or None for those that the manifest names.
+    - `provider`: execution provider of ONNX Runtime.
+    - `progress`: reports progress.
+
+    **Raises** `BadFile` if these are not the weights that the file was made from, and the errors of
     finding and loading them.
     """
     if manifest.weights.kind == "own" and weights is None:
@@ -57,6 +68,7 @@ def compare_with_jax(
     samples = make_samples(entry, abstract(loaded.config), loaded.weights.arrays, signature)
 
     def compare(session: runtime.Session, variant: Variant) -> NumbersCheck:
+        """Compare a file with JAX. An error of ONNX Runtime becomes a failed finding."""
         limit = choose_limit(variant.precision, recorded.kind, entry.config)
         try:
             finding_and_verification = to_finding(
@@ -75,7 +87,8 @@ def compare_with_jax(
 def compute_first_residuals(
     session: runtime.Session, sample: Sample, entry: ModelInfo
 ) -> Residuals:
-    """Return where a file differs from JAX on the first photograph."""
+    """Run a session on the first sample, and return its differences from JAX on the grid of
+    patches."""
     expected = {name: np.asarray(value) for name, value in sample.outputs.items()}
     outputs = dict(zip(expected, session.run([*expected], sample.fed), strict=True))
     stride = entry.config.stride
@@ -87,15 +100,17 @@ def compute_first_residuals(
 
 
 def skip_comparison(passed: bool, detail: str) -> Compare:
-    """Return a comparison that does not run anything, with its result and the reason."""
-    return lambda live, variant: NumbersCheck(Finding("JAX", passed, detail))
+    """Return a function for use as `Compare` that runs nothing. Its finding is the given result
+    (`passed`) with the given reason (`detail`)."""
+    return lambda session, variant: NumbersCheck(Finding("JAX", passed, detail))
 
 
 def read_manifest_signature(manifest: Manifest, entry: ModelInfo) -> Signature:
-    """Return the signature of an exported file from its manifest.
+    """Return the inputs and outputs that a manifest states for an exported file.
 
-    **Raises** `BadFile` if an export of the model cannot have it: sizes that are no multiples of
-    the stride, layers or outputs that the model does not have, or no batch axis."""
+    **Raises** `BadFile` if no export of the model can have them: the size is no multiple of the
+    patch size, the model has no such layers or outputs, or there is no batch axis.
+    """
     inputs = manifest.only.inputs
     batch = inputs[0].shape[0] if inputs and inputs[0].shape else 0
     if (
@@ -125,8 +140,12 @@ def read_manifest_signature(manifest: Manifest, entry: ModelInfo) -> Signature:
 def choose_weights(
     weights: str | Choice | None, manifest: Manifest, entry: ModelInfo, listener: Progress
 ) -> Choice:
-    """Return the named weights, or by default those that the file was made from. **Raises**
-    `BadFile` if the manifest does not name a checkpoint."""
+    """Return the weights that the user names. If `weights` is None, return those that the manifest
+    names: a seed, or a checkpoint that is searched for in the standard folders.
+
+    **Raises** `BadFile` if the manifest does not name a checkpoint, and a `WeightsError` if none is
+    found.
+    """
     if weights is not None:
         choice = resolve_weights(weights)
         return (

@@ -21,7 +21,8 @@ from zoo.export.precisions import PRECISIONS
 from zoo.export.verify import to_runnable
 
 MAX_NODES = 1_000_000
-"""More nodes than any network has after functions are expanded."""
+"""Number of nodes above which a file is refused. No network has as many after its functions are
+expanded."""
 
 MAX_CALL_DEPTH = 100
 """Largest depth of functions that call each other."""
@@ -31,7 +32,7 @@ UNREADABLE = (DecodeError, SerdeError, OSError, ValueError, TypeError, KeyError)
 
 
 def check_model(file: Path) -> Finding:
-    """Return the finding of ONNX's checker, including types and shapes."""
+    """Check a file with ONNX's checker, including types and shapes, and return the finding."""
     check_errors = (checker.ValidationError, shape_inference.InferenceError, RuntimeError)
     try:
         # The checker gets the path, because it then reads sidecars and has no limit of 2 GB.
@@ -42,8 +43,12 @@ def check_model(file: Path) -> Finding:
 
 
 def read_graph(file: Path, sidecars: Collection[str]) -> tuple[Finding, ir.Model | None]:
-    """Return the finding about a model, and the model. It is None if it is damaged or has tensors
-    in other files than its sidecars."""
+    """Read an ONNX file that is not trusted, and return a finding and the model.
+
+    `sidecars` are the names of the files that may hold its tensors. The finding fails, and the
+    model is None, if the file is damaged, refers to other files, or has functions that expand to
+    more than `MAX_NODES` nodes.
+    """
     if not file.is_file():
         return Finding("graph", False, "it is no ordinary file"), None
     try:
@@ -67,14 +72,17 @@ def read_graph(file: Path, sidecars: Collection[str]) -> tuple[Finding, ir.Model
 
 
 def count_expanded_nodes(model: ir.Model) -> int:
-    """Return the number of nodes of a model after its functions are expanded. The number may double
-    with each call.
+    """Return the number of nodes that a model has after its functions are expanded.
 
-    It is more than `MAX_NODES` if a function calls itself or calls are nested too deeply.
+    The number is computed without the expansion, because it may double with each call. It is
+    `MAX_NODES + 1` or more if a function calls itself, or if calls are nested deeper than
+    `MAX_CALL_DEPTH`.
     """
     counts: dict[ir.OperatorIdentifier, int] = {}
 
     def count_nodes(nodes: Iterable[ir.Node], callers: tuple[ir.OperatorIdentifier, ...]) -> int:
+        """Return the expanded number of these nodes. `callers` are the functions that are being
+        expanded."""
         count = 0
         for node in nodes:
             name = node.op_identifier()
@@ -89,19 +97,25 @@ def count_expanded_nodes(model: ir.Model) -> int:
 
 
 def check_fused(model: ir.Model, expected: Mapping[str, int]) -> Finding:
-    """Return the finding about the fused operators of a graph, compared with the expected
-    numbers."""
+    """Count the fused operators of a graph, and return the finding whether the numbers are as
+    expected.
+
+    `expected` are numbers of operators by name, from the manifest.
+    """
     fused = {op: count for op, count in converter.report(model).fused.items() if count}
     is_equal = fused == {op: count for op, count in expected.items() if count}
-    remark = "" if is_equal else f", the manifest says {_counts(expected)}"
-    return Finding("fused", is_equal, f"{_counts(fused)}{remark}")
+    remark = "" if is_equal else f", the manifest says {_describe_counts(expected)}"
+    return Finding("fused", is_equal, f"{_describe_counts(fused)}{remark}")
 
 
 def open_model(
     file: Path, precision: Precision, provider: str
 ) -> tuple[Finding, runtime.Session | None]:
-    """Return the finding about loading a file in ONNX Runtime, and the session. The session is None
-    if the file does not load."""
+    """Load a file in ONNX Runtime, and return a finding and the session.
+
+    If the file does not load, the finding fails and the session is None. `precision` is that of the
+    file; bfloat16 is emulated on CPUs.
+    """
     try:
         session = runtime.session(to_runnable(file, precision), provider)
     except (*runtime.ERRORS, *UNREADABLE) as error:
@@ -112,8 +126,11 @@ def open_model(
 
 
 def warn_about_runtime(minimum: str | None, loads: bool) -> Iterator[Finding]:
-    """Yield a finding if the file passed in newer versions of ONNX Runtime only than the installed
-    one."""
+    """Yield a finding if the installed ONNX Runtime is older than `minimum`, the oldest version in
+    which the file was right.
+
+    `loads` is whether the file loads in the installed version. The finding passes if it does.
+    """
     if minimum and is_older(runtime.RELEASE, minimum):
         advice = "" if loads else ": install that or a newer one"
         detail = f"it was run in {minimum}, and {runtime.RELEASE} is here{advice}"
@@ -123,15 +140,18 @@ def warn_about_runtime(minimum: str | None, loads: bool) -> Iterator[Finding]:
 def count_fallback_nodes(
     session: runtime.Session, provider: str
 ) -> tuple[Finding, dict[str, Counter[str]]]:
-    """Return the finding about the nodes that run on other providers than the chosen one, and their
-    numbers by provider and operator. The finding always passes."""
+    """Count the nodes of a session that run on other execution providers than the chosen one.
+
+    **Returns** a finding, which always passes, and the numbers by provider and operator.
+    """
     nodes_by_provider = runtime.placed(session)
     if nodes_by_provider is None:
         return Finding("fallback", True, f"not known to {runtime.VERSION}"), {}
     total = sum(counts.total() for counts in nodes_by_provider.values())
     fallback = {name: counts for name, counts in nodes_by_provider.items() if name != provider}
     lines = [
-        f"{counts.total()} of {total} nodes on {name}: {_counts(dict(counts.most_common()))}"
+        f"{counts.total()} of {total} nodes on {name}: "
+        f"{_describe_counts(dict(counts.most_common()))}"
         for name, counts in fallback.items()
     ]
     return Finding("fallback", True, "; ".join(lines) or f"none of {total} nodes"), fallback
@@ -140,8 +160,10 @@ def count_fallback_nodes(
 def check_signature(
     session: runtime.Session, inputs: Collection[Tensor], outputs: Collection[Tensor]
 ) -> Finding:
-    """Return the finding about names, types and shapes of the inputs and outputs in ONNX
-    Runtime."""
+    """Compare the inputs and outputs of a session with the manifest, and return the finding.
+
+    Names, types and shapes have to be equal. `inputs` and `outputs` are the manifest's.
+    """
     faults = []
     inputs_declared, outputs_declared = session.get_inputs(), session.get_outputs()
     for verb, args, expected in (
@@ -158,6 +180,7 @@ def check_signature(
     return Finding("signature", not faults, "; ".join(faults) or names)
 
 
-def _counts(counts: Mapping[str, int]) -> str:
-    """Return numbers of operators in words."""
+def _describe_counts(counts: Mapping[str, int]) -> str:
+    """Return numbers of operators in words, such as `12 Attention, 25 LayerNormalization`, or
+    `none`."""
     return ", ".join(f"{count} {op}" for op, count in sorted(counts.items())) or "none"

@@ -23,8 +23,12 @@ AXES_ARE_INPUTS = 18
 
 
 def measure_means(model: ir.Model, inputs: Sequence[NDArray[Any]]) -> dict[str, Floats]:
-    """Return the channel means of the activations, by the name of the matrix that they are
-    multiplied by. The float32 `model` is changed."""
+    """Return the mean of each channel of the activations that a parameter matrix is multiplied by.
+
+    The keys are the names of the matrices. `inputs` are sample arrays, one for each input of the
+    model. The model runs on two flipped versions of them (see `FLIPS`), and the result is the
+    average of both runs. The float32 `model` is changed in place: its outputs are replaced.
+    """
     # ONNX Runtime is imported only where something runs in it.
     from zoo.common.runtime import session
 
@@ -46,8 +50,11 @@ def measure_means(model: ir.Model, inputs: Sequence[NDArray[Any]]) -> dict[str, 
 
 
 def add_channel_means(model: ir.Model, value: ir.Value, width: int) -> ir.Value:
-    """Add nodes that compute the mean of a value over all axes but the last, and return their
-    result."""
+    """Add nodes to the model that compute the mean of a value over all axes but the last. Return
+    the result.
+
+    `width` is the size of the last axis.
+    """
     axes, shape = (ir.Value(name=f"{value.name}_{end}") for end in ("axes", "sides"))
     axes.const_value, shape.const_value = ir.tensor([0]), ir.tensor([-1, width])
     rows = ir.node("Reshape", [value, shape])
@@ -65,7 +72,13 @@ def add_channel_means(model: ir.Model, value: ir.Value, width: int) -> ir.Value:
 
 @dataclass(frozen=True)
 class ActivationStatistics:
-    """Smallest and largest number of an activation, and the means of its channels."""
+    """Statistics of an activation over calibration pictures.
+
+    Arguments:
+        low: smallest number.
+        high: largest number.
+        means: mean of each channel.
+    """
 
     low: float
     high: float
@@ -75,10 +88,11 @@ class ActivationStatistics:
 def measure_ranges(
     model: ir.Model, batches: Iterable[Sequence[NDArray[Any]]]
 ) -> dict[str, ActivationStatistics]:
-    """Return the statistics of the activations over batches of inputs, by the name of the matrix
-    that they are multiplied by. `model` is in float32.
+    """Run a float32 model on batches of inputs, and return statistics of the activations that
+    parameter matrices are multiplied by.
 
-    **Raises** `BadRequest` if an activation has a value that is not finite.
+    The keys are the names of the matrices. **Raises** `BadRequest` if an activation is NaN or
+    infinite.
     """
     readers = {item.name: str(item.left.name) for item in find_products(model.graph)}
     ranges = _measure_statistics(model.clone(), batches)
@@ -95,7 +109,12 @@ def measure_ranges(
 def _measure_statistics(
     model: ir.Model, batches: Iterable[Sequence[NDArray[Any]]]
 ) -> dict[str, ActivationStatistics]:
-    """Return the statistics by the name of the activation. The model is changed."""
+    """Run a float32 model on batches of inputs, and return statistics of the activations that
+    parameter matrices are multiplied by.
+
+    The keys are the names of the activations. The model is changed in place: its outputs are
+    replaced.
+    """
     graph = model.graph
     widths = {item.left: item.shape[0] for item in find_products(graph)}
     ends = [
@@ -117,7 +136,8 @@ def _measure_statistics(
 
 
 def _add_reduction(graph: ir.Graph, value: ir.Value, operator: str) -> ir.Value:
-    """Add a node that computes the smallest or largest number of a value, and return its result."""
+    """Add a node to the graph that reduces a value to one number, its smallest (`ReduceMin`) or
+    largest (`ReduceMax`). Return the result."""
     node = ir.node(operator, [value], {"keepdims": 0})
     graph.append(node)
     (result,) = node.outputs

@@ -10,7 +10,7 @@ BITS, BLOCK_SIZE = 4, 32
 LOWEST, HIGHEST = -(2 ** (BITS - 1)), 2 ** (BITS - 1) - 1
 
 TRIED_SCALES = np.linspace(0.75, 1.05, 7, dtype=np.float32)
-"""Scales that are tried, relative to the scale that represents the largest number of a block
+"""Factors of the scale that are tried. With factor 1 the largest number of a block is represented
 exactly. A smaller scale clips that number a little and makes the steps of all others finer."""
 
 ACCURACY_LEVEL = 4
@@ -22,27 +22,35 @@ run."""
 
 
 class Blocks:
-    """Format of `MatMulNBits` of ONNX Runtime, also in its build for browsers."""
+    """Storage of a matrix for ONNX Runtime's `MatMulNBits`: four bits, with a scale for every 32
+    numbers of a column. ONNX Runtime's build for browsers has the operator too."""
 
     domain = "com.microsoft"
     operator = "MatMulNBits"
     dtype = ir.DataType.UINT8
 
     def stored(self, inputs: int, outputs: int) -> tuple[int, ...]:
-        """Return the shape of the stored bytes, by columns. A byte holds two numbers, and the last
-        block is padded."""
+        """Return the shape of the stored bytes, `[outputs, blocks, 16]`.
+
+        A byte holds two numbers of a column of the matrix `[inputs, outputs]`. The last block of a
+        column is padded.
+        """
         return outputs, -(-inputs // BLOCK_SIZE), BLOCK_SIZE * BITS // 8
 
     def scales(self, matrix: Floats) -> Floats:
-        """Return the scales with the smallest squared error. The number with the largest magnitude
-        becomes the lowest integer, because there is one more integer below zero than above."""
-        blocks = _blocks(matrix)
+        """Return the scale of each block, `[outputs, blocks]`, with the smallest squared error of
+        `TRIED_SCALES`.
+
+        The number with the largest magnitude becomes the lowest integer, because there is one more
+        integer below zero than above.
+        """
+        blocks = _split_into_blocks(matrix)
         largest = np.take_along_axis(blocks, abs(blocks).argmax(-1)[..., None], -1)
         exact_scales = np.where(largest == 0, 1, largest / np.float32(LOWEST))
         best, least_error = exact_scales, np.full(exact_scales.shape, np.inf, np.float32)
         for factor in TRIED_SCALES:
             error = np.square(
-                _nearest(blocks, factor * exact_scales) * (factor * exact_scales) - blocks
+                _round_to_integers(blocks, factor * exact_scales) * (factor * exact_scales) - blocks
             )
             error = error.sum(-1, keepdims=True)
             best = np.where(error < least_error, factor * exact_scales, best)
@@ -50,18 +58,26 @@ class Blocks:
         return best[..., 0]
 
     def integers(self, matrix: Floats, scales: Floats) -> Integers:
-        """Return the stored bytes. The first of two numbers is in the lower four bits, and 8 stands
-        for zero."""
-        levels = (_nearest(_blocks(matrix), scales[..., None]) - LOWEST).astype(np.uint8)
+        """Return the matrix as stored bytes, with two integers of four bits each.
+
+        The first of two numbers is in the lower four bits. The integer 8 stands for zero.
+        """
+        levels = (
+            _round_to_integers(_split_into_blocks(matrix), scales[..., None]) - LOWEST
+        ).astype(np.uint8)
         return levels[..., ::2] | levels[..., 1::2] << BITS
 
     def rounded(self, matrix: Floats, scales: Floats) -> Floats:
-        """Return the rounded matrix in floats, without the padding of the last block."""
-        values = _nearest(_blocks(matrix), scales[..., None]) * scales[..., None]
+        """Return the matrix after rounding, as float32 numbers, without the padding of the last
+        block."""
+        values = (
+            _round_to_integers(_split_into_blocks(matrix), scales[..., None]) * scales[..., None]
+        )
         return values.reshape(len(values), -1).T[: len(matrix)]
 
     def nodes(self, product: FloatProduct, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
-        """Return the node that multiplies by the matrix."""
+        """Return the `MatMulNBits` node that computes the product from the stored integers and
+        scales."""
         inputs, outputs = product.shape
         sizes = {"K": inputs, "N": outputs, "bits": BITS, "block_size": BLOCK_SIZE}
         in_float32 = product.type == np.float32
@@ -70,13 +86,15 @@ class Blocks:
         return [ir.node(self.operator, operands, settings, domain=self.domain)]
 
 
-def _blocks(matrix: Floats) -> Floats:
-    """Return the matrix as `[outputs, blocks, 32]`. The last block is padded with zeros."""
+def _split_into_blocks(matrix: Floats) -> Floats:
+    """Return a matrix `[inputs, outputs]` as `[outputs, blocks, 32]`. The last block of a column is
+    padded with zeros."""
     padded = np.pad(matrix, ((0, -len(matrix) % BLOCK_SIZE), (0, 0)))
     return np.ascontiguousarray(padded.T).reshape(matrix.shape[1], -1, BLOCK_SIZE)
 
 
-def _nearest(blocks: Floats, scales: Floats) -> Floats:
-    """Return the nearest multiples of the scales, as whole numbers in the range of four bits."""
+def _round_to_integers(blocks: Floats, scales: Floats) -> Floats:
+    """Return the integers from -8 to 7 that are nearest to `blocks / scales`, as floating-point
+    numbers."""
     nearest: Floats = np.clip(np.rint(blocks / scales), LOWEST, HIGHEST)
     return nearest

@@ -23,34 +23,39 @@ all 8."""
 
 
 class Columns:
-    """Format of ONNX's `MatMulInteger` with `DynamicQuantizeLinear`, which ONNX Runtime fuses into
-    one operator."""
+    """Storage of a matrix for ONNX's `MatMulInteger`: eight bits, with a scale for each column.
+
+    Activations are quantized by `DynamicQuantizeLinear`, which computes one scale for each tensor.
+    ONNX Runtime fuses both operators into one.
+    """
 
     domain = ""
     operator = "MatMulInteger"
     dtype = ir.DataType.INT8
 
     def stored(self, inputs: int, outputs: int) -> tuple[int, ...]:
-        """Return the shape of the stored integers."""
+        """Return the shape of the stored integers, `[inputs, outputs]`."""
         return inputs, outputs
 
     def scales(self, matrix: Floats) -> Floats:
-        """Return the scales by which the largest number of each column becomes the largest
-        integer."""
+        """Return the scale of each column, by which its largest magnitude becomes `MAX_INTEGER`.
+        The scale of a column of zeros is `1 / MAX_INTEGER`."""
         largest = abs(matrix).max(0, initial=0)
         return np.where(largest > 0, largest, 1).astype(np.float32) / np.float32(MAX_INTEGER)
 
     def integers(self, matrix: Floats, scales: Floats) -> Integers:
-        """Return the matrix in integers."""
+        """Return the integers to store: the matrix divided by its scales, and rounded."""
         return np.rint(matrix / scales).astype(np.int8)
 
     def rounded(self, matrix: Floats, scales: Floats) -> Floats:
-        """Return the rounded matrix in floats."""
+        """Return the matrix after rounding, as float32 numbers."""
         return np.rint(matrix / scales) * scales
 
     def nodes(self, product: FloatProduct, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
-        """Return the nodes that multiply by the matrix. An activation of several products is
-        quantized once."""
+        """Return the nodes that quantize the activation and multiply it by the stored matrix.
+
+        If another product has quantized the same activation already, its node is used again.
+        """
         name, left = product.result.name, product.left
         readers = (user for user, _ in left.uses())
         shared = next((user for user in readers if user.op_type == "DynamicQuantizeLinear"), None)
@@ -76,14 +81,14 @@ LEVELS = 255
 
 @dataclass(frozen=True)
 class ActivationRange:
-    """Range of an activation in eight bits. It contains zero."""
+    """Range of the numbers that eight bits represent, from `low` to `high`. It contains zero."""
 
     low: float
     high: float
 
     @property
     def step(self) -> np.float32:
-        """Size of a step, or 1 if the range is empty."""
+        """Difference between two neighbouring numbers, or 1 if the range is empty."""
         return np.float32((self.high - self.low) / LEVELS or 1)
 
     @property
@@ -93,11 +98,17 @@ class ActivationRange:
 
 
 class FixedColumns(Columns):
-    """Format with `QuantizeLinear` and `DequantizeLinear` around products of floats.
+    """Storage of a matrix as in `Columns`, for activations whose ranges are fixed in the file.
 
-    Runtimes that recognize this pattern multiply integers: ONNX Runtime uses the same operator as
-    for `MatMulInteger`. `ranges` are those of the activations, by the name of the matrix that they
-    are multiplied by.
+    The products are written with floats, between `QuantizeLinear` and `DequantizeLinear`. Runtimes
+    that recognize this pattern multiply integers: ONNX Runtime uses the same kernel as for
+    `MatMulInteger`.
+
+    **Arguments:**
+
+    - `graph`: the graph that the scales of activations are added to.
+    - `ranges`: range of the activation that each matrix is multiplied by, by the name of the
+      matrix.
     """
 
     operator = "DequantizeLinear"
@@ -106,8 +117,10 @@ class FixedColumns(Columns):
         self.graph, self.ranges = graph, ranges
 
     def nodes(self, product: FloatProduct, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
-        """Return the nodes that multiply by the matrix. An activation of several products is
-        quantized once."""
+        """Return the nodes that quantize the activation and multiply it by the stored matrix.
+
+        If another product has quantized the same activation already, its node is used again.
+        """
         name, left = product.result.name, product.left
         readers = (user for user, _ in left.uses())
         shared = next((user for user in readers if user.op_type == "QuantizeLinear"), None)
@@ -120,7 +133,8 @@ class FixedColumns(Columns):
         return [*([] if shared else [quantize]), operand, matrix, result]
 
     def _quantise(self, left: ir.Value, activations: ActivationRange) -> ir.Node:
-        """Return a node that quantizes an activation in its range."""
+        """Return a node that quantizes an activation in a fixed range. Its scale and zero point are
+        added to the graph."""
         numbers = {"scale": activations.step, "zero_point": activations.zero}
         constants = [
             add_parameter(self.graph, f"{left.name}_{end}", np.asarray(number))
@@ -139,8 +153,12 @@ MIN_MAGNITUDE = np.float32(1e-30)
 
 
 class ScaledRows(FixedColumns):
-    """Format in which rows of activations are divided by their largest magnitude before a product,
-    and the result is multiplied by it."""
+    """Storage of a matrix as in `Columns`, for activations with a scale for each row.
+
+    Each row of an activation is divided by its largest magnitude before the product, and the row of
+    the result is multiplied by it. The result for one image then does not depend on other images of
+    the batch. `model` is the model that is going to be quantized.
+    """
 
     def __init__(self, model: ir.Model) -> None:
         super().__init__(
@@ -151,8 +169,12 @@ class ScaledRows(FixedColumns):
         self.rows: dict[ir.Value, tuple[ir.Value, ir.Value]] = {}
 
     def nodes(self, product: FloatProduct, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
-        """Return the nodes that multiply by the matrix. The rows of an activation of several
-        products are divided once."""
+        """Return the nodes that scale the rows of the activation, multiply it by the stored matrix,
+        and scale the result back.
+
+        If another product has divided the rows of the same activation already, its nodes are used
+        again.
+        """
         division = [] if product.left in self.rows else self._divide(product.left)
         largest, ratios = self.rows[product.left]
         product_nodes = super().nodes(replace(product, left=ratios), integers, scales)
@@ -160,7 +182,10 @@ class ScaledRows(FixedColumns):
         return [*division, *product_nodes, ir.node("Mul", [product_nodes[-1].outputs[0], largest])]
 
     def _divide(self, left: ir.Value) -> list[ir.Node]:
-        """Return the nodes that divide the rows of an activation, and record their results."""
+        """Return the nodes that divide each row of an activation by its largest magnitude.
+
+        The largest magnitudes and the quotients are recorded in `rows`, for `nodes`.
+        """
         name = left.name
         axes = (
             [add_parameter(self.graph, f"{name}_row_axes", self.axes)]

@@ -1,4 +1,4 @@
-"""Find products with a matrix of parameters in a graph, and replace the matrix."""
+"""Find products with a matrix of parameters in a graph, and replace the matrix by integers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +12,15 @@ from numpy.typing import NDArray
 FLOAT_TYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
 
 Change = Callable[[NDArray[np.float32]], NDArray[Any]]
+"""Function from the values of a parameter to new values."""
 
 
 def is_parameter(value: ir.Value | None, rank: int) -> bool:
-    """Return whether a value is a floating-point parameter of this rank that exactly one node
-    reads."""
+    """Return whether a value is a float32 or float16 initializer with `rank` axes that exactly one
+    node reads.
+
+    False also for None, which stands for a missing input.
+    """
     if value is None or not value.is_initializer() or value.dtype not in FLOAT_TYPES:
         return False
     return value.shape is not None and len(value.shape) == rank and len(value.uses()) == 1
@@ -29,7 +33,7 @@ def parameter_shape(value: ir.Value) -> tuple[int, ...]:
 
 
 def parameter_values(value: ir.Value) -> NDArray[np.float32]:
-    """Return the values of a parameter in float32. They are read from the file at each call."""
+    """Return the values of a parameter as float32. They are read from the file at each call."""
     assert value.const_value is not None
     return value.const_value.numpy().astype(np.float32, copy=False)
 
@@ -37,13 +41,16 @@ def parameter_values(value: ir.Value) -> NDArray[np.float32]:
 def lazily_changed(
     value: ir.Value, dtype: ir.DataType, shape: Sequence[int], change: Change
 ) -> ir.Value:
-    """Return a parameter with the same name whose tensor is computed by `change` each time that it
-    is read."""
-    before = value.const_value
-    assert before is not None
+    """Return a new initializer with the name of `value`, whose tensor is computed when it is read.
+
+    `change` computes it from the float32 values of `value`. `dtype` and `shape` are those of the
+    result. Nothing is kept in memory between two reads.
+    """
+    original = value.const_value
+    assert original is not None
 
     def load() -> ir.TensorProtocol:
-        changed = change(before.numpy().astype(np.float32, copy=False))
+        changed = change(original.numpy().astype(np.float32, copy=False))
         return ir.tensor(changed.astype(dtype.numpy()), name=value.name)
 
     tensor = ir.LazyTensor(load, dtype=dtype, shape=ir.Shape(shape), name=value.name)
@@ -53,8 +60,8 @@ def lazily_changed(
 
 
 def change_parameter(value: ir.Value, change: Change) -> None:
-    """Replace the values of a parameter, in place, by the result of `change`, which keeps type and
-    shape."""
+    """Replace the values of a parameter in place. `change` computes the new values, of the same
+    type and shape, whenever they are read."""
     assert value.dtype is not None
     value.const_value = lazily_changed(
         value, value.dtype, parameter_shape(value), change
@@ -62,7 +69,7 @@ def change_parameter(value: ir.Value, change: Change) -> None:
 
 
 def add_parameter(graph: ir.Graph, name: str, numbers: NDArray[Any]) -> ir.Value:
-    """Add a parameter to a graph and return its value."""
+    """Add an initializer with this name and these numbers to a graph, and return its value."""
     tensor = ir.tensor(numbers, name=name)
     kind = ir.TensorType(tensor.dtype)
     value = ir.Value(name=name, shape=ir.Shape(numbers.shape), type=kind, const_value=tensor)
@@ -76,7 +83,8 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class FloatProduct:
-    """A product `left @ matrix` whose `matrix` is a parameter `[inputs, outputs]`."""
+    """A `MatMul` node that computes `left @ matrix`, where `matrix` is a parameter with the shape
+    `[inputs, outputs]`."""
 
     node: ir.Node
     left: ir.Value
@@ -89,23 +97,23 @@ class FloatProduct:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Number of input channels and of output channels."""
+        """Shape of the matrix: number of input channels, number of output channels."""
         return parameter_shape(self.matrix)
 
     @property
     def result(self) -> ir.Value:
-        """Result of the product."""
+        """Value of the product."""
         return self.node.outputs[0]
 
     @property
     def type(self) -> np.dtype[Any]:
-        """Dtype of the activations."""
+        """Numpy dtype of the activations."""
         assert self.left.dtype is not None
         return self.left.dtype.numpy()
 
 
 class Codec(Protocol):
-    """Format of a matrix in integers, with the operators that multiply by it."""
+    """Storage of a parameter matrix in integers, with the operators that multiply by it."""
 
     domain: str
     """Domain of the operators; empty for operators of ONNX."""
@@ -117,23 +125,33 @@ class Codec(Protocol):
     """Type of the stored integers."""
 
     def stored(self, inputs: int, outputs: int) -> tuple[int, ...]:
-        """Return the shape of the stored integers of a matrix."""
+        """Return the shape of the stored integers for a matrix `[inputs, outputs]`."""
 
     def scales(self, matrix: Floats) -> Floats:
-        """Return the size of the steps of the integers, which is never zero."""
+        """Return the scales of a matrix: the number that one step of the integers stands for. They
+        are never zero."""
 
     def integers(self, matrix: Floats, scales: Floats) -> Integers:
-        """Return the matrix in integers, as they are stored."""
+        """Return the integers to store for a matrix with these scales."""
 
     def rounded(self, matrix: Floats, scales: Floats) -> Floats:
-        """Return the matrix that the integers stand for."""
+        """Return the matrix after rounding: the floating-point numbers that the stored integers
+        stand for."""
 
     def nodes(self, product: FloatProduct, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
-        """Return nodes that multiply by the matrix. The output of the last one is the product."""
+        """Return new nodes that multiply `product.left` by the stored matrix. The only output of
+        the last node is the product.
+
+        `integers` and `scales` are the initializers with the results of the methods of these names.
+        """
 
 
 def find_products(graph: ir.Graph) -> Iterator[FloatProduct]:
-    """Yield all products of a graph with a matrix of parameters, in the order of the graph."""
+    """Yield each `MatMul` of a graph whose right factor is a parameter matrix, in the order of the
+    graph.
+
+    A matrix that several nodes read is skipped.
+    """
     for node in graph:
         if node.op_type == "MatMul" and not node.domain and is_parameter(node.inputs[1], 2):
             left, matrix = node.inputs
@@ -142,8 +160,11 @@ def find_products(graph: ir.Graph) -> Iterator[FloatProduct]:
 
 
 def replace_product(graph: ir.Graph, product: FloatProduct, nodes: list[ir.Node]) -> None:
-    """Replace the node of a product by other nodes. The output of the last one gets the name of the
-    product's result."""
+    """Replace the `MatMul` node of a product by `nodes`, in place.
+
+    The output of the last node takes over the name, the type and the readers of the product's
+    result.
+    """
     old_result, (new_result,) = product.result, nodes[-1].outputs
     new_result.name, old_result.name = old_result.name, f"{old_result.name}_float"
     new_result.type, new_result.shape = old_result.type, old_result.shape
@@ -153,11 +174,12 @@ def replace_product(graph: ir.Graph, product: FloatProduct, nodes: list[ir.Node]
 
 
 def quantise(model: ir.Model, codec: Codec, means: Mapping[str, Floats]) -> None:
-    """Store every parameter matrix of a product in integers, in place.
+    """Store the parameter matrix of every product in integers, in place, in the format of `codec`.
 
-    `means` are the means of the activations, by the name of the matrix. Rounding a matrix changes
-    the mean of the product, which is most of the error if the activations are similar to each
-    other. The change is added to the bias (Nagel et al. 2019, arXiv 1906.04721).
+    `means` are the channel means of the activations, by the name of the matrix. Rounding a matrix
+    changes the mean of the product, which is most of the error if the activations are similar to
+    each other. The difference is added to the bias of the product, or to a new bias if it has none
+    (Nagel et al. 2019, arXiv 1906.04721).
     """
     graph = model.graph
     for product in list(find_products(graph)):
@@ -166,7 +188,7 @@ def quantise(model: ir.Model, codec: Codec, means: Mapping[str, Floats]) -> None
         # A scale that is too small for float16 becomes zero. With 1 in its place the numbers do.
         scales = np.where(factors == 0, 1, factors).astype(np.float32)
         correction = means[product.name] @ (matrix - codec.rounded(matrix, scales))
-        bias = _bias(product)
+        bias = _find_bias(product)
         if _is_padded(product.left):
             # Keys of cosine attention are normalized: a key that is nearly zero in place of zero
             # would get a direction.
@@ -188,20 +210,27 @@ def quantise(model: ir.Model, codec: Codec, means: Mapping[str, Floats]) -> None
 
 
 MOVING = frozenset(("Concat", "Gather", "Reshape", "Slice", "Split", "Squeeze", "Transpose"))
-"""Operators that return rows of their input in other positions."""
+"""Operators that return rows of their input in another order or shape."""
 
 
 def _is_padded(value: ir.Value) -> bool:
-    """Return whether a value may have rows of zeros, whose products need no correction."""
+    """Return whether a value may contain rows of zeros from a `Pad` node. The products of such rows
+    need no correction.
+
+    Nodes that only move rows are followed to their inputs.
+    """
     node = value.producer()
     if node is None or node.op_type not in MOVING:
         return node is not None and node.op_type == "Pad"
     return any(v is not None and _is_padded(v) for v in node.inputs)
 
 
-def _bias(product: FloatProduct) -> ir.Value | None:
-    """Return the parameter that is added to a product, or None if the product has other readers or
-    no bias."""
+def _find_bias(product: FloatProduct) -> ir.Value | None:
+    """Return the parameter that the only reader of a product adds to it, an `Add` node.
+
+    Return None if there is no such node, or if the product has several readers or is an output of
+    the graph.
+    """
     result = product.result
     users = [user for user, _ in result.uses()]
     if len(users) != 1 or users[0].op_type != "Add" or result.is_graph_output():

@@ -10,13 +10,12 @@ import onnx_ir as ir
 from zoo.export.quantise.products import Floats, change_parameter, is_parameter, parameter_values
 
 SPREAD = 3.0
-"""Estimate of the largest value of a normalized channel, in standard deviations."""
+"""Assumed ratio of the largest value of a normalized channel to its standard deviation."""
 
 
 def even_out(model: ir.Model) -> dict[str, Floats]:
-    """Move the scales of outlier channels from a norm into the matrices that read it, in place.
-
-    **Returns** the divisors of the activations, by the name of the matrix.
+    """Make the channels of normalized activations equally large, in place, by moving their scales
+    into the matrices that read them.
 
     A tensor of activations has one scale, so that a channel that is a hundred times larger leaves
     the other channels 1 % of the steps. Each output channel of a matrix has its own scale. Dividing
@@ -24,6 +23,9 @@ def even_out(model: ir.Model) -> dict[str, Floats]:
     (SmoothQuant, arXiv 2211.10438, with alpha = 1/2). A row that is multiplied by large channels is
     also rounded in finer steps (AWQ, arXiv 2306.00978). The sizes of the channels are estimated
     from the norm's parameters, so that no data are needed.
+
+    **Returns** the divisor of each channel of the activations, by the name of the matrix that reads
+    them.
     """
     factors: dict[str, Floats] = {}
     for node in model.graph:
@@ -40,7 +42,12 @@ def even_out(model: ir.Model) -> dict[str, Floats]:
 
 
 def _channel_divisors(parameters: Sequence[ir.Value], matrices: Sequence[ir.Value]) -> Floats:
-    """Return the divisors of the channels that make channels and rows equally large."""
+    """Return a divisor for each channel that makes the channel and the matrices' row for it equally
+    large.
+
+    `parameters` are the scale and shift of a norm, and `matrices` are those that read its result.
+    The geometric mean of the divisors is 1.
+    """
     sizes = SPREAD * abs(parameter_values(parameters[0])) + sum(
         abs(parameter_values(p)) for p in parameters[1:]
     )
@@ -51,8 +58,12 @@ def _channel_divisors(parameters: Sequence[ir.Value], matrices: Sequence[ir.Valu
 
 
 def _affine_parameters(node: ir.Node) -> list[ir.Value]:
-    """Return scale and shift of a norm whose parameters only this node reads, or an empty list for
-    other nodes. A decomposed norm ends in `x * scale` or `x * scale + shift`."""
+    """Return the scale, or scale and shift, of the norm whose last node is `node`.
+
+    A norm is a `LayerNormalization` or `RMSNormalization`, or a decomposed one, which ends in
+    `x * scale` or `x * scale + shift`. Return an empty list for other nodes, and if other nodes
+    read the parameters too.
+    """
     if node.op_type in ("LayerNormalization", "RMSNormalization"):
         parameters = list(node.inputs[1:])
     elif node.op_type in ("Mul", "Add"):
@@ -72,14 +83,18 @@ def _affine_parameters(node: ir.Node) -> list[ir.Value]:
 
 
 def _is_read_once(node: ir.Node) -> bool:
-    """Return whether a node is a `Mul` whose result exactly one node reads."""
+    """Return whether a node is a `Mul` whose result exactly one node reads and which is no output
+    of the graph."""
     (value,) = node.outputs
     return node.op_type == "Mul" and len(value.uses()) == 1 and not value.is_graph_output()
 
 
 def _find_matrices(value: ir.Value) -> Iterator[ir.Value]:
-    """Yield the matrices that a value is multiplied by. Nothing is yielded if the value has other
-    readers."""
+    """Yield the parameter matrices that a value is multiplied by from the right.
+
+    Nothing is yielded if the value is an output of the graph, or if a node reads it that is not
+    such a product.
+    """
     if value.is_graph_output():
         return
     uses = value.uses()

@@ -17,16 +17,22 @@ from zoo.export.timing.rounds import resting_session
 from zoo.export.timing.timed_inputs import InputSpec, draw_inputs
 
 MEASURED_RUNS = 3
+"""Number of runs while the memory is measured."""
 STATUS = Path("/proc/self/status")
+"""File in which Linux reports the peak memory of this process."""
 RESET = Path("/proc/self/clear_refs")
+"""File that resets this peak when `5` is written to it."""
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """Load time of a file in seconds, and the memory of its process in bytes.
+    """Load time of a file, and the memory that it needs.
 
-    `peak` is the largest memory while the file loads and runs, None if the system does not report
-    it. `resident` is the memory afterwards. Both are relative to the memory before.
+    Arguments:
+        load: seconds that loading takes.
+        peak: largest memory in bytes while the file loads and runs, relative to the memory before;
+            None if the system does not report it.
+        resident: memory in bytes after the runs, relative to the memory before.
     """
 
     load: float
@@ -35,8 +41,11 @@ class Footprint:
 
 
 def measure_footprint(file: Path, specs: Sequence[InputSpec], threads: int) -> Footprint:
-    """Return the footprint of a file, measured in a new process. **Raises** `BadFile` if that
-    process dies."""
+    """Load and run a file in a new process, and return its load time and memory.
+
+    `specs` describe its inputs, and `threads` is the number of threads that ONNX Runtime uses.
+    **Raises** `BadFile` if the process dies, as for lack of memory.
+    """
     try:
         with fresh() as context, workers(context, 1) as pool:
             return pool.submit(measure_in_process, file, specs, threads).result()
@@ -48,18 +57,18 @@ def measure_footprint(file: Path, specs: Sequence[InputSpec], threads: int) -> F
 
 
 def measure_in_process(file: Path, specs: Sequence[InputSpec], threads: int) -> Footprint:
-    """Return the footprint of a file, measured in this process."""
+    """Load and run a file in this process, and return its load time and memory."""
     feeds = draw_inputs(specs)
     # Reset the peak, which imports reached before. Where that is not possible, the peak of the
     # imports counts, which is less than most files need.
     with suppress(OSError):
         RESET.write_text("5")
-    before = psutil.Process().memory_info().rss
+    memory_before = psutil.Process().memory_info().rss
     start = time.perf_counter()
-    live = resting_session(file, threads)
+    session = resting_session(file, threads)
     load = time.perf_counter() - start
     for _ in range(MEASURED_RUNS):
-        live.run(None, feeds)
+        session.run(None, feeds)
     peak_match = re.search(r"VmHWM:\s*(\d+) kB", STATUS.read_text()) if STATUS.exists() else None
-    peak = int(peak_match[1]) * 1024 - before if peak_match else None
-    return Footprint(load, peak, psutil.Process().memory_info().rss - before)
+    peak = int(peak_match[1]) * 1024 - memory_before if peak_match else None
+    return Footprint(load, peak, psutil.Process().memory_info().rss - memory_before)

@@ -17,7 +17,7 @@ from zoo.artifacts.measured import Speed
 from zoo.common.runtime import RESTING, Session, open_session
 
 WARM_UP = 2
-"""Number of rounds that are not measured."""
+"""Number of rounds that run before the measured ones."""
 
 Key = TypeVar("Key", bound=Hashable)
 Task: TypeAlias = Callable[[], object]
@@ -26,8 +26,12 @@ Task: TypeAlias = Callable[[], object]
 def measure_interleaved(
     tasks: Mapping[Key, Task], rounds: int, clock: Callable[[], float] = time.perf_counter
 ) -> dict[Key, list[float]]:
-    """Return the seconds of every run of every task. Each round runs all tasks in a random
-    order."""
+    """Run all tasks several times, and return the seconds of every run by task.
+
+    Each round runs every task once, in a random order, so that changes of the machine's speed
+    affect all tasks equally. `rounds` rounds are measured after `WARM_UP` others. `clock` returns
+    the time in seconds.
+    """
     times: dict[Key, list[float]] = {name: [] for name in tasks}
     order = list(tasks)
     generator = random.Random(0)
@@ -42,26 +46,30 @@ def measure_interleaved(
     return times
 
 
-def as_task(live: Session, feeds: Mapping[str, NDArray[Any]]) -> Task:
-    """Return a run of a session as a task."""
-    return lambda: live.run(None, feeds)
+def as_task(session: Session, feeds: Mapping[str, NDArray[Any]]) -> Task:
+    """Return a function that runs a session on these inputs, for `measure_interleaved`."""
+    return lambda: session.run(None, feeds)
 
 
 def resting_session(model: Path | bytes, threads: int) -> Session:
-    """Return a session on the CPU with a number of threads, which do not spin after a run: they
-    would slow down the next task."""
+    """Open a session on the CPU whose threads sleep after a run. Threads that spin would slow down
+    the next task."""
     return open_session(model, threads=threads, settings=RESTING)
 
 
 ROUNDS = range(5, 26)
-"""Smallest to largest number of rounds."""
+"""Range of the number of rounds that are measured, from 5 to 25."""
 
 MEASURED_SECONDS = 2.0
 """Approximate time of all rounds in seconds, if the number of rounds allows it."""
 
 
 def choose_rounds(tasks: Collection[Task]) -> int:
-    """Return the number of rounds that fit into `MEASURED_SECONDS`, after one run of every task."""
+    """Return the number of rounds that take about `MEASURED_SECONDS`, within the limits of
+    `ROUNDS`.
+
+    Every task is run once to estimate its time.
+    """
     start = time.perf_counter()
     for task in tasks:
         task()
@@ -70,10 +78,15 @@ def choose_rounds(tasks: Collection[Task]) -> int:
     return max(int(MEASURED_SECONDS / max(seconds, fastest)), ROUNDS[0])
 
 
-def relative_speeds(times: Mapping[Key, Sequence[float]], first: Key) -> dict[Key, Speed]:
-    """Return the median time of each task, and the median of the task `first` divided by it."""
+def relative_speeds(times: Mapping[Key, Sequence[float]], baseline: Key) -> dict[Key, Speed]:
+    """Return the median time of each task in milliseconds, and its speed relative to the task
+    `baseline`.
+
+    `times` are the seconds of all runs. The relative speed is the median of `baseline` divided by
+    the task's median, or None if `baseline` is not among the tasks.
+    """
     medians = {name: 1e3 * float(np.median(seconds)) for name, seconds in times.items()}
-    reference = medians.get(first)
+    reference = medians.get(baseline)
     return {
         name: Speed(
             p50_ms=round(milliseconds, 3),
@@ -88,7 +101,7 @@ STAT = Path("/proc/stat")
 
 
 def describe_machine() -> str:
-    """Return the processor, number of cores and operating system."""
+    """Return a text with the processor, the number of cores and the operating system."""
     processors = CPUINFO.read_text() if CPUINFO.exists() else ""
     match = re.search(r"model name\s*:\s*(.+)", processors)
     processor = match[1].strip() if match else platform.processor() or platform.machine()
@@ -98,12 +111,15 @@ def describe_machine() -> str:
 def watch_other_programs() -> Callable[[], float | None]:
     """Start to measure the processor time of other programs.
 
-    **Returns** a function that returns the number of cores that they used on average since then, or
-    None if the system does not report it. Time that a hypervisor takes away counts as used.
+    **Returns** a function. It returns how many cores the other programs used on average since this
+    call, or None if the system does not report it. Time that a hypervisor takes away counts as
+    used.
     """
     before, start = _other_programs_seconds(), time.perf_counter()
 
     def used_cores() -> float | None:
+        """Return the average number of cores that other programs have used, or None if not
+        known."""
         after, elapsed = _other_programs_seconds(), time.perf_counter() - start
         if before is None or after is None or elapsed <= 0:
             return None
@@ -113,9 +129,11 @@ def watch_other_programs() -> Callable[[], float | None]:
 
 
 def _other_programs_seconds() -> float | None:
-    """Return the processor seconds of other programs since the machine started, or None if not
-    known. The time of this process and of its ended children is subtracted. Source: `man 5
-    proc_stat`."""
+    """Return the processor seconds of other programs since the machine started, or None if the
+    system does not report them.
+
+    The time of this process and of its ended children is subtracted. Source: `man 5 proc_stat`.
+    """
     if sys.platform == "win32" or not STAT.exists():
         return None
     ticks = [int(field) for field in STAT.read_text().split("\n", 1)[0].split()[1:9]]

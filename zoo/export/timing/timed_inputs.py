@@ -15,7 +15,9 @@ from zoo.common.runtime import NodeArg
 Size = tuple[int, int]  # (height, width)
 
 FLOAT_NAMES = {"float": "float32", "double": "float64", "float16": "float16"}
+"""Numpy dtypes of ONNX Runtime's floating-point types."""
 TEXT_NAMES = TextInput(vocabulary=2, tokens=1, masked=True).names
+"""Names of the inputs that are texts."""
 OPEN_TEXT_TOKENS = 77
 """Number of tokens of a text whose length is open, as for CLIP."""
 INTEGER_TYPES = {"int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "bool"}
@@ -23,7 +25,10 @@ INTEGER_TYPES = {"int64", "int32", "int16", "int8", "uint64", "uint32", "uint16"
 
 @dataclass(frozen=True)
 class InputSpec:
-    """An input with a fixed shape. `values` are given if random values would not do."""
+    """An input of a file, with a number for each dimension.
+
+    `values` are the numbers of the input, or None if random numbers will do.
+    """
 
     name: str
     dtype: str
@@ -47,10 +52,17 @@ def fix_input_shapes(
     The first dimension is the batch. Height and width are the last two of four dimensions of
     floats, and the second and third of bytes. The second dimension of a text counts its tokens.
 
-    **Arguments:** `batch` and `size` (height, width) replace open dimensions. Without them the
-    batch is 1 and the size is `default_size`. Arrays of `sample` replace random values and their
-    shapes. **Raises** `BadRequest` if the file has another batch or size, or leaves another
-    dimension open.
+    **Arguments:**
+
+    - `file`: the file, for messages.
+    - `inputs`: the inputs as ONNX Runtime declares them.
+    - `batch`: batch size in place of an open dimension; 1 if it is None.
+    - `size`: (height, width) in place of open dimensions; `default_size` if it is None.
+    - `default_size`: (height, width) of images without a requested size.
+    - `sample`: arrays to run the file on, by input. They and their shapes replace random values.
+
+    **Raises** `BadRequest` if the file has another fixed batch or size, or leaves another dimension
+    open, and `BadFile` for an input type that no random numbers are drawn for.
     """
     requested = batch, *(size or (None, None))
     arrays = sample or {}
@@ -63,14 +75,20 @@ def fix_input_shapes(
         )
         if declared.name in arrays
         else InputSpec(
-            declared.name, _dtype(file, declared), _shape(file, declared, requested, default_size)
+            declared.name,
+            _read_dtype(file, declared),
+            _fix_shape(file, declared, requested, default_size),
         )
         for declared in inputs
     ]
 
 
-def _dtype(file: object, declared: NodeArg) -> str:
-    """Return the numpy dtype of an input. **Raises** `BadFile` for a type that cannot be drawn."""
+def _read_dtype(file: object, declared: NodeArg) -> str:
+    """Return the numpy dtype of a declared input.
+
+    **Raises** `BadFile`, with `file` in the message, for a type that no random numbers are drawn
+    for.
+    """
     inner = declared.type.removeprefix("tensor(").removesuffix(")")
     if inner not in FLOAT_NAMES and inner not in INTEGER_TYPES and inner != "uint8":
         raise BadFile(
@@ -80,13 +98,18 @@ def _dtype(file: object, declared: NodeArg) -> str:
     return FLOAT_NAMES.get(inner, inner)
 
 
-def _shape(
+def _fix_shape(
     file: object,
     declared: NodeArg,
     requested: tuple[int | None, int | None, int | None],
     default_size: Size,
 ) -> tuple[int, ...]:
-    """Return the shape of an input for a requested batch, height and width."""
+    """Return the shape of a declared input, with a number for each open dimension.
+
+    `requested` is (batch, height, width), with None for what the user does not request. **Raises**
+    `BadRequest` if the input has another fixed size than requested, or an open dimension that is
+    none of these.
+    """
     # By axis: the requested size, and the default size.
     sizes: dict[int, tuple[int | None, int]] = {0: (requested[0], 1)}
     if declared.name in TEXT_NAMES:
@@ -96,14 +119,14 @@ def _shape(
         sizes |= {first + side: (requested[1 + side], default_size[side]) for side in (0, 1)}
     dims: list[int] = []
     for axis, dim in enumerate(declared.shape):
-        side, default = sizes.get(axis, (None, 0))
-        if isinstance(dim, int) and side not in (None, dim):
+        requested_size, default = sizes.get(axis, (None, 0))
+        if isinstance(dim, int) and requested_size not in (None, dim):
             raise BadRequest(
-                f"{file}: {declared.name} {list(declared.shape)} has {dim} where {side} was asked "
-                f"for: leave out {parameter('batch')} or {parameter('size')}, or name a file with "
-                "open dimensions."
+                f"{file}: {declared.name} {list(declared.shape)} has {dim} where "
+                f"{requested_size} was asked for: leave out {parameter('batch')} or "
+                f"{parameter('size')}, or name a file with open dimensions."
             )
-        dims.append(dim if isinstance(dim, int) else side or default)
+        dims.append(dim if isinstance(dim, int) else requested_size or default)
         if dims[-1] < 1:
             raise BadRequest(
                 f"{file}: {declared.name} {list(declared.shape)} leaves {dim} open, which is "
@@ -113,8 +136,12 @@ def _shape(
 
 
 def draw_inputs(specs: Sequence[InputSpec]) -> dict[str, NDArray[Any]]:
-    """Return random arrays: normally distributed floats, any bytes, or 0 and 1 for integers that
-    may be indices."""
+    """Return an array for each input, by name: the array of its spec, or random numbers from a
+    fixed seed.
+
+    Floats are normally distributed, uint8 are any bytes, and other integers are 0 or 1, because
+    they may be indices.
+    """
     rng = np.random.default_rng(0)
     drawn: dict[str, NDArray[Any]] = {}
     for spec in specs:

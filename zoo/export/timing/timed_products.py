@@ -13,7 +13,7 @@ from weights.initializers import Shape
 from zoo.export.timing.timed_inputs import InputSpec
 
 SPATIAL = ("auto_pad", "dilations", "group", "pads", "strides")
-"""Attributes of a convolution that determine its result."""
+"""Attributes of a convolution that determine the time that it takes."""
 
 SUSPECTS = ("MatMul", "Gemm", "Attention", "Conv", "Einsum", "LSTM", "GRU", "RNN")
 """Parts of the names of operators that multiply matrices."""
@@ -22,8 +22,8 @@ SECOND_FACTOR = {
     **{"Attention": 1, "Conv": 1, "ConvInteger": 1, "Gemm": 1, "MatMul": 1, "MatMulInteger": 1},
     **{"QLinearConv": 3, "QLinearMatMul": 3},
 }
-"""Operators of ONNX that are counted, with the index of the input that is the second factor.
-Quantized operators count as floating-point ones."""
+"""ONNX operators that are counted, with the index of the input that is the second factor. Quantized
+operators count as floating-point ones."""
 
 MAX_NODES_TO_WEIGHT = 4
 """Largest number of nodes between a weight and its product (casts, transposes, scales)."""
@@ -31,7 +31,16 @@ MAX_NODES_TO_WEIGHT = 4
 
 @dataclass(frozen=True)
 class TimedProduct:
-    """`MatMul` or `Conv` of two tensors. `constant` is whether the right one is a weight."""
+    """Shapes of a product of two tensors, which determine the time that it takes.
+
+    Arguments:
+        op: `MatMul` or `Conv`.
+        left: shape of the first factor.
+        right: shape of the second factor.
+        constant: whether the second factor is a weight.
+        attributes: names and values of the attributes of a convolution.
+        output: shape of the result of a convolution; empty for a matrix product.
+    """
 
     op: str
     left: Shape
@@ -42,7 +51,7 @@ class TimedProduct:
 
     @property
     def flops(self) -> int:
-        """Number of multiplications and additions."""
+        """Number of multiplications and additions together."""
         if self.op == "Conv":
             return 2 * math.prod(self.output) * math.prod(self.right[1:])
         batch = math.prod(np.broadcast_shapes(self.left[:-2], self.right[:-2]))
@@ -51,8 +60,12 @@ class TimedProduct:
 
 @dataclass(frozen=True)
 class Products:
-    """Products of a graph with their counts, and counts of operators that may hold products but are
-    not analysed."""
+    """Products that a graph computes.
+
+    Arguments:
+        counts: number of products of the same shapes.
+        uncounted: number of nodes of each operator that may compute products but was not analysed.
+    """
 
     counts: Counter[TimedProduct] = field(default_factory=Counter)
     uncounted: Counter[str] = field(default_factory=Counter)
@@ -64,9 +77,10 @@ class Products:
 
 
 def timed_products(model: ir.Model, specs: Sequence[InputSpec]) -> Products:
-    """Return the products that one run computes. The shapes of the model are fixed in place.
+    """Return the matrix products and convolutions that one run of a model computes.
 
-    Bodies of `If`, `Loop` and `Scan` are not counted, because their number of runs is not known.
+    `specs` fix the shapes of its inputs, in place. Products in the bodies of `If`, `Loop` and
+    `Scan` are listed as not analysed, because the number of their runs is not known.
     """
     shapes = {spec.name: spec.shape for spec in specs}
     for value in model.graph.inputs:
@@ -90,15 +104,21 @@ class UnknownShapeError(Exception):
     """Shape inference could not determine the shape of an operand."""
 
 
-def _shape(value: ir.Value | None) -> Shape:
-    """Return the static shape of a value. **Raises** `UnknownShapeError` if it has none."""
+def _static_shape(value: ir.Value | None) -> Shape:
+    """Return the shape of a value if all its dimensions are known and not zero.
+
+    **Raises** `UnknownShapeError` otherwise, also for a missing input (None).
+    """
     if value is None or value.shape is None or not value.shape.is_static() or 0 in value.shape:
         raise UnknownShapeError
     return value.shape.numpy()
 
 
 def _is_constant(value: ir.Value | None, depth: int = MAX_NODES_TO_WEIGHT) -> bool:
-    """Return whether a value depends on constants alone, through at most `depth` nodes."""
+    """Return whether a value is computed from initializers alone, through at most `depth` nodes.
+
+    A missing input (None) counts as constant.
+    """
     if value is None or value.is_initializer():
         return True
     producer = value.producer()
@@ -108,16 +128,19 @@ def _is_constant(value: ir.Value | None, depth: int = MAX_NODES_TO_WEIGHT) -> bo
 
 
 def _read_products(node: ir.Node) -> list[TimedProduct]:
-    """Return the products that a node computes."""
+    """Return the products that a node of `SECOND_FACTOR` computes: one, or two for `Attention`.
+
+    **Raises** `UnknownShapeError` if the shape of a factor is not known.
+    """
     if node.op_type == "Attention":
         return _read_attention(node)
     second = node.inputs[SECOND_FACTOR[node.op_type]]
-    left, right = _shape(node.inputs[0]), _shape(second)
+    left, right = _static_shape(node.inputs[0]), _static_shape(second)
     settings: Mapping[str, ir.Attr] = node.attributes
     if "Conv" in node.op_type:
         attributes = tuple((name, settings[name].value) for name in SPATIAL if name in settings)
         factors = left, right, _is_constant(second)
-        return [TimedProduct("Conv", *factors, attributes, _shape(node.outputs[0]))]
+        return [TimedProduct("Conv", *factors, attributes, _static_shape(node.outputs[0]))]
     # Only `Gemm` has these attributes.
     left = left[::-1] if node.attributes.get_int("transA", 0) else left
     right = right[::-1] if node.attributes.get_int("transB", 0) else right
@@ -128,11 +151,14 @@ def _read_products(node: ir.Node) -> list[TimedProduct]:
 
 
 def _read_attention(node: ir.Node) -> list[TimedProduct]:
-    """Return the two products of attention for all heads: queries by keys, and weights by
-    values."""
+    """Return the two products of an `Attention` node for all heads: queries by keys, and weights by
+    values.
+
+    **Raises** `UnknownShapeError` if a shape is not known or the node has past keys and values.
+    """
     if any(value is not None for value in node.inputs[4:6]):
         raise UnknownShapeError
-    queries, keys, values = map(_shape, node.inputs[:3])
+    queries, keys, values = map(_static_shape, node.inputs[:3])
     if len(queries) == 3:
         heads = [node.attributes.get_int(name, 0) for name in ("q_num_heads", "kv_num_heads")]
         queries, keys, values = (
