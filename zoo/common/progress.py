@@ -23,10 +23,10 @@ NOTEBOOK = "JPY_PARENT_PID"
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Return whether a stream can show pictures and progress bars.
+    """Return whether a stream is a terminal in which pictures and progress bars can be drawn.
 
-    If a cell of a notebook runs a program with `!`, the program has a terminal, but the cursor of
-    this terminal does not move. False is returned for it.
+    A program that a notebook cell runs with `!` has a terminal whose cursor does not move. The
+    result is False for it.
     """
     return stream.isatty() and NOTEBOOK not in os.environ
 
@@ -45,9 +45,9 @@ def shows_stderr_as_error() -> bool:
 
 @contextmanager
 def bar(fallback: Progress | None = None) -> Generator[Progress]:
-    """Yield a progress bar on stderr or below the cell of a notebook.
+    """Yield a progress bar below the notebook cell, or on stderr if that is a terminal.
 
-    If stderr is not a terminal, yield `fallback`. The default fallback shows nothing.
+    Otherwise yield `fallback`. The default fallback shows nothing.
     """
     if is_notebook_cell():
         with BelowCell() as below:
@@ -68,14 +68,17 @@ def bar(fallback: Progress | None = None) -> Generator[Progress]:
 
 
 def log(text: str) -> None:
-    """Write a line of progress on stderr, unless a notebook would show it as an error."""
+    """Print a line of progress to stderr. Print nothing if a notebook would show it as an error."""
     if not shows_stderr_as_error():
         complain(text)
 
 
 class Lines:
-    """Show progress as lines: one for each stage, and one every ten seconds if its size is
-    known."""
+    """Progress as lines on stderr, for logs.
+
+    One line is printed for each stage. A stage with a known size also gets a line about every ten
+    seconds.
+    """
 
     PAUSE = 10.0
 
@@ -101,7 +104,7 @@ class Lines:
 
 
 class BelowCell:
-    """Show progress as a line below the cell of a notebook. It is cleared when the work is done.
+    """Progress as one line below a notebook cell, which is cleared when the `with` block ends.
 
     Nothing is shown during the first second.
     """
@@ -132,6 +135,7 @@ class BelowCell:
         say(text)
 
     def _update_line(self) -> None:
+        """Show the current stage and its progress, at most five times a second."""
         now = time.monotonic()
         if now - self.shown_at < self.PAUSE:
             return
@@ -149,7 +153,7 @@ class BelowCell:
 
 
 class Bar:
-    """Show progress as a progress bar of rich."""
+    """Progress as a bar of the library rich, with the number of megabytes and the speed."""
 
     def __init__(self, rich: RichProgress):
         self.rich = rich
