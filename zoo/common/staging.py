@@ -126,7 +126,7 @@ def _remove_staged(stage: Path, release: Callable[[], None] | None) -> None:
 
 
 def discard() -> None:
-    """Remove all staged folders, partial downloads and lock files of this process, before it exits."""
+    """Remove all staged folders, partial downloads and locks of this process, before it exits."""
     for stage, release in tuple(_OPEN.items()):
         _remove_staged(stage, release)
     discard_partial_downloads()
@@ -263,10 +263,12 @@ def put(stage: Path, folder: Path, names: Sequence[str], last: str) -> None:
     **Arguments**
 
     - `names`: the files' paths relative to both folders.
-    - `last`: the name of the manifest, which is one of `names`.
+    - `last`: the member of `names` without which a folder is not read, such as the manifest.
 
-    A folder without its manifest is never read. The old manifest is therefore removed first and the
-    new one moved last, so that an interruption cannot leave a usable mixture of old and new files.
+    The existing file `last` is removed first and the new one is moved last, so that an interruption
+    cannot leave a usable mixture of old and new files.
+
+    **Raises** `BadOutput` if a file cannot be moved.
     """
     with writing(folder), undivided():
         (folder / last).unlink(missing_ok=True)

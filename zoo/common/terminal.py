@@ -57,6 +57,6 @@ def _tolerant_stream(stream: TextIO | None) -> TextIO:
 
 
 def leave_closed(stream: TextIO) -> None:
-    """Redirect a stream whose reader has gone to the null device, so that flushing it cannot fail."""
+    """Redirect a stream whose reader has ended to the null device, so that flushing cannot fail."""
     with Path(os.devnull).open("w", encoding="utf-8") as null_device:
         os.dup2(null_device.fileno(), stream.fileno())
