@@ -18,12 +18,15 @@ from zoo.texts.tokenizer import Tokenizer
 
 
 def to_answering_network(model: Network, tokenizer: Tokenizer | None = None) -> AnsweringNetwork:
-    """Return a model of `zoo.from_pretrained` as a network that answers questions about pictures.
+    """Return a network in JAX in the form that answers questions about pictures.
 
-    **Arguments:** `tokenizer` belongs to a model that takes texts. It is needed for questions with
-    labels.
+    **Arguments**
 
-    **Raises** `BadRequest` for a model that does not know its preprocessing.
+    - `model`: a model of `zoo.from_pretrained`.
+    - `tokenizer`: the tokenizer of a model that takes texts. It is needed for questions with
+      labels.
+
+    **Raises** `BadRequest` for a model without its preprocessing or configuration.
     """
     preprocessing, config = model.preprocessing, model.config
     if preprocessing is None or config is None:

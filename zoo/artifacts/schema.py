@@ -79,7 +79,7 @@ class StatedPreprocessing(Model):
 
     @property
     def settings(self) -> Preprocessing:
-        """The same as settings of the preprocessing in numpy."""
+        """These steps as the settings that numpy preprocessing takes."""
         return Preprocessing(**self.model_dump(exclude={"in_file"}))
 
 
@@ -150,21 +150,28 @@ class File(Model):
 
     @classmethod
     def at(cls, path: Path, name: str | None = None, digest: str | None = None) -> Self:
-        """Return the record of the file at a path. `name` replaces its name. Without `digest` the
-        file is read to compute it."""
+        """Return the record of the file at a path.
+
+        `name` replaces the name of the file. `digest` is the sha256 of the file. Without it, the
+        file is read to compute the digest.
+        """
         size = path.stat().st_size
         return cls(name=name or path.name, bytes=size, sha256=digest or sha256(path))
 
     def has_full_size_in(self, folder: Path) -> bool:
-        """Return whether the folder has a file of this name and size, which is not a link. Its
-        content is not read."""
+        """Return whether a folder has a regular file of this name and size.
+
+        The content is not read. A symbolic link on the way gives False.
+        """
         with suppress(OSError), open_inside(folder, self.name) as file:
             return State.of(file).size == self.bytes
         return False
 
     def is_intact_in(self, folder: Path, step: Callable[[int], None] | None = None) -> bool:
-        """Return whether the folder has a file of this name with this size and digest. `step` is
-        called with the number of bytes of each piece that is read."""
+        """Return whether a folder has a regular file of this name, size and digest.
+
+        `step` is called with the number of bytes of each piece that is read.
+        """
         with suppress(OSError), open_inside(folder, self.name) as file:
             has_size = State.of(file).size == self.bytes
             return has_size and digest_of(file, step) == self.sha256
@@ -364,18 +371,20 @@ class Manifest(Model):
 
     @cached_property
     def files_by_name(self) -> dict[str, File]:
-        """Listed files by name."""
+        """The listed files by name."""
         return {file.name: file for file in self.files}
 
     @property
     def only(self) -> Variant:
-        """Variant of a manifest that describes a single exported file."""
+        """The variant of a manifest that describes a single exported file."""
         (variant,) = self.variants.values()
         return variant
 
     def label_of(self, file: str) -> str | None:
-        """Return the name of the variant whose ONNX file has this name, in any folder, or None if
-        there is none."""
+        """Return the name of the variant whose ONNX file has this name.
+
+        Folders in the paths of the variants are ignored. Return None if there is no such variant.
+        """
         labels = {PurePosixPath(variant.file).name: name for name, variant in self.variants.items()}
         return labels.get(file)
 
@@ -387,19 +396,24 @@ class Manifest(Model):
         return self.variants[name]
 
     def select_variants(self, names: Sequence[str]) -> dict[str, Variant]:
-        """Return the variants of these names, or all variants for `all`. **Raises** `BadRequest` if
-        there is none of a name."""
+        """Return the variants of these names by name. The name `all` selects all variants.
+
+        **Raises** `BadRequest` for an unknown name.
+        """
         requested = self.variants if "all" in names else dict.fromkeys(names)
         return {name: self.get_variant(name) for name in requested}
 
     def select_files(self, names: Collection[str]) -> list[File]:
-        """Return the files of these variants, and the files that belong to no variant."""
+        """Return the files of some variants, and the files that belong to no variant.
+
+        `names` are the names of the variants.
+        """
         files_of_variants = {name: set(variant.files) for name, variant in self.variants.items()}
         selected = set().union(*(files_of_variants[name] for name in names))
         unwanted = set().union(*files_of_variants.values()) - selected
         return [file for file in self.files if file.name not in unwanted]
 
     def with_changes(self, **changes: object) -> Self:
-        """Return a manifest with some fields replaced. It is validated like a new one."""
+        """Return a copy of the manifest with some fields replaced, after validating it."""
         unchanged = {name: value for name, value in self if name in self.model_fields_set}
         return type(self).model_validate(unchanged | changes)
