@@ -27,7 +27,10 @@ app = typer.Typer()
 
 
 def show_version(is_requested: bool) -> None:
-    """Print the version and exit if `--version` was given."""
+    """Print the version and exit if the option `--version` was given.
+
+    `is_requested` is the value of the option.
+    """
     if is_requested:
         say(__version__)
         raise typer.Exit
