@@ -15,23 +15,32 @@ BLOCK_OPERATORS = (
     *("Resize", "RMSNormalization", "RotaryEmbedding", "Softmax"),
     *("Tanh",),
 )
-"""Operators by which blocks are recognised. The operators between them, such as those of shapes,
-may be in another order from one block to the next."""
+"""Operators by which repeated blocks are recognised.
+
+The operators between them, such as those of shapes, may be in another order from one block to the
+next.
+"""
 
 SHORTEST_BLOCK = 3
-"""The least number of marks in a block. Shorter patterns repeat by chance."""
+"""The least number of `BLOCK_OPERATORS` in a block.
+
+Shorter patterns repeat by chance.
+"""
 
 
 @dataclass(frozen=True)
 class StructurePart:
-    """Operators of a part of a graph, with their counts. The part is repeated `times` times."""
+    """A part of a graph, such as a block, which occurs `times` times in succession.
+
+    `operators` counts the operators of one occurrence.
+    """
 
     times: int
     operators: Counter[str]
 
     @property
     def marks(self) -> list[tuple[str, int]]:
-        """The operators by which the part is recognised, with their counts."""
+        """The operators by which the part is recognised (`BLOCK_OPERATORS`), with their counts."""
         return [item for item in self.operators.most_common() if item[0] in BLOCK_OPERATORS]
 
     @property
@@ -41,9 +50,10 @@ class StructurePart:
 
 
 def read_structure(file: Path) -> list[StructurePart]:
-    """Return the parts of a file in the order in which it computes them.
+    """Return the parts of an ONNX file in the order in which it computes them.
 
-    The operators of a repeated block are those of its middle repetition.
+    A part is a block that is repeated, or the operators between two such blocks. The operators of a
+    repeated block are those of its middle repetition.
     """
     nodes = [node.op_type for node in ir.load(file).graph if node.op_type != "Constant"]
     mark_indices = [index for index, name in enumerate(nodes) if name in BLOCK_OPERATORS]
@@ -59,10 +69,11 @@ def read_structure(file: Path) -> list[StructurePart]:
 
 
 def _spans(marks: Sequence[str], begin: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (first mark, number of marks, repetitions) for all parts of a graph.
+    """Yield (position of the first mark, number of marks, repetitions) for each part of a graph.
 
-    The graph is split at its longest repetition. The parts before and after it are split in the
-    same way.
+    `marks` are the operators by which blocks are recognised. `begin` is the position of the first
+    of them in the graph. The graph is split at its longest repetition. The parts before and after
+    it are split in the same way.
     """
     if not marks:
         return
@@ -77,9 +88,10 @@ def _spans(marks: Sequence[str], begin: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _longest_repetition(nodes: Sequence[str]) -> tuple[int, int, int]:
-    """Return the start, period and number of repetitions of the repetition that covers most nodes.
+    """Return the start, period and count of the repetition that covers the most nodes.
 
-    Of several the one with the shortest period is taken. Without any, return all nodes, once.
+    Of several, the one with the shortest period is taken. If nothing is repeated, return `(0,
+    len(nodes), 1)`.
     """
     kinds = {name: number for number, name in enumerate(sorted({*nodes}))}
     codes = np.array([kinds[name] for name in nodes])
