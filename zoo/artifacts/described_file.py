@@ -43,6 +43,7 @@ class DescribedFile:
     session: Session
 
     def __post_init__(self) -> None:
+        """Compare the declared inputs and outputs with the manifest. **Raises** `BadFile`."""
         if self.variant is None:
             return
         for verb, arguments, tensors in (

@@ -34,17 +34,20 @@ def to_answering_network(model: Network, tokenizer: Tokenizer | None = None) -> 
     compiled = eqx.filter_jit(batched)
 
     def feed_pictures(images: Sequence[Image]) -> Feeds:
+        """Return the input arrays of RGB images, at the input size for the first image."""
         if config.pictures is None:
             return {}
         size = preprocessing.fitted(images[0].height, images[0].width)
         return config.pictures.make([*map(reduced_picture, images)], preprocessing, size)
 
     def feed_texts(texts: Sequence[str]) -> Feeds:
+        """Return the input arrays of texts. **Raises** `BadRequest` without a tokenizer."""
         if config.texts is None or tokenizer is None:
             raise BadRequest(f"{model.name} has no tokenizer here: give it no labels.")
         return config.texts.make(tokenizer, texts)
 
     def run(feeds: Feeds, names: Sequence[str]) -> Outputs:
+        """Return the outputs of these names, or all outputs if no names are given."""
         arrays = (jnp.asarray(feeds[name]) for name in config.takes)
         outputs = compiled(model, *arrays)
         return {name: np.asarray(outputs[name]) for name in names or outputs}

@@ -48,11 +48,11 @@ class Comparison(Model):
 
     @property
     def size(self) -> str:
-        """Size of the images in words, or number of tokens of the texts."""
+        """The height and width of the images, or the number of tokens of the texts, in words."""
         return f"{self.height} x {self.width}" if self.height else f"{self.tokens} words"
 
     def error(self, measure: Measure) -> float | None:
-        """Return the difference in a measure. None stands for an infinite value or NaN."""
+        """Return the difference in this measure. None stands for an infinite value or NaN."""
         return {"max_abs": self.max_abs, "max_rel": self.max_rel, "cosine": self.cosine}[measure]
 
 
@@ -153,7 +153,7 @@ class Speeds(Model):
 
     @property
     def load_description(self) -> str:
-        """The use of the machine by other programs, and its effect on the times, in words."""
+        """A sentence about the load of the machine by other programs, which may lengthen times."""
         return describe_load(self.others)
 
 

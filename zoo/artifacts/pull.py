@@ -151,7 +151,7 @@ def pull_folder(request: PullRequest, progress: Progress) -> PullResult:
 
 
 def report_licence(located: LocatedManifest, progress: Progress) -> None:
-    """Print the licence of the files of a manifest, before they are downloaded."""
+    """Tell the user the licence of the files of a manifest, before they are downloaded."""
     licence = located.manifest.licence
     page = f", {licence.page}" if licence.page else ""
     progress.note(f"the files of {located.where} have terms of their own: {licence.name}{page}")

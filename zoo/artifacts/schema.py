@@ -72,7 +72,7 @@ class StatedPreprocessing(Model):
     @field_validator("std")
     @classmethod
     def _check_std(cls, std: Three) -> Three:
-        """Raise `ValueError` for a standard deviation that is zero or nearly zero."""
+        """Return `std` unchanged. **Raises** `ValueError` if a number in it is nearly zero."""
         if min(map(abs, std)) < MIN_STD:
             raise ValueError(f"`preprocessing.std` has a zero, or less than {MIN_STD}")
         return std
@@ -135,7 +135,10 @@ class StatedWeights(Model):
 
     @model_validator(mode="after")
     def _check_seed(self) -> Self:
-        """Raise `ValueError` for random weights without a seed."""
+        """Return this object unchanged.
+
+        **Raises** `ValueError` for random weights without a seed.
+        """
         if self.kind == "random" and self.seed is None:
             raise ValueError("`weights.seed` is missing, and the weights are random")
         return self
@@ -245,7 +248,7 @@ class Variant(Model):
 
     @property
     def file(self) -> str:
-        """Name of the ONNX file."""
+        """The name of the ONNX file. The sidecar, if there is one, is not included."""
         return next(name for name in self.files if name.endswith(".onnx"))
 
     @property
@@ -328,14 +331,21 @@ class Manifest(Model):
     @field_validator("network")
     @classmethod
     def _check_network(cls, network: architecture.Config | None) -> architecture.Config | None:
-        """Raise `ValueError` for sizes that no network can have."""
+        """Return `network` unchanged.
+
+        **Raises** `ValueError` if its sizes are impossible for a network.
+        """
         if network is not None and not network.is_sound:
             raise ValueError("`network` has sizes that no network has")
         return network
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
-        """Raise `ValueError` for files or variants that contradict each other."""
+        """Return the manifest unchanged, if its files and variants agree.
+
+        **Raises** `ValueError` if a file is listed twice, if a file lies inside another file, if a
+        variant does not have exactly one listed .onnx file, or if there are no variants.
+        """
         # Some file systems do not distinguish upper and lower case.
         names = {name.lower() for name in self.files_by_name}
         if len(names) < len(self.files) or MANIFEST in names:
@@ -376,7 +386,7 @@ class Manifest(Model):
 
     @property
     def only(self) -> Variant:
-        """The variant of a manifest that describes a single exported file."""
+        """The one variant of a manifest that describes a single exported file."""
         (variant,) = self.variants.values()
         return variant
 

@@ -155,6 +155,7 @@ class VisionModel:
 
     @property
     def _output_names(self) -> list[str]:
+        """The names of the outputs that the file declares."""
         return [output.name for output in self.session.get_outputs()]
 
     def ask(self, images: Pictures, question: Question) -> list[PictureAnswer]:
@@ -167,6 +168,7 @@ class VisionModel:
         from zoo.artifacts.read import entry_of_manifest
 
         def run(feeds: Feeds, names: Sequence[str]) -> Outputs:
+            """Return the outputs of these names, or all outputs if no names are given."""
             outputs = self._described_file.run_network(
                 names or self._output_names, self._select_inputs(feeds)
             )
@@ -262,7 +264,7 @@ class VisionModel:
         return list(answer.answers)
 
     def _select_inputs(self, feeds: Feeds) -> Feeds:
-        """Return those of the arrays that are inputs of the file."""
+        """Return the arrays whose names are inputs of the file, without the other arrays."""
         input_names = {session_input.name for session_input in self.session.get_inputs()}
         return {name: value for name, value in feeds.items() if name in input_names}
 

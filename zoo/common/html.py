@@ -19,5 +19,8 @@ def html_table(title: str, rows: Iterable[Sequence[object]], headings: Sequence[
 
 
 def _html_row(tag: str, cells: Sequence[object]) -> str:
-    """Return a row of an HTML table. `tag` is `th` for headings or `td` for data."""
+    """Return a row of an HTML table, with the text of the cells escaped.
+
+    `tag` is `th` for a row of headings or `td` for a row of data.
+    """
     return f"<tr>{''.join(f'<{tag}>{escape(str(cell))}</{tag}>' for cell in cells)}</tr>"

@@ -33,8 +33,8 @@ class Option:
     - `metavar`: the placeholder for the value in `--help`.
     - `panel`: the heading of `--help` under which the option is listed.
     - `name`: the name of the option, if it differs from the parameter's.
-    - `default`: the default in words if it depends on other settings, or False to hide it in
-      `--help`.
+    - `default`: True to show the parameter's default in `--help`, False to hide it, or the default
+      in words if it depends on other settings.
     - `given`: the type of the value on the command line, by default the type of the parameter.
     - `read`: the function that converts the value from the command line to the parameter's type.
     - `least`, `most`: the bounds of a number, both included.
@@ -165,8 +165,8 @@ FILE_SIZE = Option(
 def out_folder(default: str | bool, more: str = "") -> Option:
     """Return the option for the output folder of a command.
 
-    `default` is the default in words, or False to hide it in `--help`. `more` is added to the end
-    of the help sentence.
+    `default` is True to show the parameter's default in `--help`, False to hide it, or a text to
+    show in its place. `more` is added to the end of the help sentence.
     """
     return Option("FOLDER", f"The folder to write to{more}.", default=default, given=Path)
 
@@ -177,7 +177,7 @@ FILE_OUT = Option("FILE", "The file to write.", given=Path)
 def weights_from(default: str | bool) -> Option:
     """Return the option for the source of weights: `auto`, `random`, or a checkpoint's path.
 
-    `default` is the default in words, or False to hide it in `--help`.
+    `default` is the text that `--help` shows as the default, or False to show none.
     """
     return Option(
         "auto|random|PATH",

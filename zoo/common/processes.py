@@ -41,6 +41,7 @@ def _exclude_current_folder() -> Callable[[], None]:
 
 
 def _restore_variable(previous_value: str | None) -> None:
+    """Set `PYTHONSAFEPATH` to its previous value, or remove it if the value is None."""
     if previous_value is None:
         del os.environ[SAFE_PATH]
     else:

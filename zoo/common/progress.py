@@ -86,11 +86,13 @@ class Lines:
     done = 0
 
     def stage(self, text: str, total: int | None = None) -> None:
+        """Print the name of a stage of the work. `total` is its size in bytes, or None."""
         log(text)
         self.total, self.done = total, 0
         self.started_at = self.shown_at = time.monotonic()
 
     def step(self, size: int) -> None:
+        """Record that `size` more bytes are done. Print the progress at most every ten seconds."""
         self.done += size
         now = time.monotonic()
         if self.total is not None and now - self.shown_at >= self.PAUSE:
@@ -100,6 +102,7 @@ class Lines:
             self.shown_at = now
 
     def note(self, text: str) -> None:
+        """Print a note for the user on stderr."""
         complain(text)
 
 
@@ -124,14 +127,17 @@ class BelowCell:
             self.line.update({"text/plain": ""}, raw=True)
 
     def stage(self, text: str, total: int | None = None) -> None:
+        """Show the name of a stage of the work. `total` is its size in bytes, or None."""
         self.text, self.total, self.done = text, total or 0, 0
         self._update_line()
 
     def step(self, size: int) -> None:
+        """Record that `size` more bytes of the stage are done, and show it."""
         self.done += size
         self._update_line()
 
     def note(self, text: str) -> None:
+        """Print a note for the user on stdout, where it remains visible."""
         say(text)
 
     def _update_line(self) -> None:
@@ -160,9 +166,11 @@ class Bar:
         self.task = rich.add_task("starting", total=None, moved="")
 
     def stage(self, text: str, total: int | None = None) -> None:
+        """Show the name of a stage of the work. `total` is its size in bytes, or None."""
         self.rich.reset(self.task, description=printable(text), total=total, moved="")
 
     def step(self, size: int) -> None:
+        """Record that `size` more bytes of the stage are done, and show the speed."""
         self.rich.advance(self.task, size)
         task = self.rich.tasks[0]
         if task.total is not None:
@@ -171,4 +179,5 @@ class Bar:
             self.rich.update(self.task, moved=moved + speed)
 
     def note(self, text: str) -> None:
+        """Print a note for the user above the bar, where it remains visible."""
         self.rich.console.print(printable(text), markup=False, highlight=False)

@@ -226,6 +226,7 @@ def _resize_width(pixels: Pixels, columns: Windows, products: Products) -> Pixel
     transposed = gathered.transpose(1, 0, 2).astype(np.float32)
 
     def product(part: Coefficients) -> Array:
+        """Return the pixels of each block multiplied with its coefficients."""
         matrices = part.transpose(0, 2, 1)[:, :, None, :, None] * RGB[:, None]
         return transposed @ matrices.reshape(blocks, length * 3, BLOCK_PIXELS * 3)
 
@@ -234,7 +235,10 @@ def _resize_width(pixels: Pixels, columns: Windows, products: Products) -> Pixel
 
 
 def _gather_windows(lines: Array, windows: Windows) -> Array:
-    """Return the pixels of each window: `[images, blocks, length, …]` of `[images, pixels, …]`."""
+    """Return the pixels of each window of images, as `[images, blocks, length, …]`.
+
+    `lines` are the images `[images, pixels, …]`, which are resized along their second axis.
+    """
     return jnp.take(lines, windows.positions, axis=1, mode="clip")
 
 

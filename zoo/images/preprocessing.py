@@ -53,7 +53,7 @@ class Preprocessing:
 
     @property
     def words(self) -> str:
-        """A description of the steps from a photograph to `pixel_values`."""
+        """A description in words of the steps from a photograph to `pixel_values`."""
         height, width = self.size
         target = f"{height} x {width}"
         if isinstance(self.resize, tuple):

@@ -171,6 +171,7 @@ def _axis_order(rows: Span, columns: Span) -> tuple[int, int]:
 
 
 def _triangle(x: Float64) -> Float64:
+    """Return the triangle filter `max(0, 1 - x)` at distances `x`."""
     return np.maximum(0.0, 1.0 - x)
 
 

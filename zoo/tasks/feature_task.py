@@ -111,6 +111,10 @@ def feature_outputs(sizes: FeatureSizes, rows: str, norm_side: str) -> dict[str,
 def _answer(
     scores: Scores, outputs: Outputs, picture: InputPicture, question: Question
 ) -> PictureAnswer:
+    """Return the best classes of a picture, or features if the outputs contain no logits.
+
+    `scores` is the function that turns logits into scores.
+    """
     return answer_classes(outputs, picture.names, scores)
 
 

@@ -136,6 +136,7 @@ def torch_task(model: str | None, specs: Sequence[InputSpec], threads: int) -> T
     )
 
     def task() -> object:
+        """Run the network once on the images and return its outputs."""
         with torch.inference_mode():
             return network(images, **options)
 

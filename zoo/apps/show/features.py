@@ -43,6 +43,7 @@ class Features:
     note: str = ""
 
     def __post_init__(self) -> None:
+        """Check that all features are finite. **Raises** `BadFile`."""
         if not np.isfinite(self.patches).all():
             raise BadFile(
                 "the features of these pictures are not finite and cannot be drawn: use another "
