@@ -239,16 +239,16 @@ def _read_wanted(
 def _read_from_hub(request: PullRequest, progress: Progress) -> LocatedManifest:
     """Return the manifest on the hub, at the commit to which the requested revision points now."""
     file = resolve_file(request.manifest, request.advice, progress)
-    where = f"{file.repository} at {file.revision:.12}"
+    origin = f"{file.repository} at {file.revision:.12}"
     if (file.size or 0) > MAX_MANIFEST_BYTES:
         raise BadFile(
-            f"the manifest of {where} has {file.size} bytes: take another {parameter('revision')}."
+            f"the manifest of {origin} has {file.size} bytes: take another {parameter('revision')}."
         )
     with TemporaryDirectory() as folder:
         path = download(file, request.advice, progress, Path(folder))
         content = read_at_most(path, MAX_MANIFEST_BYTES + 1)
-    manifest = parse_manifest(content, f"the manifest of {where}", request.model)
-    return LocatedManifest(manifest, content, file.revision, where)
+    manifest = parse_manifest(content, f"the manifest of {origin}", request.model)
+    return LocatedManifest(manifest, content, file.revision, origin)
 
 
 def _read_from_disk(request: PullRequest) -> LocatedManifest:

@@ -355,9 +355,9 @@ class Manifest(Model):
                 raise ValueError(f"it lists {name!r} inside of another file")
         for label, variant in self.variants.items():
             if missing := [name for name in variant.files if name not in self.files_by_name]:
-                name_shown = ascii(missing[0])[:80]
+                quoted_name = ascii(missing[0])[:80]
                 raise ValueError(
-                    f"variant {label} needs {name_shown}, which is not among its files"
+                    f"variant {label} needs {quoted_name}, which is not among its files"
                 )
             if sum(name.endswith(".onnx") for name in variant.files) != 1:
                 raise ValueError(f"variant {label} is not just one .onnx file")

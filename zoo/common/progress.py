@@ -50,8 +50,8 @@ def bar(fallback: Progress | None = None) -> Generator[Progress]:
     Otherwise yield `fallback`. The default fallback shows nothing.
     """
     if is_notebook_cell():
-        with BelowCell() as below:
-            yield below
+        with BelowCell() as cell_line:
+            yield cell_line
         return
     if not is_terminal(sys.stderr):
         yield fallback or Quiet()

@@ -139,9 +139,9 @@ def writing(path: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        why = error.strerror or error
+        reason = error.strerror or error
         raise BadOutput(
-            f"cannot write {path} ({why}): make room there, or choose another place."
+            f"cannot write {path} ({reason}): make room there, or choose another place."
         ) from error
 
 

@@ -287,8 +287,8 @@ def _resize_in_8_bits(image: Pixels, rows: Windows, columns: Windows, vertical: 
         rows.select_blocks(horizontal),
         _multiply_rounded,
     )
-    begin = jnp.asarray(BLOCK_PIXELS * horizontal)  # after the one block of `by_columns`
-    positions = begin + jnp.arange(rows.positions.shape[0] * BLOCK_PIXELS)
+    first_row = jnp.asarray(BLOCK_PIXELS * horizontal)  # after the one block of `by_columns`
+    positions = first_row + jnp.arange(rows.positions.shape[0] * BLOCK_PIXELS)
     return jnp.take(jnp.concatenate([by_columns, by_rows], 1), positions, axis=1, mode="clip")
 
 

@@ -89,8 +89,10 @@ def _match_queries(actual: Outputs, expected: Outputs) -> NDArray[np.int64]:
     """
     indices = np.zeros(expected["logits"].shape[:2], np.int64)
     for row in range(len(indices)):
-        one, other = (_scores_and_boxes(outputs, row) for outputs in (actual, expected))
-        distances = np.abs(one[:, None] - other).sum(axis=-1)
+        actual_rows, expected_rows = (
+            _scores_and_boxes(outputs, row) for outputs in (actual, expected)
+        )
+        distances = np.abs(actual_rows[:, None] - expected_rows).sum(axis=-1)
         for _ in range(len(distances)):
             query, position = np.unravel_index(np.argmin(distances), distances.shape)
             indices[row, position] = query
@@ -157,8 +159,8 @@ def instance_areas(
     size = tuple(map(round, extent_in_pixels(target, input_size)))
     for number, box in reversed([*enumerate(boxes)]):
         mask = np.asarray(masks[box.query], np.float32)
-        inside = resize_bilinear(mask, (size[0], size[1])) > 0
-        areas[inside[: target[0], : target[1]]] = number
+        covered = resize_bilinear(mask, (size[0], size[1])) > 0
+        areas[covered[: target[0], : target[1]]] = number
     return areas
 
 
@@ -170,8 +172,10 @@ def extent_in_pixels(target: Size, input_size: InputSize | None) -> tuple[float,
     """
     if input_size is None or not input_size.padded:
         return target
-    inside = size_inside(target, input_size.size)
-    return target[0] * input_size.size[0] / inside[0], target[1] * input_size.size[1] / inside[1]
+    unpadded_size = size_inside(target, input_size.size)
+    return target[0] * input_size.size[0] / unpadded_size[0], target[1] * input_size.size[
+        1
+    ] / unpadded_size[1]
 
 
 def _corners(edges: NDArray[np.float32]) -> Corners:
@@ -227,8 +231,8 @@ def _tint_objects(picture: Image, boxes: Sequence[Box], areas: Areas | None) -> 
 
     pixels = np.array(picture)
     for number, box in enumerate(boxes if areas is not None else ()):
-        inside = areas == number
-        pixels[inside] = (pixels[inside].astype(int) + colour_of(box.label_id)) // 2
+        covered = areas == number
+        pixels[covered] = (pixels[covered].astype(int) + colour_of(box.label_id)) // 2
     return pil.fromarray(pixels)
 
 

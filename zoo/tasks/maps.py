@@ -161,11 +161,11 @@ def post_process_instance_segmentation(masks: QueryMasks, threshold: float = 0.8
         if scores.max() < threshold:
             continue
         logits = masks.at_target(query)
-        inside = logits > 0
-        mean_mask = sigmoid(logits)[inside].sum() / np.float32(inside.sum() + 1e-6)
+        covered = logits > 0
+        mean_mask = sigmoid(logits)[covered].sum() / np.float32(covered.sum() + 1e-6)
         score = float(scores.max() * mean_mask)
-        if inside.any() and score >= threshold:
-            areas[inside] = len(segments)
+        if covered.any() and score >= threshold:
+            areas[covered] = len(segments)
             segments.append(Segment(len(segments), int(scores.argmax()), round(score, 6)))
     return Segmentation(areas, tuple(segments))
 

@@ -241,8 +241,8 @@ def describe_errors(errors: Float32, grid: Size) -> str:
     `grid` is (rows, columns) of patches.
     """
     text = f"largest {errors.max():.1e}, mean {errors.mean():.1e}"
-    before = errors.shape[1] - math.prod(grid) if errors.ndim == 3 else 0
-    if before <= 0:
+    prefix_tokens = errors.shape[1] - math.prod(grid) if errors.ndim == 3 else 0
+    if prefix_tokens <= 0:
         return text
-    first = errors[0, :before].mean()
-    return f"{text}, of the {before} tokens before the patches {first:.1e}"
+    first = errors[0, :prefix_tokens].mean()
+    return f"{text}, of the {prefix_tokens} tokens before the patches {first:.1e}"

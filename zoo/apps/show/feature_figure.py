@@ -90,9 +90,9 @@ def draw_features(features: Features, patch: tuple[int, int] | None = None) -> F
     dpi = side * max(1, round(PANEL_PIXELS / side)) / PANEL_INCHES
     figure = Figure((across, down), min(dpi, MOST_PIXELS / max(across, down)), layout="constrained")
     cells = figure.subplots(count + 1, len(panels), squeeze=False, height_ratios=heights)
-    for panel, (*above, foot) in zip(panels, cells.T, strict=True):
+    for panel, (*image_axes, foot) in zip(panels, cells.T, strict=True):
         # The extent is in pixels of the image, so that all panels have its shape.
-        draw_panel(panel, above, foot, extent=(0, width, height, 0))
+        draw_panel(panel, image_axes, foot, extent=(0, width, height, 0))
     patch_height, patch_width = height / rows, width / columns
     frame = Rectangle(
         (column * patch_width, row * patch_height),

@@ -82,7 +82,7 @@ def render_pages(
     table: Catalogue,
     runtime_bytes: int,
     searched: Searchable | None,
-    drawn: Mapping[str, str],
+    captions: Mapping[str, str],
 ) -> dict[str, str]:
     """Return the HTML of every page of a site, by file name.
 
@@ -92,7 +92,7 @@ def render_pages(
     - `table`: the facts about all ONNX files.
     - `runtime_bytes`: the size of the JavaScript libraries that a visitor downloads.
     - `searched`: the dataset of the search page, or None for no such page.
-    - `drawn`: the captions of thumbnails by the name of the model.
+    - `captions`: the captions of thumbnails by the name of the model.
     """
     environment = Environment(
         loader=PackageLoader("zoo.apps.site"),
@@ -104,7 +104,7 @@ def render_pages(
     environment.filters["quoted"] = json.dumps
     environment.globals["runtime_mb"] = f"{runtime_bytes / 1e6:.1f}"
     environment.globals |= {"cells": cells, "columns": CATALOGUE_COLUMNS, "version": __version__}
-    environment.globals |= {"thumbs": THUMBS, "drawn": drawn}
+    environment.globals |= {"thumbs": THUMBS, "drawn": captions}
     index = environment.get_template("index.html.jinja").render(
         groups=[facts(built, table) for built in models],
         found=table,

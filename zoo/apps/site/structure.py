@@ -62,16 +62,16 @@ def read_structure(file: Path) -> list[StructurePart]:
     bounds = [0, *mark_indices[1:], len(nodes)]
     parts = []
     for start, period, times in spans:
-        begin = start + period * (times // 2)
-        operators = Counter(nodes[bounds[begin] : bounds[begin + period]])
+        first_mark = start + period * (times // 2)
+        operators = Counter(nodes[bounds[first_mark] : bounds[first_mark + period]])
         parts.append(StructurePart(times, operators))
     return parts or [StructurePart(1, Counter(nodes))]
 
 
-def _spans(marks: Sequence[str], begin: int) -> Iterator[tuple[int, int, int]]:
+def _spans(marks: Sequence[str], offset: int) -> Iterator[tuple[int, int, int]]:
     """Yield (position of the first mark, number of marks, repetitions) for each part of a graph.
 
-    `marks` are the operators by which blocks are recognised. `begin` is the position of the first
+    `marks` are the operators by which blocks are recognised. `offset` is the position of the first
     of them in the graph. The graph is split at its longest repetition. The parts before and after
     it are split in the same way.
     """
@@ -79,12 +79,12 @@ def _spans(marks: Sequence[str], begin: int) -> Iterator[tuple[int, int, int]]:
         return
     start, period, times = _longest_repetition(marks)
     if times == 1:
-        yield begin, len(marks), 1
+        yield offset, len(marks), 1
         return
     end = start + period * times
-    yield from _spans(marks[:start], begin)
-    yield begin + start, period, times
-    yield from _spans(marks[end:], begin + end)
+    yield from _spans(marks[:start], offset)
+    yield offset + start, period, times
+    yield from _spans(marks[end:], offset + end)
 
 
 def _longest_repetition(nodes: Sequence[str]) -> tuple[int, int, int]:
@@ -95,13 +95,13 @@ def _longest_repetition(nodes: Sequence[str]) -> tuple[int, int, int]:
     """
     kinds = {name: number for number, name in enumerate(sorted({*nodes}))}
     codes = np.array([kinds[name] for name in nodes])
-    best, most = (0, len(nodes), 1), 0
+    best, covered = (0, len(nodes), 1), 0
     for period in range(SHORTEST_BLOCK, len(nodes) // 2 + 1):
         same = np.concatenate(([False], codes[:-period] == codes[period:], [False]))
         starts, ends = np.flatnonzero(np.diff(same)).reshape(-1, 2).T
         times = (ends - starts) // period + 1
         longest = int(np.argmax(times)) if len(times) else 0
-        if len(times) and times[longest] > 1 and period * times[longest] > most:
-            most = period * int(times[longest])
+        if len(times) and times[longest] > 1 and period * times[longest] > covered:
+            covered = period * int(times[longest])
             best = int(starts[longest]), period, int(times[longest])
     return best

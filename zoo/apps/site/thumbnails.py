@@ -61,15 +61,15 @@ def write_thumbnail(thumbnail: Thumbnail, path: Path) -> None:
     thumbnail.picture.save(path, optimize=True)
 
 
-def _network_input(built: BuiltFolder, fed: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
+def _network_input(built: BuiltFolder, feeds: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
     """Return the photograph as the network receives it, `[height, width, 3]`.
 
-    It is computed from `fed`, the input arrays of the golden numbers. **Raises** `BadFile` if they
-    contain no picture of three channels.
+    It is computed from `feeds`, the input arrays of the golden numbers. **Raises** `BadFile` if
+    they contain no picture of three channels.
     """
     pictures = built.entry.config.pictures
-    input_spec = IMAGE if IMAGE.name in fed else PIXELS
-    array = fed.get(input_spec.name, np.zeros(0))
+    input_spec = IMAGE if IMAGE.name in feeds else PIXELS
+    array = feeds.get(input_spec.name, np.zeros(0))
     if input_spec is PIXELS and pictures is not None and not pictures.is_plain:
         return np.asarray(photograph(), np.uint8)
     if 0 in array.shape or array.shape[-1 if input_spec is IMAGE else 1] != 3:
