@@ -94,5 +94,5 @@ app.add_typer(weights_command.app, name="weights")
 
 
 def main() -> None:
-    """Run the `zoo` command and exit."""
+    """Run the `zoo` command with the arguments of this process, and exit with its code."""
     run_command_line(app, "zoo")

@@ -156,7 +156,7 @@ def run_plans(plans: list[Plan], jobs: int, memory: float | None) -> list["Outco
 
 
 def build_record(plan: Plan, outcome: "Outcome") -> dict[str, Any]:
-    """Return the outcome of a build as it is written to JSON, with the path of its folder."""
+    """Return the outcome of a build as `--json` prints it, with the path of its folder."""
     record = outcome.record | {"folder": plan.folder}
     manifest = next(iter(record.pop("manifests")), None)
     return record | {"not_good_enough": record.pop("failed"), "manifest": manifest}

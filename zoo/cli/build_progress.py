@@ -23,7 +23,10 @@ class BuildLog:
         self.started_models: set[str] = set()
 
     def show_step(self, model: str, text: str) -> None:
-        """Write a line when a model's first step starts. The texts of the steps are not shown."""
+        """Write a line when a model's first step starts.
+
+        `text` describes the step. It is not shown.
+        """
         if model not in self.started_models:
             self.started_models.add(model)
             log(f"{model}: building")
@@ -47,7 +50,7 @@ class BuildRows:
         }
 
     def show_step(self, model: str, text: str) -> None:
-        """Show a model's current step in its row, in words."""
+        """Show a model's current step in its row. `text` describes the step."""
         self.rich.start_task(self.rows[model])
         self.rich.update(self.rows[model], description=printable(text))
 

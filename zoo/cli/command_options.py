@@ -24,6 +24,7 @@ class OpsetCommand(TyperCommand):
     """A command that accepts `--opset 18 23` in place of `--opset 18,23`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse command-line arguments after joining the numbers that follow `--opset`."""
         return super().parse_args(ctx, join_opsets(args))
 
 
@@ -100,6 +101,7 @@ def derive_options(*makers: Function) -> Callable[[Function], Function]:
     """
 
     def decorate(command: Function) -> Function:
+        """Return a function with Typer's parameters that calls the makers and `command`."""
         groups = [option_parameters(function) for function in (*makers, command)]
         prints_result = "json" not in groups[-1]
         if prints_result:

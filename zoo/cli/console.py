@@ -231,6 +231,6 @@ def warn_nonfinite(names: Sequence[str]) -> None:
 
 
 def _complain(message: str) -> int:
-    """Print an error message on stderr, and return the exit code for wrong use."""
+    """Print an error message on stderr, and return 2, the exit code for wrong use."""
     complain(f"error: {Sentence(message)}")
     return WRONG_USE

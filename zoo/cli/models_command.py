@@ -75,7 +75,7 @@ def resolve_entry(model: str) -> ModelInfo:
 
 
 def model_record(entry: ModelInfo) -> dict[str, Any]:
-    """Return all facts about a model, with the location of its weights, as written to JSON."""
+    """Return all facts about a model, with the location of its weights, as `--json` prints them."""
     kind, location = find_publisher(entry)
     names = [field.name for field in fields(entry) if field.name != "publisher"]
     facts = {name: vars(entry)[name] for name in names}

@@ -71,7 +71,7 @@ class WrittenAnswer:
             yield f"{self.picture}: {file}"
 
     def record(self) -> dict[str, object]:
-        """Return the answer as it is written to JSON."""
+        """Return the answer as `--json` prints it."""
         answers: list[dict[str, object]] = [answer._asdict() for answer in self.answer.answers]
         for answer, box in zip(answers, self.answer.boxes, strict=False):
             answer["box"] = box
@@ -107,7 +107,7 @@ class RunResult:
             yield from answer.blocks()
 
     def record(self) -> list[object]:
-        """Return all answers and errors as they are written to JSON."""
+        """Return all answers and errors as `--json` prints them."""
         unread = [
             {"picture": picture, "error": reason} for picture, reason in self.unreadable.items()
         ]

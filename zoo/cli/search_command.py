@@ -128,7 +128,7 @@ def _search_duplicates(
 def _group_record(
     table: "VectorTable", group: "DuplicateGroup"
 ) -> dict[str, list[dict[str, object]]]:
-    """Return a group of duplicates as it is written to JSON, with the key of each row."""
+    """Return a group of duplicates as `--json` prints it, with the key of each row."""
     keys = (row["key"] for row in table.take(group.rows, ("key",)))
     members = zip(group.rows, keys, group.cosines, strict=True)
     return {"rows": [{"key": key, "cosine": cosine, "row": row} for row, key, cosine in members]}

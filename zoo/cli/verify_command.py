@@ -161,7 +161,7 @@ def _draw_errors(report: "AuditReport", plot: Path) -> None:
 
 
 def report_record(report: "AuditReport") -> dict[str, Any]:
-    """Return the report of a verification as it is written to JSON."""
+    """Return the report of a verification as `--json` prints it."""
     file_fields = (vars(file).items() for file in report.variants)
     files = [{key: value for key, value in items if key != "residuals"} for items in file_fields]
     return vars(report) | {"variants": files}

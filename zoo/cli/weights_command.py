@@ -52,7 +52,7 @@ def inspect_checkpoint(
 
 
 def inspection_record(file: Path, inspection: "Inspection") -> dict[str, Any]:
-    """Return the facts about a checkpoint at the path `file` as they are written to JSON."""
+    """Return the facts about a checkpoint at the path `file` as `--json` prints them."""
     checkpoint = inspection.checkpoint
     shapes = {key: {"dtype": t.dtype, "shape": t.shape} for key, t in checkpoint.tensors.items()}
     names = {"path": file, "container": checkpoint.container, "tensors": shapes}
@@ -111,7 +111,7 @@ def convert_checkpoint(
 
 
 def conversion_record(conversion: "ConversionResult") -> dict[str, Any]:
-    """Return the result of a conversion as it is written to JSON."""
+    """Return the result of a conversion as `--json` prints it."""
     return vars(conversion) | {"naming": conversion.naming.name}
 
 

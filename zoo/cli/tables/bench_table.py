@@ -37,7 +37,7 @@ Each has a heading and the function that formats its numbers.
 
 
 def bench_record(bench: Bench) -> dict[str, Any]:
-    """Return a benchmark as it is written to JSON."""
+    """Return a benchmark as `--json` prints it."""
     options, floor = bench.options, bench.floor
     return {
         "runtime": f"{VERSION}, CPU",
@@ -62,7 +62,7 @@ def bench_record(bench: Bench) -> dict[str, Any]:
 
 
 def contender_record(bench: Bench, contender: Contender) -> dict[str, Any]:
-    """Return the measurements of one file of a benchmark as they are written to JSON.
+    """Return the measurements of one file of a benchmark as `--json` prints them.
 
     Ratios are relative to the first file. The ratio to its matrix products is None if it has none.
     Memory and loading times are None if they were not measured.
