@@ -39,7 +39,7 @@ class NpmPackage:
 
     @property
     def advice(self) -> str:
-        """What a user can do if the package cannot be downloaded with npm, in words."""
+        """A sentence about what a user can do if npm cannot download the package."""
         name = parameter(self.option)
         return f"get it with `npm pack {self.name}@{self.version}` and name the archive with {name}"
 
