@@ -93,7 +93,9 @@ class VisionModel:
     def feeds(self, images: Pictures) -> Feeds:
         """Return all arrays that the session takes for pictures, by name.
 
-        **Raises** `BadRequest` if a picture cannot be read.
+        **Raises** `BadRequest` if a picture cannot be read. If the file preprocesses pictures
+        itself, it is also raised for pictures of different sizes and for pictures that are too
+        long.
         """
         return self._make_feeds(pictures(images))
 

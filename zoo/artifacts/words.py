@@ -104,7 +104,11 @@ def describe_calibration(calibration: Calibration) -> str:
 
 
 def describe_weights(weights: StatedWeights) -> str:
-    """Return the origin of the weights in words: a seed, or a checkpoint's name and digest."""
+    """Return the origin of the weights in words: a seed, or a checkpoint's name and digest.
+
+    It is added whether the checkpoint is the published file, and whether it fits models with
+    another licence.
+    """
     if weights.seed is not None:
         return RANDOM_WEIGHTS.format(seed=weights.seed)
     verdicts = {True: ", the published file", False: ", not the published file", None: ""}

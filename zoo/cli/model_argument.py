@@ -49,10 +49,13 @@ def find_onnx_file(model: str, weights: str | None) -> Path | None:
 
 
 def resolve_jax_model(model: str, weights: str | None) -> tuple[str, str]:
-    """Return the name of a model, and its weights as for the option `--weights`.
+    """Return the name of a model, and the source of its weights as for the option `--weights`.
 
-    If `model` is the path of a checkpoint, its model is recognised, and the path is returned as the
-    weights. If `weights` is None otherwise, `auto` is returned.
+    **Arguments**
+
+    - `model`: the name of a model, or the path of a checkpoint. The model of a checkpoint is
+      recognised and printed on stderr, and the path is returned as the source of the weights.
+    - `weights`: the option `--weights`. None becomes `auto` for the name of a model.
     """
     if weights is None and Path(model).exists():
         return registered_name(announce_checkpoint(GivenCheckpoint(Path(model)))[0]), model

@@ -260,8 +260,9 @@ LARGER_SIDES = (448, 672)
 def offered_sizes(built: BuiltFolder) -> list[tuple[int, int]]:
     """Return the sizes (height, width) of the network's input that a visitor can choose.
 
-    The first size is that of the model. Larger sizes are added if the files accept any size and the
-    network takes no texts.
+    The first size is that of the model. Larger sizes are added if the files accept `pixel_values`
+    of any size, the network takes no texts, and the model's own size is a square of at least 224
+    pixels.
     """
     manifest, config = built.manifest, built.entry.config
     own_size = manifest.size or manifest.preprocessing.size
