@@ -285,11 +285,10 @@ def _offline_error(file: HubFile, request: PullRequest) -> Unreachable:
 def _find_differing_files(
     request: PullRequest, located: LocatedManifest, intact: set[str]
 ) -> list[str]:
-    """Return the names of files in the folder that differ from the manifest's file of the same
-    name.
+    """Return the names of files in the folder whose content is not that of the manifest's files.
 
     `intact` are the names of the files whose size and digest are right. The manifest itself is
-    compared too.
+    compared too. Files that are not listed are ignored.
 
     **Raises** `BadOutput` if there are differing files and the request does not allow them to be
     replaced.
