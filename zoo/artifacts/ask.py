@@ -21,16 +21,16 @@ Size = tuple[int, int]  # (height, width)
 
 @dataclass(frozen=True)
 class AnsweringNetwork:
-    """A network that answers questions about pictures.
+    """A network, in JAX or in ONNX Runtime, that answers questions about pictures.
 
     Arguments:
         name: name of the model.
-        config: its configuration.
-        class_names: names of its classes.
-        input_kinds: the kinds of inputs that this file or module takes. A file may hold one of two
-            towers.
+        config: configuration of the network.
+        class_names: names of the network's classes, in the order of the logits.
+        input_kinds: the kinds of inputs that this file or module takes. A file may hold only one of
+            the two towers of a network.
         preprocessing: how pictures become arrays.
-        size: (height, width) of its input, or None if it depends on the picture.
+        size: (height, width) of the network's input, or None if it depends on the picture.
         feed_pictures: function from RGB images to the arrays that `run` takes.
         feed_texts: function from texts to the arrays that `run` takes.
         run: function from arrays and output names to outputs by name. No names mean all outputs.
@@ -47,9 +47,10 @@ class AnsweringNetwork:
     run: Callable[[Feeds, Sequence[str]], Outputs]
 
     def answers(self, images: Sequence[Image], question: Question) -> list[PictureAnswer]:
-        """Return the answer to a question about each RGB image.
+        """Return the answer to a question about each RGB image, in the order of the images.
 
-        **Raises** `BadRequest` for a question that the network cannot answer.
+        The network runs on one image at a time. **Raises** `BadRequest` for a question that the
+        network cannot answer.
         """
         self._check(question)
         task, texts, output_names = self.config.task, Feeds(), tuple[str, ...]()
@@ -69,8 +70,10 @@ class AnsweringNetwork:
         return answers
 
     def _check(self, question: Question) -> None:
-        """Raise `BadRequest` if the network needs labels and the question has none, or the other
-        way round."""
+        """Check that a question has labels if and only if the network compares pictures with texts.
+
+        **Raises** `BadRequest`.
+        """
         takes_texts = "text" in self.input_kinds
         if not question.labels and takes_texts:
             input_names = " and ".join(
@@ -89,7 +92,11 @@ class AnsweringNetwork:
 
 
 def check_logits(path: object, outputs: Outputs, question: Question) -> None:
-    """Raise `BadFile` if a file does not return one logit for each label of a question."""
+    """Check that a file returned one logit for each label of a question.
+
+    Nothing is checked for a question without labels, or outputs without `logits_per_image`. `path`
+    is the file, for the message. **Raises** `BadFile`.
+    """
     logits = outputs.get("logits_per_image")
     count = len(question.labels)
     if count and logits is not None and logits.shape != (1, count):

@@ -23,17 +23,18 @@ if TYPE_CHECKING:
     from zoo.common.runtime import NodeArg, Session
 
 Dims = Sequence[int | str | None]
-"""Sizes of an array. An open size is a name or None."""
+"""Sizes of an array. A size that is not fixed is a name or None."""
 
 Outputs = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class DescribedFile:
-    """An ONNX file whose inputs and outputs are those of its manifest. **Raises** `BadFile` if they
-    are not.
+    """An opened ONNX file, whose inputs and outputs are compared with its manifest.
 
-    `variant` is the part of the manifest about this file. If it is None, nothing is compared.
+    The names, dtypes and shapes that the file declares are compared on creation. This **raises**
+    `BadFile` if they differ. `variant` is the part of the manifest about this file. If it is None,
+    nothing is compared.
     """
 
     path: Path
@@ -42,6 +43,7 @@ class DescribedFile:
     session: Session
 
     def __post_init__(self) -> None:
+        """Compare the declared inputs and outputs with the manifest. **Raises** `BadFile`."""
         if self.variant is None:
             return
         for verb, arguments, tensors in (
@@ -62,8 +64,11 @@ class DescribedFile:
                     )
 
     def run(self, names: Sequence[str], feeds: Mapping[str, NDArray[Any]]) -> Outputs:
-        """Return the outputs of these names. **Raises** `BadFile` if the file lacks one or does not
-        run."""
+        """Run the file and return the outputs of these names, by name.
+
+        `feeds` are the input arrays by name. **Raises** `BadFile` if the file lacks an output, or
+        if ONNX Runtime cannot run it.
+        """
         from zoo.common.runtime import ERRORS
 
         declared = [output.name for output in self.session.get_outputs()]
@@ -78,10 +83,12 @@ class DescribedFile:
             raise BadFile(f"{self.path} does not run on this: {first_line(error)}") from error
 
     def run_network(self, names: Sequence[str], feeds: Mapping[str, NDArray[Any]]) -> Outputs:
-        """Return outputs of the network in the manifest, with one row for each row of the feeds.
+        """Run the file, and check the outputs against the network that the manifest names.
 
-        **Raises** `BadFile` if an output has another shape than the network's, or contains
-        infinities or NaN.
+        `names` are the outputs to return, `feeds` the input arrays by name.
+
+        **Raises** `BadFile` if an output of the network has another shape than the network
+        computes, does not have one row for each row of the feeds, or contains infinities or NaN.
         """
         shapes = network_output_shapes(self.manifest)
         outputs = self.run_rows(names, feeds, shapes)
@@ -96,8 +103,14 @@ class DescribedFile:
         feeds: Mapping[str, NDArray[Any]],
         expected_shapes: Mapping[str, Dims],
     ) -> Outputs:
-        """Return outputs of the expected shapes, with one row for each row of the feeds. Outputs
-        that are not among `expected_shapes` may have any shape.
+        """Run the file, and check that the outputs have one row for each row of the feeds.
+
+        **Arguments**
+
+        - `names`: the outputs to return.
+        - `feeds`: the input arrays by name.
+        - `expected_shapes`: the shapes that outputs must have, by name. Other outputs may have any
+          shape.
 
         **Raises** `BadFile` if the file declares or returns other shapes, or values that are not
         numbers.
@@ -122,7 +135,10 @@ class DescribedFile:
         return outputs
 
     def _check_shape(self, name: str, shape: Dims, expected_shapes: Mapping[str, Dims]) -> None:
-        """Raise `BadFile` if an output has another shape than the expected one."""
+        """Check that an output has its expected shape, if one is given for its name.
+
+        **Raises** `BadFile`.
+        """
         if name in expected_shapes and not are_shapes_compatible(shape, expected_shapes[name]):
             sizes = ", ".join("?" if side is None else str(side) for side in expected_shapes[name])
             model = self.manifest.model or self.manifest.family or "its network"
@@ -131,12 +147,19 @@ class DescribedFile:
             )
 
     def manifest_shapes(self) -> Mapping[str, Dims]:
-        """Return the shapes of the outputs by name, as the manifest states them."""
+        """Return the shapes of the outputs that the manifest states, by name.
+
+        The result is empty if the manifest does not describe the file.
+        """
         outputs = self.variant.outputs if self.variant else ()
         return {output.name: output.shape for output in outputs}
 
     def _mismatch_error(self, difference: str, expectation: str) -> BadFile:
-        """Return the error that the file differs from its manifest."""
+        """Return the error that the file differs from its manifest.
+
+        `difference` completes "it …", such as "gives logits [1, 10]". `expectation` says what the
+        manifest states, or is empty.
+        """
         contrast = f", and {expectation}" if expectation else ""
         return BadFile(
             f"{self.path} is not what its manifest says: it "
@@ -146,9 +169,10 @@ class DescribedFile:
 
 
 def network_output_shapes(manifest: Manifest) -> Mapping[str, Dims]:
-    """Return the shapes of the outputs of the network in a manifest, with None for an open size.
+    """Return the output shapes of the network that a manifest names, with None for an open size.
 
-    **Raises** `UnknownModel` if the zoo does not have the model.
+    **Raises** `UnknownModel` if the zoo does not have the model, and `BadFile` if the manifest's
+    network is not of the stated family.
     """
     entry = entry_of_manifest(manifest)
     outputs = entry.config.task.describe_outputs(entry.pooler)
@@ -156,7 +180,10 @@ def network_output_shapes(manifest: Manifest) -> Mapping[str, Dims]:
 
 
 def declared_tensor(argument: NodeArg) -> Tensor:
-    """Return an input or output as ONNX Runtime reports it."""
+    """Return an input or output of a session as a manifest describes it.
+
+    The dtype is named as in numpy. A size without a name becomes `?`.
+    """
     inner = argument.type.removeprefix("tensor(").removesuffix(")")
     dtype = {"float": "float32", "double": "float64"}.get(inner, inner)
     shape = tuple("?" if side is None else side for side in argument.shape)
@@ -165,15 +192,17 @@ def declared_tensor(argument: NodeArg) -> Tensor:
 
 
 def _parse_sizes(shape: str) -> Iterator[int | None]:
-    """Yield the sizes in a shape as model cards write it, such as `[batch_size, height / 14, 384]`.
-    An open size is None."""
+    """Yield the sizes in a text such as `[batch_size, height / 14, 384]`. An open size is None."""
     for size in shape.strip("[]").split(", "):
         yield int(size) if size.isdecimal() else None
 
 
 def are_shapes_compatible(shape: Dims, other: Dims) -> bool:
-    """Return whether one array can have both shapes. An unknown shape, which is empty, and open
-    sizes are compatible with anything."""
+    """Return whether one array can have both shapes.
+
+    An open size is compatible with every size. An empty shape is an unknown one and is compatible
+    with every shape.
+    """
     if not shape or not other:
         return True
     pairs = zip(shape, other, strict=False)
@@ -182,6 +211,9 @@ def are_shapes_compatible(shape: Dims, other: Dims) -> bool:
 
 
 def _shorten(text: str) -> str:
-    """Return text that may quote a file in printable characters, at most 400 of them."""
+    """Return a text from a file with `?` in place of characters that are not printable.
+
+    A text of more than 400 characters is cut there and ends in `…`.
+    """
     printable = "".join(c if c.isprintable() else "?" for c in text)
     return printable if len(printable) <= 400 else f"{printable[:400]} …"

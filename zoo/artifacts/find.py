@@ -16,8 +16,11 @@ from zoo.registry.lookup import info
 
 
 def downloads_folder() -> Path:
-    """Return the folder in which `zoo.load` keeps downloaded models. It is not the hub's cache,
-    because ONNX Runtime refuses the symbolic links there that lead to a model's tensors."""
+    """Return the folder in which `zoo.load` keeps downloaded models.
+
+    It is not the hub's cache, because ONNX Runtime refuses the symbolic links in this cache that
+    lead to a model's tensors. The environment variable ZOO_CACHE_DIR can name another folder.
+    """
     if user_folder := os.environ.get("ZOO_CACHE_DIR"):
         return Path(user_folder).expanduser() / "models"
     cache_folder = os.environ.get("XDG_CACHE_HOME")
@@ -27,12 +30,21 @@ def downloads_folder() -> Path:
 
 
 def pull_variant(model: str, variant: str, revision: str | None, offline: bool) -> Path:
-    """Return a folder with a variant of a model. The variant is downloaded if the folder does not
-    have it.
+    """Return a folder with a variant of a model, which is downloaded if it is not on this machine.
 
-    The commit of a branch at its last load is the commit of the manifest that the hub's cache then
-    stored. **Raises** the errors of `pull_folder`, and `BadFile` if nothing was downloaded before
-    and `offline` forbids requests.
+    **Arguments**
+
+    - `model`: the name of the model.
+    - `variant`: the name of the variant.
+    - `revision`: the branch, tag or commit on the hub. None means the default branch.
+    - `offline`: whether requests to the hub are forbidden. The commit of the last load is used
+      then.
+
+    Each commit has a folder of its own. The manifest in the hub's cache records the commit of the
+    last load.
+
+    **Raises** the errors of `pull_folder`, and `BadFile` if nothing was downloaded before and
+    `offline` forbids requests.
     """
     model_folder = downloads_folder() / f"{hub_namespace()}/{model}".replace("/", "--")
     request = PullRequest(model, (variant,), model_folder, revision)
@@ -63,8 +75,10 @@ def pull_variant(model: str, variant: str, revision: str | None, offline: bool) 
 
 
 def _has_variant(folder: Path, variant: str) -> bool:
-    """Return whether a folder of `pull_folder`, which compared the digests, has all files of a
-    variant."""
+    """Return whether a folder has a manifest and all files of a variant, in their full size.
+
+    The digests are not compared again, because `pull_folder` has compared them.
+    """
     if not (folder / MANIFEST).is_file():
         return False
     manifest = read_folder_manifest(folder)
@@ -76,13 +90,13 @@ def _has_variant(folder: Path, variant: str) -> bool:
 
 @dataclass(frozen=True)
 class FoundVariant:
-    """A variant whose files exist.
+    """A variant of a model whose files exist on this machine.
 
     Arguments:
-        place: the folder or file that was named.
+        place: the folder or the ONNX file that the user named.
         name: name of the variant.
-        manifest: the manifest that describes it.
-        variant: the variant's part of the manifest.
+        manifest: the manifest that describes the variant.
+        variant: the part of the manifest about the variant.
         path: the ONNX file.
     """
 
@@ -94,15 +108,20 @@ class FoundVariant:
 
 
 def is_built_folder(folder: Path) -> bool:
-    """Return whether a folder has a manifest, as `zoo build` and `zoo pull` write it."""
+    """Return whether a folder has a manifest.json, which `zoo build` and `zoo pull` write."""
     return (folder / MANIFEST).is_file()
 
 
 def find_or_pull_folder(
     model: str, variant: str, revision: str | None = None, offline: bool = False
 ) -> Path:
-    """Return a folder that has the variant. `model` is such a folder, or the name of a model, which
-    is downloaded if necessary. **Raises** a `ZooError` or `WeightsError`."""
+    """Return a folder that holds a built model. Download the variant if `model` is not a folder.
+
+    `model` is the path of a built folder, which is returned without a check, or the name of a
+    model. The other arguments are those of `pull_variant`.
+
+    **Raises** a `ZooError` or `WeightsError`.
+    """
     if isinstance(model, str) and is_built_folder(Path(model)):
         return Path(model)
     name = info(model).name
@@ -110,15 +129,21 @@ def find_or_pull_folder(
 
 
 def check_folder_model(folder: Path, name: str) -> Path:
-    """Return the folder. **Raises** `BadFile` if it holds another model than the named one."""
+    """Return the folder, after checking that it holds the model of this name.
+
+    **Raises** `BadFile` if it holds another model.
+    """
     if (found_model := read_folder_manifest(folder).model) != name:
         raise BadFile(f"{folder} holds {found_model}, not {name}: name another folder.")
     return folder
 
 
 def find_variant_in_folder(folder: Path, name: str) -> FoundVariant:
-    """Return a variant of a folder. **Raises** `BadFile` if a file of it is missing, and
-    `BadRequest` if the folder has no such variant."""
+    """Return the variant of this name in a built folder.
+
+    **Raises** `BadFile` if a file of the variant is missing or has another size than the manifest
+    says, and `BadRequest` if the folder has no such variant.
+    """
     manifest = read_folder_manifest(folder)
     variant = manifest.get_variant(name)
     for file in variant.files:
@@ -131,8 +156,11 @@ def find_variant_in_folder(folder: Path, name: str) -> FoundVariant:
 
 
 def find_variant_in_file(path: Path) -> FoundVariant:
-    """Return the variant that an ONNX file holds. Its manifest is next to it or in the folder
-    above. **Raises** `BadFile` if the file or the manifest is missing."""
+    """Return the variant that an ONNX file holds, with its manifest.
+
+    The manifest is next to the file or in the folder above. **Raises** `BadFile` if the file or the
+    manifest is missing.
+    """
     if not path.is_file():
         raise BadFile(f"there is no file {path}: name one, or a folder of `zoo build`.")
     manifest = read_nearby_manifest(path)

@@ -22,7 +22,12 @@ from zoo.images.pixel_values import Size
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of one check, with a description of the finding and the expectation."""
+    """The result of one check.
+
+    - `check`: the name of the check.
+    - `passed`: whether the check passed.
+    - `detail`: what was found and what was expected, in words.
+    """
 
     check: str
     passed: bool
@@ -31,8 +36,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Residuals:
-    """Absolute differences of the outputs for one image with a `grid` of (rows, columns) of
-    patches."""
+    """Absolute differences of a file's outputs from the expected outputs, for one image.
+
+    - `grid`: the numbers of rows and columns of patches in the image.
+    - `outputs`: the differences by output name.
+    """
 
     grid: Size
     outputs: Mapping[str, NDArray[np.float32]]
@@ -40,8 +48,13 @@ class Residuals:
 
 @dataclass(frozen=True)
 class NumbersCheck:
-    """Result of checking the numbers of a file. `residuals` computes where they differ, and is None
-    if that cannot be computed."""
+    """The result of comparing the outputs of a file with expected outputs.
+
+    - `finding`: the result in words.
+    - `verification`: the comparisons, or None if the file did not run.
+    - `residuals`: a function that computes the differences of single numbers, or None if that is
+      not possible.
+    """
 
     finding: Finding
     verification: Verification | None = None
@@ -51,7 +64,10 @@ class NumbersCheck:
 def compute_residuals(
     grid: Size, outputs: Mapping[str, NDArray[Any]], expected: Mapping[str, NDArray[Any]]
 ) -> Residuals:
-    """Return the absolute differences of the expected outputs in float32."""
+    """Return the absolute differences between outputs and expected outputs, in float32.
+
+    `grid` is (rows, columns) of patches. Outputs without an expected output are left out.
+    """
     pairs = {name: (np.asarray(outputs[name], np.float32), expected[name]) for name in expected}
     return Residuals(
         grid, {name: abs(actual - wanted_values) for name, (actual, wanted_values) in pairs.items()}
@@ -60,17 +76,17 @@ def compute_residuals(
 
 @dataclass(frozen=True)
 class FileReport:
-    """Results of all checks of one ONNX file.
+    """The results of all checks of one ONNX file.
 
     Arguments:
         name: name of the variant.
         file: name of the file.
         passed: whether all checks passed.
         findings: the results.
-        verification: comparisons of its numbers, or None if the file did not run.
+        verification: comparisons of the outputs, or None if the file did not run.
         elsewhere: number of nodes that run on another provider than the chosen one, by provider and
             operator; None if the file did not load.
-        residuals: function that computes where the numbers differ.
+        residuals: function that computes the differences of single numbers, or None.
     """
 
     name: str
@@ -84,8 +100,14 @@ class FileReport:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """Results of all checks of a folder, or of one file in it. `absent` names the variants without
-    files."""
+    """The results of all checks of a folder, or of one file in it.
+
+    - `folder`, `model`, `provider`: what was checked, and the provider of ONNX Runtime.
+    - `passed`: whether all checks passed.
+    - `findings`: the results for the folder.
+    - `variants`: the results for each ONNX file.
+    - `absent`: the names of the variants whose files do not exist.
+    """
 
     folder: str
     model: str
@@ -100,8 +122,11 @@ REBUILD_ADVICE = "build the folder again, or `zoo pull --variant all` it"
 
 
 def check_folder(folder: Path, progress: Progress) -> Manifest:
-    """Return the manifest of a folder if the folder holds exactly the files that were built and
-    verified. **Raises** `BadFile` otherwise."""
+    """Check that a folder holds exactly the files that were built and verified.
+
+    Return the manifest of the folder. **Raises** `BadFile` if the build is not complete, a variant
+    failed its verification, a file is missing or changed, or there are other files.
+    """
     manifest = read_folder_manifest(folder)
     if not manifest.complete:
         raise BadFile(f"{folder} is not complete: run `zoo build` to its end.")
@@ -120,7 +145,7 @@ def check_folder(folder: Path, progress: Progress) -> Manifest:
 
 
 def find_present_variants(folder: Path, manifest: Manifest) -> list[str]:
-    """Return the names of the variants of which at least one file exists."""
+    """Return the names of the variants of which at least one file exists in a folder."""
     return [
         name
         for name, variant in manifest.variants.items()
@@ -129,23 +154,36 @@ def find_present_variants(folder: Path, manifest: Manifest) -> list[str]:
 
 
 def check_listed_files(folder: Path, items: Collection[File], progress: Progress) -> Finding:
-    """Return whether files exist and have the listed sizes and digests."""
+    """Check that listed files exist in a folder and have the listed sizes and digests.
+
+    Return the result, with the faults in words.
+    """
     return summarize_files(items, find_wrong_files(folder, items, progress))
 
 
 def find_wrong_files(folder: Path, items: Collection[File], progress: Progress) -> dict[str, str]:
-    """Return the faults of the files that are not as they are listed, by file name."""
+    """Return how files in a folder differ from their listing, by file name.
+
+    Sizes and digests are compared. The result is empty if all files are as listed.
+    """
     progress.stage("checking digests", sum(max(item.bytes, 0) for item in items))
     return {item.name: line for item in items if (line := _describe_fault(folder, item, progress))}
 
 
 def summarize_files(items: Collection[File], faults: Mapping[str, str]) -> Finding:
-    """Return the finding about listed files and their faults."""
+    """Return the result of a check of files.
+
+    `items` are the listed files. `faults` are the differences that were found, by file name. The
+    check passed if there are none.
+    """
     return Finding("files", not faults, "; ".join(faults.values()) or f"{len(items)} as listed")
 
 
 def _describe_fault(folder: Path, item: File, progress: Progress) -> str | None:
-    """Return how a file differs from its listing, or None if it does not."""
+    """Return how a file in a folder differs from its listing, in words.
+
+    Return None if it has the listed size and digest.
+    """
     try:
         with open_inside(folder, item.name) as file:
             size = State.of(file).size
@@ -163,8 +201,10 @@ def _describe_fault(folder: Path, item: File, progress: Progress) -> str | None:
 
 
 def check_unlisted_files(folder: Path, manifest: Manifest) -> Finding:
-    """Return whether a folder has files that are not listed, or symbolic links. Hidden files are
-    ignored."""
+    """Check that a folder has neither symbolic links nor files that the manifest does not list.
+
+    Hidden files are ignored. Return the result, with at most ten faults in words.
+    """
     names = {MANIFEST, *manifest.files_by_name}
     faults = sorted(_find_unlisted(folder, folder, names))
     first_faults = faults[:10] + [f"{len(faults) - 10} more"] * (len(faults) > 10)
@@ -174,7 +214,10 @@ def check_unlisted_files(folder: Path, manifest: Manifest) -> Finding:
 
 
 def _find_unlisted(folder: Path, subfolder: Path, names: Collection[str]) -> Iterator[str]:
-    """Yield a sentence for each unlisted file and each symbolic link below `subfolder`."""
+    """Yield a sentence for each unlisted file and each symbolic link below `subfolder`.
+
+    `names` are the listed files, relative to `folder`. Hidden files are skipped.
+    """
     try:
         entries = [entry for entry in os.scandir(subfolder) if not entry.name.startswith(".")]
     except OSError as error:

@@ -18,12 +18,15 @@ from zoo.texts.tokenizer import Tokenizer
 
 
 def to_answering_network(model: Network, tokenizer: Tokenizer | None = None) -> AnsweringNetwork:
-    """Return a model of `zoo.from_pretrained` as a network that answers questions about pictures.
+    """Return a network in JAX in the form that answers questions about pictures.
 
-    **Arguments:** `tokenizer` belongs to a model that takes texts. It is needed for questions with
-    labels.
+    **Arguments**
 
-    **Raises** `BadRequest` for a model that does not know its preprocessing.
+    - `model`: a model of `zoo.from_pretrained`.
+    - `tokenizer`: the tokenizer of a model that takes texts. It is needed for questions with
+      labels.
+
+    **Raises** `BadRequest` for a model without its preprocessing or configuration.
     """
     preprocessing, config = model.preprocessing, model.config
     if preprocessing is None or config is None:
@@ -31,17 +34,20 @@ def to_answering_network(model: Network, tokenizer: Tokenizer | None = None) -> 
     compiled = eqx.filter_jit(batched)
 
     def feed_pictures(images: Sequence[Image]) -> Feeds:
+        """Return the input arrays of RGB images, at the input size for the first image."""
         if config.pictures is None:
             return {}
         size = preprocessing.fitted(images[0].height, images[0].width)
         return config.pictures.make([*map(reduced_picture, images)], preprocessing, size)
 
     def feed_texts(texts: Sequence[str]) -> Feeds:
+        """Return the input arrays of texts. **Raises** `BadRequest` without a tokenizer."""
         if config.texts is None or tokenizer is None:
             raise BadRequest(f"{model.name} has no tokenizer here: give it no labels.")
         return config.texts.make(tokenizer, texts)
 
     def run(feeds: Feeds, names: Sequence[str]) -> Outputs:
+        """Return the outputs of these names, or all outputs if no names are given."""
         arrays = (jnp.asarray(feeds[name]) for name in config.takes)
         outputs = compiled(model, *arrays)
         return {name: np.asarray(outputs[name]) for name in names or outputs}

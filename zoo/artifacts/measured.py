@@ -48,11 +48,11 @@ class Comparison(Model):
 
     @property
     def size(self) -> str:
-        """Size of the images in words, or number of tokens of the texts."""
+        """The height and width of the images, or the number of tokens of the texts, in words."""
         return f"{self.height} x {self.width}" if self.height else f"{self.tokens} words"
 
     def error(self, measure: Measure) -> float | None:
-        """Return the difference in a measure."""
+        """Return the difference in this measure. None stands for an infinite value or NaN."""
         return {"max_abs": self.max_abs, "max_rel": self.max_rel, "cosine": self.cosine}[measure]
 
 
@@ -76,8 +76,10 @@ class Verification(Model):
 
 
 def find_worst_error(comparisons: Sequence[Comparison], measure: Measure) -> float | None:
-    """Return the largest error, or the smallest cosine. Return None if there are no comparisons or
-    if one has no finite value."""
+    """Return the largest error of some comparisons, or the smallest cosine.
+
+    Return None if there are no comparisons, or if one of them has no finite value.
+    """
     errors = [
         error for comparison in comparisons if (error := comparison.error(measure)) is not None
     ]
@@ -106,8 +108,11 @@ class Speed(Model):
 
 
 Ranging = Literal["dynamic", "minmax"]
-"""Ranges of activations in an int8 file: computed for every input (`dynamic`), or from the smallest
-to the largest number on calibration pictures (`minmax`)."""
+"""The ranges of activations in an int8 file.
+
+They are computed for every input (`dynamic`), or are the smallest and the largest number on
+calibration pictures (`minmax`).
+"""
 
 
 class RangedFile(Model):
@@ -148,23 +153,28 @@ class Speeds(Model):
 
     @property
     def load_description(self) -> str:
-        """The use of the machine by other programs, and its effect on the times, in words."""
+        """A sentence about the load of the machine by other programs, which may lengthen times."""
         return describe_load(self.others)
 
 
 BUSY_CORES = 0.25
-"""Number of cores in use by other programs from which times are not reliable."""
+"""The number of cores in use by other programs from which measured times are not reliable."""
 
 
 def is_busy(cores: float | None) -> bool:
-    """Return whether other programs used so many cores that times are too long. None is not
-    busy."""
+    """Return whether other programs used so many cores that measured times are too long.
+
+    `cores` is the number of cores that they used. None means that it is not known, and returns
+    False.
+    """
     return cores is not None and cores >= BUSY_CORES
 
 
 def describe_load(cores: float | None) -> str:
-    """Return the use of the machine by other programs, and its effect on the times, in words. None
-    means that it was not measured."""
+    """Return a sentence about the load of the machine by other programs during a measurement.
+
+    `cores` is the number of cores that they used, or None if it was not measured.
+    """
     if cores is None:
         return "whether the machine was busy is not known"
     if not is_busy(cores):

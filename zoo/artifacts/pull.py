@@ -26,7 +26,10 @@ from zoo.common.errors import BadFile, BadOutput, BadRequest
 from zoo.common.staging import locked_output, refuse_links, undivided, writing
 
 NAMESPACE = "jax-onnx-zoo"
-"""Owner of the repositories on the hub, unless the environment variable ZOO_HUB names another."""
+"""The owner of the repositories on the hub.
+
+The environment variable ZOO_HUB can name another owner.
+"""
 
 DEFAULT_BRANCH = "main"
 
@@ -36,10 +39,15 @@ PARTS_FOLDER = ".zoo-pull"
 
 @dataclass(frozen=True)
 class PullRequest:
-    """Request of a pull: model, variants and target folder.
+    """A request to download files of a built model from the hub.
 
-    Without a `revision` the newest commit is taken, or offline the one that was downloaded before.
-    `force` allows existing files to be replaced.
+    - `model`: the name of the model.
+    - `variants`: the names of the variants.
+    - `folder`: the folder to write to.
+    - `revision`: the branch, tag or commit. None means the newest commit, or offline the commit
+      that was downloaded before.
+    - `offline`: whether requests to the hub are forbidden.
+    - `force`: whether existing files may be replaced.
     """
 
     model: str
@@ -51,12 +59,12 @@ class PullRequest:
 
     @property
     def manifest(self) -> HubFile:
-        """Manifest of the model on the hub."""
+        """The file manifest.json of the model on the hub."""
         return HubFile(f"{hub_namespace()}/{self.model}", MANIFEST, self.revision or DEFAULT_BRANCH)
 
     @property
     def advice(self) -> str:
-        """Sentence about what to do if the model cannot be pulled."""
+        """A sentence about what the user can do if the model cannot be downloaded."""
         return (
             "Name a repository's owner with ZOO_HUB and its branch, tag or commit with "
             f"{parameter('revision')}, or make the files yourself with `zoo build {self.model}`."
@@ -65,8 +73,12 @@ class PullRequest:
 
 @dataclass(frozen=True)
 class LocatedManifest:
-    """A manifest, the bytes it was read from, the revision of its files, and its origin in
-    words."""
+    """A manifest and its origin.
+
+    - `content`: the bytes that the manifest was read from.
+    - `revision`: the revision of the files that the manifest lists.
+    - `where`: the origin of the manifest, in words.
+    """
 
     manifest: Manifest
     content: bytes
@@ -76,8 +88,13 @@ class LocatedManifest:
 
 @dataclass(frozen=True)
 class PullResult:
-    """Result of a pull: the variants in the folder, and the numbers of files that were downloaded
-    and kept."""
+    """The result of a download.
+
+    - `where`: the origin of the files, in words.
+    - `variants`: the variants in the folder.
+    - `brought`: the number of files that were downloaded or copied from the hub's cache.
+    - `kept`: the number of files that were in the folder already.
+    """
 
     where: str
     variants: Mapping[str, Variant]
@@ -87,8 +104,13 @@ class PullResult:
 
 @dataclass(frozen=True)
 class PullPreview:
-    """Preview of a pull: the files it would download, their size, and the number of files that
-    exist already."""
+    """The files that a download would write.
+
+    - `where`: the origin of the files, in words.
+    - `missing`: the files that would be downloaded.
+    - `bytes`: their total size.
+    - `kept`: the number of files that are in the folder already.
+    """
 
     where: str
     missing: tuple[File, ...]
@@ -97,8 +119,10 @@ class PullPreview:
 
 
 def hub_namespace() -> str:
-    """Return the owner of the repositories on the hub. **Raises** `BadRequest` if ZOO_HUB is not a
-    valid name."""
+    """Return the owner of the repositories on the hub: ZOO_HUB, or `NAMESPACE` if that is not set.
+
+    **Raises** `BadRequest` if the environment variable ZOO_HUB is not a valid name.
+    """
     name = os.environ.get("ZOO_HUB") or NAMESPACE
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]{0,95}", name, re.ASCII):
         raise BadRequest(f"ZOO_HUB is {name!r}: name a user or an organization of the hub.")
@@ -106,11 +130,14 @@ def hub_namespace() -> str:
 
 
 def pull_folder(request: PullRequest, progress: Progress) -> PullResult:
-    """Download the files of the variants into the folder. Files that exist and are right are kept.
+    """Download the files of a model's variants into a folder, and compare their digests.
+
+    Files in the folder that have the right digest are kept. New files are moved into the folder
+    only when all of them are complete.
 
     **Raises** `Unreachable`, `WrongDigest`, `BadFile` for a manifest that is not valid,
-    `BadRequest` for an unknown variant, and `BadOutput` if the folder has other files with these
-    names.
+    `BadRequest` for an unknown variant, and `BadOutput` if the folder has different files of these
+    names and the request does not allow them to be replaced.
     """
     (located, variants), folder = _read_wanted(request, progress), request.folder
     with locked_output(folder, progress), writing(folder), _parts_folder(folder) as parts:
@@ -124,15 +151,17 @@ def pull_folder(request: PullRequest, progress: Progress) -> PullResult:
 
 
 def report_licence(located: LocatedManifest, progress: Progress) -> None:
-    """Print the licence of the files before they are downloaded."""
+    """Tell the user the licence of the files of a manifest, before they are downloaded."""
     licence = located.manifest.licence
     page = f", {licence.page}" if licence.page else ""
     progress.note(f"the files of {located.where} have terms of their own: {licence.name}{page}")
 
 
 def preview_pull(request: PullRequest, progress: Progress) -> PullPreview:
-    """Return a preview of a pull, without writing anything. **Raises** the errors of
-    `pull_folder`."""
+    """Return what `pull_folder` would download, without writing files.
+
+    **Raises** the errors of `pull_folder`.
+    """
     return _compare_folder(request, *_read_wanted(request, progress), progress)[0]
 
 
@@ -142,8 +171,12 @@ def _compare_folder(
     variants: Mapping[str, Variant],
     progress: Progress,
 ) -> tuple[PullPreview, list[str]]:
-    """Return the preview of a pull, and the names of the files in the folder that would be
-    replaced. **Raises** `BadOutput` if there are such files and they must not be replaced."""
+    """Return the preview of a download, and the names of the files that it would replace.
+
+    `variants` are the requested variants.
+
+    **Raises** `BadOutput` if there are files to replace and the request does not allow this.
+    """
     folder, manifest = request.folder, located.manifest
     refuse_links(folder, manifest.files_by_name)
     needed = manifest.select_files(variants)
@@ -159,8 +192,13 @@ def _compare_folder(
 
 @contextmanager
 def _parts_folder(folder: Path) -> Generator[Path]:
-    """Make a hidden folder for downloads, and remove it at the end unless it holds complete
-    files."""
+    """Yield a hidden folder for downloads inside `folder`.
+
+    When the `with` block ends, the hidden folder is removed, unless it holds complete files, which
+    another attempt can use.
+
+    **Raises** `BadOutput` if the hidden folder is a symbolic link or contains one.
+    """
     is_new = not folder.exists()
     parts = folder / PARTS_FOLDER
     refuse_links(folder, [f"{PARTS_FOLDER}/{MANIFEST}"])
@@ -182,7 +220,7 @@ def _parts_folder(folder: Path) -> Generator[Path]:
 def _read_wanted(
     request: PullRequest, progress: Progress
 ) -> tuple[LocatedManifest, dict[str, Variant]]:
-    """Return the manifest of a model and the variants that are requested.
+    """Return the manifest of a request's model, and the requested variants by name.
 
     **Raises** `BadFile` if the build is not complete or a variant failed its verification, because
     `zoo push` would have refused it.
@@ -199,22 +237,26 @@ def _read_wanted(
 
 
 def _read_from_hub(request: PullRequest, progress: Progress) -> LocatedManifest:
-    """Return the manifest at the revision's current commit."""
+    """Return the manifest on the hub, at the commit to which the requested revision points now."""
     file = resolve_file(request.manifest, request.advice, progress)
-    where = f"{file.repository} at {file.revision:.12}"
+    origin = f"{file.repository} at {file.revision:.12}"
     if (file.size or 0) > MAX_MANIFEST_BYTES:
         raise BadFile(
-            f"the manifest of {where} has {file.size} bytes: take another {parameter('revision')}."
+            f"the manifest of {origin} has {file.size} bytes: take another {parameter('revision')}."
         )
     with TemporaryDirectory() as folder:
         path = download(file, request.advice, progress, Path(folder))
         content = read_at_most(path, MAX_MANIFEST_BYTES + 1)
-    manifest = parse_manifest(content, f"the manifest of {where}", request.model)
-    return LocatedManifest(manifest, content, file.revision, where)
+    manifest = parse_manifest(content, f"the manifest of {origin}", request.model)
+    return LocatedManifest(manifest, content, file.revision, origin)
 
 
 def _read_from_disk(request: PullRequest) -> LocatedManifest:
-    """Return the manifest in the folder or in the hub's cache."""
+    """Return the manifest in the request's folder, or else the one in the hub's cache.
+
+    The folder's manifest is used only if no revision is requested. **Raises** `Unreachable` if
+    neither exists.
+    """
     folder_manifest = request.folder / MANIFEST
     cached_manifest = find_cached(request.manifest)
     # The folder is used only without a revision, because it does not record its own.
@@ -233,7 +275,7 @@ def _read_from_disk(request: PullRequest) -> LocatedManifest:
 
 
 def _offline_error(file: HubFile, request: PullRequest) -> Unreachable:
-    """Return the error that a file was not downloaded before."""
+    """Return the error that a file is needed offline and was not downloaded before."""
     return Unreachable(
         f"{file} is neither in {request.folder} nor in the hub's cache, and {parameter('offline')} "
         "forbids asking: run the command once without it."
@@ -243,8 +285,14 @@ def _offline_error(file: HubFile, request: PullRequest) -> Unreachable:
 def _find_differing_files(
     request: PullRequest, located: LocatedManifest, intact: set[str]
 ) -> list[str]:
-    """Return the names of existing files that differ from those of the manifest. **Raises**
-    `BadOutput` if there are any and the request does not allow them to be replaced."""
+    """Return the names of files in the folder whose content is not that of the manifest's files.
+
+    `intact` are the names of the files whose size and digest are right. The manifest itself is
+    compared too. Files that are not listed are ignored.
+
+    **Raises** `BadOutput` if there are differing files and the request does not allow them to be
+    replaced.
+    """
     folder = request.folder
     names = [name for name in located.manifest.files_by_name if name not in intact]
     folder_manifest = folder / MANIFEST
@@ -267,7 +315,10 @@ def _find_differing_files(
 def _fetch_file(
     file: File, located: LocatedManifest, request: PullRequest, parts: Path, progress: Progress
 ) -> None:
-    """Copy a file from the hub's cache, or download it, and compare its digest."""
+    """Copy a file from the hub's cache into the folder `parts`, or download it to there.
+
+    Its digest is compared. **Raises** `Unreachable` or `WrongDigest`.
+    """
     repository = request.manifest.repository
     remote = HubFile(repository, file.name, located.revision, file.sha256, file.bytes)
     part = _part_path(parts, file)
@@ -285,7 +336,7 @@ def _fetch_file(
 
 
 def _part_path(parts: Path, file: File) -> Path:
-    """Return the path of a file that is not moved yet."""
+    """Return the path in the folder `parts` at which a file is kept until it is moved."""
     # The path contains the digest, so that a download of another revision does not resume it.
     return parts / file.sha256 / file.name
 
@@ -293,8 +344,16 @@ def _part_path(parts: Path, file: File) -> Path:
 def _move_files(
     folder: Path, parts: Path, files: Sequence[File], differing: list[str], manifest: bytes
 ) -> None:
-    """Move all files to their paths. If the process is killed meanwhile, the folder has no
-    manifest."""
+    """Move downloaded files from `parts` into `folder`, the manifest last.
+
+    **Arguments**
+
+    - `files`: the downloaded files.
+    - `differing`: the names of files in `folder` that are deleted first.
+    - `manifest`: the content of the manifest.
+
+    If the process is killed meanwhile, the folder has no manifest and is not read.
+    """
     with undivided():
         for name in sorted(differing, key=lambda name: name != MANIFEST):
             (folder / name).unlink()

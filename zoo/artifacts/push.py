@@ -28,8 +28,10 @@ from zoo.common.progress import is_terminal
 TOKEN_ADVICE = "set HF_TOKEN to a token of yours that may write to {}"
 
 MAX_BYTES_IN_MEMORY = 8 << 20
-"""Largest file that is read once, for its digest and for the upload. For larger files the hub
-compares the digest with the bytes that arrive."""
+"""The largest file that is read once, for its digest and for the upload.
+
+For larger files the hub compares the digest with the bytes that arrive.
+"""
 
 TIMEOUT = 10.0
 """Seconds to wait for the list of files in the repository."""
@@ -37,8 +39,10 @@ TIMEOUT = 10.0
 
 @dataclass(frozen=True)
 class PushTarget:
-    """Target of a push: repository (`OWNER/NAME`) and branch. `private` is used only if the
-    repository is created."""
+    """The repository (`OWNER/NAME`) and branch on the hub to which files are uploaded.
+
+    `private` is used only if the repository has to be created.
+    """
 
     repository: str
     branch: str = DEFAULT_BRANCH
@@ -47,7 +51,11 @@ class PushTarget:
 
 @dataclass(frozen=True)
 class PushedFile:
-    """A file of a push, and its change in the repository: new, changed, same or unknown."""
+    """A file to upload, with its size and digest.
+
+    `change` says how it differs from the file in the repository: `new`, `changed`, `same` or
+    `unknown`.
+    """
 
     name: str
     bytes: int
@@ -57,8 +65,15 @@ class PushedFile:
 
 @dataclass(frozen=True)
 class PushPlan:
-    """Plan of a push. `state` describes the repository, and `others` are the files that it
-    keeps."""
+    """The plan of an upload.
+
+    - `folder`: the folder with the files.
+    - `target`: the repository and branch.
+    - `model`: the name of the model.
+    - `state`: the state of the repository, in words.
+    - `rows`: the files of the folder, with their changes.
+    - `others`: the names of other files in the repository, which are kept.
+    """
 
     folder: Path
     target: PushTarget
@@ -69,9 +84,11 @@ class PushPlan:
 
 
 def plan_push(folder: Path, target: PushTarget, progress: Progress) -> PushPlan:
-    """Check a folder, compare it with the repository and return the plan. **Raises** `BadFile` if
-    the folder is not complete and verified, and `BadRequest` for a repository name that is not
-    valid."""
+    """Check a built folder, compare it with the repository on the hub, and return the plan.
+
+    Nothing is uploaded. **Raises** `BadFile` if the folder is not complete and verified, and
+    `BadRequest` for an invalid repository name.
+    """
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", target.repository, re.ASCII):
         raise BadRequest(f"{parameter('repo')} {target.repository}: write OWNER/NAME.")
     manifest = check_folder(folder, progress)
@@ -86,8 +103,11 @@ def plan_push(folder: Path, target: PushTarget, progress: Progress) -> PushPlan:
 
 
 def _read_repository(target: PushTarget) -> tuple[str, dict[str, RepoSibling] | None]:
-    """Return the state of the repository in words, and its files by name. The files are None if
-    they are not known."""
+    """Return the state of a repository in words, and its files by name.
+
+    The files are None if the hub could not be asked. They are empty if the repository or the branch
+    does not exist.
+    """
     kind = "private" if target.private else "public"
     try:
         repository = HfApi().model_info(
@@ -103,8 +123,10 @@ def _read_repository(target: PushTarget) -> tuple[str, dict[str, RepoSibling] | 
 
 
 def _manifest_file(folder: Path, manifest: Manifest) -> File:
-    """Return the name, size and digest of the manifest in a folder. **Raises** `BadFile` if it has
-    changed since it was read."""
+    """Return the name, size and digest of the manifest in a folder.
+
+    **Raises** `BadFile` if the manifest differs from `manifest`, which was read before.
+    """
     content = read_at_most(folder / MANIFEST, MAX_MANIFEST_BYTES + 1)
     if parse_manifest(content, str(folder / MANIFEST)) != manifest:
         raise BadFile(f"{folder / MANIFEST} was changed while it was read: {REBUILD_ADVICE}.")
@@ -112,8 +134,11 @@ def _manifest_file(folder: Path, manifest: Manifest) -> File:
 
 
 def _compare_with_hub(folder: Path, file: File, remote_files: dict[str, RepoSibling] | None) -> str:
-    """Return the change of a file in the repository. The hub records git's sha1 of small files and
-    the sha256 of large ones."""
+    """Return how a local file differs from the repository: `new`, `changed`, `same` or `unknown`.
+
+    `remote_files` are the files in the repository by name, or None if they are not known. The hub
+    records git's sha1 of small files and the sha256 of large ones.
+    """
     if remote_files is None:
         return "unknown"
     remote = remote_files.get(file.name)
@@ -129,11 +154,12 @@ def _compare_with_hub(folder: Path, file: File, remote_files: dict[str, RepoSibl
 
 
 def commit_push(push_plan: PushPlan) -> str:
-    """Create the repository and branch if they are missing, upload the files in one commit, and
-    return the page of the commit.
+    """Upload the changed files of a plan in one commit, and return the address of its page.
 
-    **Raises** `BadRequest` without a token, and `Unreachable` if the upload fails. The repository
-    is unchanged then.
+    The repository and the branch are created if they do not exist.
+
+    **Raises** `BadRequest` without a token, and `Unreachable` if the upload fails. No file in the
+    repository is changed then.
     """
     target = push_plan.target
     if get_token() is None:
@@ -163,8 +189,10 @@ def commit_push(push_plan: PushPlan) -> str:
 
 
 def _to_commit_operation(folder: Path, row: PushedFile) -> CommitOperationAdd:
-    """Return the upload of a file. **Raises** `BadFile` if the file has changed since it was
-    checked."""
+    """Return the operation that uploads a file.
+
+    **Raises** `BadFile` if the file has changed since it was checked.
+    """
     changed_error = BadFile(
         f"{folder / row.name} was changed since it was checked: {REBUILD_ADVICE}."
     )
@@ -182,7 +210,7 @@ def _to_commit_operation(folder: Path, row: PushedFile) -> CommitOperationAdd:
 
 
 def _describe_error(error: Exception, target: PushTarget) -> str:
-    """Return the reason why an upload failed."""
+    """Return the reason why an upload to `target` failed, in words."""
     code = http_status(error)
     if code in FORBIDDEN:
         return f"the hub refuses it ({code}), so {TOKEN_ADVICE.format(target.repository)}"

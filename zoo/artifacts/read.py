@@ -16,16 +16,21 @@ from zoo.common.staging import manifest_path
 from zoo.registry.lookup import MODELS, architecture, info
 
 MAX_MANIFEST_BYTES = 4 << 20
-"""Largest size of a manifest."""
+"""The largest size of a manifest."""
 MAX_COMMAS = 20_000
-"""Largest number of commas in a manifest: more than any manifest has, and few enough that
-validation is quick even if every value is wrong."""
+"""The largest number of commas in a manifest.
+
+It is more than any manifest has, and so few that validation is quick even if every value is wrong.
+"""
 
 RETRY_ADVICE = "Take another revision, or export, build or pull the files again."
 
 
 def read_folder_manifest(folder: Path) -> Manifest:
-    """Return the manifest of a folder. **Raises** `BadFile` if there is none or it is not valid."""
+    """Return the manifest.json of a folder.
+
+    **Raises** `BadFile` if it does not exist or is invalid.
+    """
     path = folder / MANIFEST
     if not path.is_file():
         problem = "is a file" if folder.is_file() else "does not exist"
@@ -35,8 +40,10 @@ def read_folder_manifest(folder: Path) -> Manifest:
 
 
 def read_nearby_manifest(file: Path) -> Manifest | None:
-    """Return the manifest next to an ONNX file, or the one in the folder above. Return None if
-    neither exists and is valid."""
+    """Return the manifest next to an ONNX file, or else the manifest.json in the folder above.
+
+    Return None if no valid manifest is found.
+    """
     for path in (manifest_path(file), file.absolute().parent.parent / MANIFEST):
         with suppress(BadFile):
             return read_manifest(path)
@@ -44,7 +51,10 @@ def read_nearby_manifest(file: Path) -> Manifest | None:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Return the manifest in a file. **Raises** `BadFile` if it cannot be read or is not valid."""
+    """Read a manifest from a file.
+
+    **Raises** `BadFile` if the file cannot be read or is invalid.
+    """
     try:
         content = read_at_most(path, MAX_MANIFEST_BYTES + 1)
     except FileNotFoundError as error:
@@ -55,8 +65,16 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def parse_manifest(content: bytes, origin: str, model: str | None = None) -> Manifest:
-    """Return a manifest from its JSON. `origin` names the file in errors. **Raises** `BadFile` if
-    it is not valid, or if it describes another model than `model`."""
+    """Return the manifest that JSON bytes describe.
+
+    **Arguments**
+
+    - `content`: the bytes.
+    - `origin`: the name of the file in error messages.
+    - `model`: the name of the model that the manifest must describe, or None for any.
+
+    **Raises** `BadFile` if the manifest is invalid, too large, or describes another model.
+    """
     if len(content) > MAX_MANIFEST_BYTES or content.count(b",") > MAX_COMMAS:
         raise BadFile(f"{origin} cannot be used: it is too large for a manifest. {RETRY_ADVICE}")
     try:
@@ -70,7 +88,7 @@ def parse_manifest(content: bytes, origin: str, model: str | None = None) -> Man
 
 
 def to_text(content: object) -> str:
-    """Return indented JSON of a manifest, or of a value that contains manifests."""
+    """Return a manifest, or a value that contains manifests, as indented JSON."""
     return (
         json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=to_json_fields)
         + "\n"
@@ -78,7 +96,10 @@ def to_text(content: object) -> str:
 
 
 def to_json_fields(value: object) -> object:
-    """Return the fields of a part of a manifest, as `json.dumps` asks for them."""
+    """Return the fields of a part of a manifest as a dictionary: the `default` of `json.dumps`.
+
+    Only fields that were set are returned. **Raises** `TypeError` for other values.
+    """
     if not isinstance(value, BaseModel):
         raise TypeError(f"a {type(value).__name__} cannot be written as JSON.")
     # Fields that the file does not state are not written either.
@@ -86,8 +107,10 @@ def to_json_fields(value: object) -> object:
 
 
 def entry_of_manifest(manifest: Manifest) -> ModelInfo:
-    """Return the zoo's entry for the model of a manifest, or an entry for the user's network that
-    the manifest describes.
+    """Return the entry of the model that a manifest describes.
+
+    It is the zoo's entry with the class names of the manifest. If the manifest contains the
+    configuration of a user's own network, it is an entry for this network.
 
     **Raises** `UnknownModel` if the zoo does not have the model, and `BadFile` if the network is
     not of the stated family.

@@ -72,14 +72,14 @@ class StatedPreprocessing(Model):
     @field_validator("std")
     @classmethod
     def _check_std(cls, std: Three) -> Three:
-        """Raise `ValueError` for a standard deviation that is zero or nearly zero."""
+        """Return `std` unchanged. **Raises** `ValueError` if a number in it is nearly zero."""
         if min(map(abs, std)) < MIN_STD:
             raise ValueError(f"`preprocessing.std` has a zero, or less than {MIN_STD}")
         return std
 
     @property
     def settings(self) -> Preprocessing:
-        """The same as settings of the preprocessing in numpy."""
+        """These steps as the settings that numpy preprocessing takes."""
         return Preprocessing(**self.model_dump(exclude={"in_file"}))
 
 
@@ -135,7 +135,10 @@ class StatedWeights(Model):
 
     @model_validator(mode="after")
     def _check_seed(self) -> Self:
-        """Raise `ValueError` for random weights without a seed."""
+        """Return this object unchanged.
+
+        **Raises** `ValueError` for random weights without a seed.
+        """
         if self.kind == "random" and self.seed is None:
             raise ValueError("`weights.seed` is missing, and the weights are random")
         return self
@@ -150,21 +153,28 @@ class File(Model):
 
     @classmethod
     def at(cls, path: Path, name: str | None = None, digest: str | None = None) -> Self:
-        """Return the record of the file at a path. `name` replaces its name. Without `digest` the
-        file is read to compute it."""
+        """Return the record of the file at a path.
+
+        `name` replaces the name of the file. `digest` is the sha256 of the file. Without it, the
+        file is read to compute the digest.
+        """
         size = path.stat().st_size
         return cls(name=name or path.name, bytes=size, sha256=digest or sha256(path))
 
     def has_full_size_in(self, folder: Path) -> bool:
-        """Return whether the folder has a file of this name and size, which is not a link. Its
-        content is not read."""
+        """Return whether a folder has a regular file of this name and size.
+
+        The content is not read. A symbolic link on the way gives False.
+        """
         with suppress(OSError), open_inside(folder, self.name) as file:
             return State.of(file).size == self.bytes
         return False
 
     def is_intact_in(self, folder: Path, step: Callable[[int], None] | None = None) -> bool:
-        """Return whether the folder has a file of this name with this size and digest. `step` is
-        called with the number of bytes of each piece that is read."""
+        """Return whether a folder has a regular file of this name, size and digest.
+
+        `step` is called with the number of bytes of each piece that is read.
+        """
         with suppress(OSError), open_inside(folder, self.name) as file:
             has_size = State.of(file).size == self.bytes
             return has_size and digest_of(file, step) == self.sha256
@@ -238,7 +248,7 @@ class Variant(Model):
 
     @property
     def file(self) -> str:
-        """Name of the ONNX file."""
+        """The name of the ONNX file. The sidecar, if there is one, is not included."""
         return next(name for name in self.files if name.endswith(".onnx"))
 
     @property
@@ -321,14 +331,21 @@ class Manifest(Model):
     @field_validator("network")
     @classmethod
     def _check_network(cls, network: architecture.Config | None) -> architecture.Config | None:
-        """Raise `ValueError` for sizes that no network can have."""
+        """Return `network` unchanged.
+
+        **Raises** `ValueError` if its sizes are impossible for a network.
+        """
         if network is not None and not network.is_sound:
             raise ValueError("`network` has sizes that no network has")
         return network
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
-        """Raise `ValueError` for files or variants that contradict each other."""
+        """Return the manifest unchanged, if its files and variants agree.
+
+        **Raises** `ValueError` if a file is listed twice, if a file lies inside another file, if a
+        variant does not have exactly one listed .onnx file, or if there are no variants.
+        """
         # Some file systems do not distinguish upper and lower case.
         names = {name.lower() for name in self.files_by_name}
         if len(names) < len(self.files) or MANIFEST in names:
@@ -338,9 +355,9 @@ class Manifest(Model):
                 raise ValueError(f"it lists {name!r} inside of another file")
         for label, variant in self.variants.items():
             if missing := [name for name in variant.files if name not in self.files_by_name]:
-                name_shown = ascii(missing[0])[:80]
+                quoted_name = ascii(missing[0])[:80]
                 raise ValueError(
-                    f"variant {label} needs {name_shown}, which is not among its files"
+                    f"variant {label} needs {quoted_name}, which is not among its files"
                 )
             if sum(name.endswith(".onnx") for name in variant.files) != 1:
                 raise ValueError(f"variant {label} is not just one .onnx file")
@@ -364,18 +381,20 @@ class Manifest(Model):
 
     @cached_property
     def files_by_name(self) -> dict[str, File]:
-        """Listed files by name."""
+        """The listed files by name."""
         return {file.name: file for file in self.files}
 
     @property
     def only(self) -> Variant:
-        """Variant of a manifest that describes a single exported file."""
+        """The one variant of a manifest that describes a single exported file."""
         (variant,) = self.variants.values()
         return variant
 
     def label_of(self, file: str) -> str | None:
-        """Return the name of the variant whose ONNX file has this name, in any folder, or None if
-        there is none."""
+        """Return the name of the variant whose ONNX file has this name.
+
+        Folders in the paths of the variants are ignored. Return None if there is no such variant.
+        """
         labels = {PurePosixPath(variant.file).name: name for name, variant in self.variants.items()}
         return labels.get(file)
 
@@ -387,19 +406,24 @@ class Manifest(Model):
         return self.variants[name]
 
     def select_variants(self, names: Sequence[str]) -> dict[str, Variant]:
-        """Return the variants of these names, or all variants for `all`. **Raises** `BadRequest` if
-        there is none of a name."""
+        """Return the variants of these names by name. The name `all` selects all variants.
+
+        **Raises** `BadRequest` for an unknown name.
+        """
         requested = self.variants if "all" in names else dict.fromkeys(names)
         return {name: self.get_variant(name) for name in requested}
 
     def select_files(self, names: Collection[str]) -> list[File]:
-        """Return the files of these variants, and the files that belong to no variant."""
+        """Return the files of some variants, and the files that belong to no variant.
+
+        `names` are the names of the variants.
+        """
         files_of_variants = {name: set(variant.files) for name, variant in self.variants.items()}
         selected = set().union(*(files_of_variants[name] for name in names))
         unwanted = set().union(*files_of_variants.values()) - selected
         return [file for file in self.files if file.name not in unwanted]
 
     def with_changes(self, **changes: object) -> Self:
-        """Return a manifest with some fields replaced. It is validated like a new one."""
+        """Return a copy of the manifest with some fields replaced, after validating it."""
         unchanged = {name: value for name, value in self if name in self.model_fields_set}
         return type(self).model_validate(unchanged | changes)

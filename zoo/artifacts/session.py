@@ -34,8 +34,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class VisionModel:
-    """A model with its preprocessing, in ONNX Runtime. Call it with pictures to get its outputs by
-    name."""
+    """A model in ONNX Runtime, with its preprocessing.
+
+    Call it with pictures to get the outputs by name.
+
+    - `manifest`: the manifest that describes the file.
+    - `variant`: the part of the manifest about the file.
+    - `path`: the ONNX file.
+    - `session`: the session of ONNX Runtime that runs the file.
+    - `towers`: the files with one tower each that were opened to compute vectors, by input kind.
+    """
 
     manifest: Manifest
     variant: Variant
@@ -60,14 +68,18 @@ class VisionModel:
         return html_table(self.manifest.model, facts.items())
 
     def preprocess(self, images: Pictures) -> NDArray[Any]:
-        """Return the array that the session takes: `pixel_values [n, 3, H, W]`, or `image [n, H, W,
-        3]` in uint8.
+        """Return the array that the session takes for pictures.
 
-        **Arguments:** one picture or several. They are resized and cropped to the model's size. If
-        the file does that itself, they must have equal sizes.
+        It is `pixel_values [n, 3, H, W]`, or `image [n, H, W, 3]` in uint8 if the file preprocesses
+        pictures itself.
 
-        **Raises** `BadRequest`, also for a network that takes several arrays of a picture: use
-        `feeds` for it.
+        **Arguments**
+
+        - `images`: one picture or several. They are resized and cropped to the model's size. If the
+          file does that itself, they must have equal sizes.
+
+        **Raises** `BadRequest` if a picture cannot be read, and for a network that takes several
+        arrays for a picture: use `feeds` for such a network.
         """
         feeds = self.feeds(images)
         if len(feeds) != 1:
@@ -79,12 +91,20 @@ class VisionModel:
         return values
 
     def feeds(self, images: Pictures) -> Feeds:
-        """Return all arrays by name that the session takes of pictures. **Raises** the errors of
-        `preprocess`."""
+        """Return all arrays that the session takes for pictures, by name.
+
+        **Raises** `BadRequest` if a picture cannot be read. If the file preprocesses pictures
+        itself, it is also raised for pictures of different sizes and for pictures that are too
+        long.
+        """
         return self._make_feeds(pictures(images))
 
     def _make_feeds(self, images: Sequence[Image]) -> Feeds:
-        """Return the arrays of RGB images by name."""
+        """Return the arrays that the session takes for upright RGB images, by name.
+
+        If the manifest leaves the size open and the images need different sizes, they all get the
+        model's own size.
+        """
         from zoo.images.pixel_values import check_edges
 
         preprocessing = self.manifest.preprocessing.settings
@@ -102,21 +122,23 @@ class VisionModel:
 
     @cached_property
     def _config(self) -> Config:
-        """Configuration of the network, of which the file may be one tower."""
+        """The configuration of the network. The file may hold only one of its towers."""
         from zoo.artifacts.read import entry_of_manifest
 
         return entry_of_manifest(self.manifest).config
 
     @property
     def _input_kinds(self) -> set[Kind]:
-        """Kinds of inputs that the file takes."""
+        """The kinds of inputs that the file takes: pictures, texts or both."""
         return find_kinds(
             self._config.inputs, {session_input.name for session_input in self.session.get_inputs()}
         )
 
     def __call__(self, images: Pictures) -> dict[str, NDArray[np.generic]]:
-        """Return the model's outputs for pictures, as `[n, ...]`, by name. **Raises** `BadRequest`
-        for a file that takes texts."""
+        """Return the model's outputs `[n, ...]` for pictures, by name.
+
+        **Raises** `BadRequest` for a file that takes texts.
+        """
         if self._input_kinds != {"picture"}:
             input_names = [session_input.name for session_input in self.session.get_inputs()]
             raise BadRequest(
@@ -128,21 +150,27 @@ class VisionModel:
 
     @property
     def _described_file(self) -> DescribedFile:
+        """The file of this model with its session, compared with its manifest."""
         from zoo.artifacts.described_file import DescribedFile
 
         return DescribedFile(self.path, self.manifest, self.variant, self.session)
 
     @property
     def _output_names(self) -> list[str]:
+        """The names of the outputs that the file declares."""
         return [output.name for output in self.session.get_outputs()]
 
     def ask(self, images: Pictures, question: Question) -> list[PictureAnswer]:
-        """Return the answer to a question about each picture. **Raises** `BadRequest` if the
-        network cannot answer it, and the errors of `tokenizer`."""
+        """Return the answer to a question about each picture.
+
+        **Raises** `BadRequest` if the network cannot answer the question, and the errors of
+        `tokenizer` for a question with labels.
+        """
         from zoo.artifacts.ask import AnsweringNetwork, check_logits
         from zoo.artifacts.read import entry_of_manifest
 
         def run(feeds: Feeds, names: Sequence[str]) -> Outputs:
+            """Return the outputs of these names, or all outputs if no names are given."""
             outputs = self._described_file.run_network(
                 names or self._output_names, self._select_inputs(feeds)
             )
@@ -163,15 +191,19 @@ class VisionModel:
         return network.answers(pictures(images), question)
 
     def answer(self, images: Pictures, threshold: float | None = None) -> list[PictureAnswer]:
-        """Return the answer about each picture: classes, depths, features or objects in boxes.
-        Objects whose score is below `threshold` are left out."""
+        """Return the answer about each picture: classes, areas, depths, features or boxes.
+
+        `threshold` is the least score of a box, from 0 to 1. None means the default.
+        """
         return self.ask(images, Question(threshold=threshold))
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """Tokenizer that makes `input_ids` of texts. **Raises** `BadRequest` for a model of
-        pictures alone, `BadFile` if the tokenizer cannot be used, and `MissingLibrary` without the
-        library tokenizers."""
+        """The tokenizer that turns texts into `input_ids`.
+
+        **Raises** `BadRequest` for a model that takes pictures only, `BadFile` if the tokenizer
+        cannot be used, and `MissingLibrary` if the library tokenizers is not installed.
+        """
         from zoo.texts.tokenizer import read_tokenizer
 
         texts = self._config.texts
@@ -180,33 +212,46 @@ class VisionModel:
         return read_tokenizer(self.path.parent.parent, texts.tokens)
 
     def text(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return the vectors of texts, `[n, dim]`, of length 1. Their product with vectors of
-        pictures is a cosine, and the manifest's `similarity` turns the cosine into a logit.
-        **Raises** the errors of `tokenizer`."""
+        """Return the vectors of texts, `[n, dim]`, of length 1.
+
+        The product of such a vector with the vector of a picture is a cosine. The manifest's
+        `similarity` turns the cosine into a logit.
+
+        **Raises** the errors of `tokenizer`.
+        """
         return self._unit_vectors("text", self._feed_texts(texts))
 
     def _feed_texts(self, texts: Sequence[str]) -> Feeds:
-        """Return the arrays of texts by name."""
+        """Return the arrays that the session takes for texts, by name."""
         tokenizer, text_input = self.tokenizer, self._config.texts
         assert text_input is not None, "a model with a tokenizer takes texts"
         return text_input.make(tokenizer, texts)
 
     def image(self, images: Pictures) -> NDArray[np.float32]:
-        """Return the vectors of pictures, `[n, dim]`, of length 1. **Raises** `BadRequest` for a
-        model without texts that they could be compared with."""
+        """Return the vectors of pictures, `[n, dim]`, of length 1, to compare with those of `text`.
+
+        **Raises** `BadRequest` if the file is a tower for texts, or if its folder has no variant
+        with the tower for pictures.
+        """
         return self._unit_vectors("picture", self.feeds(images))
 
     def classify(
         self, picture: Pictures, labels: Sequence[str], template: str = TEMPLATE
     ) -> list[Answer]:
-        """Return the probability of each label for a picture, the most probable first. The
-        manifest's `similarity` says whether the labels exclude each other: for SigLIP 2 they do
-        not, for the other models all probabilities sum to 1.
+        """Return the probability of each label for one picture, the most probable label first.
 
-        **Arguments:** one picture; the labels, in words; and the sentence that the labels are put
-        into, with `{}` in their place.
+        The manifest's `similarity` says whether the labels exclude each other. For SigLIP 2 they do
+        not. For the other models all probabilities sum to 1.
 
-        **Raises** `BadRequest` for a model that does not compare pictures with texts.
+        **Arguments**
+
+        - `picture`: one picture.
+        - `labels`: words for what the picture may show.
+        - `template`: the sentence that is compared with the picture, with `{}` in place of the
+          label.
+
+        **Raises** `BadRequest` for a model that does not compare pictures with texts, and for
+        several pictures.
 
         >>> zoo.load("siglip2_vitb16_224_dual").classify("cat.png", ["a cat", "a dog"])[0].label
         'a cat'
@@ -221,12 +266,15 @@ class VisionModel:
         return list(answer.answers)
 
     def _select_inputs(self, feeds: Feeds) -> Feeds:
-        """Return the arrays that the file takes."""
+        """Return the arrays whose names are inputs of the file, without the other arrays."""
         input_names = {session_input.name for session_input in self.session.get_inputs()}
         return {name: value for name, value in feeds.items() if name in input_names}
 
     def _unit_vectors(self, kind: Kind, feeds: Feeds) -> NDArray[np.float32]:
-        """Return the vectors of one tower, of length 1. `kind` is the kind of its input."""
+        """Run one tower and return its vectors, `[n, dim]`, of length 1.
+
+        `kind` is the kind of the tower's input. `feeds` are its input arrays by name.
+        """
         from zoo.tasks.answer import normalize_vectors
 
         return normalize_vectors(
@@ -234,7 +282,10 @@ class VisionModel:
         )
 
     def _tower_file(self, kind: Kind) -> DescribedFile:
-        """Return the file of the tower that takes this kind of input. It is opened once."""
+        """Return the file that holds only the tower for this kind of input.
+
+        This is the file itself, or another variant of the folder, which is opened on first use.
+        """
         if self._input_kinds == {kind}:
             return self._described_file
         variants = self.manifest.variants.items()
@@ -292,28 +343,40 @@ def load(
 
 
 def open_folder(folder: Path, variant: str, providers: Sequence[str] | None = None) -> VisionModel:
-    """Return the model that was built in a folder. **Raises** `BadFile` or `BadRequest`."""
+    """Open a variant of the model in a built folder.
+
+    `providers` are names of ONNX Runtime's execution providers. None means the CPU.
+
+    **Raises** `BadFile` or `BadRequest`.
+    """
     from zoo.artifacts.find import find_variant_in_folder
 
     return _open_variant(find_variant_in_folder(folder, variant), providers)
 
 
 def open_file(path: Path, providers: Sequence[str] | None = None) -> VisionModel:
-    """Return the model in an ONNX file whose manifest is next to it or in the folder above.
-    **Raises** `BadFile` or `BadRequest`."""
+    """Open the model in an ONNX file, whose manifest is next to it or in the folder above.
+
+    `providers` are names of ONNX Runtime's execution providers. None means the CPU.
+
+    **Raises** `BadFile` or `BadRequest`.
+    """
     from zoo.artifacts.find import find_variant_in_file
 
     return _open_variant(find_variant_in_file(path), providers)
 
 
 def _open_variant(variant: FoundVariant, providers: Sequence[str] | None) -> VisionModel:
-    """Return a variant as a model."""
+    """Open a variant with these execution providers, by default on the CPU."""
     session = _described_file(variant, providers).session
     return VisionModel(variant.manifest, variant.variant, variant.path, session)
 
 
 def _described_file(variant: FoundVariant, providers: Sequence[str] | None) -> DescribedFile:
-    """Open the file of a variant. **Raises** `BadFile` if it is not what its manifest says."""
+    """Open the ONNX file of a variant and compare it with its manifest.
+
+    **Raises** `BadFile` if it differs.
+    """
     from zoo.artifacts.described_file import DescribedFile
 
     session = _open_session(variant.path, providers)
@@ -321,8 +384,11 @@ def _described_file(variant: FoundVariant, providers: Sequence[str] | None) -> D
 
 
 def _open_session(path: Path, providers: Sequence[str] | None) -> Session:
-    """Return a session of ONNX Runtime. **Raises** `BadFile` if the file does not load with these
-    providers, and `BadRequest` if one is not available."""
+    """Open an ONNX file with these execution providers, by default on the CPU.
+
+    **Raises** `BadFile` if the file does not load, and `BadRequest` if a provider is not installed
+    or the first one does not start.
+    """
     from zoo.common.runtime import CPU, ERRORS, check_provider, check_started, open_session
 
     provider_names = list(providers or (CPU,))

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 
 def render_markdown(template: str, **values: object) -> str:
-    """Return a Markdown page from a template in `zoo/data`. **Raises** an error if the template
-    uses a name that `values` lacks."""
+    """Return a Markdown page from a template in `zoo/data`.
+
+    `template` is the name of the file, `values` are the variables of the template. **Raises** an
+    error of jinja2 if the template uses a variable that `values` lacks.
+    """
     data = files("zoo") / "data"
     environment = Environment(
         loader=FunctionLoader(lambda name: (data / name).read_text(encoding="utf-8")),
@@ -35,12 +38,15 @@ RANDOM_WEIGHTS = "random (seed {seed}): the shapes are real, the features mean n
 
 
 def passed_or_failed(passed: bool) -> str:
-    """Return the result of a check in words."""
+    """Return `passed` or `FAILED`."""
     return "passed" if passed else "FAILED"
 
 
 def describe_worst_error(verification: Verification, comparisons: Sequence[Comparison]) -> str:
-    """Return the worst error of some comparisons, in the measure of the verification."""
+    """Return the worst error of some comparisons in words, such as `cosine 0.999876` or `3.1e-06`.
+
+    The measure is that of the verification.
+    """
     from zoo.artifacts import measured
 
     error = measured.find_worst_error(comparisons, verification.measure)
@@ -50,7 +56,7 @@ def describe_worst_error(verification: Verification, comparisons: Sequence[Compa
 
 
 def describe_variant_error(variant: Variant) -> str:
-    """Return the worst error of a variant."""
+    """Return the worst error of a variant in words, or `not verified`."""
     verification = variant.verification
     return (
         describe_worst_error(verification, verification.comparisons)
@@ -60,8 +66,11 @@ def describe_variant_error(variant: Variant) -> str:
 
 
 def describe_limit(verification: Verification) -> str:
-    """Return the limit of a verification, and the largest share of an output that agrees only with
-    JAX at perturbed inputs."""
+    """Return the limit of a verification in words, such as `≤ 1e-04`.
+
+    A remark is added if some numbers agree only with JAX at inputs moved by rounding. It states the
+    largest share of such numbers in an output.
+    """
     if verification.measure == "cosine":
         return f"cosine ≥ {verification.limit}"
     share = max((comparison.excused for comparison in verification.comparisons), default=0)
@@ -70,8 +79,10 @@ def describe_limit(verification: Verification) -> str:
 
 
 def describe_levels(verification: Verification) -> str:
-    """Return the number of optimization levels at which a file was run, and the levels with an
-    error if it failed."""
+    """Return the number of optimization levels at which a file was run, in words.
+
+    If the file failed, the levels below the highest at which an error was largest are added.
+    """
     count = len(verification.levels)
     lower = sorted({comparison.level for comparison in verification.comparisons} - {"all"})
     failed = (
@@ -81,7 +92,7 @@ def describe_levels(verification: Verification) -> str:
 
 
 def describe_calibration(calibration: Calibration) -> str:
-    """Return the choice among the int8 files, with the measurements of all."""
+    """Return the chosen ranges of an int8 file's activations and all measurements, in words."""
     measured = (
         f"{name} cosine "
         f"{'no number' if candidate.cosine is None else format(candidate.cosine, '.6f')}, x "
@@ -93,7 +104,11 @@ def describe_calibration(calibration: Calibration) -> str:
 
 
 def describe_weights(weights: StatedWeights) -> str:
-    """Return the origin of the weights in words."""
+    """Return the origin of the weights in words: a seed, or a checkpoint's name and digest.
+
+    It is added whether the checkpoint is the published file, and whether it fits models with
+    another licence.
+    """
     if weights.seed is not None:
         return RANDOM_WEIGHTS.format(seed=weights.seed)
     verdicts = {True: ", the published file", False: ", not the published file", None: ""}
@@ -105,8 +120,11 @@ def describe_weights(weights: StatedWeights) -> str:
 
 
 def find_base_model(manifest: Manifest, entry: ModelInfo) -> str:
-    """Return the repository on the hub whose weights these are. Empty for random weights, for
-    weights in this package, and for a file that is not the publisher's."""
+    """Return the repository on the hub whose weights a manifest's files contain.
+
+    Return an empty string for random weights, for weights in this package, and for a checkpoint
+    that is not the publisher's.
+    """
     weights = manifest.weights
     if weights.kind == "random":
         return ""
@@ -119,8 +137,11 @@ def find_base_model(manifest: Manifest, entry: ModelInfo) -> str:
 
 
 def describe_licence_doubt(weights: StatedWeights) -> str:
-    """Return the remark that a checkpoint fits models with another licence too, so that the licence
-    depends on the user's choice of the model, or an empty string if it fits none."""
+    """Return the remark that a checkpoint also fits models with another licence.
+
+    The licence then depends on which model the user named. Return an empty string if it fits no
+    such model.
+    """
     other_models = " or ".join(weights.also_fits or ())
     remark = (
         f"; it fits {other_models} too, which has other terms, and nothing in it says which it is"
@@ -129,13 +150,15 @@ def describe_licence_doubt(weights: StatedWeights) -> str:
 
 
 def format_megabytes(manifest: Manifest, variant: Variant) -> str:
-    """Return the size of a variant's files in megabytes."""
+    """Return the size of a variant's files in megabytes, with one decimal."""
     return f"{sum(manifest.files_by_name[name].bytes for name in variant.files) / 1e6:.1f}"
 
 
 def variant_rows(manifest: Manifest) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield a table row for every variant in a folder: name, megabytes, nodes, worst error,
-    speed."""
+    """Yield a table row for every variant: name, megabytes, nodes, worst error, relative speed.
+
+    The speed is empty if it was not measured.
+    """
     speeds = manifest.speeds.variants if manifest.speeds else {}
     for name, variant in manifest.variants.items():
         ratio = speeds[name].ratio if name in speeds else None

@@ -27,7 +27,10 @@ app = typer.Typer()
 
 
 def show_version(is_requested: bool) -> None:
-    """Print the version and exit if `--version` was given."""
+    """Print the version and exit if the option `--version` was given.
+
+    `is_requested` is the value of the option.
+    """
     if is_requested:
         say(__version__)
         raise typer.Exit
@@ -91,5 +94,5 @@ app.add_typer(weights_command.app, name="weights")
 
 
 def main() -> None:
-    """Run the `zoo` command and exit."""
+    """Run the `zoo` command with the arguments of this process, and exit with its code."""
     run_command_line(app, "zoo")

@@ -131,9 +131,13 @@ def build(
 
 
 def run_plans(plans: list[Plan], jobs: int, memory: float | None) -> list["Outcome"]:
-    """Build all folders, in this process or in `jobs` processes.
+    """Build the folders of all plans, and return their outcomes in the order of the plans.
 
-    `memory` is the limit of all builds together in GB, None for a share of the free memory.
+    **Arguments**
+
+    - `jobs`: the number of processes. With 1, folders are built one after the other in this
+      process.
+    - `memory`: the limit in GB for all builds together. None means 80 % of the free memory.
     """
     from psutil import virtual_memory
 
@@ -152,14 +156,18 @@ def run_plans(plans: list[Plan], jobs: int, memory: float | None) -> list["Outco
 
 
 def build_record(plan: Plan, outcome: "Outcome") -> dict[str, Any]:
-    """Return an outcome for JSON."""
+    """Return the outcome of a build as `--json` prints it, with the path of its folder."""
     record = outcome.record | {"folder": plan.folder}
     manifest = next(iter(record.pop("manifests")), None)
     return record | {"not_good_enough": record.pop("failed"), "manifest": manifest}
 
 
 def build_blocks(outcomes: Sequence["Outcome"]) -> "Iterator[Block]":
-    """Yield a table with a row for each file, then the notes and the errors of each model."""
+    """Yield what is printed about builds: a table of all files, then notes and errors by model.
+
+    The notes state the load of the machine if that made measured speeds unreliable, the choice of
+    an int8 file, and the files that were too imprecise to be written.
+    """
     from zoo.artifacts.measured import is_busy
     from zoo.artifacts.words import describe_calibration, variant_rows
     from zoo.cli.tables import Table, count_noun, prefix_lines

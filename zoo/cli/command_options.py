@@ -21,14 +21,18 @@ MANY_MODELS = "Many models"
 
 
 class OpsetCommand(TyperCommand):
-    """A command that accepts `--opset 18 23` for `--opset 18,23`."""
+    """A command that accepts `--opset 18 23` in place of `--opset 18,23`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse command-line arguments after joining the numbers that follow `--opset`."""
         return super().parse_args(ctx, join_opsets(args))
 
 
 def join_opsets(arguments: Sequence[str]) -> list[str]:
-    """Append numbers that follow an `--opset` option to its value, with commas."""
+    """Return command-line arguments with the numbers after an `--opset` option joined by commas.
+
+    `["--opset", "18", "23"]` becomes `["--opset", "18,23"]`.
+    """
     joined: list[str] = []
     for text in arguments:
         after_opset = joined[-2:-1] == ["--opset"] or (joined and joined[-1].startswith("--opset="))
@@ -40,12 +44,12 @@ def join_opsets(arguments: Sequence[str]) -> list[str]:
 
 
 def examples(*lines: str) -> str:
-    """Return the examples at the end of a command's help."""
+    """Return the text with examples of a command that ends its help, one example a line."""
     return "\n".join(["Example:" if len(lines) == 1 else "Examples:", *lines])
 
 
 def model_names(help: str, metavar: str = "MODEL") -> Option:
-    """Return an argument for names of models, which shells complete."""
+    """Return an argument for one or more names of models, which shells can complete."""
     return argument(metavar, help, models=True)
 
 
@@ -83,18 +87,21 @@ Function = Callable[..., Any]
 
 
 def derive_options(*makers: Function) -> Callable[[Function], Function]:
-    """Return a decorator that adds the options of functions and request classes to a command.
+    """Return a decorator that makes a command of a function, with options from annotations.
 
-    Each of the `makers` is called with the values of its own options, and the command is called
-    with the results and the values of its own options. Options that the user leaves out keep the
-    defaults of the parameters. A maker with a parameter `progress` receives a progress bar.
+    The options are those of the `makers`, which are functions or request classes, and of the
+    decorated function. Each maker is called with the values of its own options. The decorated
+    function is then called with the results of the makers, in order, and with the values of its own
+    options. An option that the user leaves out keeps the parameter's default. A maker with a
+    parameter `progress` receives a progress bar.
 
-    A command without a parameter `json` returns a `CommandResult` and gets the option `--json`. Its
-    result is printed, as one document with `--json`, and the exit code of the result becomes that
-    of the command.
+    A function without a parameter `json` must return a `CommandResult`, and the command gets the
+    option `--json`. The result is printed, as one JSON document with `--json`, and its exit code
+    becomes that of the command.
     """
 
     def decorate(command: Function) -> Function:
+        """Return a function with Typer's parameters that calls the makers and `command`."""
         groups = [option_parameters(function) for function in (*makers, command)]
         prints_result = "json" not in groups[-1]
         if prints_result:
@@ -129,14 +136,17 @@ def derive_options(*makers: Function) -> Callable[[Function], Function]:
 
 
 def option_name(name: str, option: Option) -> str:
-    """Return the name of a parameter on the command line."""
+    """Return the name of an option on the command line, such as `--dry-run` for `dry_run`.
+
+    `name` is the name of the parameter. A positional argument is named by its placeholder.
+    """
     if option.positional:
         return (option.metavar or name).strip("[].")
     return option.name or f"--{name.replace('_', '-')}"
 
 
 def complete(incomplete: str) -> list[str]:
-    """Return the names of models that begin with `incomplete`, for shell completion."""
+    """Return the names of models that begin with a text, for shell completion."""
     return [name for name in MODELS if name.startswith(incomplete)]
 
 
@@ -146,7 +156,10 @@ def split_commas(values: list[str]) -> list[str]:
 
 
 def _call_maker(maker: Function, settings: dict[str, Any]) -> Any:
-    """Call a maker with its options, and with a progress bar if it has the parameter `progress`."""
+    """Call a function or request class with the values of its options, and return the result.
+
+    If it has a parameter `progress`, a progress bar is passed and shown during the call.
+    """
     if "progress" not in signature(maker).parameters:
         return maker(**settings)
     with progress_bar() as progress:
@@ -156,7 +169,13 @@ def _call_maker(maker: Function, settings: dict[str, Any]) -> Any:
 def _read_values(
     group: dict[str, tuple[Parameter, Option]], values: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the values of a group of options, converted for its function, without those left out.
+    """Return the converted values of a function's options, by parameter name.
+
+    **Arguments**
+
+    - `group`: the parameters of the function and their options, by name.
+    - `values`: the values of all options of the command. None means that the user left the option
+      out. Such an option is missing in the result.
 
     **Raises** `BadRequest` for a value that cannot be converted.
     """
@@ -165,6 +184,10 @@ def _read_values(
 
 
 def _convert_value(option: Option, value: Any) -> Any:
+    """Return a value from the command line converted to the type of the parameter.
+
+    Values of a repeatable option are split at commas, and the value of a negating flag is inverted.
+    """
     if option.several:
         value = split_commas(value)
     if option.negates:
@@ -173,7 +196,11 @@ def _convert_value(option: Option, value: Any) -> Any:
 
 
 def _typer_parameter(declared: Parameter, option: Option) -> Parameter:
-    """Return a parameter with the annotation that Typer reads."""
+    """Return a parameter in the form that Typer reads: keyword-only, with Typer's annotation.
+
+    `declared` is the parameter in the signature of a function. A default that Typer cannot
+    represent becomes None.
+    """
     settings: dict[str, Any] = {"metavar": option.metavar, "rich_help_panel": option.panel}
     settings |= {"help": option.help, "show_default": option.default}
     settings |= {"min": option.least, "max": option.most}

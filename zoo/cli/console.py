@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 def progress_bar() -> AbstractContextManager[Progress]:
-    """Return a progress bar on stderr, or one line for each stage if stderr is no terminal."""
+    """Return a progress bar on stderr. If stderr is no terminal, progress is printed as lines."""
     return bar(fallback=Lines())
 
 
@@ -55,7 +55,11 @@ def announce_checkpoint(checkpoint: GivenCheckpoint) -> tuple[ModelInfo, Choice]
 
 
 def run_command_line(app: typer.Typer, name: str | None = None) -> None:
-    """Run the command line of this process and exit with its code."""
+    """Run the command of this process's arguments, and exit with its code.
+
+    `name` is the name of the program in its help. Signals, telemetry, garbage collection and output
+    streams are configured first.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     # The official packages of ONNX Runtime send telemetry of every session to Microsoft.
@@ -68,11 +72,12 @@ def run_command_line(app: typer.Typer, name: str | None = None) -> None:
 
 
 def call(app: typer.Typer, arguments: Sequence[str], name: str | None = None) -> int:
-    """Run a command and return its exit code.
+    """Run a command with these arguments and return its exit code.
 
     The exit code is 2 and one sentence is printed to stderr if the command is used in a wrong way,
     if a file cannot be read or written, or if the memory is exhausted. It is 1 if a check failed.
-    Every other exception is a bug and is raised with its traceback.
+    Every other exception is a bug and is raised with its traceback. `name` is the name of the
+    program in its help.
     """
     try:
         os.getcwd()
@@ -115,7 +120,7 @@ def call(app: typer.Typer, arguments: Sequence[str], name: str | None = None) ->
 
 
 def _address_space() -> float:
-    """Return the limit of this process's address space in bytes, infinity without a limit."""
+    """Return the limit of this process's address space in bytes, or infinity if there is none."""
     if sys.platform == "win32":
         return math.inf
     import resource
@@ -125,13 +130,13 @@ def _address_space() -> float:
 
 
 EXHAUSTED = re.compile("RESOURCE_EXHAUSTED|bad_alloc|Failed to allocate memory")
-"""What messages of XLA and ONNX Runtime contain if memory is exhausted."""
+"""The pattern of messages of XLA and ONNX Runtime about exhausted memory."""
 
 
 def _memory_exceptions() -> tuple[type[Exception], ...]:
-    """Return the exceptions that JAX and ONNX Runtime raise if the memory is exhausted.
+    """Return the types of exceptions that JAX and ONNX Runtime raise if memory is exhausted.
 
-    They raise them for other reasons too.
+    They raise the same types for other reasons too, so the message has to be compared.
     """
     if "onnxruntime" not in sys.modules:
         return MemoryError, RuntimeError
@@ -141,17 +146,19 @@ def _memory_exceptions() -> tuple[type[Exception], ...]:
 
 
 def show_group_help(context: typer.Context) -> None:
-    """Print the help of a group of commands if no command was named."""
+    """Print the help of a group of commands if the user named no command of the group."""
     if context.invoked_subcommand is None:
         say(context.get_help())
 
 
 @dataclass(frozen=True)
 class CommandResult(Generic[T]):
-    """The result of a command, the functions that present it, and the exit code of the command.
+    """The result of a command, with the functions that present it.
 
-    `blocks` returns the blocks that are printed for people. `record` returns the document that
-    `--json` prints.
+    - `value`: the result.
+    - `blocks`: returns the texts and tables that are printed for people.
+    - `record`: returns the value that `--json` prints.
+    - `code`: the exit code of the command.
     """
 
     value: T
@@ -160,7 +167,7 @@ class CommandResult(Generic[T]):
     code: int = 0
 
     def show(self, as_json: bool) -> int:
-        """Print the result, as JSON or as blocks, and return the exit code."""
+        """Print the result, as JSON or as texts and tables, and return the exit code."""
         if as_json:
             print_json(self.record(self.value))
         else:
@@ -171,11 +178,15 @@ class CommandResult(Generic[T]):
 
 
 def print_json(value: object) -> None:
-    """Print a value as one JSON document. Dataclasses become objects."""
+    """Print a value to stdout as one JSON document.
+
+    Paths become strings. Dataclasses and parts of manifests become objects.
+    """
     say_json(value, _to_json_value)
 
 
 def _to_json_value(value: object) -> object:
+    """Return a value in a form that JSON can represent: the `default` of `json.dumps`."""
     if isinstance(value, Path):
         return str(value)
     if is_dataclass(value):
@@ -186,11 +197,10 @@ def _to_json_value(value: object) -> object:
 
 
 def print_picture(picture: "Image") -> None:
-    """Show a picture in the terminal.
+    """Show a picture in the terminal, at the width of the terminal.
 
-    It is drawn with half blocks if the terminal does not support images.
-
-    Nothing is shown if the extra `[terminal]` is not installed.
+    It is drawn with half blocks of colour if the terminal does not support images. Nothing is shown
+    if the extra `[terminal]` is not installed, or if the terminal has no size.
     """
     import logging
 
@@ -209,7 +219,11 @@ def print_picture(picture: "Image") -> None:
 
 
 def warn_nonfinite(names: Sequence[str]) -> None:
-    """Print a warning with the names of tensors that hold a NaN or an infinity, at most ten."""
+    """Print a warning on stderr that tensors contain NaN or infinite values.
+
+    `names` are the names of the tensors, of which at most ten are printed. Nothing is printed if
+    there are none.
+    """
     if names:
         omitted = f" and {len(names) - 10} more" if len(names) > 10 else ""
         first_names = ", ".join(names[:10])
@@ -217,5 +231,6 @@ def warn_nonfinite(names: Sequence[str]) -> None:
 
 
 def _complain(message: str) -> int:
+    """Print an error message on stderr, and return 2, the exit code for wrong use."""
     complain(f"error: {Sentence(message)}")
     return WRONG_USE

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """The plan of one model: the files with their approximate sizes in bytes, or an error."""
+    """The plan of one model, as `--dry-run` shows it.
+
+    - `model`: the name of the model.
+    - `weights`: the source of its weights in words, or None after an error.
+    - `files`: the approximate size in bytes of each file that would be written, by path.
+    - `error`: the reason why no plan can be made, or None.
+    """
 
     model: str
     weights: str | None = None
@@ -32,11 +38,16 @@ class ModelPlan:
 def preview_plans(
     jobs: Mapping[str, Callable[[], Plan]], offline: bool, note: str
 ) -> CommandResult[list[ModelPlan]]:
-    """Return the plans of all models.
+    """Return the plans of models as the result of a command with `--dry-run`.
 
-    `jobs` maps the name of a model to a function that makes its plan.
+    **Arguments**
 
-    If a plan cannot be made, the error is stored in the result. `note` is printed after the plans.
+    - `jobs`: functions that make the plans, by the name of the model.
+    - `offline`: whether weights must not be downloaded.
+    - `note`: a text that is printed after the plans.
+
+    If one of several plans cannot be made, its error becomes a part of the result, and the exit
+    code is 2.
 
     **Raises** a `ZooError` if there is only one plan and it cannot be made.
     """
@@ -53,7 +64,11 @@ def preview_plans(
 
 
 def _preview_plan(plan: Plan, offline: bool) -> ModelPlan:
-    """Return the files of a plan, with approximate sizes, and the source of its weights."""
+    """Return the files of a plan with approximate sizes, and the source of its weights.
+
+    A model that needs a sidecar is listed as two files. **Raises** `BadRequest` if the weights are
+    missing and cannot be downloaded.
+    """
     files: dict[str, int] = {}
     for path, spec in zip(plan.targets, plan.files, strict=True):
         size = estimate_file_bytes(plan.model, spec.precision)
@@ -63,7 +78,7 @@ def _preview_plan(plan: Plan, offline: bool) -> ModelPlan:
 
 
 def _describe_weights(entry: ModelInfo, choice: Choice, offline: bool) -> str:
-    """Return the source of a model's weights, in words.
+    """Return the source of a model's weights in words, without opening them.
 
     **Raises** `BadRequest` if the weights are missing and cannot be downloaded.
     """
@@ -85,7 +100,10 @@ def _describe_weights(entry: ModelInfo, choice: Choice, offline: bool) -> str:
 
 
 def _blocks(plans: list[ModelPlan], note: str) -> "Iterator[Block]":
-    """Yield a table of the files, the weights or the error of each model, and the note."""
+    """Yield what is printed about plans: a table of all files, the weights or the error by model.
+
+    `note` is printed at the end.
+    """
     from zoo.cli.tables import Table, prefix_lines
 
     files = {path: size for plan in plans for path, size in plan.files.items()}

@@ -27,7 +27,7 @@ def embed_command(embedded: EmbedResult) -> CommandResult[EmbedResult]:
 
 
 def _blocks(embedded: EmbedResult) -> Iterator[str]:
-    """Yield the number of pictures, the changes to the dataset, and the speed of the run."""
+    """Yield what is printed about a run: the pictures, changes to the dataset, and the speed."""
     yield f"{embedded.dataset}: {embedded.pictures:,} pictures"
     if embedded.computed < embedded.pictures + embedded.errors or embedded.gone:
         yield _changes(embedded)
@@ -50,7 +50,7 @@ def _blocks(embedded: EmbedResult) -> Iterator[str]:
 
 
 def _changes(embedded: EmbedResult) -> str:
-    """Describe the changes to the rows of an earlier run."""
+    """Return a sentence about the rows of an earlier run that were kept, added or recomputed."""
     row_state = "removed" if embedded.pruned else "kept; --prune removes them"
     deleted = (
         f"{embedded.gone:,} of deleted ones ({row_state})" if embedded.gone else "none deleted"

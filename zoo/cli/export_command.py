@@ -82,7 +82,7 @@ def export(
 
 
 def export_one(entry: ModelInfo, options: Options) -> "CommandResult[Outcome]":
-    """Export one model."""
+    """Export one model and return its outcome as the result of the command."""
     from zoo.export import run as pipeline
 
     plan = plan_files(entry, options)
@@ -97,7 +97,11 @@ def export_one(entry: ModelInfo, options: Options) -> "CommandResult[Outcome]":
 
 
 def export_many(jobs: Sequence[tuple[ModelInfo, Options]]) -> "CommandResult[list[Outcome]]":
-    """Export models one after the other. A failed export does not stop the next ones."""
+    """Export models one after the other, and return their outcomes as the result of the command.
+
+    `jobs` are the models with their options. A failed export does not stop the next ones. The exit
+    code is the highest of all.
+    """
     from zoo.cli.tables.export_table import outcome_blocks
     from zoo.export.bulk import export_models
 

@@ -15,7 +15,7 @@ from zoo.registry.lookup import registered_name
 
 
 def declare_model_argument(how_files_run: str = "") -> Option:
-    """Return the argument for a model, a checkpoint, an ONNX file or a folder.
+    """Return the argument of a command for a model, a checkpoint, an ONNX file or a folder.
 
     `how_files_run` completes the sentence of its help, for example with the runtime of ONNX files.
     """
@@ -27,9 +27,13 @@ def declare_model_argument(how_files_run: str = "") -> Option:
 
 
 def find_onnx_file(model: str, weights: str | None) -> Path | None:
-    """Return the path of an ONNX file, or of the float32 file of a folder; None for a model in JAX.
+    """Return the ONNX file that a command's model argument names, or None for a model in JAX.
 
-    **Raises** a `ZooError`, also if `weights` are named for a file that contains its own.
+    `model` is the argument. For a built folder, its float32 file is returned. `weights` is the
+    option `--weights`, or None.
+
+    **Raises** a `ZooError` if the folder has no float32 file, or if `weights` is given for a file,
+    which contains its own weights.
     """
     from zoo.artifacts.find import find_variant_in_folder, is_built_folder
 
@@ -45,10 +49,13 @@ def find_onnx_file(model: str, weights: str | None) -> Path | None:
 
 
 def resolve_jax_model(model: str, weights: str | None) -> tuple[str, str]:
-    """Return the name of a model and its weights.
+    """Return the name of a model, and the source of its weights as for the option `--weights`.
 
-    If `model` is the path of a checkpoint, its model is recognised and the path is returned as the
-    weights.
+    **Arguments**
+
+    - `model`: the name of a model, or the path of a checkpoint. The model of a checkpoint is
+      recognised and printed on stderr, and the path is returned as the source of the weights.
+    - `weights`: the option `--weights`. None becomes `auto` for the name of a model.
     """
     if weights is None and Path(model).exists():
         return registered_name(announce_checkpoint(GivenCheckpoint(Path(model)))[0]), model
@@ -56,14 +63,17 @@ def resolve_jax_model(model: str, weights: str | None) -> tuple[str, str]:
 
 
 WeightsSource = Literal["package", "hub", "publisher", "nobody"]
-"""Sources of a model's weights: this package, a repository on the hub, a page of the publisher, or
-none."""
+"""The sources of a model's weights.
+
+They are this package, a repository on the hub, a page of the publisher, or none.
+"""
 
 
 def find_publisher(entry: ModelInfo) -> tuple[WeightsSource, str]:
-    """Return the source of a model's weights, and its repository or page.
+    """Return the kind of source of a model's weights, and the repository or page.
 
-    The second is empty for weights in this package and for models without published weights.
+    The second is an empty string for weights in this package and for models without published
+    weights.
     """
     if entry.embedded:
         return "package", ""
@@ -75,7 +85,10 @@ def find_publisher(entry: ModelInfo) -> tuple[WeightsSource, str]:
 
 
 def find_weights_path(entry: ModelInfo) -> Path | None:
-    """Return a path on this machine that has the name of the model's weights, or None."""
+    """Return a path on this machine with the file name of the model's weights, or None.
+
+    Only the names of files are compared. The contents are not read.
+    """
     cached_files = (
         _hub_cache().glob(f"models--{file.repository.replace('/', '--')}/snapshots/*/{file.name}")
         for file in hub_files(entry.published_files)

@@ -47,7 +47,13 @@ def describe(model: Annotated[str, MODEL]) -> CommandResult[ModelInfo]:
 
 
 def resolve_entry(model: str) -> ModelInfo:
-    """Return the entry of a model by its name, or of the file or folder at a path."""
+    """Return the entry of a model from the model's name, or from a path.
+
+    The path may be a built folder, an ONNX file with its manifest, or a checkpoint, whose model is
+    recognised.
+
+    **Raises** a `ZooError` if the model is unknown or the file has no manifest.
+    """
     path = Path(model).expanduser()
     if model in MODELS or not path.exists():
         return info(model)
@@ -69,7 +75,7 @@ def resolve_entry(model: str) -> ModelInfo:
 
 
 def model_record(entry: ModelInfo) -> dict[str, Any]:
-    """Return all facts about a model for JSON, with the location of its weights."""
+    """Return all facts about a model, with the location of its weights, as `--json` prints them."""
     kind, location = find_publisher(entry)
     names = [field.name for field in fields(entry) if field.name != "publisher"]
     facts = {name: vars(entry)[name] for name in names}
@@ -95,7 +101,7 @@ COPY_REMARK = "which is not the publisher's: `zoo weights download --mirror`"
 
 
 def list_blocks(entries: list[ModelInfo]) -> "Iterator[Block]":
-    """Yield a table with a row for each model."""
+    """Yield what is printed about models: a table with a row for each."""
     from zoo.cli.tables import Table
 
     headings = ("model", "family", ">params", ">input", "~licence", "weights from")
@@ -104,7 +110,10 @@ def list_blocks(entries: list[ModelInfo]) -> "Iterator[Block]":
 
 
 def model_row(entry: ModelInfo) -> tuple[str, ...]:
-    """Return the row of a model in the list."""
+    """Return the row of a model in the list.
+
+    The cells are the name, family, parameters, input size, licence, and the source of the weights.
+    """
     kind, location = find_publisher(entry)
     words = {"hub": location.partition("/")[0], "publisher": "by hand", "package": "this package"}
     return (
@@ -119,7 +128,7 @@ def model_row(entry: ModelInfo) -> tuple[str, ...]:
 
 
 def model_blocks(entry: ModelInfo) -> "Iterator[Block]":
-    """Yield the facts about one model."""
+    """Yield what is printed about one model: its facts by name."""
     from zoo.cli.tables import Facts
 
     (kind, location), path = find_publisher(entry), find_weights_path(entry)

@@ -47,7 +47,10 @@ def pull(
 
 
 def pull_blocks(folder: Path, result: "PullPreview | PullResult") -> "Iterator[Block]":
-    """Return what was downloaded, or would be."""
+    """Yield what is printed about a download: the files that were, or would be, downloaded.
+
+    `folder` is the folder that they are written to.
+    """
     from zoo.artifacts.pull import PullPreview
     from zoo.cli.tables import Table, count_noun
 

@@ -35,9 +35,9 @@ def push(
 
 
 def push_blocks(page: str | None, plan: "PushPlan") -> "Iterator[Block]":
-    """Yield a table of the files and their changes, and the page of the commit.
+    """Yield what is printed about an upload: a table of the files and their changes, and a summary.
 
-    `page` is None if nothing was uploaded.
+    `page` is the address of the commit, or None if nothing was uploaded.
     """
     from zoo.cli.tables import Table
 

@@ -41,14 +41,19 @@ THRESHOLD = Option(
 
 @dataclass(frozen=True)
 class WrittenAnswer:
-    """The answer about a picture, and the paths of the files with the drawing or the features."""
+    """The answer about a picture, and the files that it is written to.
+
+    - `picture`: the name of the picture.
+    - `answer`: the answer.
+    - `files`: the path of the drawing, or of the file of each feature. The tuple may be empty.
+    """
 
     picture: str
     answer: "PictureAnswer"
     files: tuple[Path, ...]
 
     def blocks(self) -> "Iterator[Block]":
-        """Yield a table of the answers, and the paths of the files."""
+        """Yield what is printed: a table of the answers, and the paths of the files."""
         from zoo.cli.tables import Table
 
         if self.answer.answers:
@@ -66,7 +71,7 @@ class WrittenAnswer:
             yield f"{self.picture}: {file}"
 
     def record(self) -> dict[str, object]:
-        """Return the answer for JSON."""
+        """Return the answer as `--json` prints it."""
         answers: list[dict[str, object]] = [answer._asdict() for answer in self.answer.answers]
         for answer, box in zip(answers, self.answer.boxes, strict=False):
             answer["box"] = box
@@ -74,7 +79,7 @@ class WrittenAnswer:
         return {"picture": self.picture, "answers": answers, **files}
 
     def write(self) -> None:
-        """Write the drawing, or the features as .npy files."""
+        """Write the drawing as a picture, or each feature as a .npy file."""
         from zoo.apps.show.save import save_picture
         from zoo.common.staging import replacing
 
@@ -87,18 +92,22 @@ class WrittenAnswer:
 
 @dataclass(frozen=True)
 class RunResult:
-    """The answers about pictures, and the errors of pictures that cannot be read."""
+    """The answers about pictures.
+
+    - `answers`: the answers about the pictures that can be read.
+    - `unreadable`: the reasons why other pictures cannot be read, by the name of the picture.
+    """
 
     answers: Sequence[WrittenAnswer]
     unreadable: Mapping[str, str]
 
     def blocks(self) -> "Iterator[Block]":
-        """Yield the blocks that are printed on stdout."""
+        """Yield what is printed on stdout: the answers."""
         for answer in self.answers:
             yield from answer.blocks()
 
     def record(self) -> list[object]:
-        """Return all answers and errors for JSON."""
+        """Return all answers and errors as `--json` prints them."""
         unread = [
             {"picture": picture, "error": reason} for picture, reason in self.unreadable.items()
         ]
@@ -157,7 +166,7 @@ def run(
 
 
 def _read_pictures(paths: Sequence[str]) -> "tuple[dict[str, Image], dict[str, str]]":
-    """Return the pictures that can be read, and the reasons why others cannot, by path.
+    """Return the pictures that can be read, and the reasons why others cannot, both by path.
 
     **Raises** `BadRequest` if no picture can be read.
     """
@@ -178,7 +187,12 @@ def _read_pictures(paths: Sequence[str]) -> "tuple[dict[str, Image], dict[str, s
 def _compute_answers(
     model: str, weights: str | None, images: "Sequence[Image]", question: "Question"
 ) -> "list[PictureAnswer]":
-    """Answer with an ONNX file or a folder in ONNX Runtime, otherwise with a model in JAX."""
+    """Return the answer to a question about each picture.
+
+    If `model` is an ONNX file or a built folder, it runs in ONNX Runtime. Otherwise `model` is the
+    name of a model or the path of a checkpoint and runs in JAX. `weights` is the option
+    `--weights`, or None.
+    """
     from zoo.artifacts.session import open_file
 
     if (file := find_onnx_file(model, weights)) is not None:
@@ -197,9 +211,10 @@ def _compute_answers(
 
 
 def _file_stems(pictures: Sequence[str]) -> list[str]:
-    """Return a unique file stem for each picture: the stem of its name, with a number if needed.
+    """Return a file stem for each picture, so that all stems differ.
 
-    Stems that differ only in case are also numbered, because some file systems ignore case.
+    It is the stem of the picture's name, with a number such as `-2` if an earlier picture has the
+    same one. Stems that differ only in case count as equal, because some file systems ignore case.
     """
     stems: dict[str, str] = {}
     for picture in pictures:
@@ -213,9 +228,10 @@ def _file_stems(pictures: Sequence[str]) -> list[str]:
 
 
 def _answer_files(answer: "PictureAnswer", stem: Path) -> tuple[Path, ...]:
-    """Return the paths of the files of an answer.
+    """Return the paths of the files to which an answer is written.
 
-    They are its drawing, or one .npy file for each of its features.
+    They are a .png file of its drawing, or one .npy file for each of its features. All begin with
+    `stem`, a path without an ending.
     """
     if answer.drawing is not None:
         return (stem.with_name(f"{stem.name}-{answer.kind}.png"),)

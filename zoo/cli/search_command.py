@@ -76,7 +76,10 @@ def search_command(
 
 
 def _search_rows(sheet_options: "_SheetOptions", request: SearchRequest) -> int:
-    """Search for similar rows, and print and draw them."""
+    """Search for the rows of a dataset that the request asks for, and print them.
+
+    A contact sheet of them is drawn if that is requested. Return the exit code.
+    """
     from zoo.apps.embed.contact_sheet import SheetCell
     from zoo.apps.embed.search import search_table, told_index
     from zoo.cli.tables.found_table import found_blocks
@@ -92,7 +95,16 @@ def _search_rows(sheet_options: "_SheetOptions", request: SearchRequest) -> int:
 def _search_duplicates(
     sheet_options: "_SheetOptions", above: float, where: str | None, count: int | None
 ) -> int:
-    """Find groups of duplicates, and print and draw them."""
+    """Find groups of nearly equal rows, and print them. Return the exit code.
+
+    A contact sheet of them is drawn if that is requested.
+
+    **Arguments**
+
+    - `above`: the least cosine of two duplicates.
+    - `where`: a condition that rows must fulfil, in SQL, or None.
+    - `count`: the largest number of groups to print, or None for all.
+    """
     from zoo.apps.embed.contact_sheet import SheetCell
     from zoo.apps.embed.near_duplicates import find_duplicates
     from zoo.cli.tables.found_table import group_blocks
@@ -116,7 +128,7 @@ def _search_duplicates(
 def _group_record(
     table: "VectorTable", group: "DuplicateGroup"
 ) -> dict[str, list[dict[str, object]]]:
-    """Return a group for JSON, with the keys of its rows."""
+    """Return a group of duplicates as `--json` prints it, with the key of each row."""
     keys = (row["key"] for row in table.take(group.rows, ("key",)))
     members = zip(group.rows, keys, group.cosines, strict=True)
     return {"rows": [{"key": key, "cosine": cosine, "row": row} for row, key, cosine in members]}
@@ -124,7 +136,14 @@ def _group_record(
 
 @dataclass(frozen=True)
 class _SheetOptions:
-    """The dataset, the folder of its pictures and the output file of a contact sheet."""
+    """The options of a contact sheet: a picture with thumbnails of the rows that were found.
+
+    - `table`: the dataset.
+    - `pictures`: the folder of the dataset's pictures, or None for the thumbnails in the dataset.
+    - `out`: the file to write, or None.
+    - `force`: whether an existing file may be replaced.
+    - `json`: whether the result is printed as JSON, so that no picture is shown in the terminal.
+    """
 
     table: "VectorTable"
     pictures: Path | None
@@ -133,7 +152,7 @@ class _SheetOptions:
     json: bool
 
     def check(self) -> None:
-        """Check that a contact sheet can be drawn and written, if one was requested.
+        """Check that a contact sheet can be drawn and written, if the user requested one.
 
         **Raises** a `ZooError`.
         """
@@ -146,9 +165,10 @@ class _SheetOptions:
             check_pictures(self.table, self.pictures)
 
     def draw(self, rows: "Sequence[Sequence[SheetCell]]") -> None:
-        """Write a contact sheet if one is requested, and show it if stdout is a terminal.
+        """Draw a contact sheet, write it to `out` if that is set, and show it in a terminal.
 
-        Each of `rows` becomes a row of the sheet.
+        Each of `rows` becomes a row of the sheet. Nothing is done if there are no cells, or if the
+        sheet would be neither written nor shown.
         """
         from zoo.apps.embed.contact_sheet import contact_sheet
         from zoo.apps.show.save import save_picture

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 def read_patch(text: str) -> tuple[int, int]:
-    """Return (row, column) from a text such as `3,5`. **Raises** `BadRequest`."""
+    """Return (row, column) from a text such as `3,5`.
+
+    **Raises** `BadRequest` for any other text.
+    """
     match = re.fullmatch(r"(\d{1,6}),(\d{1,6})", text, re.ASCII)
     if match is None:
         raise BadRequest(f"{parameter('patch')} {text} is no patch: write ROW,COLUMN, such as 3,5.")
@@ -78,7 +81,13 @@ def show(
 def _compute_features(
     model: str, weights: str | None, images: "Sequence[Image]", size: "Size | None"
 ) -> "Features":
-    """Compute features with an ONNX file if `model` is one, otherwise with a model in JAX."""
+    """Compute the features of images.
+
+    If `model` is an ONNX file or a built folder, it runs in ONNX Runtime. Otherwise `model` is the
+    name of a model or the path of a checkpoint and runs in JAX. `weights` is the option
+    `--weights`, or None. `size` is the (height, width) of the network's input, or None for the
+    default.
+    """
     from zoo.apps.show.features import compute_file_features, compute_model_features, random_note
     from zoo.checkpoints.pretrained import from_pretrained
     from zoo.checkpoints.source import SeededWeights, read_weights

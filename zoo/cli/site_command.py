@@ -48,7 +48,7 @@ def site(
 
 
 def _blocks(result: "Site") -> Iterator[str]:
-    """Yield a summary of the site, and the command that serves it."""
+    """Yield what is printed about a site: a summary, and the command that serves it."""
     rows = result.catalogue.rows
     models = len({row.model for row in rows})
     yield (

@@ -89,7 +89,18 @@ def _verify_golden(
     provider: str,
     plot: Path | None,
 ) -> CommandResult[list[dict[str, Any]]]:
-    """Compare golden numbers with a model in JAX, with an ONNX file, or with both."""
+    """Compare golden numbers with a model in JAX, with an ONNX file, or with both.
+
+    **Arguments**
+
+    - `file`: the file of golden numbers.
+    - `choice`: the weights of the model in JAX, or None to leave this comparison out.
+    - `onnx`: the ONNX file, or None to leave this comparison out.
+    - `provider`: the provider of ONNX Runtime.
+    - `plot`: the option `--plot`, which is refused here.
+
+    **Raises** `BadRequest` if there is nothing to compare with, or if `plot` is given.
+    """
     if plot is not None:
         raise BadRequest(
             f"--plot {plot} draws only the errors of an ONNX file or a folder: leave it out."
@@ -129,7 +140,10 @@ def _verify_golden(
 
 
 def _draw_errors(report: "AuditReport", plot: Path) -> None:
-    """Draw the distribution of the errors of each file whose outputs were compared."""
+    """Write a chart of the distribution of errors of each file whose outputs were compared.
+
+    If there is no such file, print on stderr why nothing was drawn.
+    """
     from zoo.apps.show.chart import draw_residuals, residual_rows
     from zoo.apps.show.save import save_chart
 
@@ -147,16 +161,18 @@ def _draw_errors(report: "AuditReport", plot: Path) -> None:
 
 
 def report_record(report: "AuditReport") -> dict[str, Any]:
-    """Return a report for JSON."""
+    """Return the report of a verification as `--json` prints it."""
     file_fields = (vars(file).items() for file in report.variants)
     files = [{key: value for key, value in items if key != "residuals"} for items in file_fields]
     return vars(report) | {"variants": files}
 
 
 def audit_blocks(report: "AuditReport", exported: Path | None = None) -> "Iterator[Block]":
-    """Yield a table of all checks of the folder and of each file, and the names of missing files.
+    """Yield what is printed about a verification: a table of all checks.
 
-    `exported` is the path of a file of `zoo export`. A table of all its outputs comes first.
+    The checks of the folder come first, then those of each file. The names of variants without
+    files follow. `exported` is the path of a file of `zoo export`, or None. A table of all its
+    outputs is printed before the checks.
     """
     from zoo.artifacts.words import passed_or_failed
     from zoo.cli.tables import Table
@@ -176,7 +192,10 @@ def audit_blocks(report: "AuditReport", exported: Path | None = None) -> "Iterat
 
 
 def check_rows(subject: str, findings: "Sequence[Finding]") -> Iterator[tuple[str, ...]]:
-    """Yield a row for each finding. Only the first row names the file or folder."""
+    """Yield a table row for each result of a check: subject, check, `ok` or `FAILED`, and detail.
+
+    `subject` is the name of the file or folder. It stands only in the first row.
+    """
     for index, finding in enumerate(findings):
         state = "ok" if finding.passed else "FAILED"
         texts = ("" if index else subject, finding.check, state, finding.detail)

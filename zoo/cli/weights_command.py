@@ -34,7 +34,7 @@ Source = Annotated[Path, argument("SRC", "A checkpoint: a file or a folder.")]
 Target = Annotated[Path, argument("DST", TARGET)]
 
 MOST_TENSORS = 1000
-"""The number of tensors that are listed."""
+"""The largest number of tensors of a checkpoint that are printed."""
 
 
 @app.command("inspect", epilog=examples("zoo weights inspect model.safetensors"))
@@ -52,7 +52,7 @@ def inspect_checkpoint(
 
 
 def inspection_record(file: Path, inspection: "Inspection") -> dict[str, Any]:
-    """Return the facts about a checkpoint for JSON."""
+    """Return the facts about a checkpoint at the path `file` as `--json` prints them."""
     checkpoint = inspection.checkpoint
     shapes = {key: {"dtype": t.dtype, "shape": t.shape} for key, t in checkpoint.tensors.items()}
     names = {"path": file, "container": checkpoint.container, "tensors": shapes}
@@ -60,7 +60,10 @@ def inspection_record(file: Path, inspection: "Inspection") -> dict[str, Any]:
 
 
 def inspection_blocks(inspection: "Inspection") -> "Iterator[Block]":
-    """Yield the facts about a checkpoint, then its tensors."""
+    """Yield what is printed about a checkpoint: its facts, then its tensors.
+
+    At most `MOST_TENSORS` tensors are listed.
+    """
     from zoo.cli.tables import Facts
 
     checkpoint, tensors = inspection.checkpoint, inspection.checkpoint.tensors
@@ -108,12 +111,16 @@ def convert_checkpoint(
 
 
 def conversion_record(conversion: "ConversionResult") -> dict[str, Any]:
-    """Return a conversion for JSON."""
+    """Return the result of a conversion as `--json` prints it."""
     return vars(conversion) | {"naming": conversion.naming.name}
 
 
 def conversion_blocks(conversion: "ConversionResult") -> "Iterator[Block]":
-    """Yield the file that was written, and its differences from the source."""
+    """Yield what is printed about a conversion: the written file and its differences.
+
+    The differences are tensors that the source lacks, that the format has no names for, or that
+    were rounded.
+    """
     yield f"{conversion.target} was written: {conversion.model} for {conversion.naming.title}"
     if conversion.filled:
         yield f"not in the source, written as initialised: {', '.join(conversion.filled)}"
@@ -146,7 +153,10 @@ def download_checkpoints(
 
 
 def download_lines(downloads: list["DownloadedCheckpoint"], dry_run: bool) -> "Iterator[Block]":
-    """Yield a line for each checkpoint."""
+    """Yield what is printed about downloads: a line for each checkpoint.
+
+    With `dry_run` nothing was downloaded, and the lines say what would be.
+    """
     for item in downloads:
         transfer = f"{'to fetch: ' if dry_run else ''}{item.bytes / 1e6:,.1f} MB from {item.source}"
         yield f"{item.model}: {item.path} ({transfer if item.bytes else 'already there'})"

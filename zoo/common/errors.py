@@ -15,42 +15,43 @@ class ZooError(Sentence):
 
 
 class UnknownModel(ZooError):
-    """No model has the name that was given."""
+    """A name that no model of the zoo has."""
 
 
 class BadRequest(ZooError):
-    """The value of an option is invalid, alone or together with other options."""
+    """An option value that is invalid, alone or together with other options."""
 
 
 class BadOutput(ZooError):
-    """The output path exists already or cannot be written."""
+    """An output path that exists already or cannot be written."""
 
 
 class BadFile(ZooError):
-    """A file to verify is missing, or differs from its manifest."""
+    """A file that is missing or invalid, or that differs from its manifest."""
 
 
 class NotVerified(ZooError):
-    """A file differs too much from JAX and was not written."""
+    """An exported file that differs too much from JAX. It was not written to its path."""
 
 
 class MissingLibrary(ZooError):
-    """An optional library is needed and is not installed."""
+    """An optional library that is needed and is not installed."""
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error message from another library.
+    """Return the first line of the message of an exception that another library raised.
 
-    The line is cut after 300 characters, and `?` replaces characters that are not printable.
+    If the message is empty, return the name of the exception's class. Characters that are not
+    printable are replaced by `?`. A line of more than 300 characters is cut there and ends in `…`.
     """
     text = str(error).strip().splitlines()
     return printable_line(text[0] if text else type(error).__name__)
 
 
 def printable_line(line: str) -> str:
-    """Return a line of text with `?` in place of characters that are not printable.
+    """Return a line of text in which `?` replaces each character that is not printable.
 
-    The line is cut after 300 characters.
+    A line of more than 300 characters is cut there and ends in `…`.
     """
     printable = "".join(c if c.isprintable() else "?" for c in line)
     return printable if len(printable) <= 300 else f"{printable[:300]} …"

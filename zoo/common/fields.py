@@ -53,9 +53,9 @@ MOST_PIXELS = 1 << 26
 
 
 def check_pixels(size: tuple[int, int]) -> tuple[int, int]:
-    """Return the size, height and width in pixels, unchanged.
+    """Return a size (height, width) in pixels unchanged, if it has at most `MOST_PIXELS` pixels.
 
-    **Raises** `ValueError` for more than `MOST_PIXELS` pixels.
+    **Raises** `ValueError` for a larger size.
     """
     if size[0] * size[1] > MOST_PIXELS:
         raise ValueError(f"a `size` has more than {MOST_PIXELS} pixels")
@@ -67,18 +67,18 @@ Size = Annotated[tuple[Side, Side], AfterValidator(check_pixels)]
 
 
 def without_controls(text: str) -> str:
-    """Return the text with all invisible characters escaped as in Python.
+    r"""Return the text with an escape, such as `\x1b`, in place of each invisible character.
 
-    These are control characters, line separators, marks that change the direction of text, and
-    surrogates.
+    Invisible characters are control characters, line separators, marks that change the direction of
+    text, and surrogates.
     """
     return UNSHOWN.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def first_fault(error: ValidationError) -> str:
-    """Describe the first error that pydantic found.
+    """Return the first error that pydantic found, in words that complete "FILE cannot be used: …".
 
-    The words complete a sentence such as "FILE cannot be used: …".
+    Examples are "`size` is missing" and "it is no JSON (…)".
     """
     first = error.errors(include_url=False)[0]
     context = first.get("ctx", {})

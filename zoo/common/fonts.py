@@ -10,8 +10,8 @@ FONT_FILE = "DejaVuSans.ttf"
 
 
 def font(height: float) -> ImageFont.FreeTypeFont:
-    """Return the font DejaVu Sans with the given height in pixels.
+    """Return the font DejaVu Sans with letters of this height in pixels.
 
-    It supports European languages.
+    The font is read from the package's data. It has the letters of European languages.
     """
     return ImageFont.truetype(io.BytesIO((files("zoo") / "data" / FONT_FILE).read_bytes()), height)

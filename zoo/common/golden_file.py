@@ -29,7 +29,14 @@ HEADER_FIELDS = ("model", "reference", "weights_sha256")  # names of the fields 
 
 @dataclass(frozen=True)
 class Golden:
-    """The content of a golden file. `fed` maps the names of the inputs to arrays."""
+    """The content of a golden file.
+
+    - `model`: the name of the model.
+    - `reference`: the implementation that computed the outputs.
+    - `weights_sha256`: the digest of the weights.
+    - `fed`: the arrays that the network was run on, by input name.
+    - `outputs`: the outputs of the reference implementation, by output name.
+    """
 
     model: str
     reference: str
@@ -39,7 +46,11 @@ class Golden:
 
 
 def write_golden(path: Path, golden: Golden) -> None:
-    """Write a golden file."""
+    """Write a golden file in the safetensors format.
+
+    The header lists the inputs if one of them has another name or number of axes than in
+    `INPUT_RANKS`.
+    """
     header = {name: getattr(golden, name) for name in HEADER_FIELDS}
     if any(INPUT_RANKS.get(name) != array.ndim for name, array in golden.fed.items()):
         header[INPUTS] = ",".join(golden.fed)
@@ -49,7 +60,8 @@ def write_golden(path: Path, golden: Golden) -> None:
 def read_golden(path: Path) -> Golden:
     """Read a golden file.
 
-    **Raises** `BadFile` if the file is missing, damaged, or has no inputs or no outputs.
+    **Raises** `BadFile` if the file is missing or damaged, has no inputs or no outputs, or has an
+    input with an unexpected number of axes.
     """
     if not path.is_file():
         raise BadFile(f"{path} is missing: name a golden file, or pull or build its folder again.")

@@ -33,8 +33,8 @@ class Option:
     - `metavar`: the placeholder for the value in `--help`.
     - `panel`: the heading of `--help` under which the option is listed.
     - `name`: the name of the option, if it differs from the parameter's.
-    - `default`: the default in words if it depends on other settings, or False to hide it in
-      `--help`.
+    - `default`: True to show the parameter's default in `--help`, False to hide it, or the default
+      in words if it depends on other settings.
     - `given`: the type of the value on the command line, by default the type of the parameter.
     - `read`: the function that converts the value from the command line to the parameter's type.
     - `least`, `most`: the bounds of a number, both included.
@@ -73,19 +73,27 @@ class Option:
 
 
 def flag(help: str, panel: str | None = None, **more: Any) -> Option:
-    """Return an option without a value."""
+    """Return an option without a value, such as `--force`.
+
+    `panel` is the heading of `--help` under which it is listed. `more` sets other fields of
+    `Option`.
+    """
     return Option("", help, panel, flag=True, **more)
 
 
 def argument(metavar: str, help: str, **more: Any) -> Option:
-    """Return a positional argument of a command."""
+    """Return a positional argument of a command.
+
+    `metavar` is its placeholder in `--help`. `more` sets other fields of `Option`.
+    """
     return Option(metavar, help, positional=True, **more)
 
 
 def option_parameters(function: Callable[..., Any]) -> dict[str, tuple[Parameter, Option]]:
-    """Map the names of parameters that have an `Option` to the parameter and its option.
+    """Return the parameters of a function or dataclass that have an `Option`, by name.
 
-    `function` is a function or a dataclass. Parameters without an option are left out.
+    An `Option` is in the annotation of its parameter. Each value is the parameter as in the
+    signature, and its option. Parameters without an option are left out.
     """
     return {
         name: (signature_parameter, option)
@@ -96,9 +104,10 @@ def option_parameters(function: Callable[..., Any]) -> dict[str, tuple[Parameter
 
 
 def documented(function: F) -> F:
-    """Replace `OPTIONS` in the docstring of a function by the list of its parameters.
+    """Fill the list of parameters into a function's docstring, in place of `{options}`.
 
-    Return the function.
+    The list has a line for each parameter that is annotated with an `Option`. The docstring is
+    changed in place. Return the same function, for use as a decorator.
     """
     wrapped = partial(fill, width=96, subsequent_indent=6 * " ", break_on_hyphens=False)
     lines = [
@@ -109,18 +118,18 @@ def documented(function: F) -> F:
 
 
 def read_size(text: str) -> tuple[int, int] | Literal["dynamic"]:
-    """Return (height, width) from `224` or `256x384`, or `"dynamic"`.
+    """Return (height, width) from a text such as `224` or `256x384`, or `"dynamic"` from `dynamic`.
 
-    **Raises** `BadRequest` for any other text.
+    A single number is both height and width. **Raises** `BadRequest` for any other text.
     """
     return "dynamic" if text == "dynamic" else read_sides(text, ", or `dynamic`")
 
 
 def read_sides(text: str, more: str = "") -> tuple[int, int]:
-    """Return (height, width) from `224` or `256x384`.
+    """Return (height, width) from a text such as `224` or `256x384`.
 
-    `more` is appended to the forms that the error message lists. **Raises** `BadRequest` for any
-    other text.
+    A single number is both height and width. `more` is added to the allowed forms that the error
+    message lists. **Raises** `BadRequest` for any other text.
     """
     match = re.fullmatch(r"(\d{1,6})(?:x(\d{1,6}))?", text, re.ASCII)
     sides = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
@@ -154,7 +163,11 @@ FILE_SIZE = Option(
 
 
 def out_folder(default: str | bool, more: str = "") -> Option:
-    """Return the option for the output folder. `more` is added to the end of its help."""
+    """Return the option for the output folder of a command.
+
+    `default` is True to show the parameter's default in `--help`, False to hide it, or a text to
+    show in its place. `more` is added to the end of the help sentence.
+    """
     return Option("FOLDER", f"The folder to write to{more}.", default=default, given=Path)
 
 
@@ -162,7 +175,10 @@ FILE_OUT = Option("FILE", "The file to write.", given=Path)
 
 
 def weights_from(default: str | bool) -> Option:
-    """Return the option for the source of the weights."""
+    """Return the option for the source of weights: `auto`, `random`, or a checkpoint's path.
+
+    `default` is the text that `--help` shows as the default, or False to show none.
+    """
     return Option(
         "auto|random|PATH",
         "Where the weights come from. `auto` searches this machine and downloads missing weights; "

@@ -10,10 +10,11 @@ Result = TypeVar("Result")
 
 @contextmanager
 def prefetching(tasks: Iterable[Callable[[], Result]]) -> Generator[Callable[[], list[Result]]]:
-    """Run the tasks in order in a thread while the block runs.
+    """Run tasks in order in one background thread while the `with` block runs.
 
-    Yield a function that waits for all tasks and returns their results. When the block ends, tasks
-    that have not been started are cancelled. Each task is released after it has been run.
+    Yield a function that waits for all tasks and returns their results in order. It raises the
+    exception of a task that failed. When the block ends, tasks that have not been started are
+    cancelled. A task is not referenced after it has run, so that its data can be freed.
     """
     with ThreadPoolExecutor(1) as executor:
         futures = [executor.submit(task) for task in tasks]

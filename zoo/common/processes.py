@@ -31,12 +31,17 @@ SAFE_PATH = "PYTHONSAFEPATH"
 
 
 def _exclude_current_folder() -> Callable[[], None]:
+    """Set `PYTHONSAFEPATH` in the environment of this process and its future child processes.
+
+    Return a function that restores the previous value.
+    """
     previous_value = os.environ.get(SAFE_PATH)
     os.environ[SAFE_PATH] = "1"
     return partial(_restore_variable, previous_value)
 
 
 def _restore_variable(previous_value: str | None) -> None:
+    """Set `PYTHONSAFEPATH` to its previous value, or remove it if the value is None."""
     if previous_value is None:
         del os.environ[SAFE_PATH]
     else:
@@ -44,14 +49,17 @@ def _restore_variable(previous_value: str | None) -> None:
 
 
 WITHOUT_FOLDER = Overlapping(_exclude_current_folder)
-"""Keeps the current folder off the path of processes that start while a block runs."""
+"""A context that keeps the current folder off the module path of processes started in its block.
+
+Blocks of several threads may overlap.
+"""
 
 
 @contextmanager
 def fresh() -> Generator[SpawnContext]:
-    """Yield a context that spawns processes which do not look for modules in the current folder.
+    """Yield a context for processes that do not import modules from the current folder.
 
-    Use it within the block.
+    The processes are spawned. They must be started before the `with` block ends.
     """
     with WITHOUT_FOLDER:
         yield multiprocessing.get_context("spawn")
@@ -63,7 +71,15 @@ def workers(
     initializer: Callable[[], object] | None = None,
     max_tasks_per_child: int | None = None,
 ) -> ProcessPoolExecutor:
-    """Return a pool of `count` processes. Use it within the block of `fresh`."""
+    """Return a pool of `count` worker processes, for use within the `with` block of `fresh`.
+
+    **Arguments**
+
+    - `context`: the context that `fresh` yields.
+    - `initializer`: a function that each worker calls once when it starts.
+    - `max_tasks_per_child`: the number of tasks after which a worker is replaced by a new one. None
+      means that workers are not replaced.
+    """
     return ProcessPoolExecutor(count, context, initializer, max_tasks_per_child=max_tasks_per_child)
 
 
@@ -76,16 +92,23 @@ def run_tasks(
     lost: tuple[type[Exception], ...],
     tries: int,
 ) -> None:
-    """Run all tasks in workers and pass each result to `settle`.
+    """Run all tasks in worker processes and pass each result to `settle`.
+
+    Tasks start in order, as soon as `fits` allows. Results are settled as the tasks end.
 
     **Arguments**
 
-    - `open`: opens the workers. It is called again if the workers no longer accept tasks.
-    - `submit`: starts a task in the workers and returns its future.
-    - `fits`: returns whether a task can run at the same time as the running tasks.
-    - `settle`: is called with each task and its result, or None if the worker died each time.
-    - `lost`: the exceptions that are raised if a worker died. The task is then tried again.
+    - `tasks`: the tasks. The next one is read only when the previous one has started.
+    - `open`: returns a context manager that starts the workers. It is called again if the workers
+      no longer accept tasks.
+    - `submit`: starts a task in the opened workers and returns its future.
+    - `fits`: returns whether a task can start while the given tasks are running.
+    - `settle`: is called with each task and its result. The result is None if the worker died in
+      every try.
+    - `lost`: the exceptions that mean that a worker died. The task is then tried again.
     - `tries`: the maximum number of times that a task is tried.
+
+    Other exceptions of a task are raised.
     """
     remaining, waiting, failures = iter(tasks), deque[Task](), Counter[Task]()
     waiting.extend(islice(remaining, 1))
@@ -115,11 +138,14 @@ def run_tasks(
 
 
 def run_program(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run another program in a folder and return its result, with the output captured."""
+    """Run another program with `folder` as its current folder, and wait until it ends.
+
+    Return its exit code, stdout and stderr. A code other than 0 raises no exception.
+    """
     return subprocess.run(command, capture_output=True, text=True, cwd=folder)
 
 
 def terminate_workers() -> None:
-    """Terminate the child processes that are still running."""
+    """Terminate the running child processes of this process, without waiting for them to end."""
     for child in multiprocessing.active_children():
         child.terminate()

@@ -23,10 +23,10 @@ NOTEBOOK = "JPY_PARENT_PID"
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Return whether a stream can show pictures and progress bars.
+    """Return whether a stream is a terminal in which pictures and progress bars can be drawn.
 
-    If a cell of a notebook runs a program with `!`, the program has a terminal, but the cursor of
-    this terminal does not move. False is returned for it.
+    A program that a notebook cell runs with `!` has a terminal whose cursor does not move. The
+    result is False for it.
     """
     return stream.isatty() and NOTEBOOK not in os.environ
 
@@ -45,13 +45,13 @@ def shows_stderr_as_error() -> bool:
 
 @contextmanager
 def bar(fallback: Progress | None = None) -> Generator[Progress]:
-    """Yield a progress bar on stderr or below the cell of a notebook.
+    """Yield a progress bar below the notebook cell, or on stderr if that is a terminal.
 
-    If stderr is not a terminal, yield `fallback`. The default fallback shows nothing.
+    Otherwise yield `fallback`. The default fallback shows nothing.
     """
     if is_notebook_cell():
-        with BelowCell() as below:
-            yield below
+        with BelowCell() as cell_line:
+            yield cell_line
         return
     if not is_terminal(sys.stderr):
         yield fallback or Quiet()
@@ -68,14 +68,17 @@ def bar(fallback: Progress | None = None) -> Generator[Progress]:
 
 
 def log(text: str) -> None:
-    """Write a line of progress on stderr, unless a notebook would show it as an error."""
+    """Print a line of progress to stderr. Print nothing if a notebook would show it as an error."""
     if not shows_stderr_as_error():
         complain(text)
 
 
 class Lines:
-    """Show progress as lines: one for each stage, and one every ten seconds if its size is
-    known."""
+    """Progress as lines on stderr, for logs.
+
+    One line is printed for each stage. A stage with a known size also gets a line about every ten
+    seconds.
+    """
 
     PAUSE = 10.0
 
@@ -83,11 +86,13 @@ class Lines:
     done = 0
 
     def stage(self, text: str, total: int | None = None) -> None:
+        """Print the name of a stage of the work. `total` is its size in bytes, or None."""
         log(text)
         self.total, self.done = total, 0
         self.started_at = self.shown_at = time.monotonic()
 
     def step(self, size: int) -> None:
+        """Record that `size` more bytes are done. Print the progress at most every ten seconds."""
         self.done += size
         now = time.monotonic()
         if self.total is not None and now - self.shown_at >= self.PAUSE:
@@ -97,11 +102,12 @@ class Lines:
             self.shown_at = now
 
     def note(self, text: str) -> None:
+        """Print a note for the user on stderr."""
         complain(text)
 
 
 class BelowCell:
-    """Show progress as a line below the cell of a notebook. It is cleared when the work is done.
+    """Progress as one line below a notebook cell, which is cleared when the `with` block ends.
 
     Nothing is shown during the first second.
     """
@@ -121,17 +127,21 @@ class BelowCell:
             self.line.update({"text/plain": ""}, raw=True)
 
     def stage(self, text: str, total: int | None = None) -> None:
+        """Show the name of a stage of the work. `total` is its size in bytes, or None."""
         self.text, self.total, self.done = text, total or 0, 0
         self._update_line()
 
     def step(self, size: int) -> None:
+        """Record that `size` more bytes of the stage are done, and show it."""
         self.done += size
         self._update_line()
 
     def note(self, text: str) -> None:
+        """Print a note for the user on stdout, where it remains visible."""
         say(text)
 
     def _update_line(self) -> None:
+        """Show the current stage and its progress, at most five times a second."""
         now = time.monotonic()
         if now - self.shown_at < self.PAUSE:
             return
@@ -149,16 +159,18 @@ class BelowCell:
 
 
 class Bar:
-    """Show progress as a progress bar of rich."""
+    """Progress as a bar of the library rich, with the number of megabytes and the speed."""
 
     def __init__(self, rich: RichProgress):
         self.rich = rich
         self.task = rich.add_task("starting", total=None, moved="")
 
     def stage(self, text: str, total: int | None = None) -> None:
+        """Show the name of a stage of the work. `total` is its size in bytes, or None."""
         self.rich.reset(self.task, description=printable(text), total=total, moved="")
 
     def step(self, size: int) -> None:
+        """Record that `size` more bytes of the stage are done, and show the speed."""
         self.rich.advance(self.task, size)
         task = self.rich.tasks[0]
         if task.total is not None:
@@ -167,4 +179,5 @@ class Bar:
             self.rich.update(self.task, moved=moved + speed)
 
     def note(self, text: str) -> None:
+        """Print a note for the user above the bar, where it remains visible."""
         self.rich.console.print(printable(text), markup=False, highlight=False)

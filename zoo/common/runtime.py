@@ -61,12 +61,15 @@ from others."""
 
 
 def available() -> list[str]:
-    """Return the execution providers of this installation, the preferred one first."""
+    """Return the execution providers of the installed ONNX Runtime, the preferred one first."""
     return list(ort.get_available_providers())
 
 
 def check_provider(name: str) -> None:
-    """Check that an execution provider is part of this installation. **Raises** `BadRequest`."""
+    """Check that an execution provider, such as `CUDAExecutionProvider`, is installed.
+
+    **Raises** `BadRequest` with the names of the installed ones.
+    """
     names = available()
     if name not in names:
         raise BadRequest(
@@ -76,11 +79,14 @@ def check_provider(name: str) -> None:
 
 
 def session(model: Path | ir.Model, provider: str = CPU, level: Level = "all") -> Session:
-    """Open a session with a provider. Nodes that it does not support run on the CPU.
+    """Open an ONNX Runtime session of a file or of a model in memory, to verify or measure it.
 
-    `level` is the optimization level of ONNX Runtime.
+    Nodes that the provider does not support run on the CPU. The session records the provider of
+    each node. `level` is the optimization level of ONNX Runtime. Use `open_session` if JAX must not
+    be imported.
 
-    **Raises** one of `ERRORS`, or `BadRequest` if the provider has no device.
+    **Raises** one of `ERRORS` if the model does not load, and `BadRequest` if the provider cannot
+    start, for example because there is no device.
     """
     if isinstance(model, Path):
         _check_file(model)
@@ -91,7 +97,10 @@ def session(model: Path | ir.Model, provider: str = CPU, level: Level = "all") -
 
 
 def lower_sessions(model: Path | ir.Model, provider: str = CPU) -> Iterator[tuple[Level, Session]]:
-    """Yield each optimization level below the default one, with a session at this level."""
+    """Yield the optimization levels below the highest one, each with a session at that level.
+
+    Yield nothing for a model whose tensors are in a sidecar, which has one level only.
+    """
     # JAX is imported only where a model is verified.
     from converter.verify.sessions import levels
 
@@ -106,10 +115,13 @@ def open_session(
     threads: int = 0,
     settings: Mapping[str, str] | None = None,
 ) -> Session:
-    """Open a session as ONNX Runtime does by default, without importing JAX.
+    """Open a session of a file or of its bytes with ONNX Runtime's defaults, without importing JAX.
 
-    No other providers than `providers` are used. `threads` is the number of threads of one
-    operator, 0 for the number of cores. `settings` are entries of the session's configuration.
+    **Arguments**
+
+    - `providers`: the execution providers to use. There is no fallback to others.
+    - `threads`: the number of threads for one operator. 0 means the number of cores.
+    - `settings`: configuration entries of the session, by ONNX Runtime's keys.
 
     **Raises** one of `ERRORS`.
     """
@@ -124,10 +136,10 @@ def open_session(
 
 
 def _check_file(model: Path) -> None:
-    """Check that ONNX Runtime can open the path.
+    """Check that ONNX Runtime can open the file at a path.
 
-    **Raises** `OSError` for a pipe, on which ONNX Runtime would wait, and for a name that is no
-    UTF-8.
+    **Raises** `OSError` if the path is no regular file, such as a pipe on which ONNX Runtime would
+    wait, or if its name is not valid UTF-8.
     """
     open_regular(model).close()
     try:
@@ -137,9 +149,9 @@ def _check_file(model: Path) -> None:
 
 
 def check_started(opened_session: Session, provider: str) -> None:
-    """Check that a session uses the provider and has not fallen back to others.
+    """Check that a session runs on a provider, instead of having fallen back to other providers.
 
-    **Raises** `BadRequest`.
+    **Raises** `BadRequest` if the provider did not start, for example because there is no device.
     """
     if provider not in opened_session.get_providers():
         raise BadRequest(
@@ -149,9 +161,10 @@ def check_started(opened_session: Session, provider: str) -> None:
 
 
 def placed(opened_session: Session) -> dict[str, Counter[str]] | None:
-    """Count the operators of the nodes that each provider runs in a session that `session` opened.
+    """Return how often each operator runs on each provider, as `{provider: {operator: number}}`.
 
-    Return None before ONNX Runtime 1.24, which does not record the assignment.
+    `opened_session` must come from `session`, which asks ONNX Runtime to record this. Return None
+    for ONNX Runtime before 1.24, which cannot record it.
     """
     if is_older(ort.__version__, "1.24"):
         return None

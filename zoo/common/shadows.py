@@ -18,7 +18,10 @@ PROGRAMS = ("-m", "zoo")
 
 
 def _shadowing_message() -> str | None:
-    """Return an error message if another file would be imported in place of a package, or None."""
+    """Return an error message if Python would import `converter` or `weights` from elsewhere.
+
+    Return None if both are found in the folder in which `zoo` is installed.
+    """
     for name in ("converter", "weights"):
         spec = find_spec(name)
         origin = spec and spec.origin

@@ -43,11 +43,11 @@ _PENDING: list[int] = []
 
 @contextmanager
 def staged(folder: Path) -> Generator[Path]:
-    """Yield a hidden folder inside `folder`, from which files are moved to their paths by a rename.
+    """Yield a hidden folder inside `folder` for new files, to be renamed to their final paths.
 
-    It is removed when the block ends, also after an exception; `discard` removes it before an
-    immediate exit. The folder of a killed process is removed when files are staged in the same
-    folder again.
+    `folder` is created if it does not exist. The hidden folder is removed when the `with` block
+    ends, also after an exception. A process that exits at once calls `discard` to remove it. If the
+    process is killed, the hidden folder remains until files are next staged in `folder`.
 
     **Raises** `BadOutput` if `folder` cannot be written.
     """
@@ -71,9 +71,12 @@ def staged(folder: Path) -> Generator[Path]:
 
 @contextmanager
 def replacing(path: Path) -> Generator[Path]:
-    """Yield a path for a new file. When the block ends, move the file to `path`.
+    """Yield a temporary path for a new file. When the `with` block ends, move the file to `path`.
 
-    If the block raises an exception, the file is removed and `path` is not changed.
+    An existing file at `path` is replaced. If the block raises an exception, the new file is
+    removed and `path` is not changed.
+
+    **Raises** `BadOutput` if the file cannot be written.
     """
     with staged(path.parent) as stage, writing(path):
         yield stage / path.name
@@ -81,9 +84,9 @@ def replacing(path: Path) -> Generator[Path]:
 
 
 def check_free(path: Path, force: bool = False, advice: str = "") -> None:
-    """Check that nothing exists at a path, not even a broken link, unless `force` is set.
+    """Check that nothing exists at a path, not even a broken link. With `force` nothing is checked.
 
-    `advice` replaces the end of the message. **Raises** `BadOutput`.
+    `advice` replaces the part of the message that says what to do. **Raises** `BadOutput`.
     """
     if os.path.lexists(path) and not force:
         advice = advice or f"replace it with {parameter('force')}, or name another place"
@@ -91,14 +94,14 @@ def check_free(path: Path, force: bool = False, advice: str = "") -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text in UTF-8 with line feeds, on every operating system."""
+    """Write a text file in UTF-8. Lines end in a line feed on every operating system."""
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def sweep(folder: Path) -> None:
-    """Remove the staged folders of processes that were killed.
+    """Remove the staged folders in `folder` that killed processes have left.
 
-    The lock of such a folder is free. A running process holds the lock of its folder.
+    A running process holds a lock in its staged folder. A folder whose lock is free is removed.
     """
     for stage in folder.glob(f"{PREFIX}*"):
         if stage.is_symlink() or not STAGED_NAME.fullmatch(stage.name):
@@ -110,10 +113,10 @@ def sweep(folder: Path) -> None:
 
 
 def _remove_staged(stage: Path, release: Callable[[], None] | None) -> None:
-    """Remove a staged folder. This process holds its lock.
+    """Remove a staged folder, then call `release` to release its lock.
 
-    On Windows an open file cannot be removed. There the folder is removed after the lock is
-    released.
+    This process must hold the lock. On Windows the open lock file cannot be removed, so the removal
+    is tried again after the release.
     """
     shutil.rmtree(stage, ignore_errors=True)
     if release is not None:
@@ -123,7 +126,7 @@ def _remove_staged(stage: Path, release: Callable[[], None] | None) -> None:
 
 
 def discard() -> None:
-    """Remove all staged folders, partial downloads and locks of this process before it exits."""
+    """Remove all staged folders, partial downloads and locks of this process, before it exits."""
     for stage, release in tuple(_OPEN.items()):
         _remove_staged(stage, release)
     discard_partial_downloads()
@@ -132,22 +135,25 @@ def discard() -> None:
 
 @contextmanager
 def writing(path: Path) -> Generator[None]:
-    """Raise `BadOutput` in place of an `OSError` in the block."""
+    """Raise `BadOutput` about `path` in place of any `OSError` of the `with` block."""
     try:
         yield
     except OSError as error:
-        why = error.strerror or error
+        reason = error.strerror or error
         raise BadOutput(
-            f"cannot write {path} ({why}): make room there, or choose another place."
+            f"cannot write {path} ({reason}): make room there, or choose another place."
         ) from error
 
 
 @contextmanager
 def locked_output(destination: Path, progress: Progress) -> Generator[None]:
-    """Hold the lock of a file or folder while the block runs, so that no other process writes it.
+    """Hold the lock of an output file or folder during the `with` block.
 
-    **Raises** `BadOutput` if it cannot be written, if it is a broken link or lies behind one, or if
-    its name is no UTF-8, which neither ONNX Runtime nor a manifest accepts.
+    Other processes of the zoo wait until the lock is free. `progress` tells the user if this
+    process has to wait.
+
+    **Raises** `BadOutput` if the output cannot be written, if it or a parent folder is a broken
+    link, or if its name is not valid UTF-8, which ONNX Runtime and manifests need.
     """
     try:
         str(destination).encode()
@@ -167,25 +173,33 @@ def locked_output(destination: Path, progress: Progress) -> Generator[None]:
 
 
 def manifest_path(model_file: Path) -> Path:
-    """Return the path of the manifest of an ONNX file, which ends in `.manifest.json`."""
+    """Return the path of the manifest of an ONNX file: `vit.manifest.json` for `vit.onnx`."""
     return model_file.with_suffix(".manifest.json")
 
 
 def sidecar_path(model_file: Path) -> Path:
-    """Return the path of the file with the tensors of a model of more than 2 GB."""
+    """Return the path of an ONNX file's sidecar: `vit.onnx_data` for `vit.onnx`.
+
+    The sidecar holds the tensors of a model of more than 2 GB. The path need not exist.
+    """
     return model_file.with_name(model_file.name + "_data")
 
 
 def links(folder: Path, name: str) -> list[Path]:
-    """Return the symbolic links on the path of a file: the file itself and its parent folders."""
+    """Return the symbolic links among a file and its parent folders below `folder`.
+
+    `name` is the file's path relative to `folder`. `folder` itself is not examined.
+    """
     parts = (Path(name), *Path(name).parents[:-1])
     return [path for part in parts if (path := folder / part).is_symlink()]
 
 
 def refuse_links(folder: Path, names: Iterable[str]) -> None:
-    """Check that no folder between `folder` and one of its files is a symbolic link.
+    """Check that the folders between `folder` and its files are not symbolic links.
 
-    **Raises** `BadOutput`.
+    `names` are the files' paths relative to `folder`. The files themselves may be links.
+
+    **Raises** `BadOutput` for the first link.
     """
     for parent in {str(Path(name).parent) for name in names} - {"."}:
         if linked := links(folder, parent):
@@ -196,10 +210,10 @@ def refuse_links(folder: Path, names: Iterable[str]) -> None:
 
 @contextmanager
 def undivided() -> Generator[None]:
-    """Delay the signals that stop this process until the block has ended.
+    """Delay the signals that stop this process until the `with` block has ended.
 
-    Use it for a few renames that must all be done, because the files cannot be used if only some
-    are.
+    Use it around a few renames that must all be done, because the files are unusable if only some
+    of them are moved.
     """
     token = object()
     _UNDIVIDED.append(token)
@@ -212,9 +226,10 @@ def undivided() -> Generator[None]:
 
 
 def replace_folder(new: Path, folder: Path) -> None:
-    """Move the folder `new` to the path `folder`, or keep the old folder if that fails.
+    """Move the folder `new` to the path `folder` and delete the folder that was there.
 
-    If the process is killed between the two renames, `put_back` restores the old folder.
+    If the move fails, the previous folder is kept. If the process is killed between the two
+    renames, `put_back` restores the previous folder.
     """
     moved_folder = _moved_away(folder)
     shutil.rmtree(moved_folder, ignore_errors=True)
@@ -229,21 +244,31 @@ def replace_folder(new: Path, folder: Path) -> None:
 
 
 def put_back(folder: Path) -> None:
-    """Move a folder back to its path, if `replace_folder` moved it away and the path is free."""
+    """Restore the previous folder after an interrupted `replace_folder`.
+
+    Nothing is done if `folder` exists, or if `replace_folder` has not moved a folder away.
+    """
     if _moved_away(folder).is_dir() and not os.path.lexists(folder):
         _moved_away(folder).rename(folder)
 
 
 def _moved_away(folder: Path) -> Path:
+    """Return the hidden path to which `replace_folder` moves the previous folder."""
     return folder.with_name(f"{PREFIX}{folder.name}.old")
 
 
 def put(stage: Path, folder: Path, names: Sequence[str], last: str) -> None:
-    """Move staged files into a folder. Other files in the folder are not changed.
+    """Move staged files from the folder `stage` into `folder`. Other files there are not changed.
 
-    `last` is the name of the manifest. A folder without its manifest is never read. The manifest is
-    removed first and moved last, so that an interruption never leaves a mixture of old and new
-    files.
+    **Arguments**
+
+    - `names`: the files' paths relative to both folders.
+    - `last`: the member of `names` without which a folder is not read, such as the manifest.
+
+    The existing file `last` is removed first and the new one is moved last, so that an interruption
+    cannot leave a usable mixture of old and new files.
+
+    **Raises** `BadOutput` if a file cannot be moved.
     """
     with writing(folder), undivided():
         (folder / last).unlink(missing_ok=True)
@@ -252,10 +277,11 @@ def put(stage: Path, folder: Path, names: Sequence[str], last: str) -> None:
 
 
 def replace_export(stage: Path, target: Path) -> None:
-    """Move an export to its path: the sidecar first, then the model, then the manifest.
+    """Move an exported ONNX file with its sidecar and manifest from `stage` to `target`'s path.
 
-    The old model is removed first if it could be taken for one with the new sidecar, or the new
-    model for one with the old sidecar.
+    The sidecar is moved first and the manifest last. A file that has no successor in `stage` is
+    removed. If the old or the new model has a sidecar, the old model is removed first, so that no
+    model stands next to the sidecar of another one.
     """
     staged_model = stage / target.name
     with undivided():
@@ -272,7 +298,8 @@ def replace_export(stage: Path, target: Path) -> None:
 def stop(number: int, frame: FrameType | None) -> None:
     """Handle a signal: remove staged folders, terminate the workers and exit the process.
 
-    Within an `undivided` block, the signal is handled when the block ends.
+    Within an `undivided` block, the signal is only recorded. It is handled when the block ends. The
+    exit code is 128 plus the number of the signal.
     """
     if _UNDIVIDED:
         _PENDING.append(number)
@@ -286,14 +313,14 @@ def stop(number: int, frame: FrameType | None) -> None:
 
 
 class Digests(dict[str, str]):
-    """The sha256 of files as they were last written, by file name."""
+    """The sha256 of each file as it was last written, by file name."""
 
     @contextmanager
     def taken(self) -> Generator[Callable[[str, bytes | memoryview], None]]:
-        """Yield a function that adds bytes to the digest of a file. Store the digests at the end.
+        """Yield a function that adds the next bytes of a file to the file's digest.
 
-        The function takes the name of a file and its next bytes. The digests are stored when the
-        block ends without an exception.
+        The function takes the name of the file and the bytes. The digests are stored in this
+        dictionary when the `with` block ends without an exception.
         """
         hashes: defaultdict[str, Any] = defaultdict(hashlib.sha256)
         yield lambda name, piece: hashes[name].update(piece)

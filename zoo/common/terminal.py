@@ -16,31 +16,39 @@ from weights.printable import printable, with_escapes
 
 
 def say(text: str = "", file: TextIO | None = None, end: str = "\n") -> None:
-    """Print a text to stdout, or to `file`, with control characters escaped."""
+    """Print a text to stdout, or to `file`, with escapes in place of control characters."""
     print(printable(text), file=file or sys.stdout, end=end, flush=True)
 
 
 def complain(text: str) -> None:
-    """Print a text to stderr, with control characters escaped."""
+    """Print a text to stderr, with escapes in place of control characters."""
     say(text, sys.stderr)
 
 
 def say_json(value: object, default: Callable[[object], object]) -> None:
-    """Print a value to stdout as JSON. Control characters in strings are escaped."""
+    """Print a value to stdout as indented JSON, with escapes in place of control characters.
+
+    `default` converts values that JSON cannot represent, as for `json.dumps`.
+    """
     text = json.dumps(value, indent=2, ensure_ascii=False, default=default)
     print(with_escapes(text, lambda character: json.dumps(character)[1:-1]), flush=True)
 
 
 def make_streams_tolerant() -> None:
-    """Make stdout and stderr accept all characters.
+    """Configure `sys.stdout` and `sys.stderr` so that printing any text does not fail.
 
-    Characters that the encoding of a stream does not support are escaped. Output to a closed stream
-    is discarded.
+    Characters that the encoding of a stream lacks are printed as escapes. If a stream was closed
+    before the process started, its output is discarded.
     """
     sys.stdout, sys.stderr = _tolerant_stream(sys.stdout), _tolerant_stream(sys.stderr)
 
 
 def _tolerant_stream(stream: TextIO | None) -> TextIO:
+    """Return a stream that prints escapes for characters that its encoding lacks.
+
+    None stands for a stream that was closed before the process started. Return the null device for
+    it.
+    """
     if stream is None:  # the stream was closed before this process started
         return Path(os.devnull).open("w", encoding="utf-8")
     if isinstance(stream, TextIOWrapper):
@@ -49,6 +57,6 @@ def _tolerant_stream(stream: TextIO | None) -> TextIO:
 
 
 def leave_closed(stream: TextIO) -> None:
-    """Redirect a stream to the null device, so that writing the rest of its buffer cannot fail."""
+    """Redirect a stream whose reader has ended to the null device, so that flushing cannot fail."""
     with Path(os.devnull).open("w", encoding="utf-8") as null_device:
         os.dup2(null_device.fileno(), stream.fileno())

@@ -31,35 +31,47 @@ BINARY_PLACES = sum(DIGITS)
 LOWER_PLACES = 12  # binary places of the lower part
 
 BLOCK_PIXELS = 16
-"""The number of neighbouring pixels that are computed from one window. More need longer windows,
-fewer use each window less."""
+"""The number of neighbouring pixels that are computed from one window of pixels.
+
+More pixels need longer windows. Fewer pixels make less use of each window.
+"""
 
 RGB = np.eye(3, dtype=np.float32)
 Edge: TypeAlias = Any  # pixels along a side: a number or a symbolic dimension of JAX
 
 Weights: TypeAlias = Int64[Array, "blocks block length"]
-"""Numerators of the coefficients of each output. Their sum is the denominator."""
+"""Numerators of the filter coefficients of each output pixel.
+
+The sum of the numerators of one pixel is the denominator of its coefficients.
+"""
 
 Coefficients: TypeAlias = Float32[Array, "blocks block length"]
 
 Pixels: TypeAlias = Shaped[Array, "batch height width 3"]
 
 Products: TypeAlias = Callable[[Callable[[Coefficients], Array], Weights], Array]
-"""A function that returns the resized pixels of all blocks.
+"""A function that resizes pixels along one side with given weights.
 
-It takes a function that multiplies the pixels with coefficients, and the weights of the
-coefficients.
+Its first argument is a function that multiplies the pixels with coefficients. Its second argument
+holds the weights, from which it computes the coefficients, with or without rounding.
 """
 
 
 class Windows(NamedTuple):
-    """The pixels along a side that each block of outputs depends on, and their weights."""
+    """The input pixels along one side that each block of output pixels depends on.
+
+    - `positions`: the positions of the input pixels of each block.
+    - `weights`: the weight of each of these input pixels in each output pixel of the block.
+    """
 
     positions: Int64[Array, "blocks length"]
     weights: Weights
 
     def select_blocks(self, share: Edge) -> "Windows":
-        """Return the windows of all blocks if `share` is one, of the first block if it is zero."""
+        """Return the windows of all blocks if `share` is 1, or of the first block only if it is 0.
+
+        `share` may be a symbolic dimension.
+        """
         blocks = core.max_dim(1, share * self.positions.shape[0])
         return Windows(_take_first(self.positions, blocks, 0), _take_first(self.weights, blocks, 0))
 
@@ -67,11 +79,18 @@ class Windows(NamedTuple):
 def prepare(
     image: UInt8[Array, "batch height width 3"], preprocessing: Preprocessing, size: Size
 ) -> Float32[Array, "batch 3 height width"]:
-    """Return the `pixel_values` of (height, width) `size` for images that have all the same size.
+    """Return the `pixel_values` of a batch of images of one size, as a JAX computation.
 
-    They equal `zoo.images.pixel_values` with Pillow 13: exactly if 8-bit values are resized, to
-    rounding if floating-point values are. Edges may have up to `LONGEST_EDGE` pixels before and
-    after the resize. 64-bit integers have to be enabled (`jax.enable_x64`).
+    **Arguments**
+
+    - `image`: the images, whose height and width may be symbolic. Edges may have up to
+      `LONGEST_EDGE` pixels before and after the resize.
+    - `preprocessing`: the preprocessing of the model.
+    - `size`: the (height, width) of the result.
+
+    The result equals `zoo.images.pixel_values` with Pillow 13: exactly if 8-bit values are resized,
+    and up to rounding if floating-point values are resized. 64-bit integers have to be enabled
+    (`jax.enable_x64`).
     """
     height, width = edges = image.shape[1], image.shape[2]
     scaled = resized_size(edges, preprocessing, size, larger=core.max_dim)
@@ -97,12 +116,19 @@ def export_preprocessing(
     batch: int | None = None,
     target: str = DEFAULT_TARGET,
 ) -> converter.Export:
-    """Export preprocessing as an ONNX graph, for `converter.join`.
+    """Export preprocessing as an ONNX graph, to be joined with a network by `converter.join`.
 
-    Its input is `image`, 8-bit RGB `[batch, height, width, 3]` with symbolic height and width. Its
-    output is `pixel_values`, float32 `[batch, 3, *size]`. The batch size is symbolic too if it is
-    None. Constant factors are not multiplied with each other, so that the graph rounds as numpy
-    does.
+    The input is `image`, 8-bit RGB `[batch, height, width, 3]` with symbolic height and width. The
+    output is `pixel_values`, float32 `[batch, 3, *size]`. Constant factors are not multiplied with
+    each other, so that the graph rounds as numpy does.
+
+    **Arguments**
+
+    - `preprocessing`: the preprocessing of the model.
+    - `size`: the (height, width) of the output.
+    - `opset`: the version of ONNX's operators.
+    - `batch`: the batch size. None makes it symbolic.
+    - `target`: the runtime that the graph is written for.
     """
     with enable_x64(True):
         return converter.to_onnx(
@@ -119,11 +145,19 @@ def export_preprocessing(
 def _compute_windows(
     preprocessing: Preprocessing, edge: Edge, scaled: Edge, start: Edge, out: int
 ) -> Windows:
-    """Return the windows of `out` pixels of the scaled edge from `start` on.
+    """Return the windows of some neighbouring pixels of an edge that is resized.
 
-    The last block is filled with copies of the last pixel. Distances between centres are whole
-    numbers, in units of 1 / (2 * `scaled`) of the edge's pixel, which is 1 / (2 * `edge`) of the
-    scaled pixel. The unit of the filter is the larger of the two pixels, so that it antialiases.
+    **Arguments**
+
+    - `preprocessing`: the preprocessing, which names the filter.
+    - `edge`: the length of the edge in the image.
+    - `scaled`: the length of the resized edge.
+    - `start`: the position of the first computed pixel in the resized edge.
+    - `out`: the number of computed pixels. The last block is filled with copies of the last pixel.
+
+    Distances between centres are whole numbers, in units of 1 / (2 * `scaled`) of the edge's pixel,
+    which is 1 / (2 * `edge`) of the scaled pixel. The unit of the filter is the larger of the two
+    pixels, so that it antialiases.
     """
     blocks = -(-out // BLOCK_PIXELS)
     unit = core.max_dim(edge, scaled)
@@ -141,13 +175,18 @@ def _compute_windows(
 
 
 def _triangle(distance: Array, unit: Array) -> Array:
-    """Return `max(unit - distance, 0)`, the triangle filter for distances in multiples of
-    `unit`."""
+    """Return the triangle filter in whole numbers: `max(unit - distance, 0)`.
+
+    `unit` is the distance that counts as 1.
+    """
     return unit - jnp.minimum(distance, unit)
 
 
 def _cubic(distance: Array, unit: Array) -> Array:
-    """Return twice Keys's cubic convolution with a = -1/2. Its two polynomials meet at x = 1."""
+    """Return the cubic filter in whole numbers: `2 * unit**3` times Keys's function with a = -1/2.
+
+    The argument of Keys's function is `distance / unit`. Its two polynomials meet at 1.
+    """
     x, one = jnp.minimum(distance, 2 * unit), unit
     inner = (3 * x - 5 * one) * x * x + 2 * one**3
     outer = ((5 * one - x) * x - 8 * one**2) * x + 4 * one**3
@@ -162,7 +201,11 @@ REACH = {"bilinear": 1, "bicubic": 2}  # the distance from which a filter is zer
 
 
 def _resize_height(pixels: Pixels, rows: Windows, products: Products) -> Pixels:
-    """Resize images along the height."""
+    """Resize images along the height.
+
+    `rows` are the windows of the output rows. `products` multiplies the pixels with the
+    coefficients.
+    """
     batch, height, width, _ = pixels.shape
     lines = pixels.reshape(batch, height, width * 3)
     gathered = _gather_windows(lines, rows).astype(np.float32)
@@ -173,7 +216,8 @@ def _resize_height(pixels: Pixels, rows: Windows, products: Products) -> Pixels:
 def _resize_width(pixels: Pixels, columns: Windows, products: Products) -> Pixels:
     """Resize images along the width.
 
-    The colours stay on the last axis, because transposing an image would take longer.
+    `columns` are the windows of the output columns. `products` multiplies the pixels with the
+    coefficients. The colours stay on the last axis, because transposing an image would take longer.
     """
     batch, height, width, _ = pixels.shape
     blocks, length = columns.positions.shape
@@ -182,6 +226,7 @@ def _resize_width(pixels: Pixels, columns: Windows, products: Products) -> Pixel
     transposed = gathered.transpose(1, 0, 2).astype(np.float32)
 
     def product(part: Coefficients) -> Array:
+        """Return the pixels of each block multiplied with its coefficients."""
         matrices = part.transpose(0, 2, 1)[:, :, None, :, None] * RGB[:, None]
         return transposed @ matrices.reshape(blocks, length * 3, BLOCK_PIXELS * 3)
 
@@ -190,21 +235,27 @@ def _resize_width(pixels: Pixels, columns: Windows, products: Products) -> Pixel
 
 
 def _gather_windows(lines: Array, windows: Windows) -> Array:
+    """Return the pixels of each window of images, as `[images, blocks, length, …]`.
+
+    `lines` are the images `[images, pixels, …]`, which are resized along their second axis.
+    """
     return jnp.take(lines, windows.positions, axis=1, mode="clip")
 
 
 def _take_first(array: Array, count: Edge, axis: int) -> Array:
-    """Return the first `count` entries along an axis.
+    """Return the first `count` entries of an array along an axis.
 
-    It is a gather because JAX cannot prove that there are `count` entries, and refuses the slice.
+    The entries are gathered because JAX refuses a slice if it cannot prove that the array is so
+    long.
     """
     return jnp.take(array, lax.iota(np.int64, count), axis=axis, mode="clip")
 
 
 def _is_vertical_first(edges: tuple[Edge, Edge], scaled: tuple[Edge, Edge]) -> Edge:
-    """Return one if Pillow 13 or later resizes the height before the width, otherwise zero.
+    """Return 1 if Pillow 13 or later resizes the height before the width, otherwise 0.
 
-    Pillow does so if the height shrinks by more than twice as much as the width.
+    `edges` and `scaled` are the (height, width) before and after, which may be symbolic. Pillow
+    resizes the height first if it shrinks by more than twice as many pixels as the width.
     """
     height, width = (edge - to for edge, to in zip(edges, scaled, strict=True))
     excess = core.min_dim(height, height - 2 * width)
@@ -212,11 +263,17 @@ def _is_vertical_first(edges: tuple[Edge, Edge], scaled: tuple[Edge, Edge]) -> E
 
 
 def _resize_in_8_bits(image: Pixels, rows: Windows, columns: Windows, vertical: Edge) -> Pixels:
-    """Resize as Pillow does, with rounding to whole numbers from 0 to 255 after each direction.
+    """Resize images as Pillow does, which rounds to whole numbers after each direction.
 
-    The graph contains both orders of the directions. Of the order that Pillow does not use, only
-    the first rows are computed, which takes no time, and discarded. A direction that keeps its
-    length has the coefficients 0 and 1.
+    **Arguments**
+
+    - `image`: the images.
+    - `rows`, `columns`: the windows of the output rows and columns.
+    - `vertical`: 1 if the height is resized first, 0 if the width is.
+
+    The results are from 0 to 255. The graph contains both orders of the directions. For the order
+    that Pillow does not use, only the first rows are computed, which takes little time, and
+    discarded. A direction that keeps its length has the coefficients 0 and 1.
     """
     horizontal = 1 - vertical
     rows_needed = _take_first(image, core.max_dim(1, image.shape[1] * horizontal), 1)
@@ -230,21 +287,25 @@ def _resize_in_8_bits(image: Pixels, rows: Windows, columns: Windows, vertical: 
         rows.select_blocks(horizontal),
         _multiply_rounded,
     )
-    begin = jnp.asarray(BLOCK_PIXELS * horizontal)  # after the one block of `by_columns`
-    positions = begin + jnp.arange(rows.positions.shape[0] * BLOCK_PIXELS)
+    first_row = jnp.asarray(BLOCK_PIXELS * horizontal)  # after the one block of `by_columns`
+    positions = first_row + jnp.arange(rows.positions.shape[0] * BLOCK_PIXELS)
     return jnp.take(jnp.concatenate([by_columns, by_rows], 1), positions, axis=1, mode="clip")
 
 
 def _multiply_floats(product: Callable[[Coefficients], Array], weights: Weights) -> Array:
-    """Return the product with the coefficients in float32, without rounding."""
+    """Resize pixels with coefficients in float32 and do not round the result.
+
+    `product` multiplies the pixels with coefficients. A coefficient is a weight divided by the sum
+    of the weights of its pixel.
+    """
     total = weights.sum(-1, keepdims=True)
     return product(weights.astype(np.float32) / total.astype(np.float32))
 
 
 def _coefficients(weights: Weights) -> Coefficients:
-    """Return the coefficients times 2**22 as whole numbers, rounded half away from zero.
+    """Return Pillow's coefficients: weights divided by their sum, times 2**22, as whole numbers.
 
-    They are smaller than 2**24.
+    They are rounded half away from zero and are smaller than 2**24.
     """
     total = weights.sum(-1, keepdims=True)
     size, remainder = jnp.int64(0), jnp.abs(weights)
@@ -259,7 +320,11 @@ def _coefficients(weights: Weights) -> Coefficients:
 
 
 def _multiply_rounded(product: Callable[[Coefficients], Array], weights: Weights) -> Array:
-    """Return the product with the coefficients, rounded as by Pillow."""
+    """Resize pixels with Pillow's coefficients, and round the result to 0 … 255 as Pillow does.
+
+    `product` multiplies the pixels with coefficients. It is called twice, with the upper and the
+    lower binary places of the coefficients.
+    """
     coefficients = _coefficients(weights)
     upper = jnp.round(coefficients / 2**LOWER_PLACES)
     lower = coefficients - upper * 2**LOWER_PLACES

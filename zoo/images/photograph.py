@@ -18,20 +18,21 @@ def photograph() -> Image.Image:
 
 
 def photographs(count: int) -> list[Image.Image]:
-    """Return `count` variants of the photograph.
+    """Return `count` variants of the photograph of a cat.
 
-    The first is the photograph itself. Then it is mirrored, cropped, cropped and mirrored, cropped
-    further, and so on.
+    They are the photograph itself, its mirror image, a crop, the mirror image of the crop, a
+    smaller crop, and so on.
     """
     image = photograph()
     return [_make_variant(image, index) for index in range(count)]
 
 
 def photographs_of_one_size(count: int, step: int) -> list[Image.Image]:
-    """Return `count` variants of equal size of the photograph after `step` crops.
+    """Return `count` variants of the photograph that have all the same size.
 
-    The photograph is rotated by 90° in every other step. Its variants are mirrored, flipped and
-    rotated by 180°.
+    A larger `step`, up to 7, removes a wider margin from the photograph. If `step` is odd, it is
+    rotated by 90°. The variants are the result itself, mirrored, flipped and rotated by 180°, in
+    turn.
     """
     image = _make_variant(photograph(), 2 * step)
     image = image.transpose(Transpose.ROTATE_90) if step % 2 else image
@@ -41,6 +42,10 @@ def photographs_of_one_size(count: int, step: int) -> list[Image.Image]:
 
 
 def _make_variant(image: Image.Image, index: int) -> Image.Image:
+    """Return the photograph without a margin of `index // 2 % 8` times 4 % of its sides.
+
+    It is mirrored if `index` is odd.
+    """
     inset = INSET * (index // 2 % CROPS)
     width, height = image.size
     left, top = round(inset * width), round(inset * height)

@@ -18,8 +18,10 @@ from zoo.images.pictures import (
 )
 
 MOST_PICTURES = 512
-"""The number of pictures that are used of a folder. NVIDIA's guide to TensorRT calls 500 enough for
-a network that was trained on ImageNet."""
+"""The largest number of pictures of a folder that are used.
+
+NVIDIA's guide to TensorRT calls 500 enough for a network that was trained on ImageNet.
+"""
 
 HELD_OUT_STEP = 8
 """One picture in `HELD_OUT_STEP` is held out."""
@@ -27,9 +29,11 @@ HELD_OUT_STEP = 8
 
 @dataclass(frozen=True)
 class PictureFolder:
-    """The pictures of a folder that are used, in the order of their names.
+    """Pictures in a user's folder, a part of which is held out for measurements.
 
-    `found` is the number of pictures in the folder.
+    - `folder`: the folder.
+    - `paths`: the pictures that are used, sorted by name.
+    - `found`: the number of all pictures in the folder.
     """
 
     folder: Path
@@ -38,18 +42,20 @@ class PictureFolder:
 
     @property
     def held_out(self) -> tuple[Path, ...]:
-        """Every eighth picture, and at least one."""
+        """Every eighth of the used pictures, or the last one if there are fewer than eight."""
         return self.paths[HELD_OUT_STEP - 1 :: HELD_OUT_STEP] or self.paths[-1:]
 
     @property
     def kept(self) -> tuple[Path, ...]:
-        """All pictures that are not held out."""
+        """The used pictures that are not held out."""
         held_out = set(self.held_out)
         return tuple(path for path in self.paths if path not in held_out)
 
     @property
     def digest(self) -> str:
-        """The sha256 of the output of `sha256sum` for the pictures, with their names."""
+        """The sha256 of the output of `sha256sum` for the used pictures, named relative to
+        `folder`.
+        """
         lines = (
             f"{sha256(path)}  {path.relative_to(self.folder).as_posix()}" for path in self.paths
         )
@@ -57,10 +63,13 @@ class PictureFolder:
 
 
 def read_picture_folder(folder: Path) -> PictureFolder:
-    """Return the pictures of a folder and its subfolders, at most `MOST_PICTURES`, evenly spread.
+    """Return the pictures of a folder and its subfolders.
 
-    Hidden files and files with other endings are skipped. **Raises** `BadRequest` if there are
-    fewer than two pictures, or if a file with the ending of a picture is no picture.
+    At most `MOST_PICTURES` are used, spread evenly over the sorted names. Hidden files and files
+    whose ending is not that of a picture are skipped.
+
+    **Raises** `BadRequest` if there are fewer than two pictures, or if a file with the ending of a
+    picture is not a picture.
     """
     if not folder.is_dir():
         raise BadRequest(f"calibrate {folder} is no folder: name a folder with pictures.")
@@ -80,7 +89,7 @@ def read_picture_folder(folder: Path) -> PictureFolder:
 
 
 def picture_batches(paths: Sequence[Path], batch: int) -> Iterator[list[ReadPicture]]:
-    """Yield batches of pictures, which are read when they are needed.
+    """Yield the decoded pictures in batches of `batch`, which are read one batch at a time.
 
     The last batch is filled up with the first pictures.
     """

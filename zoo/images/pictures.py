@@ -36,8 +36,10 @@ Sides: TypeAlias = tuple[int, int]  # (height, width)
 Part: TypeAlias = tuple[float, float, float, float]  # left, top, right and bottom edge
 
 PICTURE_FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
-"""The formats that are read. Pillow reads more. Among them is EPS, which it runs as a program in
-Ghostscript."""
+"""The formats that are read, by Pillow's names.
+
+Pillow reads more formats. One of them is EPS, which Pillow runs as a program in Ghostscript.
+"""
 
 MOST_PIXELS = 89_478_485
 """The largest number of pixels of a picture. Pillow warns above it. So many take 360 MB in RGB."""
@@ -50,12 +52,12 @@ DAMAGED = (
 
 
 def pictures(images: Pictures) -> list[Image]:
-    """Return RGB images for one picture, a sequence, or an array `[n, height, width, 3]`.
+    """Return upright RGB images of one picture, a sequence, or an array `[n, height, width, 3]`.
 
-    They are rotated upright by their EXIF orientation. Grey values of 16 bits are scaled to 8 bits,
-    and transparency is dropped. Of a file with several pictures the first is read.
+    Images are rotated by their EXIF orientation. Grey values of 16 bits are scaled to 8 bits, and
+    transparency is dropped. Only the first picture of a file is read.
 
-    **Raises** `BadRequest` for a picture that cannot be read.
+    **Raises** `BadRequest` for a picture that cannot be read, and for an empty sequence.
     """
     from PIL.Image import Image
 
@@ -71,6 +73,10 @@ def pictures(images: Pictures) -> list[Image]:
 
 
 def _to_picture(picture: Picture) -> Image:
+    """Return a PIL image, an array or the picture in a file as an upright RGB image.
+
+    **Raises** `BadRequest` if it cannot be read or is no picture.
+    """
     from PIL import Image
 
     if isinstance(picture, Image.Image):
@@ -98,9 +104,10 @@ def _to_picture(picture: Picture) -> Image:
 class ReadPicture:
     """A decoded picture: RGB, upright, and perhaps smaller than its original.
 
+    - `image`: the decoded picture.
     - `sides`: the (height, width) of the original picture.
-    - `part`: the part of `image` that shows the picture. The sides of the original need not be
-      multiples of the factor of reduction.
+    - `part`: the part of `image` that shows the picture. Its edges are not whole numbers if the
+      sides of the original are not multiples of the factor of reduction.
     """
 
     image: Image
@@ -111,11 +118,15 @@ class ReadPicture:
 def read_picture(
     data: bytes, name: str, minimum_size: Callable[[int, int], Sides] | None = None
 ) -> ReadPicture:
-    """Return the picture in the bytes of a file, the first of several.
+    """Return the first picture in the bytes of a file, upright and in RGB.
 
-    With `minimum_size` the picture is reduced by whole factors, by the JPEG decoder or by means of
-    pixels. `minimum_size` returns the smallest useful (height, width) for the height and width of
-    the upright picture.
+    **Arguments**
+
+    - `data`: the bytes of the file.
+    - `name`: the name of the file for error messages.
+    - `minimum_size`: a function that returns the smallest useful (height, width) for the height and
+      width of the upright picture. With it, the picture is reduced by whole factors, by the JPEG
+      decoder or by means of pixels.
 
     **Raises** `BadRequest` for a picture that cannot be read.
     """
@@ -163,14 +174,22 @@ def read_picture(
 def reduced_picture(
     image: Image, minimum_size: Callable[[int, int], Sides] | None = None
 ) -> ReadPicture:
-    """Return an RGB, upright image as a decoded picture, reduced as by `read_picture`."""
+    """Return an upright RGB image as a decoded picture.
+
+    With `minimum_size` the image is reduced by whole factors. `minimum_size` returns the smallest
+    useful (height, width) for the height and width of the image.
+    """
     sides = (image.height, image.width)
     decoded = ReadPicture(image, sides, (0.0, 0.0, float(image.width), float(image.height)))
     return decoded if minimum_size is None else _reduce(decoded, minimum_size(*sides))
 
 
 def _reduce(decoded: ReadPicture, minimum_size: Sides) -> ReadPicture:
-    """Reduce a picture by whole factors, by means of pixels, to no less than `minimum_size`."""
+    """Reduce a picture by the largest whole factors that keep it at least `minimum_size` large.
+
+    Each pixel of the result is the mean of a rectangle of pixels. Height and width have factors of
+    their own. `minimum_size` is (height, width).
+    """
     image, smallest = decoded.image, minimum_size[::-1]
     across, down = (
         max(1, int(length / side)) for length, side in zip(image.size, smallest, strict=True)
@@ -183,7 +202,10 @@ def _reduce(decoded: ReadPicture, minimum_size: Sides) -> ReadPicture:
 
 
 class PictureBytes(BytesIO):
-    """The bytes of a file, with a constant `repr`, which Pillow quotes in its messages."""
+    """The bytes of a picture file, as a file object with a constant `repr`.
+
+    Pillow quotes this `repr` in its error messages.
+    """
 
     def __repr__(self) -> str:
         return f"of {self.getbuffer().nbytes} bytes"
@@ -202,14 +224,16 @@ and those in which its bottom edge is the top edge."""
 
 
 def _read_orientation(image: Image) -> int:
+    """Return the EXIF orientation of an image, from 1 to 8. 1 means upright."""
     from PIL import ExifTags
 
     return image.getexif().get(ExifTags.Base.Orientation, 1)
 
 
 def _check_pixels(image: Image, name: str) -> None:
-    """Check the number of pixels in the header before memory is allocated.
+    """Check that the header of a picture states at most `MOST_PIXELS` pixels.
 
+    This is done before memory for the pixels is allocated. `name` is used in the error message.
     **Raises** `BadRequest`.
     """
     if image.width * image.height > MOST_PIXELS:
@@ -220,14 +244,17 @@ def _check_pixels(image: Image, name: str) -> None:
 
 
 def picture_extensions() -> set[str]:
-    """Return the endings of the names of pictures that are read, such as `.png`."""
+    """Return the lower-case endings of names of pictures that can be read, such as `.png`."""
     from PIL import Image
 
     return {end for end, name in Image.registered_extensions().items() if name in PICTURE_FORMATS}
 
 
 def check_picture_header(path: Path) -> None:
-    """Check that a file begins as a picture does. **Raises** `BadRequest`."""
+    """Check that the first bytes of a file are those of a picture that can be read.
+
+    The pixels are not decoded. **Raises** `BadRequest`.
+    """
     from PIL import Image
 
     name = repr(os.fspath(path))
@@ -241,7 +268,10 @@ def check_picture_header(path: Path) -> None:
 
 @contextmanager
 def _translated_errors(name: str) -> Generator[None]:
-    """Raise `BadRequest` in place of the exceptions of Pillow's readers in the block."""
+    """Raise `BadRequest` in place of the exceptions of Pillow's readers in the `with` block.
+
+    `name` is the name of the picture for the message.
+    """
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -258,7 +288,10 @@ def _translated_errors(name: str) -> Generator[None]:
 
 
 def _to_rgb(image: Image) -> Image:
-    """Return an image upright and in RGB, with 8 bits."""
+    """Return an image in 8-bit RGB, rotated upright by its EXIF orientation.
+
+    **Raises** `BadRequest` for an image with 32-bit pixels, whose white is not defined.
+    """
     from PIL import Image as pil
     from PIL import ImageOps
 
@@ -282,7 +315,7 @@ def _to_rgb(image: Image) -> Image:
 
 
 def stack_images(images: Sequence[Image]) -> UInt8:
-    """Return `[n, height, width, 3]` for images of equal size.
+    """Return images of equal size as one array `[n, height, width, 3]`.
 
     **Raises** `BadRequest` if their sizes differ.
     """
@@ -314,21 +347,25 @@ UNREAD_KINDS = {
 
 
 def name_ending(name: str) -> str:
-    """Return the ending of a file's name in lower case, such as `.png`; empty without one."""
+    """Return the ending of a file's name in lower case, such as `.png`, or `""` if it has none."""
     return PurePosixPath(name).suffix.lower()
 
 
 def may_be_picture(name: str) -> bool:
-    """Return whether a file may be a picture, by its name.
+    """Return whether the name of a file allows it to be a picture.
 
-    It may be if its ending is that of a picture, whether or not it can be read, or if it has none.
+    This is so if the name has no ending, or the ending of a picture format, even of one that is not
+    read.
     """
     ending = name_ending(name)
     return not ending or ending in UNREAD_KINDS or ending in picture_extensions()
 
 
 def why_unread(name: str) -> str | None:
-    """Return a sentence with the reason why a file of this name is not read; None if it is read."""
+    """Return a sentence with the reason why a file of this name is not read as a picture.
+
+    Return None if the ending is that of a format that is read.
+    """
     ending = name_ending(name)
     if ending in picture_extensions():
         return None

@@ -24,13 +24,15 @@ Box = tuple[int, int, int, int]  # left, top, right and bottom edge
 
 
 def pixel_values(images: Sequence[Image], preprocessing: Preprocessing, size: Size) -> Float32:
-    """Return `[len(images), 3, height, width]` for RGB images of any sizes.
+    """Return the preprocessed pixels of RGB images of any sizes, as `[images, 3, height, width]`.
 
     **Arguments**
 
     - `preprocessing`: the preprocessing of the model.
     - `size`: the (height, width) of the result. If it is not the model's own, a crop still shows
       the same share of the picture.
+
+    **Raises** `BadRequest` for an invalid `size`.
     """
     return np.stack(
         [
@@ -41,17 +43,25 @@ def pixel_values(images: Sequence[Image], preprocessing: Preprocessing, size: Si
 
 
 def decoded_pixel_values(decoded: ReadPicture, preprocessing: Preprocessing, size: Size) -> Float32:
-    """Return `[3, height, width]` for a picture that may have been decoded at a smaller size."""
+    """Return the preprocessed pixels of one decoded picture, as `[3, height, width]`.
+
+    The picture may have been decoded at a reduced size. The other arguments are those of
+    `pixel_values`.
+    """
     return _preprocess_image(decoded.image, preprocessing, size, decoded.sides, decoded.part)
 
 
 def _preprocess_image(
     image: Image, preprocessing: Preprocessing, size: Size, sides: Size, part: Part | None = None
 ) -> Float32:
-    """Return the preprocessed image.
+    """Return the preprocessed pixels of one RGB image, as `[3, height, width]`.
 
-    `sides` is the (height, width) of the original picture, `part` the part of the image that shows
-    it.
+    **Arguments**
+
+    - `image`: the image, which may be a reduced copy of the original picture.
+    - `size`: the (height, width) of the result.
+    - `sides`: the (height, width) of the original picture.
+    - `part`: the part of `image` that shows the original picture. None means all of it.
     """
     _check_size(size)
     if preprocessing.padded:
@@ -68,7 +78,7 @@ def _preprocess_image(
 
 
 def _check_size(size: Size) -> None:
-    """Check that a size is a positive height and width, of not too many pixels.
+    """Check that a size is a positive height and width, with at most `MOST_PIXELS` pixels.
 
     **Raises** `BadRequest`.
     """
@@ -86,17 +96,26 @@ def _check_size(size: Size) -> None:
 
 
 def per_channel(values: Sequence[float]) -> Float32:
-    """Return numbers as an array that broadcasts to `[…, channels, height, width]`."""
+    """Return one number for each channel as an array `[channels, 1, 1]` in float32."""
     return np.asarray(values, np.float32)[:, None, None]
 
 
 def resized_size(
     image: Size, preprocessing: Preprocessing, size: Size, larger: Callable[[Any, Any], Any] = max
 ) -> Size:
-    """Return the size to which an image is resized before the crop; `size` without a crop.
+    """Return the (height, width) to which an image is resized before it is cropped to `size`.
 
-    It is computed with whole numbers, so that a graph that reads the size of its input agrees. Such
-    a graph passes its own function for the larger of two numbers.
+    Without a crop this is `size` itself.
+
+    **Arguments**
+
+    - `image`: the (height, width) of the image, which may be symbolic dimensions.
+    - `preprocessing`: the preprocessing of the model.
+    - `size`: the (height, width) of the network's input.
+    - `larger`: the function for the larger of two numbers. A graph that reads the size of its input
+      passes one that takes symbolic dimensions.
+
+    Only whole numbers are used, so that such a graph computes the same size.
     """
     if preprocessing.resize is None:
         return size
@@ -116,9 +135,10 @@ resizes is exact."""
 
 
 def check_edges(sides: Size, preprocessing: Preprocessing) -> None:
-    """Check that files that resize pictures themselves can resize a picture of these sides.
+    """Check that a file that resizes pictures itself can resize a picture of this size exactly.
 
-    **Raises** `BadRequest` if the picture is too long.
+    `sides` is the (height, width) of the picture. **Raises** `BadRequest` if an edge is longer than
+    `LONGEST_EDGE` before or after the resize.
     """
     longest = max(*sides, *resized_size(sides, preprocessing, preprocessing.size))
     if longest > LONGEST_EDGE:
@@ -131,7 +151,13 @@ def check_edges(sides: Size, preprocessing: Preprocessing) -> None:
 def centre_crop(image: Size, size: Size, rounding: CropRounding = "floor") -> Box:
     """Return the left, top, right and bottom edge of a crop from the centre of an image.
 
-    If a margin is odd, its half is rounded as `rounding` says. The sizes may be symbolic.
+    **Arguments**
+
+    - `image`: the (height, width) of the image.
+    - `size`: the (height, width) of the crop.
+    - `rounding`: how half of an odd margin is rounded: down, or to the even number.
+
+    The sizes may be symbolic.
     """
     margins = (total - part for total, part in zip(image, size, strict=True))
     top, left = (
@@ -144,9 +170,16 @@ def centre_crop(image: Size, size: Size, rounding: CropRounding = "floor") -> Bo
 def _resize_and_crop(
     image: Image, preprocessing: Preprocessing, scaled: Size, size: Size, part: Part | None
 ) -> Float32:
-    """Return `[3, *size]` from the centre of the image at the size `scaled`.
+    """Return the centre of a resized and rescaled image, as `[3, height, width]`.
 
-    If the crop is small, only its pixels are computed. The result is the same.
+    **Arguments**
+
+    - `scaled`: the (height, width) to which the image is resized.
+    - `size`: the (height, width) of the crop.
+    - `part`: the part of the image that is resized. None means all of it.
+
+    If the crop is a small part of the resized image, only its pixels are computed. The result is
+    the same.
     """
     left, top, right, bottom = centre_crop(scaled, size, preprocessing.crop_rounding)
     if scaled[0] * scaled[1] <= LARGEST_RATIO * size[0] * size[1]:
@@ -164,14 +197,17 @@ def _resize_and_crop(
 
 
 LARGEST_RATIO = 4
-"""If a resized picture has more than `LARGEST_RATIO` times the pixels of its crop, only the crop is
-computed."""
+"""The largest ratio of pixels of a resized picture and its crop at which all of it is resized.
+
+Above it, only the pixels of the crop are computed.
+"""
 
 
 def _resize(image: Image, preprocessing: Preprocessing, size: Size, box: Part | None) -> Float32:
-    """Return `[3, height, width]`, resized and rescaled.
+    """Return an image resized to `size` (height, width) and rescaled, as `[3, height, width]`.
 
-    Values are rounded to 8 bits before they are rescaled, or rescaled first and not rounded.
+    Values are rounded to 8 bits before they are rescaled. With `rescale_first` they are rescaled
+    first and not rounded. `box` is the part of the image that is resized. None means all of it.
     """
     from PIL import Image as pil
 

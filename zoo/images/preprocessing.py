@@ -11,17 +11,23 @@ CropRounding = Literal["floor", "half_even"]
 IMAGENET_PIXELS = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 OPENAI_PIXELS = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
 CENTRED_PIXELS = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
-"""Means and standard deviations of pixels in published code. Those of `CENTRED_PIXELS` map pixels
-to [-1, 1]."""
+"""Means and standard deviations of pixels in published code.
+
+The numbers of `CENTRED_PIXELS` map pixels to [-1, 1].
+"""
 
 
 @dataclass(frozen=True)
 class Preprocessing:
     """The steps from 8-bit RGB to `pixel_values`: resize, crop, rescale, normalize.
 
+    - `mean`, `std`: the numbers that are subtracted from red, green and blue after rescaling, and
+      by which the differences are divided.
+    - `size`: the (height, width) of the result.
     - `resize`: the length of the shorter edge before a crop of `size` from the centre, or the
       (height, width) to which the image is stretched before the crop. None stretches the image to
-      `size`, (height, width), without keeping the aspect ratio.
+      `size` without keeping the aspect ratio.
+    - `rescale`: the factor of the 8-bit values.
     - `rescale_first`: whether floating-point values are resized, so that nothing is rounded to 8
       bits in between.
     - `resample`: the filter, which always antialiases.
@@ -30,8 +36,8 @@ class Preprocessing:
       this multiple.
     - `padded`: whether a picture keeps its aspect ratio in every case. It gets the largest size
       that fits into `size`, with black at the right and bottom edge.
-    - `crop_rounding`: where a crop with an odd margin begins. Half of the margin is rounded down,
-      as in transformers, or to the even number (`half_even`), as in torchvision and timm.
+    - `crop_rounding`: how half of an odd margin of a crop is rounded: down, as in transformers, or
+      to the even number (`half_even`), as in torchvision and timm.
     """
 
     mean: tuple[float, float, float]
@@ -47,7 +53,7 @@ class Preprocessing:
 
     @property
     def words(self) -> str:
-        """A description of the steps from a photograph to `pixel_values`."""
+        """A description in words of the steps from a photograph to `pixel_values`."""
         height, width = self.size
         target = f"{height} x {width}"
         if isinstance(self.resize, tuple):
@@ -66,9 +72,11 @@ class Preprocessing:
         return f"RGB / 255, {resized}, mean {self.mean}, std {self.std}"
 
     def fitted(self, height: int, width: int) -> tuple[int, int]:
-        """Return the (height, width) to which an image is resized if the sides are symbolic.
+        """Return the (height, width) of the network's input for an image of this height and width.
 
-        Source: `DPTImageProcessor` of transformers.
+        It is `size`, unless `multiple` is set and pictures are not padded. Then the image keeps its
+        aspect ratio: the side that changes less gets its length in `size`, and both sides are
+        rounded to multiples of `multiple`. Source: `DPTImageProcessor` of transformers.
         """
         if self.multiple is None or self.padded:
             return self.size
@@ -81,11 +89,10 @@ class Preprocessing:
         return next(rounded), next(rounded)
 
     def at(self, size: tuple[int, int]) -> Preprocessing:
-        """Return this preprocessing for another height and width.
+        """Return the same preprocessing for another input size (height, width).
 
-        A crop keeps its share of the shorter edge.
-
-        If the crop is not square, the edge covers both sides.
+        `resize` grows by the same factor, so that a crop shows the same share of the picture. If
+        the crop is not square, the resized shorter edge is as long as the longer side needs.
         """
         if self.resize is None:
             return replace(self, size=size)
@@ -94,13 +101,15 @@ class Preprocessing:
 
     @property
     def is_stretched(self) -> bool:
-        """Whether an image loses its aspect ratio before a crop."""
+        """Whether an image is resized without keeping its aspect ratio before a crop."""
         return isinstance(self.resize, tuple)
 
     def covering(self, size: tuple[int, int], resize: int | tuple[int, int]) -> tuple[int, int]:
         """Return the (height, width) to which an image is resized before a crop of `size`.
 
-        It is larger than the crop by the same factor as `resize` is larger than the own size.
+        `resize` is the edge, or the (height, width), to which an image is resized for this
+        preprocessing's own size. The result is larger than `size` by the factor by which `resize`
+        is larger than the own size.
         """
         edges = resize if isinstance(resize, tuple) else (resize, resize)
         height_scale, width_scale = (

@@ -26,11 +26,13 @@ BINARY_PLACES = 22
 
 
 class Span(NamedTuple):
-    """Computed pixels along one edge of the resized picture, with the lengths of the edge.
+    """The pixels along one edge of a resized picture that are computed.
 
-    - `edge`: the length of the edge in the picture.
+    - `edge`: the length of the edge in the source picture.
     - `low`, `high`: the part of this edge that is resized to `scaled` pixels.
-    - `start`, `stop`: the positions of the computed pixels among the `scaled` ones.
+    - `scaled`: the length of the resized edge.
+    - `start`, `stop`: the positions of the first computed pixel and after the last one, among the
+      `scaled` pixels.
     """
 
     edge: int
@@ -42,19 +44,27 @@ class Span(NamedTuple):
 
 
 class Taps(NamedTuple):
-    """The first pixel that each computed pixel depends on, and the coefficients from there on."""
+    """The source pixels that the computed pixels along one edge depend on.
+
+    - `first`: the position of the first source pixel of each computed pixel.
+    - `coefficients`: the coefficients of that source pixel and the following ones, `[computed
+      pixels, length]`.
+    """
 
     first: Int64
     coefficients: Float64
 
     @property
     def last(self) -> int:
-        """The position after the last pixel that a computed pixel depends on."""
+        """The position after the last source pixel that any computed pixel depends on."""
         return int(self.first.max()) + self.coefficients.shape[1]
 
 
 def resize_part(image: Image, rows: Span, columns: Span, resample: Filter) -> NDArray[np.uint8]:
-    """Return the part `[rows, columns, 3]` of an RGB image that is resized in 8 bits."""
+    """Return a part of an RGB image that is resized in 8 bits, as `[rows, columns, 3]`.
+
+    `rows` and `columns` are the part to compute. The numbers are those of Pillow's `resize`.
+    """
     pixels, row_taps, column_taps = _read_source(image, rows, columns, resample)
     for axis in _axis_order(rows, columns):
         taps = (row_taps, column_taps)[axis]
@@ -71,9 +81,10 @@ def resize_part(image: Image, rows: Span, columns: Span, resample: Filter) -> ND
 def resize_part_in_float(
     image: Image, rows: Span, columns: Span, resample: Filter, scale: np.float32
 ) -> NDArray[np.float32]:
-    """Return the part `[rows, columns, 3]` of an RGB image that is resized in floating point.
+    """Return a part of an RGB image that is resized in floating point, as `[rows, columns, 3]`.
 
-    The values are multiplied by `scale` first.
+    `rows` and `columns` are the part to compute. The pixels are multiplied by `scale` before they
+    are resized.
     """
     pixels, row_taps, column_taps = _read_source(image, rows, columns, resample)
     values = pixels.astype(np.float32) * scale
@@ -86,7 +97,10 @@ def resize_part_in_float(
 def _read_source(
     image: Image, rows: Span, columns: Span, resample: Filter
 ) -> tuple[NDArray[np.uint8], Taps, Taps]:
-    """Return the pixels that the part depends on, and the coefficients of its rows and columns."""
+    """Return the source pixels that a part depends on, and the taps of its rows and columns.
+
+    The positions in the taps refer to the returned pixels.
+    """
     row_taps, column_taps = _compute_taps(rows, resample), _compute_taps(columns, resample)
     top, left = int(row_taps.first.min()), int(column_taps.first.min())
     pixels = np.asarray(image.crop((left, top, column_taps.last, row_taps.last)), np.uint8)
@@ -98,7 +112,10 @@ def _read_source(
 
 
 def _compute_taps(span: Span, resample: Filter) -> Taps:
-    """Return Pillow's coefficients (`precompute_coeffs`) of the pixels of a span."""
+    """Return Pillow's filter coefficients for the computed pixels of a span.
+
+    Source: `precompute_coeffs` in Pillow's `Resample.c`.
+    """
     radius, function = FILTERS[resample]
     # Pillow stores a box in 32-bit floats and subtracts them in this precision.
     low, length = float(np.float32(span.low)), np.float32(span.high) - np.float32(span.low)
@@ -121,7 +138,10 @@ def _compute_taps(span: Span, resample: Filter) -> Taps:
 
 
 def _shift_rows(coefficients: Float64, shift: Int64) -> Float64:
-    """Return each row moved to the right by its shift, with zeros before it."""
+    """Return the coefficients with each row moved to the right by its number in `shift`.
+
+    Zeros fill the start of a row. Coefficients beyond the end are dropped.
+    """
     positions = np.arange(coefficients.shape[1]) - shift[:, None]
     shifted = np.take_along_axis(coefficients, np.maximum(positions, 0), axis=1)
     return np.where(positions < 0, 0.0, shifted)
@@ -130,7 +150,10 @@ def _shift_rows(coefficients: Float64, shift: Int64) -> Float64:
 def _sum_products(
     values: NDArray[Any], first: Int64, coefficients: NDArray[Any], axis: int
 ) -> NDArray[Any]:
-    """Return the sums of products with the coefficients along an axis, from the first pixel on."""
+    """Return weighted sums of consecutive values along an axis, one for each row of `coefficients`.
+
+    Row `i` multiplies the values at the positions `first[i]`, `first[i] + 1`, … `axis` is 0 or 1.
+    """
     shape = (-1, 1, 1) if axis == 0 else (1, -1, 1)
     total: NDArray[Any] = np.zeros((), coefficients.dtype)
     for tap in range(coefficients.shape[1]):
@@ -139,20 +162,24 @@ def _sum_products(
 
 
 def _axis_order(rows: Span, columns: Span) -> tuple[int, int]:
-    """Return the axes in the order in which Pillow resizes them.
+    """Return the axes, 0 for the height and 1 for the width, in the order in which Pillow resizes.
 
-    The height comes first if it shrinks by more than twice as much as the width.
+    The height comes first if it shrinks by more than twice as many pixels as the width.
     """
     height, width = rows.edge - rows.scaled, columns.edge - columns.scaled
     return (0, 1) if height > 0 and height > 2 * width else (1, 0)
 
 
 def _triangle(x: Float64) -> Float64:
+    """Return the triangle filter `max(0, 1 - x)` at distances `x`."""
     return np.maximum(0.0, 1.0 - x)
 
 
 def _cubic(x: Float64) -> Float64:
-    """Return Keys's cubic convolution with a = -1/2, in Pillow's order of operations."""
+    """Return Keys's cubic filter with a = -1/2 at distances `x`.
+
+    The order of operations is Pillow's, so that the result is equal to the last bit.
+    """
     a = -0.5
     inner = ((a + 2.0) * x - (a + 3.0)) * x * x + 1
     outer = (((x - 5) * x + 8) * x - 4) * a
@@ -163,4 +190,7 @@ FILTERS: dict[Filter, tuple[float, Callable[[Float64], Float64]]] = {
     "bilinear": (1.0, _triangle),
     "bicubic": (2.0, _cubic),
 }
-"""The radius of each filter in its unit, and the function from a distance to the filter's value."""
+"""The radius of each filter, and the function from a distance to the filter's value.
+
+Both are in units of one pixel of the coarser of the two pictures.
+"""

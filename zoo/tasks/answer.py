@@ -28,8 +28,9 @@ class InputSize(NamedTuple):
 def size_inside(image: Size, size: Size) -> Size:
     """Return the largest (height, width) with the proportions of `image` that fits into `size`.
 
-    Each side is at least one pixel. Source: `get_size_with_aspect_ratio` of transformers. Its
-    arithmetic, which is repeated here, can make the longer side one pixel shorter than `size`.
+    `image` and `size` are (height, width) too. Each side of the result is at least one pixel.
+    Source: `get_size_with_aspect_ratio` of transformers. Its arithmetic, which is repeated here,
+    can make the longer side one pixel shorter than `size`.
     """
     (height, width), (max_height, max_width) = image, size
     if height * max_width > width * max_height:
@@ -45,13 +46,16 @@ Scores = Literal["softmax", "sigmoid", "none"]
 
 
 def softmax(logits: Float32) -> Float32:
-    """Return the probabilities of classes that exclude each other, along the last axis."""
+    """Return the probabilities of classes that exclude each other: softmax over the last axis."""
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def sigmoid(logits: Float32) -> Float32:
-    """Return the probability of each class on its own."""
+    """Return the probability of each class independently of the others: the logistic function.
+
+    It does not overflow for large or small logits.
+    """
     probabilities: Float32 = np.exp(-np.logaddexp(np.float32(0), -logits))
     return probabilities
 
@@ -86,11 +90,12 @@ class Answer(NamedTuple):
 class PictureAnswer:
     """The answer of a network about one picture.
 
+    - `kind`: the form of the answer, which determines the fields that are set.
     - `answers`: names with scores, best first: one for each class, area or box.
     - `boxes`: the left, top, right and bottom edge in pixels of the box of each answer.
-    - `drawing`: a picture of the answer, at the size of the input picture.
-    - `values`: the numbers that `drawing` shows, `[height, width]`.
-    - `features`: the outputs of a network whose outputs are not answers.
+    - `drawing`: a picture of the answer, at the size of the input picture, or None.
+    - `values`: the numbers that `drawing` shows, `[height, width]`, or None.
+    - `features`: the outputs of a network whose outputs have no meaning in words.
     """
 
     kind: Literal["classes", "areas", "boxes", "depth", "features"]
@@ -121,9 +126,10 @@ class Question:
 
     @property
     def sentences(self) -> list[str]:
-        """A sentence for each label.
+        """The sentences to compare with a picture: `template` with each label in place of `{}`.
 
-        **Raises** `BadRequest` if the labels are no list of strings.
+        **Raises** `BadRequest` if the labels are no list of strings, or `template` contains no
+        `{}`.
         """
         return make_sentences(self.labels, self.template)
 
@@ -135,7 +141,7 @@ class InputPicture:
     - `names`: the names of the network's classes.
     - `size`: the (height, width) of the picture.
     - `input_size`: the size of the network's input, and whether the picture was padded.
-    - `image`: the picture, if its answer may be drawn on it.
+    - `image`: the RGB picture, on which boxes are drawn. Without it, no boxes are drawn.
     """
 
     names: Sequence[str]
@@ -145,12 +151,21 @@ class InputPicture:
 
 
 def answer_features(outputs: Outputs) -> PictureAnswer:
-    """Return the outputs as features, without an answer in words."""
+    """Return an answer of kind `features` that contains the outputs, without names and scores."""
     return PictureAnswer("features", features=outputs)
 
 
 def answer_classes(outputs: Outputs, names: Sequence[str], scores: Scores) -> PictureAnswer:
-    """Return the best classes by their logits, or features if there are no logits."""
+    """Return the five classes with the largest scores, from the output `logits [classes]`.
+
+    If there is no output `logits`, return the outputs as features.
+
+    **Arguments**
+
+    - `outputs`: the outputs for one picture, by name.
+    - `names`: the names of the classes, in the order of the logits.
+    - `scores`: the function that turns logits into scores.
+    """
     if "logits" not in outputs:
         return answer_features(outputs)
     return PictureAnswer("classes", best_answers(SCORES[scores](outputs["logits"]), names))
@@ -159,16 +174,21 @@ def answer_classes(outputs: Outputs, names: Sequence[str], scores: Scores) -> Pi
 def best_answers(
     scores: Float32, names: Sequence[str], count: int = BEST_COUNT
 ) -> tuple[Answer, ...]:
-    """Return the `count` names with the largest scores, largest first.
+    """Return the `count` largest scores with their names, in descending order.
 
-    Of equal scores the first comes first.
+    **Arguments**
+
+    - `scores`: one number for each name, `[names]`.
+    - `names`: the names in the order of the scores.
+
+    Equal scores keep the order of their names.
     """
     indices = np.argsort(-scores, kind="stable")[:count]
     return tuple(Answer(names[index], float(scores[index])) for index in indices)
 
 
 def normalize_vectors(vectors: Float32) -> Float32:
-    """Return the vectors divided by their lengths, along the last axis."""
+    """Return the vectors along the last axis divided by their Euclidean lengths."""
     return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True))
 
 
@@ -187,5 +207,12 @@ def make_sentences(labels: Sequence[str], template: str = TEMPLATE) -> list[str]
 
 
 def rank_labels(logits: Float32, labels: Sequence[str], scores: Scores) -> list[Answer]:
-    """Return every label with its score, best first. `logits` has one number for each label."""
+    """Return all labels with their scores, best first.
+
+    **Arguments**
+
+    - `logits`: one number for each label, `[labels]`.
+    - `labels`: the labels in the order of the logits.
+    - `scores`: the function that turns logits into scores.
+    """
     return list(best_answers(SCORES[scores](logits), labels, len(labels)))

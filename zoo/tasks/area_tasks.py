@@ -30,9 +30,13 @@ MASK_OUTPUTS = frozenset({"class_queries_logits", "masks_queries_logits"})
 
 
 def mask_task(queries: int, classes: int, stride: int) -> Task:
-    """Return the task of a network whose queries find areas.
+    """Return the task of a segmentation network whose queries each find one area and its class.
 
-    One pixel of a mask covers `stride` x `stride` pixels of the picture.
+    **Arguments**
+
+    - `queries`: the number of queries.
+    - `classes`: the number of classes.
+    - `stride`: the side in pixels of the square that one pixel of a mask covers.
     """
     return Task(
         name=SEGMENTATION,
@@ -58,7 +62,10 @@ def mask_task(queries: int, classes: int, stride: int) -> Task:
 def _answer_with_segments(
     outputs: Outputs, picture: InputPicture, question: Question
 ) -> PictureAnswer:
-    """Return the areas of a picture with their classes, best score first."""
+    """Return the areas of a picture with their classes, best score first, and a drawing of them.
+
+    Return the outputs as features if they lack the masks or their classes.
+    """
     if not outputs.keys() >= MASK_OUTPUTS:
         return answer_features(outputs)
     segments = post_process_panoptic_segmentation(
@@ -71,7 +78,13 @@ def _answer_with_segments(
 
 
 def class_map_task(classes: int, stride: int) -> Task:
-    """Return the task of a network that classifies every patch of `stride` x `stride` pixels."""
+    """Return the task of a segmentation network that classifies every patch of a picture.
+
+    **Arguments**
+
+    - `classes`: the number of classes.
+    - `stride`: the side of a patch in pixels.
+    """
     shape = f"[batch_size, {classes}, height / {stride}, width / {stride}]"
     words = "the logit of a linear classifier for each class and every patch"
     return Task(
@@ -91,7 +104,10 @@ def class_map_task(classes: int, stride: int) -> Task:
 def _answer_with_classes(
     outputs: Outputs, picture: InputPicture, question: Question
 ) -> PictureAnswer:
-    """Return the classes with their shares of the picture, the largest first."""
+    """Return the classes that occur in a picture with their shares of its pixels, largest first.
+
+    Return the outputs as features if they contain no `logits`.
+    """
     if "logits" not in outputs:
         return answer_features(outputs)
     areas = class_map(outputs["logits"], picture.size)
@@ -102,4 +118,8 @@ def _answer_with_classes(
 
 
 def _draw_classes(outputs: Outputs, size: Size) -> Drawing | None:
+    """Return a picture of the class with the largest logit at each patch, and its caption.
+
+    Return None if the outputs contain no `logits`.
+    """
     return draw_largest(outputs.get("logits"))

@@ -15,10 +15,14 @@ BOX_OUTPUTS = frozenset({"logits", "pred_boxes"})
 
 
 def box_task(queries: int, classes: int, mask_stride: int | None = None) -> Task:
-    """Return the task of a network whose queries find objects in boxes.
+    """Return the task of a detector, whose queries find objects in boxes.
 
-    With `mask_stride` the network also gives a mask of each object. One pixel of a mask covers
-    `mask_stride` x `mask_stride` pixels of the picture.
+    **Arguments**
+
+    - `queries`: the number of queries, and so of possible objects.
+    - `classes`: the number of classes.
+    - `mask_stride`: the side in pixels of the square that one pixel of an object's mask covers.
+      None means that the network computes no masks.
     """
     outputs = {
         "logits": OutputDescription(
@@ -49,7 +53,11 @@ def box_task(queries: int, classes: int, mask_stride: int | None = None) -> Task
 
 
 def _answer(outputs: Outputs, picture: InputPicture, question: Question) -> PictureAnswer:
-    """Return the objects in boxes, or features if the outputs contain no boxes."""
+    """Return the objects in a picture with their boxes, and a drawing of these on the picture.
+
+    Return the outputs as features if they contain no boxes. The question's threshold, or the
+    default, is the least score of an object.
+    """
     if not outputs.keys() >= BOX_OUTPUTS:
         return answer_features(outputs)
     threshold = THRESHOLD if question.threshold is None else question.threshold

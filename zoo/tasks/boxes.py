@@ -19,7 +19,7 @@ THRESHOLD = 0.5
 
 
 class Box(NamedTuple):
-    """An object in a picture: its class, score, box, and the query that found it."""
+    """An object in a picture: the index of its class, its score, its box, and its query's index."""
 
     label_id: int
     score: float
@@ -42,7 +42,8 @@ def post_process_object_detection(
 
     - `outputs`: `logits [queries, classes]` and `pred_boxes [queries, 4]` of one picture.
     - `target`: the (height, width) of the picture.
-    - `input_size`: the size of the network's input, if the picture was padded.
+    - `input_size`: the size of the network's input, needed if the picture was padded.
+    - `threshold`: the score that a box must exceed, from 0 to 1.
 
     Source: `RfDetrImageProcessor` of transformers.
     """
@@ -62,30 +63,36 @@ def post_process_object_detection(
     ]
 
 
-def align_detections(got: Outputs, expected: Outputs) -> tuple[Outputs, Outputs]:
-    """Return both batches of outputs in a form in which their numbers can be compared.
+def align_detections(actual: Outputs, expected: Outputs) -> tuple[Outputs, Outputs]:
+    """Return two batches of a detector's outputs in a form in which their numbers can be compared.
 
-    Rounding can reorder queries with low scores or replace them by others, which is no error. The
-    queries of `got` are therefore put in the order of `expected`, the most similar pairs first.
-    Logits become scores. Boxes and masks are multiplied by the best score of their query.
+    Rounding can reorder queries with low scores or replace them by others, which is no error. Each
+    query of `expected` is therefore paired with the most similar query of `actual`, and the queries
+    of `actual` are put in the order of `expected`. Logits become scores. Boxes and masks are
+    multiplied by the best score of their query.
 
-    The outputs are arrays `[batch, queries, ...]` by name. Outputs without `logits` or `pred_boxes`
-    are returned unchanged.
+    Both arguments are arrays `[batch, queries, ...]` by output name. They are returned unchanged if
+    either lacks `logits` or `pred_boxes`.
     """
-    if not {"logits", "pred_boxes"} <= got.keys() & expected.keys():
-        return got, expected
-    return _weight_by_score(got, _match_queries(got, expected)), _weight_by_score(expected, None)
+    if not {"logits", "pred_boxes"} <= actual.keys() & expected.keys():
+        return actual, expected
+    return _weight_by_score(actual, _match_queries(actual, expected)), _weight_by_score(
+        expected, None
+    )
 
 
-def _match_queries(got: Outputs, expected: Outputs) -> NDArray[np.int64]:
-    """Return for each query of `expected` the index of the paired query of `got`.
+def _match_queries(actual: Outputs, expected: Outputs) -> NDArray[np.int64]:
+    """Return for each query of `expected` the index of the paired query of `actual`.
 
-    The result has the shape `[batch, queries]`. The most similar pairs are chosen first.
+    The result has the shape `[batch, queries]`. Pairs are chosen greedily: at each step the two
+    unpaired queries whose scores and boxes differ least.
     """
     indices = np.zeros(expected["logits"].shape[:2], np.int64)
     for row in range(len(indices)):
-        one, other = (_scores_and_boxes(outputs, row) for outputs in (got, expected))
-        distances = np.abs(one[:, None] - other).sum(axis=-1)
+        actual_rows, expected_rows = (
+            _scores_and_boxes(outputs, row) for outputs in (actual, expected)
+        )
+        distances = np.abs(actual_rows[:, None] - expected_rows).sum(axis=-1)
         for _ in range(len(distances)):
             query, position = np.unravel_index(np.argmin(distances), distances.shape)
             indices[row, position] = query
@@ -94,7 +101,10 @@ def _match_queries(got: Outputs, expected: Outputs) -> NDArray[np.int64]:
 
 
 def _scores_and_boxes(outputs: Outputs, row: int) -> NDArray[np.float32]:
-    """Return the scores and the box of every query of a picture, as `[queries, classes + 4]`."""
+    """Return the class scores and the box of each query, as `[queries, classes + 4]`.
+
+    `row` is the index of the picture in the batch.
+    """
     scores = sigmoid(np.asarray(outputs["logits"][row], np.float32))
     return np.concatenate([scores, np.asarray(outputs["pred_boxes"][row], np.float32)], axis=-1)
 
@@ -104,7 +114,12 @@ def _weight_by_score(
 ) -> dict[str, NDArray[Any]]:
     """Return scores in place of logits, and boxes and masks times the best score of their query.
 
-    The queries are put in the order of `indices`, or keep their order if it is None.
+    Masks become probabilities first. Other outputs are only converted to float32.
+
+    **Arguments**
+
+    - `outputs`: arrays `[batch, queries, ...]` by name.
+    - `indices`: the new order of the queries, `[batch, queries]`. None keeps their order.
     """
     arrays = {name: np.asarray(value, np.float32) for name, value in outputs.items()}
     if indices is not None:
@@ -124,9 +139,9 @@ def instance_areas(
     target: Size,
     input_size: InputSize | None = None,
 ) -> Areas | None:
-    """Return the index of the box whose object covers each pixel, `[height, width]`.
+    """Return the position in `boxes` of the object that covers each pixel, `[height, width]`.
 
-    Where objects overlap, the one with the best score is taken. -1 marks pixels without an object.
+    Where objects overlap, the object with the best score is taken. Pixels without an object are -1.
     Return None if the outputs contain no masks.
 
     **Arguments**
@@ -134,7 +149,7 @@ def instance_areas(
     - `outputs`: `pred_masks [queries, rows, columns]` of one picture.
     - `boxes`: the boxes of the picture, best first.
     - `target`: the (height, width) of the picture.
-    - `input_size`: the size of the network's input, if the picture was padded.
+    - `input_size`: the size of the network's input, needed if the picture was padded.
 
     Source: `post_process_instance_segmentation` of transformers' `RfDetrImageProcessor`.
     """
@@ -144,23 +159,27 @@ def instance_areas(
     size = tuple(map(round, extent_in_pixels(target, input_size)))
     for number, box in reversed([*enumerate(boxes)]):
         mask = np.asarray(masks[box.query], np.float32)
-        inside = resize_bilinear(mask, (size[0], size[1])) > 0
-        areas[inside[: target[0], : target[1]]] = number
+        covered = resize_bilinear(mask, (size[0], size[1])) > 0
+        areas[covered[: target[0], : target[1]]] = number
     return areas
 
 
 def extent_in_pixels(target: Size, input_size: InputSize | None) -> tuple[float, float]:
-    """Return the (height, width) of a network's input in pixels of the picture.
+    """Return the (height, width) of a network's whole input, measured in pixels of the picture.
 
-    It is larger than the picture if that was padded.
+    This is `target`, the size of the picture, unless the picture was padded. With padding it is
+    larger. None for `input_size` means that there was no padding.
     """
     if input_size is None or not input_size.padded:
         return target
-    inside = size_inside(target, input_size.size)
-    return target[0] * input_size.size[0] / inside[0], target[1] * input_size.size[1] / inside[1]
+    unpadded_size = size_inside(target, input_size.size)
+    return target[0] * input_size.size[0] / unpadded_size[0], target[1] * input_size.size[
+        1
+    ] / unpadded_size[1]
 
 
 def _corners(edges: NDArray[np.float32]) -> Corners:
+    """Return the four edges of a box as Python floats."""
     left, top, right, bottom = (float(edge) for edge in edges)
     return left, top, right, bottom
 
@@ -168,9 +187,17 @@ def _corners(edges: NDArray[np.float32]) -> Corners:
 def draw_boxes(
     picture: Image, boxes: Sequence[Box], names: Sequence[str], areas: Areas | None = None
 ) -> Image:
-    """Return the picture with the boxes in a colour for each class, their names and scores.
+    """Return a copy of a picture with boxes, class names and scores drawn on it.
 
-    The best score is drawn last. With `areas`, the pixels of objects are mixed with their colours.
+    Each class has its own colour. The best box is drawn last, on top of the others. Empty boxes and
+    boxes with NaN are left out.
+
+    **Arguments**
+
+    - `boxes`: the boxes of the picture, best first.
+    - `names`: the names of the classes, by index.
+    - `areas`: the result of `instance_areas`. With it, the pixels of objects are tinted with the
+      colours of their classes.
     """
     from PIL import ImageDraw
 
@@ -195,20 +222,24 @@ def draw_boxes(
 
 
 def _tint_objects(picture: Image, boxes: Sequence[Box], areas: Areas | None) -> Image:
-    """Return a copy of the picture in which the pixels of objects are mixed with their colours."""
+    """Return a copy of a picture in which an object's pixels are mixed with its class's colour.
+
+    `areas` has the position in `boxes` of the object at each pixel. If it is None, the copy is
+    unchanged.
+    """
     from PIL import Image as pil
 
     pixels = np.array(picture)
     for number, box in enumerate(boxes if areas is not None else ()):
-        inside = areas == number
-        pixels[inside] = (pixels[inside].astype(int) + colour_of(box.label_id)) // 2
+        covered = areas == number
+        pixels[covered] = (pixels[covered].astype(int) + colour_of(box.label_id)) // 2
     return pil.fromarray(pixels)
 
 
 def colour_of(number: int) -> tuple[int, int, int]:
-    """Return a bright colour for a class, as red, green and blue.
+    """Return a bright colour for a class index, as red, green and blue from 0 to 255.
 
-    Successive numbers have distant hues.
+    Successive indices have clearly different hues.
     """
     from colorsys import hsv_to_rgb
 

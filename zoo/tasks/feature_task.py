@@ -28,10 +28,14 @@ CLASSIFIES = "Says which of {classes:,} classes a picture shows{such}."
 
 
 class FeatureSizes(Protocol):
-    """Sizes of a network that computes features.
+    """The sizes of a network that computes features, which the descriptions of its outputs state.
 
-    They are: pixels along a side of a patch, tokens before the patches, channels of a token and of
-    the pooled vector, and the number of classes. `scores` turns logits into scores.
+    - `stride`: pixels along a side of a patch.
+    - `prefix_tokens`: the number of tokens before the patches, such as the class token.
+    - `dim`: the channels of a token.
+    - `width`: the channels of the pooled vector.
+    - `classes`: the number of classes. 0 means that the network has no classifier.
+    - `scores`: the function that turns logits into scores.
     """
 
     @property
@@ -55,15 +59,16 @@ def feature_task(
     pads_to_stride: bool = False,
     extra_outputs: Mapping[str, OutputDescription] | None = None,
 ) -> Task:
-    """Return the task of a network of these sizes: classes if it has any, otherwise features.
+    """Return the task of a network: classification if it has classes, otherwise features.
 
     **Arguments**
 
-    - `rows`: the meaning of the rows of tokens, in words.
+    - `sizes`: the sizes of the network.
+    - `rows`: the meaning of the rows of `last_hidden_state`, in words.
     - `norm_side`: `before` or `after`, for tokens before or after the final norm.
     - `pads_to_stride`: whether the network pads pictures to multiples of the stride. Other networks
       ignore the pixels beyond the last full patch.
-    - `extra_outputs`: further outputs.
+    - `extra_outputs`: further outputs of the network, by name.
     """
     return Task(
         name=CLASSES if sizes.classes else FEATURES,
@@ -76,7 +81,14 @@ def feature_task(
 
 
 def feature_outputs(sizes: FeatureSizes, rows: str, norm_side: str) -> dict[str, OutputDescription]:
-    """Return the descriptions of the tokens, the pooled vector and the logits."""
+    """Return the descriptions of the outputs `last_hidden_state`, `pooler_output` and `logits`.
+
+    **Arguments**
+
+    - `sizes`: the sizes of the network.
+    - `rows`: the meaning of the rows of `last_hidden_state`, in words.
+    - `norm_side`: `before` or `after`, for tokens before or after the final norm.
+    """
     stride = sizes.stride
     patches = f"(height / {stride}) * (width / {stride})"
     return {
@@ -99,15 +111,27 @@ def feature_outputs(sizes: FeatureSizes, rows: str, norm_side: str) -> dict[str,
 def _answer(
     scores: Scores, outputs: Outputs, picture: InputPicture, question: Question
 ) -> PictureAnswer:
+    """Return the best classes of a picture, or features if the outputs contain no logits.
+
+    `scores` is the function that turns logits into scores.
+    """
     return answer_classes(outputs, picture.names, scores)
 
 
 def draw_components(
     stride: int, pads_to_stride: bool, outputs: Outputs, size: Size
 ) -> Drawing | None:
-    """Draw the first three principal components of the patches as colours.
+    """Return a picture of the patches' first three principal components, and its caption.
 
-    Return None if the outputs contain no tokens of patches.
+    The components are shown as red, green and blue. Return None if the outputs contain no tokens of
+    patches, or fewer than three patches.
+
+    **Arguments**
+
+    - `stride`: pixels along a side of a patch.
+    - `pads_to_stride`: whether the network pads pictures to multiples of the stride.
+    - `outputs`: the outputs for a batch. Its first picture is drawn.
+    - `size`: the (height, width) of the picture.
     """
     tokens = outputs.get("last_hidden_state")
     rows, columns = (-(-side // stride) if pads_to_stride else side // stride for side in size)

@@ -33,11 +33,11 @@ to colour-blind people (Smith and van der Walt, 2015)."""
 
 
 def principal_components(patches: Float32) -> UInt8:
-    """Return the first three principal components of all patches as red, green and blue.
+    """Return the first three principal components of the patches of images as red, green and blue.
 
-    **Arguments:** `patches [n, rows, columns, dim]`. The components are computed over all images
-    together, so that similar patches of two images have the same colour. **Returns** `[n, rows,
-    columns, 3]`.
+    `patches` has the shape `[n, rows, columns, dim]`, the result `[n, rows, columns, 3]`. The
+    components are computed over all images together, so that similar patches of two images have the
+    same colour. Each component is scaled to 0 … 255.
     """
     rows = patches.reshape(-1, patches.shape[-1])
     centred = rows - rows.mean(axis=0)
@@ -49,14 +49,22 @@ def principal_components(patches: Float32) -> UInt8:
 
 
 def map_to_colours(values: Float32) -> UInt8:
-    """Return a colour of `RAMP` for each value, from the smallest to the largest: `[..., 3]`."""
+    """Return a colour of `RAMP` for each number, as `[..., 3]` from 0 to 255.
+
+    The smallest number has the first colour and the largest has the last. Colours between are
+    interpolated.
+    """
     level = _scale_to_bytes(values, axis=None).astype(np.float32) / 255 * (len(RAMP) - 1)
     bands = [np.interp(level, range(len(RAMP)), RAMP[:, band]) for band in range(3)]
     return np.stack(bands, axis=-1).round().astype(np.uint8)
 
 
 def _scale_to_bytes(values: Float32, axis: int | None) -> UInt8:
-    """Scale the values linearly to 0 … 255 along an axis, or together if it is None."""
+    """Return the values scaled linearly to 0 … 255.
+
+    With `axis`, the smallest and largest values are computed along this axis. Without it they are
+    those of the whole array. Equal values become 0.
+    """
     low, high = values.min(axis, keepdims=True), values.max(axis, keepdims=True)
     return (255 * (values - low) / np.maximum(high - low, 1e-12)).round().astype(np.uint8)
 
@@ -68,7 +76,7 @@ NO_SEGMENT = -1
 
 
 class Segment(NamedTuple):
-    """An area: its number in the map, its class, and its score from 0 to 1."""
+    """An area of a picture: its number in the map, its class's index, and its score from 0 to 1."""
 
     id: int
     label_id: int
@@ -76,14 +84,18 @@ class Segment(NamedTuple):
 
 
 class Segmentation(NamedTuple):
-    """The number of the segment of every pixel `[height, width]`, -1 for none, and the segments."""
+    """The areas of a picture.
+
+    - `segmentation`: the number of the segment at every pixel, `[height, width]`. -1 means none.
+    - `segments_info`: the segments.
+    """
 
     segmentation: Areas
     segments_info: tuple[Segment, ...]
 
 
 class QueryMasks:
-    """The outputs for one picture, whose masks are resized to the size of the picture.
+    """The class scores and masks of a network's queries for one picture.
 
     Masks are resized as by torch's `interpolate(mode="bilinear")`: first to `size`, the (height,
     width) of the network's input, and then to `target`, the (height, width) of the picture. A
@@ -106,20 +118,27 @@ class QueryMasks:
         self.unpadded_size = size_inside(target, size) if padded else size
 
     def at_size(self, query: int) -> Float32:
-        """Return the logits of a mask at the size of the input, without the padding."""
+        """Return the mask of a query as logits, resized to the network's input without its padding.
+
+        `query` is the index of the query. The result is `[height, width]`.
+        """
         resized = resize_bilinear(self.masks[query], self.size)
         return resized[: self.unpadded_size[0], : self.unpadded_size[1]]
 
     def at_target(self, query: int) -> Float32:
-        """Return the logits of a mask at the size of the picture."""
+        """Return the mask of a query as logits, resized to the picture, `[height, width]`.
+
+        `query` is the index of the query.
+        """
         return resize_bilinear(self.at_size(query), self.target)
 
 
 def post_process_semantic_segmentation(masks: QueryMasks) -> Areas:
-    """Return the class of every pixel, `[height, width]`.
+    """Return the index of the class of every pixel, `[height, width]`.
 
-    Padding is left out, as in the two other functions. The function of transformers takes it for a
-    part of the picture.
+    The score of a class at a pixel is the sum over the queries of the probability of the class
+    times the mask. The padding of the input is left out. The function of transformers takes the
+    padding for a part of the picture.
     """
     classes = masks.scores[:, :-1]
     total = np.zeros((classes.shape[1], *masks.unpadded_size), np.float32)
@@ -129,10 +148,11 @@ def post_process_semantic_segmentation(masks: QueryMasks) -> Areas:
 
 
 def post_process_instance_segmentation(masks: QueryMasks, threshold: float = 0.8) -> Segmentation:
-    """Return a segment for each query whose score is at least `threshold`.
+    """Return a segment for each query whose score is at least `threshold`, from 0 to 1.
 
-    The score is the probability of the query's class times the mean of its mask within its area.
-    Where segments overlap, the later one covers the earlier one.
+    The score is the probability of the query's class times the mean of its mask within its area,
+    where the mask is above one half. Where segments overlap, the segment of the later query covers
+    the other.
     """
     areas = np.full(masks.target, NO_SEGMENT)
     segments: list[Segment] = []
@@ -141,11 +161,11 @@ def post_process_instance_segmentation(masks: QueryMasks, threshold: float = 0.8
         if scores.max() < threshold:
             continue
         logits = masks.at_target(query)
-        inside = logits > 0
-        sure = sigmoid(logits)[inside].sum() / np.float32(inside.sum() + 1e-6)
-        score = float(scores.max() * sure)
-        if inside.any() and score >= threshold:
-            areas[inside] = len(segments)
+        covered = logits > 0
+        mean_mask = sigmoid(logits)[covered].sum() / np.float32(covered.sum() + 1e-6)
+        score = float(scores.max() * mean_mask)
+        if covered.any() and score >= threshold:
+            areas[covered] = len(segments)
             segments.append(Segment(len(segments), int(scores.argmax()), round(score, 6)))
     return Segmentation(areas, tuple(segments))
 
@@ -157,29 +177,31 @@ def post_process_panoptic_segmentation(
     overlap_mask_area_threshold: float = 0.8,
     stuff_classes: Sequence[int] = (),
 ) -> Segmentation:
-    """Return segments that do not overlap.
+    """Return segments that do not overlap, each with the class of its query.
 
-    Each pixel belongs to the query with the largest score there.
+    The score of a query at a pixel is the probability of the query's class times its mask there.
+    Each pixel belongs to the query with the largest score. A query becomes a segment if
 
-    The score at a pixel is the probability of the query's class times its mask. A query counts if
+    - its most probable class is not "no area", and the probability is above `threshold`, and
+    - the pixels that belong to it are more than the share `overlap_mask_area_threshold` of its
+      area. Its area is where its mask is at least `mask_threshold`.
 
-    - the probability of its class is above `threshold`, and
-    - it keeps more than `overlap_mask_area_threshold` of the area where its mask is at least
-      `mask_threshold`.
-
-    All segments of a class of `stuff_classes` become one.
+    Pixels outside the area of their query are in no segment. All segments of one class of
+    `stuff_classes`, which are class indices, are joined.
     """
     areas = np.full(masks.target, NO_SEGMENT)
-    labels, sure = masks.scores.argmax(axis=-1), masks.scores.max(axis=-1)
-    confident_queries = np.flatnonzero((labels != masks.scores.shape[1] - 1) & (sure > threshold))
+    labels, confidences = masks.scores.argmax(axis=-1), masks.scores.max(axis=-1)
+    confident_queries = np.flatnonzero(
+        (labels != masks.scores.shape[1] - 1) & (confidences > threshold)
+    )
     if not confident_queries.size:
         return Segmentation(areas, ())
     parts = np.stack([sigmoid(masks.at_target(int(query))) for query in confident_queries])
-    surest = (sure[confident_queries, None, None] * parts).argmax(axis=0)
+    best_position = (confidences[confident_queries, None, None] * parts).argmax(axis=0)
     segments: list[Segment] = []
     stuff: dict[int, int] = {}
     for position, query in enumerate(confident_queries):
-        largest, area = surest == position, parts[position] >= mask_threshold
+        largest, area = best_position == position, parts[position] >= mask_threshold
         visible = largest & area
         if not visible.any() or largest.sum() / area.sum() <= overlap_mask_area_threshold:
             continue
@@ -187,24 +209,25 @@ def post_process_panoptic_segmentation(
         number = stuff.get(label, len(segments))
         areas[visible] = number
         if number == len(segments):
-            segments.append(Segment(number, label, round(float(sure[query]), 6)))
+            segments.append(Segment(number, label, round(float(confidences[query]), 6)))
         if label in stuff_classes:
             stuff[label] = number
     return Segmentation(areas, tuple(segments))
 
 
 def class_map(logits: Float32, target: Size) -> Areas:
-    """Return the class of every pixel of a picture, from `logits [classes, h, w]`.
+    """Return the index of the class with the largest logit at every pixel of a picture.
 
-    `target` is the (height, width) of the picture.
+    `logits [classes, h, w]` are resized to `target`, the (height, width) of the picture.
     """
     return _index_of_largest(np.asarray(logits, np.float32), target)
 
 
 def _index_of_largest(scores: Float32, target: Size) -> Areas:
-    """Return the index of the largest of `scores [classes, h, w]` for every pixel of size `target`.
+    """Return the index of the largest score at every pixel of a picture, `[height, width]`.
 
-    The scores of one class are resized at a time, to save memory.
+    `scores [classes, h, w]` are resized to `target`, the (height, width) of the picture. Only one
+    class is resized at a time, to save memory.
     """
     best, areas = np.full(target, -np.inf, np.float32), np.zeros(target, np.int64)
     for number, score in enumerate(scores):
@@ -215,7 +238,10 @@ def _index_of_largest(scores: Float32, target: Size) -> Areas:
 
 
 def resize_bilinear(values: Float32, size: Size) -> Float32:
-    """Resize `[h, w]` as by torch's `interpolate(mode="bilinear", align_corners=False)`."""
+    """Resize an array `[h, w]` to `size`, its new (height, width), by bilinear interpolation.
+
+    The result is that of torch's `interpolate(mode="bilinear", align_corners=False)`.
+    """
     for axis, count in enumerate(size):
         length = values.shape[axis]
         centres = (np.arange(count, dtype=np.float32) + 0.5) * np.float32(length / count) - 0.5
@@ -228,7 +254,10 @@ def resize_bilinear(values: Float32, size: Size) -> Float32:
 
 
 def draw_areas(areas: Areas) -> Image:
-    """Return a picture with a random colour for each number, and black for pixels without one."""
+    """Return a picture with a random colour for each number, and black for pixels of -1.
+
+    The colours of the numbers are the same in each call.
+    """
     from PIL import Image as pil
 
     colours = np.random.default_rng(0).integers(48, 256, (int(areas.max()) + 2, 3), np.uint8)
@@ -237,9 +266,9 @@ def draw_areas(areas: Areas) -> Image:
 
 
 def draw_largest(maps: Float32 | None) -> tuple[NDArray[np.uint8], str] | None:
-    """Return a picture of the largest of several maps at each pixel, and its caption.
+    """Return a picture of the index of the largest of `n` maps at each position, and its caption.
 
-    `maps` has the shape `[1, n, h, w]`. Return None if it is None.
+    `maps` has the shape `[1, n, h, w]`. If it is None, return None.
     """
     if maps is None:
         return None
@@ -248,7 +277,7 @@ def draw_largest(maps: Float32 | None) -> tuple[NDArray[np.uint8], str] | None:
 
 
 def depth_map(predicted: Float32, size: Size) -> Float32:
-    """Return the depths `[h, w]` resized to `[height, width]` by cubic convolution.
+    """Return the depths `[h, w]` resized by cubic convolution to `size`, the new (height, width).
 
     Source: `post_process_depth_estimation` of transformers' `DPTImageProcessor`, which calls
     torch's `interpolate(mode="bicubic", align_corners=False)`. This is Keys's convolution with a =
@@ -265,7 +294,10 @@ KEYS_A = -0.75
 
 
 def _resize_cubic(values: Float32, axis: int, count: int) -> Float32:
-    """Resize `[h, w]` to `count` values along an axis."""
+    """Resize an array `[h, w]` to `count` values along an axis, by Keys's cubic convolution.
+
+    Return the array itself if it has this length already.
+    """
     length = values.shape[axis]
     if length == count:
         return values
@@ -280,14 +312,14 @@ def _resize_cubic(values: Float32, axis: int, count: int) -> Float32:
 
 
 def _cubic_weight(x: Float32) -> Float32:
-    """Return Keys's cubic convolution at a distance of at most 2."""
+    """Return Keys's cubic convolution kernel at the distances `x`, which are from 0 to 2."""
     inner = ((KEYS_A + 2) * x - (KEYS_A + 3)) * x * x + 1
     outer = ((KEYS_A * x - 5 * KEYS_A) * x + 8 * KEYS_A) * x - 4 * KEYS_A
     return np.where(x <= 1, inner, outer).astype(np.float32)
 
 
 def draw_depth(depth: Float32) -> Image:
-    """Return a picture with colours from the smallest to the largest depth."""
+    """Return a picture of depths `[height, width]` in the colours of `RAMP`, smallest first."""
     from PIL import Image as pil
 
     return pil.fromarray(map_to_colours(depth))

@@ -15,12 +15,16 @@ from zoo.tasks.task import OutputDescription, Similarity, Task
 
 
 def similarity_task(dim: int, scores: Scores, similarity: Similarity) -> Task:
-    """Return the task of a network that compares vectors of `dim` channels of pictures and texts.
+    """Return the task of a network that compares vectors of pictures with vectors of texts.
 
-    `scores` turns its logits into scores. `similarity` reads the scale and the bias of the logits.
+    **Arguments**
+
+    - `dim`: the channels of a vector.
+    - `scores`: the function that turns logits into scores.
+    - `similarity`: the function that reads the scale and the bias of the logits from the weights.
     """
     match_words = "for each picture and each sentence the logit that they match"
-    normalize_vectors = "the vectors, at length 1"
+    vector_words = "the vectors, at length 1"
     return Task(
         name="zero-shot-image-classification",
         purpose="Says which of several sentences describe a picture; the sentences are free.",
@@ -28,8 +32,8 @@ def similarity_task(dim: int, scores: Scores, similarity: Similarity) -> Task:
             "logits_per_image": OutputDescription(
                 "[image_batch_size, text_batch_size]", match_words
             ),
-            "text_embeds": OutputDescription(f"[text_batch_size, {dim}]", normalize_vectors),
-            "image_embeds": OutputDescription(f"[image_batch_size, {dim}]", normalize_vectors),
+            "text_embeds": OutputDescription(f"[text_batch_size, {dim}]", vector_words),
+            "image_embeds": OutputDescription(f"[image_batch_size, {dim}]", vector_words),
         },
         answer=partial(_answer, scores),
         label_outputs=("logits_per_image",),
@@ -41,7 +45,11 @@ def similarity_task(dim: int, scores: Scores, similarity: Similarity) -> Task:
 def _answer(
     scores: Scores, outputs: Outputs, picture: InputPicture, question: Question
 ) -> PictureAnswer:
-    """Return the score of each label of the question, or features if the question has no labels."""
+    """Return the labels of the question with their scores for a picture, best first.
+
+    Return the outputs as features if the question has no labels or the outputs contain no logits of
+    pairs. `scores` is the function that turns logits into scores.
+    """
     if not question.labels or "logits_per_image" not in outputs:
         return answer_features(outputs)
     logits = outputs["logits_per_image"]
@@ -49,10 +57,13 @@ def _answer(
 
 
 def text_task(tokens: int | str, dim: int, width: int) -> Task:
-    """Return the task of a network for texts.
+    """Return the task of a network that turns texts into vectors.
 
-    `tokens` is the number of tokens, or the name of a symbolic dimension. `dim` is the number of
-    channels of a token, `width` that of the text's vector.
+    **Arguments**
+
+    - `tokens`: the number of tokens of a text, or the name of a symbolic dimension.
+    - `dim`: the channels of a token.
+    - `width`: the channels of the text's vector.
     """
     vector = f"[batch_size, {width}]"
     return Task(

@@ -15,7 +15,8 @@ from zoo.tasks.answer import InputPicture, Outputs, PictureAnswer, Question, Siz
 class OutputDescription(NamedTuple):
     """The shape of an output as model cards write it, and the meaning of the output in words.
 
-    `{pooler}` in the words is replaced by the words about the pooled vector of a published model.
+    An example of a shape is `[batch_size, 384]`. `{pooler}` in the words stands for a description
+    of a model's pooled vector.
     """
 
     shape: str
@@ -26,44 +27,57 @@ Drawing: TypeAlias = tuple[NDArray[np.uint8], str]
 """A picture `[height, width, 3]`, and its caption."""
 
 Similarity: TypeAlias = Callable[[Mapping[str, Any]], tuple[float, float]]
-"""Returns the scale and the bias that turn a cosine into a logit, from the leaves of a network."""
+"""A function that reads the scale and the bias of a network's logits from its leaves.
+
+A logit is the scale times the cosine of two vectors, plus the bias. The leaves are arrays by name.
+"""
 
 
-def keep_outputs(got: Outputs, expected: Outputs) -> tuple[Outputs, Outputs]:
-    """Return both outputs unchanged, because the order of their rows has a meaning."""
-    return got, expected
+def keep_outputs(actual: Outputs, expected: Outputs) -> tuple[Outputs, Outputs]:
+    """Return both arguments unchanged: the default of `Task.compare`.
+
+    It suits outputs whose rows have a fixed order.
+    """
+    return actual, expected
 
 
 def answer_with_features(
     outputs: Outputs, picture: InputPicture, question: Question
 ) -> PictureAnswer:
-    """Return the outputs as features, because they have no meaning in words."""
+    """Return the outputs as features: the default of `Task.answer`.
+
+    It suits outputs that have no meaning in words.
+    """
     return answer_features(outputs)
 
 
 def draw_nothing(outputs: Outputs, size: Size) -> Drawing | None:
-    """Return None, because the outputs cannot be drawn."""
+    """Return None: the default of `Task.draw`, for outputs that cannot be drawn."""
     return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """The meaning of a network's outputs, and the functions that read them.
+    """The meaning of a network's outputs, and the functions that interpret them.
 
     - `name`: the name of the task on model hubs.
     - `purpose`: a sentence about the use of a network. `purpose` in `zoo.registry.model_words`
       fills in `{classes:,}`, examples of classes `{such}`, `{stride}`, and `{whole}` for a pooled
       vector.
-    - `outputs`: the outputs that a file may have, by name.
-    - `answer`: computes the answer about one picture from its outputs, without the batch axis.
-    - `label_outputs`: the outputs that answer a question with labels.
-    - `draw`: draws the outputs of a batch of one, for a picture of size (height, width). All
-      numbers are finite. It returns None if there is nothing to draw.
-    - `page_draws`: the outputs that the web page of a network needs for its drawing.
-    - `compare`: turns the outputs of a low-precision file and the expected outputs into numbers
-      that can be compared, if rounding may change the order of rows.
-    - `exact`: outputs that half precision computes in float32, because they are coordinates.
-    - `similarity`: returns the scale and the bias of a network that compares pictures with texts.
+    - `outputs`: descriptions of the outputs that a file may have, by name.
+    - `answer`: computes the answer about one picture. Its arguments are the outputs without the
+      batch axis, the picture, and the question.
+    - `label_outputs`: the names of the outputs that answer a question with labels.
+    - `draw`: draws the outputs of a batch of one picture. Its arguments are the outputs, all of
+      whose numbers are finite, and the (height, width) of the picture. It returns None if there is
+      nothing to draw.
+    - `page_draws`: the names of the outputs that the web page of a network needs for its drawing.
+    - `compare`: makes the numbers of a low-precision file's outputs comparable with those of the
+      expected outputs, if rounding may change the order of rows.
+    - `exact`: the names of outputs that half precision computes in float32, because they are
+      coordinates.
+    - `similarity`: reads the scale and the bias of the logits of a network that compares pictures
+      with texts. None for other networks.
     """
 
     name: str
@@ -78,7 +92,10 @@ class Task:
     similarity: Similarity | None = None
 
     def describe_outputs(self, pooler: str) -> dict[str, OutputDescription]:
-        """Return the outputs with the words about a model's pooled vector filled in."""
+        """Return the output descriptions with `pooler` in place of `{pooler}` in their words.
+
+        `pooler` describes a model's pooled vector.
+        """
         return {
             name: OutputDescription(shape, words.replace("{pooler}", pooler))
             for name, (shape, words) in self.outputs.items()

@@ -24,7 +24,7 @@ LARGEST_VOCABULARY = 256 << 20  # bytes; Gemma's 256,000 words are 34 MB
 
 
 class AddedWord(Model):
-    """A word with further settings, which are ignored."""
+    """A word of a tokenizer. The other settings that a file may state about it are ignored."""
 
     content: Line
 
@@ -37,28 +37,30 @@ class TokenizerSettings(Model):
 
     @property
     def pad(self) -> str:
-        """The word that fills up shorter texts."""
+        """The word that fills up texts with fewer tokens than the network takes."""
         return self.pad_token if isinstance(self.pad_token, str) else self.pad_token.content
 
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """A tokenizer that cuts or pads texts to the number of tokens that a network takes.
+    """A tokenizer that cuts or pads each text to the number of tokens that a network takes.
 
-    It computes `input_ids`, and the `attention_mask` of some networks, which is 1 for words and 0
-    for padding.
+    It computes `input_ids` and `attention_mask`, which is 1 for words and 0 for padding.
     """
 
     backend: tokenizers.Tokenizer
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Return `input_ids [texts, tokens]`. **Raises** `BadRequest` if `texts` are no strings."""
+        """Return the `input_ids` of texts, `[texts, tokens]`.
+
+        **Raises** `BadRequest` if there is no text, or one that is not a string.
+        """
         return self.encode(texts)["input_ids"]
 
     def encode(self, texts: Sequence[str]) -> dict[str, NDArray[np.int64]]:
-        """Return `input_ids` and `attention_mask` by name, `[texts, tokens]` each.
+        """Return `input_ids` and `attention_mask` of texts by name, each `[texts, tokens]`.
 
-        **Raises** `BadRequest` if `texts` are no strings.
+        **Raises** `BadRequest` if there is no text, or one that is not a string.
         """
         sentences = [texts] if isinstance(texts, str) else list(texts)
         if not sentences or not all(isinstance(text, str) for text in sentences):
@@ -71,7 +73,7 @@ class Tokenizer:
 
 
 def read_tokenizer(folder: Path, tokens: int) -> Tokenizer:
-    """Return the tokenizer in a folder, for texts of `tokens` tokens.
+    """Return the tokenizer in a folder, which cuts or pads each text to `tokens` tokens.
 
     **Raises** `BadFile` if its files are missing or damaged, or `MissingLibrary` if the library
     tokenizers is not installed.
@@ -104,7 +106,10 @@ def read_tokenizer(folder: Path, tokens: int) -> Tokenizer:
 
 
 def read_words(folder: Path) -> str:
-    """Return the content of `tokenizer.json` in a folder. **Raises** `BadFile`."""
+    """Return the text of the file `tokenizer.json` in a folder.
+
+    **Raises** `BadFile` if it cannot be read, is too large, or is no JSON.
+    """
     path = folder / WORDS
     try:
         text = _read_content(path).decode()
@@ -115,10 +120,12 @@ def read_words(folder: Path) -> str:
 
 
 def read_tokenizer_settings(folder: Path) -> tuple[TokenizerSettings, dict[str, Any]]:
-    """Return the settings in `tokenizer_config.json` of a folder, and the full content.
+    """Return the settings in `tokenizer_config.json` of a folder, and the file's full content.
 
     The settings are the fields that this package uses. If the file does not exist, return the
-    default settings and an empty dictionary. **Raises** `BadFile`.
+    default settings and an empty dictionary.
+
+    **Raises** `BadFile` if the file cannot be read or is invalid.
     """
     path = folder / SETTINGS
     if not path.exists():
@@ -132,6 +139,10 @@ def read_tokenizer_settings(folder: Path) -> tuple[TokenizerSettings, dict[str, 
 
 
 def _read_content(path: Path) -> bytes:
+    """Return the bytes of a file, decoded from other encodings into UTF-8.
+
+    **Raises** `BadFile` if the file cannot be read or is larger than `LARGEST_VOCABULARY`.
+    """
     try:
         content = read_at_most(path, LARGEST_VOCABULARY + 1)
     except OSError as error:

@@ -10,11 +10,15 @@ from zoo.common.options import FILE_SIZE, Option
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """Options of a measurement.
+    """Options of a measurement of ONNX files.
 
-    `batch` and `size`, (height, width), are None if the files determine them. `clock` returns
-    seconds. `time.thread_time` excludes the time that a run with one thread waits on a busy
-    machine.
+    - `batch`: the number of images in a batch. None means that of the files, or 1.
+    - `size`: the (height, width) of images. None means that of the files or their manifests.
+    - `threads`: the number of threads of each run.
+    - `rounds`: the number of rounds. Each round runs every file once, in random order.
+    - `against`: `torch` to measure the model of transformers too, otherwise None.
+    - `clock`: a function that returns seconds. `time.thread_time` excludes the time that a run with
+      one thread waits on a busy machine.
     """
 
     batch: Annotated[

@@ -30,33 +30,42 @@ from zoo.export.timing.timed_products import Products, TimedProduct, timed_produ
 from zoo.registry.lookup import info
 
 Key: TypeAlias = int | TimedProduct
-"""The key of a timed task: the index of a file, or a product."""
+"""The key of a timed task: the index of a file, or a matrix product."""
 
 EMPTY_CALL = TimedProduct("MatMul", (1, 1), (1, 1), True)
-"""The smallest product. Its time is the overhead of a call, which every other time contains."""
+"""The smallest matrix product.
+
+Its time is the overhead of a call, which every other time contains.
+"""
 
 
 @dataclass(frozen=True)
 class Floor:
-    """The fastest time of each product in seconds, without the time of an empty call."""
+    """The times of a network's matrix products alone, which a file can hardly undercut.
+
+    `seconds` is the fastest time of each product, without the overhead of a call.
+    """
 
     products: Products
     seconds: Mapping[TimedProduct, float]
 
     @property
     def total(self) -> float:
-        """The time of all products of the network in seconds."""
+        """The time in seconds of all products of the network together."""
         counts = self.products.counts
         return sum(count * self.seconds[product] for product, count in counts.items())
 
 
 def product_tasks(products: Products, threads: int) -> dict[Key, Task]:
-    """Return a task for each product, and one for an empty call."""
+    """Return a task that runs each matrix product alone, and one for an empty call."""
     return {product: _product_task(product, threads) for product in (EMPTY_CALL, *products.counts)}
 
 
 def compute_floor(products: Products, times: Mapping[Key, Sequence[float]]) -> Floor:
-    """Return the floor of a network from the times of its `product_tasks`."""
+    """Return the fastest time of each product, without the overhead of a call.
+
+    `times` are the measured times in seconds of the tasks of `product_tasks`.
+    """
     call = min(times[EMPTY_CALL])
     return Floor(
         products, {product: max(min(times[product]) - call, 0.0) for product in products.counts}
@@ -64,7 +73,7 @@ def compute_floor(products: Products, times: Mapping[Key, Sequence[float]]) -> F
 
 
 def _product_task(product: TimedProduct, threads: int) -> Task:
-    """Return a task that runs a model with one node.
+    """Return a task that runs one matrix product in ONNX Runtime, on random numbers.
 
     A weight is a constant, as in a network, so that ONNX Runtime packs it in advance.
     """
@@ -86,10 +95,18 @@ def _product_task(product: TimedProduct, threads: int) -> Task:
 
 
 def torch_task(model: str | None, specs: Sequence[InputSpec], threads: int) -> Task:
-    """Return a task that runs transformers' model with random weights: float32, eager, on the CPU.
+    """Return a task that runs transformers' implementation of a model, in float32 on the CPU.
+
+    Its weights are random, and PyTorch runs it eagerly.
+
+    **Arguments**
+
+    - `model`: the name of the model in the zoo, or None if it is unknown.
+    - `specs`: the inputs of the file that the model is compared with.
+    - `threads`: the number of threads.
 
     **Raises** `MissingLibrary` without PyTorch or transformers, and `BadRequest` if the model is
-    unknown or not in transformers.
+    unknown or not in transformers, or if the file takes other inputs than `pixel_values`.
     """
     try:
         import torch
@@ -119,6 +136,7 @@ def torch_task(model: str | None, specs: Sequence[InputSpec], threads: int) -> T
     )
 
     def task() -> object:
+        """Run the network once on the images and return its outputs."""
         with torch.inference_mode():
             return network(images, **options)
 
@@ -127,7 +145,13 @@ def torch_task(model: str | None, specs: Sequence[InputSpec], threads: int) -> T
 
 @dataclass(frozen=True)
 class Contender:
-    """A measured file, or transformers' model, which has no footprint. `times` are in seconds."""
+    """A measured file, or the model of transformers in PyTorch.
+
+    - `name`: the path of the file, or the name of the library.
+    - `inputs`: the inputs that it was run on.
+    - `times`: the time of each run in seconds.
+    - `footprint`: the loading time and memory, or None for the model of transformers.
+    """
 
     name: str
     inputs: Sequence[InputSpec]
@@ -146,9 +170,12 @@ class Contender:
 
 @dataclass(frozen=True)
 class Bench:
-    """The measurements of all files, of transformers' model, and of the first file's products.
+    """The result of a measurement.
 
-    `others` is the number of cores that other programs kept busy, or None if it is unknown.
+    - `options`: the options of the measurement.
+    - `contenders`: the measured files in their order, and the model of transformers if requested.
+    - `floor`: the times of the first file's matrix products alone.
+    - `others`: the number of cores that other programs kept busy, or None if it is unknown.
     """
 
     options: BenchOptions
@@ -158,7 +185,9 @@ class Bench:
 
 
 def measure_files(files: Sequence[Path], options: BenchOptions, progress: Progress) -> Bench:
-    """Measure files in common rounds.
+    """Measure the speed and memory of ONNX files, and the matrix products of the first file.
+
+    In each round every file runs once, so that changes in the load of the machine affect all.
 
     **Raises** a `ZooError` for a file that does not run or has inputs of unknown size.
     """
@@ -191,10 +220,11 @@ def measure_files(files: Sequence[Path], options: BenchOptions, progress: Progre
     return Bench(options, contenders, compute_floor(products, times), busy_cores)
 
 
-def _sample(manifest: Manifest, batch: int, size: tuple[int, int]) -> Feeds | None:
-    """Return arrays of photographs for a network that takes more than `pixel_values` of a picture.
+def _sample_feeds(manifest: Manifest, batch: int, size: tuple[int, int]) -> Feeds | None:
+    """Return input arrays of photographs for a network that takes other arrays than `pixel_values`.
 
-    Such arrays cannot be arbitrary numbers. Return None for other networks.
+    Such arrays cannot be random numbers. Return None for other networks. `size` is used if the
+    manifest leaves the (height, width) open.
     """
     pictures = entry_of_manifest(manifest).config.pictures
     if pictures is None or pictures.is_plain:
@@ -203,13 +233,18 @@ def _sample(manifest: Manifest, batch: int, size: tuple[int, int]) -> Feeds | No
 
 
 def _open_file(file: Path, options: BenchOptions) -> tuple[list[InputSpec], Task]:
-    """Return the inputs of a file and a task that runs it, after one successful run."""
+    """Return the inputs of a file, and a task that runs it. The task has run once.
+
+    **Raises** `BadFile` if there is no such file or it does not run.
+    """
     if not file.is_file():
         raise BadFile(f"{file} is no file: name .onnx files.")
     manifest = read_nearby_manifest(file)
     default_size = manifest.preprocessing.size if manifest else (224, 224)
     sample = (
-        _sample(manifest, options.batch or 1, options.size or default_size) if manifest else None
+        _sample_feeds(manifest, options.batch or 1, options.size or default_size)
+        if manifest
+        else None
     )
     try:
         opened_session = resting_session(file, options.threads)

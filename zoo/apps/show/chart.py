@@ -34,9 +34,11 @@ BAR, MARK, SPREAD = "#0072b2", "#d55e00", "#808080"
 
 @dataclass(frozen=True)
 class TimedRow:
-    """Times of one file in milliseconds.
+    """The times of one file in milliseconds, as a row of a chart.
 
-    `ratio` is its median divided by that of the first file.
+    - `name`: the label of the row.
+    - `fastest`, `median`, `p95`: the fastest time, the median, and the 95th percentile.
+    - `ratio`: the median divided by the median of the first file.
     """
 
     name: str
@@ -49,10 +51,17 @@ class TimedRow:
 def draw_times(
     title: str, rows: Sequence[TimedRow], products: float | None, warning: str = ""
 ) -> Figure:
-    """Draw the median time of each file as a bar, and its fastest and 95th percentile as a line.
+    """Draw a chart of the times of files, and return it.
 
-    **Arguments:** `products` is the time in milliseconds of the first file's matrix products alone,
-    which a line marks; None if it has none. `warning` is written above the chart.
+    A bar shows the median of a file. A line goes from its fastest time to its 95th percentile.
+
+    **Arguments**
+
+    - `title`: the title of the chart.
+    - `rows`: the times of each file.
+    - `products`: the time in milliseconds of the first file's matrix products alone, which a dashed
+      line marks. None draws no line.
+    - `warning`: a text above the chart.
     """
     from matplotlib.figure import Figure
 
@@ -90,18 +99,19 @@ def draw_times(
 
 
 def milliseconds(value: float) -> str:
-    """Return a number with three digits, or with all digits before the point."""
+    """Return a number as text with three significant digits, or without decimals from 100 on."""
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 @dataclass(frozen=True)
 class ResidualRow:
-    """Errors of one output of a file.
+    """The errors of one output of a file, as a row of a chart.
 
+    - `title`: the names of the model, the file and the output.
+    - `verdict`: whether the output passed, in words.
     - `errors`: absolute differences for one image: tokens `[1, tokens, dim]`, maps `[1, dim, rows,
       columns]`, heads `[1, heads, patches]` or vectors `[1, dim]`.
-    - `grid`: the rows and columns of patches.
-    - `verdict`: whether the output passed, in words.
+    - `grid`: the numbers of rows and columns of patches.
     - `allowed`: the largest allowed difference, or None if there is no limit for single numbers.
     """
 
@@ -115,9 +125,14 @@ class ResidualRow:
 def residual_rows(
     title: str, outputs: Mapping[str, Float32], grid: Size, verification: Verification
 ) -> list[ResidualRow]:
-    """Return a row for each output of a verified file.
+    """Return a row of a chart for each output of a verified file.
 
-    `outputs` maps names to absolute differences.
+    **Arguments**
+
+    - `title`: the names of the model and the file.
+    - `outputs`: the absolute differences by output name.
+    - `grid`: the numbers of rows and columns of patches.
+    - `verification`: the result that contains the limit.
     """
     bound = Limit(verification.measure, verification.limit)
     rows = []
@@ -134,10 +149,11 @@ def residual_rows(
 
 
 def draw_residuals(rows: Sequence[ResidualRow]) -> Figure:
-    """Draw for each output the mean error of each patch as a map, and a histogram of all errors.
+    """Draw a map and a histogram of the errors of each output, and return the figure.
 
-    All rows share one logarithmic axis, whose colours are those of the maps. The largest allowed
-    error is marked on it. The map of a vector has a column for each number.
+    The map shows the mean error of each patch. The map of a vector has a column for each number.
+    All rows share one logarithmic axis of errors, whose colours are those of the maps. The largest
+    allowed error is marked on it.
     """
     from matplotlib.figure import Figure
 
@@ -154,7 +170,10 @@ def draw_residuals(rows: Sequence[ResidualRow]) -> Figure:
 
 
 def draw_map(axes: Axes, row: ResidualRow, largest_tick: float) -> None:
-    """Draw the mean error of each patch as a map."""
+    """Draw the mean error of each patch into `axes` as a map.
+
+    `largest_tick` is the upper end of the scale of colours.
+    """
     means = np.clip(patch_means(row.errors, row.grid), LEAST_ERROR, largest_tick)
     is_vector = len(means) == 1
     aspect: Literal["auto", "equal"] = "auto" if is_vector else "equal"
@@ -165,7 +184,10 @@ def draw_map(axes: Axes, row: ResidualRow, largest_tick: float) -> None:
 
 
 def draw_histogram(axes: Axes, row: ResidualRow, largest_tick: float) -> None:
-    """Draw the share of numbers with an error of each magnitude, and the largest allowed error."""
+    """Draw the share of numbers with an error of each magnitude into `axes`.
+
+    The largest allowed error is marked. `largest_tick` is the upper end of the axis of errors.
+    """
     from matplotlib import colormaps
 
     decades = round(math.log10(largest_tick / LEAST_ERROR))
@@ -191,14 +213,15 @@ def draw_histogram(axes: Axes, row: ResidualRow, largest_tick: float) -> None:
 
 
 def finite_errors(errors: Float32) -> Float32:
-    """Return the finite errors as a vector."""
+    """Return the errors that are neither infinite nor NaN, as a vector."""
     return errors[np.isfinite(errors)]
 
 
 def patch_means(errors: Float32, grid: Size) -> Float32:
-    """Return the mean error of each patch, `[rows, columns]`.
+    """Return the mean error of each patch, `[rows, columns]`, from the errors of one image.
 
-    For the errors of a vector `[dim]`, return them unchanged, `[1, dim]`.
+    `grid` is (rows, columns). The errors of a vector, which has no patches, are returned as `[1,
+    dim]`.
     """
     numbers = np.nan_to_num(errors[0], posinf=0.0)
     count = math.prod(grid)
@@ -212,10 +235,14 @@ def patch_means(errors: Float32, grid: Size) -> Float32:
 
 
 def describe_errors(errors: Float32, grid: Size) -> str:
-    """Describe the largest and the mean error, and the mean of the tokens before the patches."""
+    """Return the largest and the mean error in words.
+
+    The mean of the tokens before the patches, such as the class token, is added if there are any.
+    `grid` is (rows, columns) of patches.
+    """
     text = f"largest {errors.max():.1e}, mean {errors.mean():.1e}"
-    before = errors.shape[1] - math.prod(grid) if errors.ndim == 3 else 0
-    if before <= 0:
+    prefix_tokens = errors.shape[1] - math.prod(grid) if errors.ndim == 3 else 0
+    if prefix_tokens <= 0:
         return text
-    first = errors[0, :before].mean()
-    return f"{text}, of the {before} tokens before the patches {first:.1e}"
+    first = errors[0, :prefix_tokens].mean()
+    return f"{text}, of the {prefix_tokens} tokens before the patches {first:.1e}"

@@ -35,17 +35,23 @@ resolution."""
 
 
 def cosine_to_patch(patches: Float32, patch: tuple[int, int]) -> Float32:
-    """Return the cosine of each patch with one patch of the first image: `[n, rows, columns]`."""
+    """Return the cosine of each patch with one patch of the first image: `[n, rows, columns]`.
+
+    `patches` are features `[n, rows, columns, dim]`. `patch` is the (row, column) of the one patch.
+    """
     unit_vectors = patches / np.maximum(np.linalg.norm(patches, axis=-1, keepdims=True), 1e-12)
     return unit_vectors @ unit_vectors[0, patch[0], patch[1]]
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One column of the figure.
+    """One column of a figure, which shows one kind of numbers of all images.
 
-    `values` are colours `[n, rows, columns, 3]` or numbers `[n, rows, columns]`. Numbers get a
-    colour bar, whose ends are written in the format `form`. `label` is written below the column.
+    - `title`: the text above the column.
+    - `values`: colours `[n, rows, columns, 3]` or numbers `[n, rows, columns]`.
+    - `label`: the text below the column.
+    - `form`: the format of the ends of the colour bar of numbers. Without it there is no colour
+      bar.
     """
 
     title: str
@@ -57,8 +63,11 @@ class Panel:
 def draw_features(features: Features, patch: tuple[int, int] | None = None) -> Figure:
     """Draw all panels of all images, below the note of the features if there is one.
 
-    **Arguments:** `patch` is the (row, column) of the patch that all patches are compared with, by
-    default the one in the middle. It is framed in the first image.
+    **Arguments**
+
+    - `features`: the features of the images.
+    - `patch`: the (row, column) of the patch that all patches are compared with, by default the one
+      in the middle. It is framed in the first image.
 
     **Raises** `BadRequest` if there is no such patch.
     """
@@ -81,9 +90,9 @@ def draw_features(features: Features, patch: tuple[int, int] | None = None) -> F
     dpi = side * max(1, round(PANEL_PIXELS / side)) / PANEL_INCHES
     figure = Figure((across, down), min(dpi, MOST_PIXELS / max(across, down)), layout="constrained")
     cells = figure.subplots(count + 1, len(panels), squeeze=False, height_ratios=heights)
-    for panel, (*above, foot) in zip(panels, cells.T, strict=True):
+    for panel, (*image_axes, foot) in zip(panels, cells.T, strict=True):
         # The extent is in pixels of the image, so that all panels have its shape.
-        draw_panel(panel, above, foot, extent=(0, width, height, 0))
+        draw_panel(panel, image_axes, foot, extent=(0, width, height, 0))
     patch_height, patch_width = height / rows, width / columns
     frame = Rectangle(
         (column * patch_width, row * patch_height),
@@ -102,7 +111,14 @@ def draw_features(features: Features, patch: tuple[int, int] | None = None) -> F
 def draw_panel(
     panel: Panel, cells: list[Axes], foot: Axes, extent: tuple[float, float, float, float]
 ) -> None:
-    """Draw a panel into its column of axes, and its colour bar and label into the last axes."""
+    """Draw a panel as one column of a figure.
+
+    **Arguments**
+
+    - `cells`: the axes for each image, from top to bottom.
+    - `foot`: the axes below them, for the colour bar and the label.
+    - `extent`: the left, right, bottom and top coordinates of an image.
+    """
     limits = (panel.values.min(), panel.values.max())
     for axes, values in zip(cells, panel.values, strict=True):
         image = axes.imshow(values, "viridis", clim=limits, extent=extent)
@@ -122,7 +138,10 @@ def draw_panel(
 
 
 def make_panels(features: Features, patch: tuple[int, int]) -> list[Panel]:
-    """Return the panels of features. One of them shows the similarity to a patch."""
+    """Return the panels of features: images, principal components, and similarity to a patch.
+
+    A panel with the attention is added if it is available. `patch` is (row, column).
+    """
     (rows, columns), (height, width) = features.grid, features.pixels.shape[1:3]
     size = f"{height} x {width} pixels, {rows} x {columns} patches"
     colours = principal_components(features.patches)

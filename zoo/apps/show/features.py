@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Features:
-    """Features of images of one size.
+    """Features of the patches of images of one size.
 
-    - `pixels`: the preprocessed images, `[n, height, width, 3]`.
+    - `pixels`: the preprocessed images as RGB, `[n, height, width, 3]`.
     - `patches`: the features, `[n, rows, columns, dim]`.
     - `attention`: the attention of the class token to each patch in the last block, as the mean
       over the heads, `[n, rows, columns]`; None if it is not available.
-    - `note`: a warning for readers of a figure.
+    - `note`: a warning for readers of a figure, or an empty string.
+
+    **Raises** `BadFile` if the features are not finite.
     """
 
     pixels: NDArray[np.uint8]
@@ -41,6 +43,7 @@ class Features:
     note: str = ""
 
     def __post_init__(self) -> None:
+        """Check that all features are finite. **Raises** `BadFile`."""
         if not np.isfinite(self.patches).all():
             raise BadFile(
                 "the features of these pictures are not finite and cannot be drawn: use another "
@@ -49,19 +52,21 @@ class Features:
 
     @property
     def grid(self) -> Size:
-        """The rows and columns of patches."""
+        """The numbers of rows and columns of patches."""
         rows, columns = self.patches.shape[1:3]
         return rows, columns
 
 
 LEAST_PATCHES = 28
-"""The number of patches along a side that show enough detail."""
+"""The least number of patches along a side at which a figure shows enough detail."""
 
 
 def legible_size(size: Size, stride: int) -> Size:
-    """Return the image size of a model, doubled if it has fewer than `LEAST_PATCHES` along a side.
+    """Return the (height, width) at which the patches of a model show enough detail.
 
-    Larger images would differ too much from those that the model was trained with.
+    This is `size`, the size of the model, or twice that size if a side has fewer than
+    `LEAST_PATCHES` patches. Larger images would differ too much from those that the model was
+    trained with. `stride` is the side of a patch in pixels.
     """
     height, width = size
     return size if min(size) >= LEAST_PATCHES * stride else (2 * height, 2 * width)
@@ -70,7 +75,14 @@ def legible_size(size: Size, stride: int) -> Size:
 def compute_model_features(
     model: Network, images: Sequence[Image], size: Size | None, note: str = ""
 ) -> Features:
-    """Compute features in JAX. **Raises** `BadRequest` for a model without preprocessing."""
+    """Compute the features of images with a model in JAX.
+
+    `size` is the (height, width) of the network's input, or None for a default. `note` is a warning
+    for readers of a figure.
+
+    **Raises** `BadRequest` for a model without preprocessing, a model that returns answers in place
+    of features, or a model that takes other inputs than `pixel_values`.
+    """
     import jax.numpy as jnp
 
     from zoo.architectures.builder import batched
@@ -98,10 +110,13 @@ def compute_model_features(
 
 
 def compute_file_features(file: Path, images: Sequence[Image], size: Size | None) -> Features:
-    """Compute features with ONNX Runtime.
+    """Compute the features of images with an ONNX file in ONNX Runtime.
 
-    **Raises** `BadFile` for a file that has no manifest or does not run, and `BadRequest` for one
-    that preprocesses images itself, has another size, or does not output the features of patches.
+    `size` is the (height, width) of the network's input, or None for a default.
+
+    **Raises** `BadFile` for a file that has no manifest or does not run, and `BadRequest` for a
+    file that preprocesses images itself, takes other inputs than `pixel_values`, or does not output
+    the features of patches at this size.
     """
     from zoo.artifacts.read import read_nearby_manifest
     from zoo.export.timing.rounds import resting_session
@@ -138,7 +153,7 @@ def compute_file_features(file: Path, images: Sequence[Image], size: Size | None
 
 
 def random_note(seed: int) -> str:
-    """Return the note on features of random weights."""
+    """Return the warning that features were computed with random weights of this seed."""
     return f"Random weights (seed {seed}): nothing shown here was learned."
 
 
@@ -150,6 +165,17 @@ def _features(
     attention: Float32 | None,
     note: str,
 ) -> Features:
+    """Return features by patch, from the tokens of a network and its input.
+
+    **Arguments**
+
+    - `values`: the input `pixel_values`, from which the images are computed.
+    - `tokens`: the output `[n, tokens, dim]`, whose last tokens are the patches.
+    - `stride`: the side of a patch in pixels.
+    - `attention`: the attention to each patch `[n, patches]`, or None.
+
+    **Raises** `BadRequest` if there are fewer tokens than patches.
+    """
     rows, columns = (side // stride for side in values.shape[2:])
     if not 0 < rows * columns <= tokens.shape[1]:
         height, width = values.shape[2:]

@@ -18,10 +18,16 @@ PICTURE_SUFFIXES = (".png", ".jpg", ".webp")
 
 
 def check_picture_path(option: str, file: Path, replace: bool | None = None) -> None:
-    """Check that a path has the suffix of a picture and can be written. **Raises** a `ZooError`.
+    """Check that a path ends in .png, .jpg or .webp and that no file exists there.
 
-    `option` names the option in messages. `replace` allows an existing file. It is None for a
-    command without --force.
+    **Arguments**
+
+    - `option`: the name of the option in messages.
+    - `file`: the path.
+    - `replace`: whether a file may exist at the path. None means the same as False, for a command
+      without `--force`, which the message then does not mention.
+
+    **Raises** a `ZooError`.
     """
     if file.suffix.lower() not in PICTURE_SUFFIXES:
         raise BadRequest(
@@ -31,7 +37,10 @@ def check_picture_path(option: str, file: Path, replace: bool | None = None) -> 
 
 
 def check_matplotlib(feature: str) -> None:
-    """Check that matplotlib, which a feature needs, is installed. **Raises** `MissingLibrary`."""
+    """Check that matplotlib is installed.
+
+    `feature` names what needs it, for the message. **Raises** `MissingLibrary`.
+    """
     if find_spec("matplotlib") is None:
         raise MissingLibrary(
             f"{feature} needs matplotlib, which is not installed: run `pip install matplotlib`."
@@ -39,9 +48,9 @@ def check_matplotlib(feature: str) -> None:
 
 
 def check_plot(file: Path | None) -> None:
-    """Check that the file of `--plot`, if given, can be drawn and written.
+    """Check that the file of the option `--plot` can be drawn and written.
 
-    **Raises** a `ZooError`.
+    None means that the option was not given, and nothing is checked. **Raises** a `ZooError`.
     """
     if file is not None:
         check_picture_path(parameter("plot"), file)
@@ -49,12 +58,18 @@ def check_plot(file: Path | None) -> None:
 
 
 def save_picture(picture: Image, file: Path) -> None:
-    """Write a picture, complete or not at all. **Raises** `BadOutput`."""
+    """Write a picture to a file, which appears only when it is complete.
+
+    **Raises** `BadOutput`.
+    """
     with replacing(file) as path:
         picture.save(path)
 
 
 def save_chart(chart: Figure, file: Path) -> None:
-    """Write a matplotlib figure, complete or not at all. **Raises** `BadOutput`."""
+    """Write a matplotlib figure to a file, which appears only when it is complete.
+
+    **Raises** `BadOutput`.
+    """
     with replacing(file) as path:
         chart.savefig(path)

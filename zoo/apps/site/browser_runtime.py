@@ -24,9 +24,12 @@ LARGEST_PACKAGE = 256 << 20
 
 @dataclass(frozen=True)
 class NpmPackage:
-    """An npm package: name, version, the option for a copy, and the digests of its files.
+    """A version of an npm package, and the files of it that a site needs.
 
-    `files` maps names of files in the folder `dist` of the package to their digests.
+    - `name`: the name of the package.
+    - `version`: its version.
+    - `option`: the name of the parameter with which a user names a copy of the package.
+    - `files`: the sha256 of each needed file in the package's folder `dist`, by file name.
     """
 
     name: str
@@ -36,7 +39,7 @@ class NpmPackage:
 
     @property
     def advice(self) -> str:
-        """The advice how to get the package if it cannot be downloaded with npm."""
+        """A sentence about what a user can do if npm cannot download the package."""
         name = parameter(self.option)
         return f"get it with `npm pack {self.name}@{self.version}` and name the archive with {name}"
 
@@ -62,19 +65,26 @@ ONNXRUNTIME_WEB = NpmPackage(
         ),
     },
 )
-"""Runs ONNX files. This version is the one that the release of transformers.js above needs. Its
-build without WebGPU has half the size."""
+"""Runs ONNX files.
+
+This version is the one that the release of transformers.js above needs. Its build without WebGPU
+has half the size.
+"""
 
 
 def write_package(
     package: NpmPackage, copy: Path | None, target: Path, cache: Path, progress: Progress
 ) -> None:
-    """Write the files of a package to the folder `target`, which is created.
+    """Write the files of an npm package to the folder `target`, which is created.
 
-    **Arguments:** `copy` is the package, unpacked or as npm's archive. If it is None, npm downloads
-    the archive to `cache`.
+    **Arguments**
 
-    **Raises** `BadFile` for another version, or `MissingLibrary` without npm.
+    - `package`: the package.
+    - `copy`: a copy of the package, unpacked or as npm's archive. If it is None, npm downloads the
+      package.
+    - `cache`: the folder for npm's archive.
+
+    **Raises** `BadFile` if the files are not those of the version, or `MissingLibrary` without npm.
     """
     target.mkdir(exist_ok=True)
     with suppress(FileNotFoundError):
@@ -88,7 +98,11 @@ def write_package(
 
 
 def _copy_files(package: NpmPackage, source: Path, target: Path) -> None:
-    """Copy the files from a folder or an archive."""
+    """Copy the files of a package to the folder `target`.
+
+    `source` is the unpacked package, or npm's archive. Files that the archive lacks are skipped.
+    **Raises** `BadFile` if the archive cannot be read.
+    """
     if source.is_dir():
         for name in package.files:
             (target / name).write_bytes(read_at_most(source / "dist" / name, LARGEST_PACKAGE))
@@ -107,7 +121,10 @@ def _copy_files(package: NpmPackage, source: Path, target: Path) -> None:
 
 
 def _download(package: NpmPackage, folder: Path, progress: Progress) -> Path:
-    """Download a package to a folder with npm, and return the path of the archive."""
+    """Download the archive of a package with npm into `folder`, and return its path.
+
+    **Raises** `MissingLibrary` if npm is not installed, or `BadFile` if npm fails.
+    """
     npm = shutil.which("npm")
     if npm is None:
         raise MissingLibrary(

@@ -19,22 +19,28 @@ from zoo.export.timing.timed_products import timed_products
 FORMAT = "jax-onnx-zoo site"
 
 THREADS = 1
-"""The number of threads of the runs whose memory is measured. The times in manifests have as
-many."""
+"""The number of threads of the runs whose memory is measured.
+
+The times in manifests were measured with as many threads.
+"""
 
 
 @dataclass(frozen=True)
 class CatalogueRow:
-    """One ONNX file. Values that were not measured are None.
+    """The facts about one ONNX file in the table of a site.
 
+    Values that were not measured are None. Fields whose names do not explain them:
+
+    - `variant`: the name of the variant.
     - `random`: whether the weights are random.
     - `error`: the largest absolute difference of any output from JAX.
     - `cosine`: the least cosine similarity of any output to JAX.
     - `p50_ms`: the median time of a run. It is too long if the machine was `busy` with other
       programs.
     - `ratio`: how many times faster than `fp32` the file is.
-    - `multiply_adds`: those of matrix products and convolutions, for one image of the timed size.
-    - `uncounted`: the number of further products, whose sizes only a run would tell.
+    - `multiply_adds`: the number of those in matrix products and convolutions, for one batch of the
+      timed input.
+    - `uncounted`: the number of further products, whose sizes are known only during a run.
     """
 
     model: str
@@ -60,7 +66,10 @@ class CatalogueRow:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All rows, and the runtime and machine with which their peak memory was measured."""
+    """The rows for all ONNX files of a site.
+
+    `runtime` and `machine` describe with what their peak memory was measured.
+    """
 
     runtime: str
     machine: str
@@ -68,9 +77,9 @@ class Catalogue:
 
 
 def catalogue(models: Sequence[BuiltFolder], progress: Progress) -> Catalogue:
-    """Return the rows of all files, after their memory was measured.
+    """Return the facts about all ONNX files of some folders.
 
-    **Raises** `BadFile` for a file whose process dies.
+    The peak memory of each file is measured. **Raises** `BadFile` for a file whose process dies.
     """
     return Catalogue(
         runtime=f"{VERSION}, CPU, {THREADS} thread",
@@ -80,6 +89,7 @@ def catalogue(models: Sequence[BuiltFolder], progress: Progress) -> Catalogue:
 
 
 def _catalogue_rows(built: BuiltFolder, progress: Progress) -> Iterator[CatalogueRow]:
+    """Yield the facts about each ONNX file of a folder, after its peak memory was measured."""
     manifest = built.manifest
     for label, variant in built.variants.items():
         progress.stage(f"{built.entry.name}: memory of {label}")
@@ -110,9 +120,10 @@ def _input_words(manifest: Manifest) -> str:
 
 
 def _measure(built: BuiltFolder, label: str, variant: Variant) -> dict[str, Any]:
-    """Return the times, the multiply-adds and the peak memory of a variant.
+    """Return the times, the multiply-adds and the peak memory of a variant, by field of the row.
 
-    Return an empty dictionary if the variant was not timed. Such a variant does not run on a CPU.
+    `label` is the name of the variant. Return an empty dictionary if the variant was not timed,
+    because it does not run on a CPU.
     """
     speed = built.speeds.variants.get(label)
     if speed is None:
@@ -131,7 +142,11 @@ def _measure(built: BuiltFolder, label: str, variant: Variant) -> dict[str, Any]
 
 
 def _input_specs(variant: Variant, timed: tuple[int, ...]) -> Iterator[InputSpec]:
-    """Yield the inputs of a file: the timed input, and texts of the same batch size."""
+    """Yield the inputs of a file with a number for each dimension.
+
+    The first input has the shape `timed`. Others are texts of the same batch size, with a fixed
+    number of tokens where the file leaves it open.
+    """
     first, *text_inputs = variant.inputs
     yield InputSpec(first.name, first.dtype, timed)
     for spec in text_inputs:

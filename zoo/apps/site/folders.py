@@ -15,16 +15,23 @@ from zoo.common.fields import OWN_NAME
 from zoo.texts.tokenizer import SETTINGS, WORDS
 
 SERVED_ENDINGS = ("", ".json", ".md", ".onnx", ".onnx_data", ".png", ".safetensors")
-"""Endings of the files that a site serves from its own origin. Pages and scripts are not among
-them."""
+"""Endings of the files that a site serves from its own origin.
+
+Pages and scripts are not among them, because a folder may come from others.
+"""
 
 
 @dataclass(frozen=True)
 class BuiltFolder:
-    """A folder, its model, and those of its variants and files that are present.
+    """A built or pulled folder, and the files of it that exist.
 
-    A pulled folder may contain only some of the files in its manifest. `elsewhere` holds the speeds
-    of the same files on other machines.
+    - `folder`: the path of the folder.
+    - `manifest`: its manifest, which may list files that were not pulled.
+    - `entry`: the model that the manifest describes.
+    - `variants`: the variants whose files exist, by name.
+    - `speeds`: the speeds of the files.
+    - `files`: the files that exist.
+    - `elsewhere`: the speeds of the same files on other machines.
     """
 
     folder: Path
@@ -42,12 +49,13 @@ class BuiltFolder:
 
 
 def read_folders(folders: Sequence[Path], progress: Progress) -> list[BuiltFolder]:
-    """Read all folders and check the digests of their files.
+    """Read built folders and check the digests of their files.
 
-    If two folders of a model have the same files and were measured on different machines, they are
-    merged into one.
+    Two folders that have the same ONNX files of a model, measured on different machines, become one
+    with the speeds of both.
 
-    **Raises** `BadFile`, or `BadRequest` if two folders of the same model are different.
+    **Raises** `BadFile` for a folder that is not complete or was changed, and `BadRequest` for
+    other folders of the same model.
     """
     by_name: dict[str, BuiltFolder] = {}
     for folder in folders:
@@ -79,12 +87,20 @@ def _is_same_on_other_machine(built: BuiltFolder, other: BuiltFolder) -> bool:
 
 
 def _is_timed_on(variant: Variant, speeds: Speeds) -> bool:
-    """Return whether the inputs of a variant are the timed input and, optionally, token ids."""
+    """Return whether the inputs of a variant suit the input that was timed.
+
+    The first input must have as many axes as the timed input. Further inputs must be token ids.
+    """
     ranks = [len(spec.shape) for spec in variant.inputs]
     return ranks[:1] == [len(speeds.input)] and set(ranks[1:]) <= {2}
 
 
 def _read_folder(folder: Path, progress: Progress) -> BuiltFolder:
+    """Read a built folder and check the digests of its files.
+
+    **Raises** `BadFile` if the folder is not complete, was changed, or has a failed variant, and
+    `BadRequest` for a file, or a model that takes texts only.
+    """
     if folder.is_file():
         raise BadRequest(
             f"{folder} is a file, and a page shows a folder: run `zoo build` with the model or the "

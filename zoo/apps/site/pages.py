@@ -25,18 +25,29 @@ ASSETS, MODELS, RUNTIME, THUMBS = "assets", "models", "runtime", "thumbnails"
 """Folders of a site."""
 
 BROWSER_VARIANTS = ("fp32", "fused", "int8")
-"""Variants that browsers run well. The first two have the same precision, so one of them is
-enough."""
+"""Variants that browsers run well.
+
+The first two have the same precision, so that only one of them is offered.
+"""
 
 DTYPES = {"fp32": ("fp32", ""), "int8": ("q8", "_quantized")}
-"""Precisions: their names in transformers.js, and what it appends to the name of a file."""
+"""Precisions that browsers run.
+
+Each has its name in transformers.js, and the ending that transformers.js appends to the name of a
+file.
+"""
 
 CODE_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table: the field of a row that it shows, and the format if it is a number."""
+    """A column of the table of files.
+
+    - `field`: the field of a `CatalogueRow` that the column shows.
+    - `heading`, `unit`: the texts of the heading.
+    - `shown`: the function that formats a number, or None for a column of texts.
+    """
 
     field: str
     heading: str
@@ -52,13 +63,15 @@ CATALOGUE_COLUMNS = (
     Column("multiply_adds", "Multiply-adds", "G", lambda n: f"{n / 1e9:.3g}"),
     Column("peak_bytes", "Peak memory", "MB", lambda n: f"{n / 1e6:.0f}"),
 )
-"""Columns for a file. The facts that all files of a model share are in the first cell of its
-row."""
+"""The columns of the table of files.
+
+Facts that all files of a model share are in the first cell of its row.
+"""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of the table: its text, and the number that it is sorted by."""
+    """A cell of the table: its text, and the number that it is sorted by, or None for a text."""
 
     text: str
     number: float | None
@@ -69,11 +82,17 @@ def render_pages(
     table: Catalogue,
     runtime_bytes: int,
     searched: Searchable | None,
-    drawn: Mapping[str, str],
+    captions: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the HTML of every page by the name of its file.
+    """Return the HTML of every page of a site, by file name.
 
-    `drawn` maps names of models to captions of their thumbnails.
+    **Arguments**
+
+    - `models`: the folders, each of which gets a page.
+    - `table`: the facts about all ONNX files.
+    - `runtime_bytes`: the size of the JavaScript libraries that a visitor downloads.
+    - `searched`: the dataset of the search page, or None for no such page.
+    - `captions`: the captions of thumbnails by the name of the model.
     """
     environment = Environment(
         loader=PackageLoader("zoo.apps.site"),
@@ -85,7 +104,7 @@ def render_pages(
     environment.filters["quoted"] = json.dumps
     environment.globals["runtime_mb"] = f"{runtime_bytes / 1e6:.1f}"
     environment.globals |= {"cells": cells, "columns": CATALOGUE_COLUMNS, "version": __version__}
-    environment.globals |= {"thumbs": THUMBS, "drawn": drawn}
+    environment.globals |= {"thumbs": THUMBS, "drawn": captions}
     index = environment.get_template("index.html.jinja").render(
         groups=[facts(built, table) for built in models],
         found=table,
@@ -114,12 +133,16 @@ FILTERS = ("family", "precision", "input", "licence")
 
 
 def all_speeds(built: BuiltFolder) -> list[Speeds]:
-    """Return the speeds of a model's files, for each machine on which they were measured."""
+    """Return the speeds of a folder's files, one entry for each machine that measured them."""
     return [built.speeds, *built.elsewhere]
 
 
 def cells(row: CatalogueRow) -> dict[str, Cell]:
-    """Return the cells of a row by field, without the model's name."""
+    """Return the cells of a row of the table by field.
+
+    `≥` marks a number of multiply-adds that leaves products out. `≤` marks a time that was measured
+    on a busy machine. A value that was not measured is shown as a dash.
+    """
     cells_by_field = {}
     for column in CATALOGUE_COLUMNS:
         value = vars(row)[column.field]
@@ -133,7 +156,7 @@ def cells(row: CatalogueRow) -> dict[str, Cell]:
 
 
 def facts(built: BuiltFolder, table: Catalogue) -> Mapping[str, Any]:
-    """Return the facts for the template of a model's page."""
+    """Return the variables of the template for a model's page, by name."""
     manifest, entry = built.manifest, built.entry
     return {
         "built": built,
@@ -159,7 +182,10 @@ def facts(built: BuiltFolder, table: Catalogue) -> Mapping[str, Any]:
 
 
 def demo_facts(built: BuiltFolder) -> dict[str, Any]:
-    """Return the facts with which the scripts of a page run the model."""
+    """Return the facts that the scripts of a model's page need to run the model in a browser.
+
+    `files` is empty if browsers cannot run the model.
+    """
     manifest, config = built.manifest, built.entry.config
     preprocessing = manifest.preprocessing
     outputs = {output.name for variant in built.variants.values() for output in variant.outputs}
@@ -192,7 +218,10 @@ def demo_facts(built: BuiltFolder) -> dict[str, Any]:
 
 
 def loading_options(built: BuiltFolder, name: str) -> dict[str, Any]:
-    """Return the options to load a variant in transformers.js, and the size of the download."""
+    """Return the options to load a variant in transformers.js, and the size of the download.
+
+    `name` is the name of the variant.
+    """
     variant = built.variants[name]
     dtype, ending = DTYPES[variant.precision]
     options = {"dtype": dtype, "model_file_name": Path(variant.file).stem.removesuffix(ending)}
@@ -202,7 +231,8 @@ def loading_options(built: BuiltFolder, name: str) -> dict[str, Any]:
 def picture_fit(preprocessing: Preprocessing) -> dict[str, Any]:
     """Return how a page resizes a picture to the size of the network's input.
 
-    - `aspect`: `"stretched"`, `"covering"` or `"inside"`.
+    - `aspect`: `"stretched"`, `"covering"` (resized and cropped) or `"inside"` (resized and
+      padded).
     - `margin`: the (height, width) of the resized picture before the crop, divided by that of the
       input.
     - `even`: True if half of an odd margin is rounded to an even number, False if it is rounded
@@ -228,10 +258,11 @@ LARGER_SIDES = (448, 672)
 
 
 def offered_sizes(built: BuiltFolder) -> list[tuple[int, int]]:
-    """Return the list of sizes (height, width) that a visitor can choose.
+    """Return the sizes (height, width) of the network's input that a visitor can choose.
 
-    The first size is that of the model. Larger sizes are added if the size of the files is dynamic
-    and the model has features of patches.
+    The first size is that of the model. Larger sizes are added if the files accept `pixel_values`
+    of any size, the network takes no texts, and the model's own size is a square of at least 224
+    pixels.
     """
     manifest, config = built.manifest, built.entry.config
     own_size = manifest.size or manifest.preprocessing.size

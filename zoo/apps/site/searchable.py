@@ -22,20 +22,29 @@ SEARCH, VECTORS_FILE, KEYS, THUMBNAILS = "search", "vectors.f16", "keys.json", "
 """The folder of the search page in a site, and the names of its contents."""
 
 MOST_SEARCHED = 20_000
-"""The largest number of rows, which every visitor downloads. With 384 numbers a row they are 15
-MB."""
+"""The largest number of rows of a dataset, which every visitor downloads.
+
+With 384 numbers a row they are 15 MB.
+"""
 
 THUMBNAIL_SIDE = 128
 """The largest side of a thumbnail in pixels."""
 
 EQUIVALENT_VARIANTS = ("fp32", "fused")
-"""Variants whose vectors equal those of the dataset up to rounding. They are used if a browser
-cannot run the variant that made the dataset."""
+"""Variants whose vectors equal those of the dataset up to rounding.
+
+They are used if a browser cannot run the variant that made the dataset.
+"""
 
 
 @dataclass(frozen=True)
 class Searchable:
-    """A dataset, and the folder of the site whose model made its vectors."""
+    """A dataset of vectors for the search page of a site.
+
+    - `name`: the name of the dataset.
+    - `table`: the vectors, keys and thumbnails.
+    - `built`: the folder of the site whose model computed the vectors.
+    """
 
     name: str
     table: VectorTable
@@ -43,17 +52,17 @@ class Searchable:
 
     @property
     def bytes(self) -> int:
-        """The number of bytes of the vectors in the site."""
+        """The size in bytes of the vectors in the site, in float16."""
         return 2 * self.table.count * self.table.dim
 
     @property
     def pictures(self) -> str | None:
-        """The name of the variant for vectors of pictures, or None if no variant can be used."""
+        """The variant with which a browser computes vectors of pictures, or None without one."""
         return self._find_variant("picture", "", tower_variant("picture", ""))
 
     @property
     def texts(self) -> str | None:
-        """The name of the variant for vectors of texts, or None if no variant can be used.
+        """The variant with which a browser computes vectors of texts, or None without one.
 
         None is also returned if the folder has no tokenizer.
         """
@@ -64,6 +73,11 @@ class Searchable:
         )
 
     def _find_variant(self, kind: Kind, *prefixes: str) -> str | None:
+        """Return the name of a variant that a browser can run for inputs of a kind, or None.
+
+        The first suitable name is returned. The candidates are the dataset's variant and its
+        equivalents, with each of the prefixes before the name.
+        """
         names = (
             prefix + name
             for name in (self.table.about.variant, *EQUIVALENT_VARIANTS)
@@ -75,7 +89,8 @@ class Searchable:
 def _runs_in_browser(built: BuiltFolder, name: str, kind: Kind) -> bool:
     """Return whether a browser can compute vectors with a variant from inputs of one kind.
 
-    For pictures, a browser can only compute `pixel_values`.
+    The variant must be one file in fp32 or int8, and must take and return the arrays that the
+    scripts support: `pixel_values` or token ids, and `pooler_output`.
     """
     if (variant := built.variants.get(name)) is None:
         return False
@@ -90,8 +105,8 @@ def _runs_in_browser(built: BuiltFolder, name: str, kind: Kind) -> bool:
 def read_searchable(dataset: Path, models: Sequence[BuiltFolder]) -> Searchable:
     """Open a dataset of vectors for the search page of a site.
 
-    **Raises** `BadRequest` if the dataset is too large, or if its model is not in `models`, or
-    `BadFile`.
+    **Raises** `BadRequest` if the dataset is empty or too large, or if none of `models` computed
+    its vectors, and `BadFile` if it cannot be read.
     """
     table = open_vectors(dataset)
     if not 0 < table.count <= MOST_SEARCHED:
@@ -110,9 +125,10 @@ def read_searchable(dataset: Path, models: Sequence[BuiltFolder]) -> Searchable:
 
 
 def write_searchable(searched: Searchable, site: Path, progress: Progress) -> None:
-    """Write vectors of length 1 in float16, keys, and a JPEG file for each thumbnail.
+    """Write the data of the search page into the folder of a site.
 
-    The rows are sorted by their keys, because their order in a dataset is arbitrary.
+    These are the vectors of length 1 in float16, the keys, and a JPEG file for each thumbnail. The
+    rows are sorted by their keys, because their order in a dataset is arbitrary.
     """
     progress.stage(f"writing {searched.table.count:,} rows of {searched.name}")
     folder = site / SEARCH
@@ -133,10 +149,10 @@ def write_searchable(searched: Searchable, site: Path, progress: Progress) -> No
 
 
 def _write_thumbnail(data: bytes | None, folder: Path, row: int) -> bool:
-    """Decode a thumbnail, encode it as JPEG and write it to a file.
+    """Write a thumbnail as a JPEG file, named by the number of its row.
 
-    Return False if the data is not a picture. The original bytes are not written, because they may
-    contain anything.
+    `data` is the encoded picture. It is decoded and encoded again, because it may contain anything.
+    Return False if it is None or not a picture, and write nothing then.
     """
     try:
         picture = read_picture(data or b"", str(row)).image
@@ -150,9 +166,9 @@ def _write_thumbnail(data: bytes | None, folder: Path, row: int) -> bool:
 
 
 def search_facts(searched: Searchable, model: dict[str, Any]) -> dict[str, Any]:
-    """Return the facts for the scripts of the search page.
+    """Return the facts that the scripts of the search page need.
 
-    `model` holds those of the model's page.
+    `model` holds the facts for the scripts of the model's page.
     """
     return model | {
         "size": searched.table.about.size or model["size"],

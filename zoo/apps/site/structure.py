@@ -15,23 +15,32 @@ BLOCK_OPERATORS = (
     *("Resize", "RMSNormalization", "RotaryEmbedding", "Softmax"),
     *("Tanh",),
 )
-"""Operators by which blocks are recognised. The operators between them, such as those of shapes,
-may be in another order from one block to the next."""
+"""Operators by which repeated blocks are recognised.
+
+The operators between them, such as those of shapes, may be in another order from one block to the
+next.
+"""
 
 SHORTEST_BLOCK = 3
-"""The least number of marks in a block. Shorter patterns repeat by chance."""
+"""The least number of `BLOCK_OPERATORS` in a block.
+
+Shorter patterns repeat by chance.
+"""
 
 
 @dataclass(frozen=True)
 class StructurePart:
-    """Operators of a part of a graph, with their counts. The part is repeated `times` times."""
+    """A part of a graph, such as a block, which occurs `times` times in succession.
+
+    `operators` counts the operators of one occurrence.
+    """
 
     times: int
     operators: Counter[str]
 
     @property
     def marks(self) -> list[tuple[str, int]]:
-        """The operators by which the part is recognised, with their counts."""
+        """The operators by which the part is recognised (`BLOCK_OPERATORS`), with their counts."""
         return [item for item in self.operators.most_common() if item[0] in BLOCK_OPERATORS]
 
     @property
@@ -41,9 +50,10 @@ class StructurePart:
 
 
 def read_structure(file: Path) -> list[StructurePart]:
-    """Return the parts of a file in the order in which it computes them.
+    """Return the parts of an ONNX file in the order in which it computes them.
 
-    The operators of a repeated block are those of its middle repetition.
+    A part is a block that is repeated, or the operators between two such blocks. The operators of a
+    repeated block are those of its middle repetition.
     """
     nodes = [node.op_type for node in ir.load(file).graph if node.op_type != "Constant"]
     mark_indices = [index for index, name in enumerate(nodes) if name in BLOCK_OPERATORS]
@@ -52,44 +62,46 @@ def read_structure(file: Path) -> list[StructurePart]:
     bounds = [0, *mark_indices[1:], len(nodes)]
     parts = []
     for start, period, times in spans:
-        begin = start + period * (times // 2)
-        operators = Counter(nodes[bounds[begin] : bounds[begin + period]])
+        first_mark = start + period * (times // 2)
+        operators = Counter(nodes[bounds[first_mark] : bounds[first_mark + period]])
         parts.append(StructurePart(times, operators))
     return parts or [StructurePart(1, Counter(nodes))]
 
 
-def _spans(marks: Sequence[str], begin: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (first mark, number of marks, repetitions) for all parts of a graph.
+def _spans(marks: Sequence[str], offset: int) -> Iterator[tuple[int, int, int]]:
+    """Yield (position of the first mark, number of marks, repetitions) for each part of a graph.
 
-    The graph is split at its longest repetition. The parts before and after it are split in the
-    same way.
+    `marks` are the operators by which blocks are recognised. `offset` is the position of the first
+    of them in the graph. The graph is split at its longest repetition. The parts before and after
+    it are split in the same way.
     """
     if not marks:
         return
     start, period, times = _longest_repetition(marks)
     if times == 1:
-        yield begin, len(marks), 1
+        yield offset, len(marks), 1
         return
     end = start + period * times
-    yield from _spans(marks[:start], begin)
-    yield begin + start, period, times
-    yield from _spans(marks[end:], begin + end)
+    yield from _spans(marks[:start], offset)
+    yield offset + start, period, times
+    yield from _spans(marks[end:], offset + end)
 
 
 def _longest_repetition(nodes: Sequence[str]) -> tuple[int, int, int]:
-    """Return the start, period and number of repetitions of the repetition that covers most nodes.
+    """Return the start, period and count of the repetition that covers the most nodes.
 
-    Of several the one with the shortest period is taken. Without any, return all nodes, once.
+    Of several, the one with the shortest period is taken. If nothing is repeated, return `(0,
+    len(nodes), 1)`.
     """
     kinds = {name: number for number, name in enumerate(sorted({*nodes}))}
     codes = np.array([kinds[name] for name in nodes])
-    best, most = (0, len(nodes), 1), 0
+    best, covered = (0, len(nodes), 1), 0
     for period in range(SHORTEST_BLOCK, len(nodes) // 2 + 1):
         same = np.concatenate(([False], codes[:-period] == codes[period:], [False]))
         starts, ends = np.flatnonzero(np.diff(same)).reshape(-1, 2).T
         times = (ends - starts) // period + 1
         longest = int(np.argmax(times)) if len(times) else 0
-        if len(times) and times[longest] > 1 and period * times[longest] > most:
-            most = period * int(times[longest])
+        if len(times) and times[longest] > 1 and period * times[longest] > covered:
+            covered = period * int(times[longest])
             best = int(starts[longest]), period, int(times[longest])
     return best

@@ -18,25 +18,28 @@ from zoo.export.assemble.extras import GOLDEN
 from zoo.images.photograph import photograph
 
 LONGEST_SIDE = 112
-"""The largest side in pixels. The page enlarges smaller thumbnails."""
+"""The longest side of a thumbnail in pixels.
+
+The page enlarges smaller thumbnails.
+"""
 
 PALETTE_SIZE = 64
-"""The number of colours, which keeps the files small."""
+"""The number of colours of a thumbnail, which keeps its file small."""
 
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A picture and its caption."""
+    """A small picture of a model's output, and its caption."""
 
     picture: Image.Image
     caption: str
 
 
 def draw_thumbnail(built: BuiltFolder) -> Thumbnail | None:
-    """Return a picture of the model's output for the photograph.
+    """Return a small picture of a model's output for the photograph of a cat.
 
-    If the output cannot be drawn, return the photograph as the input of the model. If the folder
-    has no golden numbers, return None.
+    The output is read from the golden numbers of the folder. If it cannot be drawn, return the
+    photograph as the network receives it. If the folder has no golden numbers, return None.
 
     **Raises** `BadFile` if the golden numbers cannot be read.
     """
@@ -54,15 +57,19 @@ def draw_thumbnail(built: BuiltFolder) -> Thumbnail | None:
 
 
 def write_thumbnail(thumbnail: Thumbnail, path: Path) -> None:
-    """Write a thumbnail to a PNG file."""
+    """Write the picture of a thumbnail to a PNG file."""
     thumbnail.picture.save(path, optimize=True)
 
 
-def _network_input(built: BuiltFolder, fed: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
-    """Return the photograph as the network receives it, `[height, width, 3]`."""
+def _network_input(built: BuiltFolder, feeds: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
+    """Return the photograph as the network receives it, `[height, width, 3]`.
+
+    It is computed from `feeds`, the input arrays of the golden numbers. **Raises** `BadFile` if
+    they contain no picture of three channels.
+    """
     pictures = built.entry.config.pictures
-    input_spec = IMAGE if IMAGE.name in fed else PIXELS
-    array = fed.get(input_spec.name, np.zeros(0))
+    input_spec = IMAGE if IMAGE.name in feeds else PIXELS
+    array = feeds.get(input_spec.name, np.zeros(0))
     if input_spec is PIXELS and pictures is not None and not pictures.is_plain:
         return np.asarray(photograph(), np.uint8)
     if 0 in array.shape or array.shape[-1 if input_spec is IMAGE else 1] != 3:
@@ -82,7 +89,8 @@ def _draw_outputs(
 ) -> tuple[NDArray[np.uint8], str] | None:
     """Return a drawing of the outputs, `[height, width, 3]`, and its caption.
 
-    Return None if the outputs cannot be drawn.
+    `outputs` are arrays by name, `size` the (height, width) of the network's input. Return None if
+    the outputs cannot be drawn.
     """
     config = built.entry.config
     # Arrays are drawn only if they are not empty, finite, and of the shapes in the manifest.

@@ -39,7 +39,13 @@ CATALOGUE = "catalogue.json"
 
 @dataclass(frozen=True)
 class Site:
-    """The result of writing a site. `own_bytes` is the size of its pages, styles and scripts."""
+    """The result of writing a site.
+
+    - `folder`: the folder of the site.
+    - `catalogue`: the facts about its ONNX files.
+    - `own_bytes`: the size of its pages, styles, scripts and thumbnails.
+    - `bytes`: the size of all its files.
+    """
 
     folder: Path
     catalogue: Catalogue
@@ -56,14 +62,21 @@ def write_site(
     transformers: Path | None = None,
     dataset: Path | None = None,
 ) -> Site:
-    """Write a site for some folders. If this fails, `out` is not changed. **Raises** a `ZooError`.
+    """Write a static site for built folders.
+
+    The site replaces `out` in one step. If anything fails, `out` is not changed.
 
     **Arguments**
 
+    - `folders`: the built folders.
+    - `out`: the folder of the site.
     - `runtime`, `transformers`: copies of the packages onnxruntime-web and
       @huggingface/transformers. If they are None, they are downloaded with npm.
-    - `dataset`: a dataset of vectors for the search page. The vectors must have been made by one of
-      the models.
+    - `force`: whether an earlier site at `out` may be replaced.
+    - `dataset`: a dataset of vectors for the search page, which one of the models must have
+      computed. None means no search page.
+
+    **Raises** a `ZooError`.
     """
     check_replaceable(out, force)
     models = read_folders(folders, progress)
@@ -92,7 +105,11 @@ def write_site(
 
 
 def check_replaceable(out: Path, force: bool) -> None:
-    """Check that `out` is empty or an earlier site that may be replaced. **Raises** `BadOutput`."""
+    """Check that `out` does not exist, is empty, or is an earlier site that may be replaced.
+
+    An earlier site is recognised by its catalogue, and must have no other files. It may be replaced
+    if `force` is set. **Raises** `BadOutput`.
+    """
     if Path.cwd().is_relative_to(os.path.realpath(out)):  # does not fail for a link to itself
         raise BadOutput(
             f"{out} contains the current folder, which would be replaced: name another folder with "
@@ -116,7 +133,7 @@ def check_replaceable(out: Path, force: bool) -> None:
 
 
 def _earlier_files(out: Path) -> set[str]:
-    """Return the names of an earlier site's files; an empty set if it is no site."""
+    """Return the names of the files of the site at `out`, or an empty set if it is no site."""
     try:
         content = as_utf8(read_at_most(out / CATALOGUE, MAX_MANIFEST_BYTES))
         record = EarlierSite.model_validate_json(content)
@@ -135,7 +152,17 @@ class EarlierSite(Model):
 def write_own_files(
     site: Path, models: Sequence[BuiltFolder], table: Catalogue, searched: Searchable | None
 ) -> int:
-    """Write pages, styles, scripts and thumbnails, and return their size in bytes."""
+    """Write pages, styles, scripts and thumbnails into the folder of a site.
+
+    Return their size in bytes. The JavaScript libraries must be there already.
+
+    **Arguments**
+
+    - `site`: the folder of the site.
+    - `models`: the built folders.
+    - `table`: the facts about all ONNX files.
+    - `searched`: the dataset of the search page, or None.
+    """
     runtime_bytes = sum(path.stat().st_size for path in (site / RUNTIME).iterdir())
     thumbnails = {built.entry.name: image for built in models if (image := draw_thumbnail(built))}
     (site / THUMBS).mkdir()
@@ -153,9 +180,9 @@ def write_own_files(
 
 
 def copy_model(built: BuiltFolder, folder: Path) -> None:
-    """Copy the files of a folder that are present.
+    """Copy the files of a built folder that exist into another folder, with the manifest.
 
-    **Raises** `BadFile` if one has changed since.
+    **Raises** `BadFile` if a file has changed since it was checked.
     """
     folder.mkdir(parents=True)
     write_text(folder / MANIFEST, to_text(built.manifest))

@@ -16,14 +16,17 @@ from weights.printable import printable
 from zoo.common.terminal import say
 
 PIPE_WIDTH = 10_000
-"""The number of columns of a pipe."""
+"""The width of a pipe in characters, which is so large that no table is wrapped."""
 
 
 @dataclass(frozen=True)
 class Table:
     """A table without lines.
 
-    `>` marks the heading of a column of numbers, `~` of texts that wrap.
+    - `headings`: the headings of the columns. `>` at the start marks a column of numbers, `~` a
+      column whose texts wrap.
+    - `rows`: the cells of each row.
+    - `title`: a line above the table, or an empty string.
     """
 
     headings: Sequence[str]
@@ -33,18 +36,25 @@ class Table:
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts about one thing, by their names."""
+    """Facts about one subject, to be printed one a line.
+
+    - `title`: the line above the facts.
+    - `facts`: texts by the name of the fact.
+    """
 
     title: str
     facts: Mapping[str, str]
 
 
 Block: TypeAlias = str | Table | Facts
-"""A part of what a command prints for people: a text of one or more lines, a table, or facts."""
+"""A part of what a command prints for people.
+
+It is a text of one or more lines, a table, or facts.
+"""
 
 
 def print_blocks(blocks: Iterable[Block]) -> None:
-    """Print blocks one after the other, each as soon as it is available."""
+    """Print texts, tables and facts to stdout, each as soon as it is available."""
     for block in blocks:
         if isinstance(block, Table):
             print_table(block.headings, block.rows, block.title)
@@ -55,24 +65,32 @@ def print_blocks(blocks: Iterable[Block]) -> None:
 
 
 def prefix_lines(model: str, lines: Iterable[str | None]) -> Iterator[str]:
-    """Yield each line that is not empty, after the name of the model and a colon."""
+    """Yield `MODEL: LINE` for each line. Lines that are empty or None are skipped."""
     return (f"{model}: {line}" for line in lines if line)
 
 
 def make_console() -> Console:
-    """Return a console for stdout that prints text without markup."""
+    """Return a console for stdout that prints text without markup.
+
+    It is as wide as the terminal. In a pipe it is so wide that no table is wrapped.
+    """
     bounded = sys.stdout.isatty() or "COLUMNS" in os.environ
     width = None if bounded else PIPE_WIDTH
     return Console(width=width, markup=False, emoji=False, highlight=False)
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Iterable[object]], title: str = "") -> None:
-    """Print a table without lines.
+    """Print a table without lines to stdout.
 
-    `>` marks the heading of a column of numbers, `~` of texts that wrap.
+    **Arguments**
+
+    - `headings`: the headings of the columns. `>` at the start marks a column of numbers, `~` a
+      column whose texts wrap.
+    - `rows`: the cells of each row.
+    - `title`: a line above the table, which is not wrapped.
 
     If the console is too narrow and the first column has no mark, such as the names of models, each
-    cell of this column is printed on a line of its own above its row. A title is not wrapped.
+    cell of this column is printed on a line of its own above its row.
     """
     if title:
         say(title)
@@ -94,9 +112,9 @@ def print_table(headings: Sequence[str], rows: Iterable[Iterable[object]], title
 
 
 def _required_width(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> int:
-    """Return the minimum width of a table in columns.
+    """Return the number of characters that a row of a table needs at least.
 
-    Columns that wrap need the width of their longest word, other columns that of their longest
+    A column that wraps needs the width of its longest word, another column that of its longest
     line.
     """
     widths = []
@@ -107,6 +125,10 @@ def _required_width(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> i
 
 
 def _build_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> RichTable:
+    """Return a table of rich without lines.
+
+    `>` at the start of a heading aligns its column to the right. `~` allows its texts to wrap.
+    """
     table = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for heading in headings:
         table.add_column(
@@ -121,12 +143,15 @@ def _build_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Rich
 
 
 def count_noun(number: int, noun: str) -> str:
-    """Return a number and a noun, in the plural unless the number is 1."""
+    """Return a number and a noun, such as `1 file` or `3 files`."""
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def print_facts(title: str, facts: Mapping[str, str]) -> None:
-    """Print facts about one thing. Addresses are not wrapped."""
+    """Print facts about one subject to stdout, one a line, with long texts wrapped.
+
+    `title` is the line above. Long words such as addresses are not broken.
+    """
     wrap = textwrap.TextWrapper(
         make_console().width,
         break_long_words=False,

@@ -17,7 +17,7 @@ from zoo.export.timing.rounds import describe_machine
 
 
 def _format_ms(value: float) -> str:
-    """Return milliseconds as text, with three decimals, or with one decimal from 10 ms on."""
+    """Return milliseconds as text: with one decimal from 10 ms on, otherwise with three."""
     return f"{value:.1f}" if value >= 10 else f"{value:.3f}"
 
 
@@ -30,11 +30,14 @@ BENCH_COLUMNS = {
     "peak_bytes": (">peak\nMB", lambda n: f"{n / 1e6:.0f}"),
     "kept_bytes": (">kept\nMB", lambda n: f"{n / 1e6:.0f}"),
 }
-"""The columns after the file, by their names in JSON: the heading, and the format of a number."""
+"""The columns of a benchmark after the file, by their names in JSON.
+
+Each has a heading and the function that formats its numbers.
+"""
 
 
 def bench_record(bench: Bench) -> dict[str, Any]:
-    """Return a benchmark for JSON."""
+    """Return a benchmark as `--json` prints it."""
     options, floor = bench.options, bench.floor
     return {
         "runtime": f"{VERSION}, CPU",
@@ -59,9 +62,10 @@ def bench_record(bench: Bench) -> dict[str, Any]:
 
 
 def contender_record(bench: Bench, contender: Contender) -> dict[str, Any]:
-    """Return the measurements of one file for JSON.
+    """Return the measurements of one file of a benchmark as `--json` prints them.
 
-    A ratio is None if the first file has no products.
+    Ratios are relative to the first file. The ratio to its matrix products is None if it has none.
+    Memory and loading times are None if they were not measured.
     """
     return {
         "name": contender.name,
@@ -82,7 +86,10 @@ def contender_record(bench: Bench, contender: Contender) -> dict[str, Any]:
 
 
 def bench_blocks(bench: Bench) -> Iterator[Block]:
-    """Yield a row for each file, then the products, the inputs, the machine and its load."""
+    """Yield what is printed about a benchmark: a row for each file, then its conditions.
+
+    The conditions are the matrix products, the inputs, the machine and its load.
+    """
     rows = []
     for contender in bench.contenders:
         record = contender_record(bench, contender)
@@ -108,7 +115,10 @@ def bench_blocks(bench: Bench) -> Iterator[Block]:
 
 
 def short_name(contender: Contender, bench: Bench) -> str:
-    """Return the path of a file relative to the folder that contains all files."""
+    """Return the path of a measured file relative to the folder that contains all measured files.
+
+    The name of a model that is not in a file is returned unchanged.
+    """
     if contender.footprint is None:
         return contender.name
     parents = [Path(other.name).parent for other in bench.contenders if other.footprint]
@@ -119,7 +129,7 @@ def short_name(contender: Contender, bench: Bench) -> str:
 
 
 def timed_rows(bench: Bench) -> list[TimedRow]:
-    """Return a row of the chart for each file."""
+    """Return the rows of the chart of a benchmark: the times of each file in milliseconds."""
     first = bench.contenders[0].percentile(50)
     return [
         TimedRow(

@@ -23,7 +23,11 @@ from zoo.export.request import Plan
 
 
 def export_blocks(plan: Plan, outcome: Outcome) -> Iterator[Block]:
-    """Yield a table of the files and their differences from JAX, then the near misses."""
+    """Yield what is printed about the export of one model.
+
+    This is a table of the files and their differences from JAX, then the paths, the weights, the
+    near misses, and the branches that the verification did not reach.
+    """
     manifests = outcome.manifests
     rows = [
         (
@@ -48,7 +52,10 @@ def export_blocks(plan: Plan, outcome: Outcome) -> Iterator[Block]:
 
 
 def outcome_blocks(outcomes: Sequence[Outcome]) -> Iterator[Block]:
-    """Yield a row for each exported file, then the fused operators, weights and errors."""
+    """Yield what is printed about the exports of several models.
+
+    This is a table with a row for each file, then the fused operators, the weights and the errors.
+    """
     headings = ("model", ">opset", ">MB", ">nodes", ">fused", ">from JAX", ">s")
     rows = []
     for outcome in outcomes:
@@ -75,6 +82,7 @@ def outcome_blocks(outcomes: Sequence[Outcome]) -> Iterator[Block]:
 
 
 def _fused_operators(variant: Variant) -> list[str]:
+    """Return the fused operators of a file with their numbers, such as `12 Attention`."""
     return [f"{count} {name}" for name, count in variant.fused.items()]
 
 
@@ -85,7 +93,10 @@ def _file_sizes(manifest: Manifest) -> tuple[object, ...]:
 
 
 def describe_outcome(variant: Variant, is_published: bool) -> str:
-    """Return "written" for a file that was published, or else why it was not written."""
+    """Return "written", or why a file was not written.
+
+    `is_published` says whether the file was moved to its path.
+    """
     if is_published:
         return "written"
     if variant.precision == "fp32":
@@ -94,7 +105,11 @@ def describe_outcome(variant: Variant, is_published: bool) -> str:
 
 
 def describe_verification(variant: Variant) -> str:
-    """Return the largest absolute difference for each batch and image size, one in a line."""
+    """Return the differences of a file from JAX in words.
+
+    There is a line for each batch and image size with the largest difference, and a line with the
+    verdict and the limit.
+    """
     verification = variant.verification
     if verification is None:
         return "not verified"
@@ -116,7 +131,7 @@ def describe_verification(variant: Variant) -> str:
 
 
 def verification_table(file: Path, verification: Verification) -> Table:
-    """Return a table of the differences of every output at every batch size."""
+    """Return a table of the differences from JAX of every output at every batch and size."""
     rows = []
     for comparison in verification.comparisons:
         errors = (
@@ -134,21 +149,25 @@ def verification_table(file: Path, verification: Verification) -> Table:
     return Table(headings, rows, title)
 
 
-def golden_errors(where: str, errors: Mapping[str, float], limit: float) -> list[dict[str, Any]]:
+def golden_errors(side: str, errors: Mapping[str, float], limit: float) -> list[dict[str, Any]]:
     """Return a record for each output: its difference from the golden numbers, and the limit.
 
-    `where` names the side that was compared: `JAX` or `ONNX`.
+    **Arguments**
+
+    - `side`: what was compared with the golden numbers: `JAX` or `ONNX`.
+    - `errors`: the largest absolute difference of each output, by name.
+    - `limit`: the largest allowed difference.
     """
     # A NaN fails. It is written as null, because JSON has no NaN.
     return [
-        {"where": where, "output": name, "max_abs": error if math.isfinite(error) else None}
+        {"where": side, "output": name, "max_abs": error if math.isfinite(error) else None}
         | {"limit": limit, "passed": error <= limit}
         for name, error in errors.items()
     ]
 
 
 def difference_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return the records of `golden_errors` as a table."""
+    """Return the records of `golden_errors` as a table with a title."""
     cells = []
     for row in rows:
         error = "NaN" if row["max_abs"] is None else f"{row['max_abs']:.1e}"

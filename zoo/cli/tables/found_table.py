@@ -8,7 +8,7 @@ from zoo.cli.tables import Block, Table, count_noun
 
 
 def found_blocks(rows: Sequence[FoundRow]) -> Iterator[Block]:
-    """Yield a table of rows, the most similar first."""
+    """Yield what is printed about a search: a table of the rows that were found, best first."""
     if not rows:
         yield "nothing was found"
         return
@@ -20,9 +20,10 @@ def found_blocks(rows: Sequence[FoundRow]) -> Iterator[Block]:
 
 
 def group_blocks(groups: Sequence[Mapping[str, object]], count: int) -> Iterator[Block]:
-    """Yield a table of groups of duplicates, with the cosine of each row and its nearest other row.
+    """Yield what is printed about groups of duplicates.
 
-    `count` is the number of all groups, of which `groups` may be the first ones.
+    This is a table of the rows of each group with their cosines to the nearest other row. `groups`
+    may be the first of all groups, whose number is `count`.
     """
     lines: list[tuple[object, ...]] = []
     for number, group in enumerate(groups, 1):
@@ -36,7 +37,7 @@ def group_blocks(groups: Sequence[Mapping[str, object]], count: int) -> Iterator
 
 
 def index_blocks(index: IndexFacts) -> Iterator[Block]:
-    """Yield the size of an index, and the share of the nearest rows that it finds."""
+    """Yield what is printed about a new index: its size, and the share of nearest rows it finds."""
     size = f"{index.bytes / 1e6:.1f} MB, built in {index.seconds:.0f} s"
     yield f"{index.kind} of {index.rows:,} rows in {index.partitions} partitions, {size}"
     yield (
