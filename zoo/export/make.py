@@ -267,7 +267,9 @@ class Production:
         file, subject = self.stage / spec.name, self.subject
         limit = choose_limit(spec.precision, subject.weights.provenance.kind, subject.entry.config)
         open_session = cache(partial(session, to_runnable(file, spec.precision)))
-        verification = verify_file(file, samples, spec.precision, limit=limit, opened=open_session)
+        verification = verify_file(
+            file, samples, spec.precision, limit=limit, open_session=open_session
+        )
         is_run_unchanged = verification.passed and PRECISIONS[spec.precision].on_cpu
         return (
             verification,

@@ -73,7 +73,7 @@ FED = {
 def test_the_program_of_a_page_gives_what_python_gives(which, said, folders, of_bytes):
     folder = dict(zip(FED, (*folders[:2], of_bytes), strict=True))[which]
     models = read_folders([folder], Lines())
-    page = render_pages(models, catalogue(models, Lines()), 0)[f"{folder.name}.html"]
+    page = render_pages(models, catalogue(models, Lines()), 0, None, {})[f"{folder.name}.html"]
     (shown,) = SHOWN.findall(page)
     *shape, first = said(html.unescape(shown), folder)
     session = onnxruntime.InferenceSession(folder / "onnx" / "model.onnx")
