@@ -34,6 +34,12 @@ from converter.verify.samples import DISTRIBUTIONS, check_inputs_allowed
 from converter.verify.sessions import Model, run_sample, sessions
 from converter.verify.steering import BASIC_SEEDS, Coverage, coverage_of, steered_samples
 
+MAX_WRONG_SAMPLES = 4
+"""Samples with wrong elements after which a level of optimization is not run on further samples.
+
+The file has failed by then. To judge a wrong element takes ``MAX_PERTURBED_RUNS`` evaluations.
+"""
+
 
 def check(
     model: Model,
@@ -65,7 +71,7 @@ def check(
             evaluation takes at most 4 GiB. A small function gets at least 32 samples. If the
             program has branches, loops or index bounds, up to 256 further inputs are tried. Those
             that are the first to take a branch, a number of loop iterations or a side of a bound
-            become samples too.
+            become samples too. Samples behind the fourth one with wrong elements are not compared.
         seed: seed of the inputs that are drawn.
         accept_open: names of outputs whose open elements are accepted.
 
@@ -81,10 +87,15 @@ def check(
     cases, coverage = draw_cases(model, fn, inputs, seed, accept_open)
     verdict = Verdict(coverage.tried, coverage.untaken())
     for level, live_session in sessions(model):
+        wrong_samples = 0
         for case in (*cases, cases[0]):
             actual = run_sample(live_session, case.judge.inputs, case.judge.name)
             with _translate_evaluation_errors(case.judge.name, case.judge.inputs):
-                _record_comparisons(case.compare_run(actual), case, level, verdict)
+                comparisons = case.compare_run(actual)
+            _record_comparisons(comparisons, case, level, verdict)
+            wrong_samples += any(comparison.judgement.wrong.any() for comparison in comparisons)
+            if wrong_samples == MAX_WRONG_SAMPLES:
+                break
     if not verdict.passed:
         _refuse_impure(cases[0])
     return verdict
