@@ -64,6 +64,11 @@ SECOND_VARIANTS = (
 def _model(
     size: str, config: ConvNeXtConfig, parameters: int, accuracy: float, is_second: bool
 ) -> ModelInfo:
+    """Return the registry's row of one ConvNeXt classifier.
+
+    `size` is the part of its name, `accuracy` the published one on ImageNet-1k in percent, and
+    `is_second` says whether it is a ConvNeXt V2.
+    """
     config = replace(config, classes=1000)
     if is_second:
         config = replace(config, layer_scale=None, response_norm=True)
