@@ -164,7 +164,7 @@ class EdgeBins(eqx.Module):
     scale: Float[Array, " 1"]
 
     def __init__(self) -> None:
-        """Set `up` and `scale` to the constants 0.5 and 4 of the paper's code."""
+        """Set `up` to 0.5 and `scale` to 4."""
         self.up, self.scale = jnp.array([0.5]), jnp.array([4.0])
 
     def expected_distances(self, edges: Edges) -> Float[Array, "queries 4"]:
@@ -182,8 +182,8 @@ class EdgeBins(eqx.Module):
         return jnp.concatenate([-half[::-1], jnp.zeros(1), half])
 
     def move_boxes(self, boxes: Boxes, edges: Edges) -> Boxes:
-        """Return the boxes with their edges moved by the expected distances. Distances are relative
-        to the width and height of the box."""
+        """Return the boxes with their edges moved by the expected distances. The unit of a distance
+        is the width or height of the box, divided by `scale`."""
         scale = jnp.abs(self.scale.astype(jnp.float32))
         steps = boxes[:, 2:] / scale
         start, end = jnp.split(0.5 * scale + self.expected_distances(edges), 2, axis=-1)
@@ -338,8 +338,7 @@ class Deim(BackboneNetwork):
         """Return the first features and boxes of the queries.
 
         They are those of the positions of all maps whose largest class logit is highest. A position
-        too near to the edge of the picture is not proposed for its own box: it gets a box of the
-        full picture.
+        too near to the edge of the picture gets a box of the full picture.
 
         **Raises** `ValueError` if the maps have fewer positions than there are queries.
         """

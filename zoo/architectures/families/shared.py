@@ -43,8 +43,8 @@ DIGESTS: dict[str, str] = _PINNED["sha256"]
 
 
 def equimo_files(identifier: str) -> tuple[HubFile, ...]:
-    """Return Equimo's archive with this name on the hub, at the pinned revision; empty if there is
-    none."""
+    """Return the file of one of Equimo's archives on the hub, at the pinned revision. The tuple is
+    empty if Equimo has no archive with this name."""
     if identifier not in DIGESTS:
         return ()
     family = identifier.partition("_")[0]
@@ -54,12 +54,13 @@ def equimo_files(identifier: str) -> tuple[HubFile, ...]:
 
 
 def safetensors(repository: str) -> HubFile:
-    """Return the file that transformers or timm reads from a repository."""
+    """Return the safetensors file of a repository on the hub, which transformers or timm reads."""
     return HubFile(repository, TENSORS)
 
 
 def class_names(data: str) -> tuple[str, ...]:
-    """Return the classes of a data set, in the order of published networks."""
+    """Return the names of a data set's classes, in the order in which published networks number
+    them. `data` is the name of a file in `zoo/data`, without `.txt`."""
     return tuple((files("zoo") / "data" / f"{data}.txt").read_text(encoding="utf-8").splitlines())
 
 

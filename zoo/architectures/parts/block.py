@@ -36,6 +36,7 @@ class Mlp(eqx.Module):
         self.activation = activation
 
     def __call__(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
+        """Return the tokens after both layers."""
         return pointwise(self.fc2, self.activation(pointwise(self.fc1, x)))
 
 
@@ -64,6 +65,7 @@ class SwiGlu(eqx.Module):
         self.w3 = eqx.nn.Linear(hidden, dim, key=key3)
 
     def __call__(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
+        """Return the tokens after the gated network."""
         return pointwise(self.w3, jax.nn.silu(pointwise(self.w1, x)) * pointwise(self.w2, x))
 
 
@@ -83,6 +85,7 @@ class SwiGluFused(eqx.Module):
         self.w3 = eqx.nn.Linear(hidden, dim, key=key3)
 
     def __call__(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
+        """Return the tokens after the gated network."""
         gate, value = jnp.split(pointwise(self.w12, x), 2, axis=-1)
         return pointwise(self.w3, jax.nn.silu(gate) * value)
 
@@ -159,8 +162,8 @@ class Block(eqx.Module):
         rotation: Rotation | None = None,
         mask: Mask | None = None,
     ) -> tuple[Float[Array, "tokens dim"], Float[Array, "heads tokens tokens"]]:
-        """Return the tokens after the block, and the attention weights of each token for each
-        token."""
+        """Return the tokens after the block, and the attention weights of each token (query) for
+        each token (key). The arguments are those of `Attention`."""
         attended, weights = self.attn.with_weights(pointwise(self.prenorm, x), rotation, mask)
         x = x + (attended if self.ls1 is None else self.ls1(attended))
         hidden = self.mlp(pointwise(self.norm, x))
@@ -230,7 +233,13 @@ class AttentionPool(eqx.Module):
     def __call__(
         self, x: Float[Array, "tokens dim"], mask: Mask | None = None
     ) -> Float[Array, " dim"]:
-        """**Arguments:** the tokens; and which of them the query may attend to, if not to all."""
+        """Return one vector for the tokens.
+
+        **Arguments:**
+
+        - `x`: the tokens.
+        - `mask`: True for the tokens that the learned query may attend to; None for all.
+        """
         tokens, dim = x.shape
         width = dim // self.heads
         q = pointwise(self.q, self.latent).reshape(1, self.heads, width).transpose(1, 0, 2)

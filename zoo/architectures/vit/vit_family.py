@@ -55,6 +55,11 @@ VIT_VARIANTS = (
 def _vit(
     size: str, dimensions: shared.Dimensions, patch: int, parameters: int, accuracy: float | None
 ) -> ModelInfo:
+    """Return the registry's row of one plain vision transformer.
+
+    `patch` is the side of a patch, and `accuracy` the accuracy on ImageNet-1k in percent; None if
+    the publisher has no such network on the hub.
+    """
     name = f"vit_{size}_patch{patch}_224"
     config = shared.plain_vit(
         *dimensions,
@@ -153,6 +158,7 @@ DEIT_VARIANTS = (
 
 
 def _deit(variant: DeitVariant, distilled: bool) -> ModelInfo:
+    """Return the registry's row of one DeiT, with or without a distillation token."""
     side, middle = variant.side, "_distilled" if distilled else ""
     name = f"deit_{variant.size}{middle}_patch16_{side}"
     in_timm = f"timm/{name}.fb_in1k"
@@ -279,6 +285,14 @@ def _dinov2(
     results: Dinov2Results,
     registers: int,
 ) -> ModelInfo:
+    """Return the registry's row of one DINOv2.
+
+    **Arguments:**
+
+    - `letter`, `size`: the letter and the word of the size in names.
+    - `parameters`: the number of parameters without registers.
+    - `registers`: the number of registers; 0 for a network without them.
+    """
     config = shared.patches_of_14(
         *dimensions,
         ffn="swiglu_fused" if letter == "g" else "mlp",
@@ -350,6 +364,8 @@ VIT5_VARIANTS = (
 def _vit5(
     size: str, dimensions: shared.Dimensions, parameters: int, accuracy: float | None
 ) -> ModelInfo:
+    """Return the registry's row of one ViT-5. `accuracy` is the accuracy on ImageNet-1k in percent;
+    None if it is not known."""
     name = f"vit5_{size}"
     config = ViTConfig(
         *dimensions,
