@@ -57,8 +57,8 @@ def _vit(
 ) -> ModelInfo:
     """Return the registry's row of one plain vision transformer.
 
-    `patch` is the side of a patch, and `accuracy` the accuracy on ImageNet-1k in percent; None if
-    the publisher has no such network on the hub.
+    `patch` is the side of a patch in pixels, and `accuracy` the accuracy on ImageNet-1k of the
+    classifier that timm publishes, in percent; None if timm publishes none.
     """
     name = f"vit_{size}_patch{patch}_224"
     config = shared.plain_vit(
