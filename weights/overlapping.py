@@ -9,7 +9,9 @@ class Overlapping:
 
     Blocks may run in several threads and end in any order. The last one restores the setting.
 
-    **Arguments:** a function that changes the setting and returns a function that restores it.
+    **Arguments:**
+
+    - `change`: a function that changes the setting. It returns a function that restores it.
     """
 
     def __init__(self, change: Callable[[], Callable[[], object]]):

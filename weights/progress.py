@@ -13,7 +13,7 @@ class Progress(Protocol):
         """Start a new stage. `total` is its size in bytes, or None if that is not known."""
 
     def step(self, size: int) -> None:
-        """Count `size` more bytes of the stage as done."""
+        """Report that `size` more bytes of the stage are done."""
 
     def note(self, text: str) -> None:
         """Show a text to the user, also if no progress is shown."""

@@ -80,8 +80,8 @@ ORIGINAL_TEXT = Naming(
 
 
 def _join_towers(vision: Naming, vision_prefix: str, text: Naming) -> Naming:
-    """Return the naming of both towers in one checkpoint. The image tower has a prefix, the text
-    tower none."""
+    """Return the naming of a checkpoint with both towers: that for pictures, whose names have a
+    prefix, and that for texts, whose names have none."""
     towers = (
         *prefix_rules(vision.rules, "vision.", vision_prefix),
         *prefix_rules(text.rules, "words.", ""),

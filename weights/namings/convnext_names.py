@@ -94,6 +94,7 @@ EQUIMO = Naming(
 
 
 def _transformers_rules(stages: str) -> tuple[Rule, ...]:
+    """Return the rules of transformers' DINOv3 ConvNeXt, whose stages have this prefix."""
     return convnext_rules(
         stem=(f"{stages}0.downsample_layers.0", f"{stages}0.downsample_layers.1"),
         down=(f"{stages}{{s}}.downsample_layers.1", f"{stages}{{s}}.downsample_layers.0"),
