@@ -38,10 +38,10 @@ def stream_state(
     originals: dict[str, Float32] = {}
     for key in sorted({*shapes, *copies}):
         # The key of a copy is sorted after the key of its original.
-        drawn = originals[copies[key]] if key in copies else draws[kind_of(key)](shapes[key], rng)
+        values = originals[copies[key]] if key in copies else draws[kind_of(key)](shapes[key], rng)
         if key in copies.values():
-            originals[key] = drawn
-        yield key, drawn
+            originals[key] = values
+        yield key, values
 
 
 def write_checkpoint(

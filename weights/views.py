@@ -202,15 +202,17 @@ def find_other_copies(view: Checkpoint, prefixes: Iterable[str]) -> tuple[str, .
     - `view`: the view.
     - `prefixes`: the prefixes of all copies.
     """
-    copies = (_diverging_prefix(view.prefix, other) for other in prefixes if other != view.prefix)
+    copies = (
+        _diverging_prefix(view.prefix, prefix) for prefix in prefixes if prefix != view.prefix
+    )
     return tuple(filter(None, copies))
 
 
-def _diverging_prefix(prefix: str, other: str) -> str:
-    """Return the beginning of `other`, up to the first segment that `prefix` does not have; empty
-    if it has all segments."""
-    shared = next(outer for outer in enclosing_prefixes(prefix) if other.startswith(outer))
-    step = other.removeprefix(shared).partition(".")[0]
+def _diverging_prefix(prefix: str, other_prefix: str) -> str:
+    """Return the beginning of `other_prefix`, up to the first segment that `prefix` does not have;
+    empty if it has all segments."""
+    shared = next(outer for outer in enclosing_prefixes(prefix) if other_prefix.startswith(outer))
+    step = other_prefix.removeprefix(shared).partition(".")[0]
     return f"{shared}{step}." if step else ""
 
 
@@ -228,8 +230,8 @@ def narrow_to_model(
     plans = plan(naming.rules, shapes)
     matching = [view for view in views if not describe_misfits(naming, plans, view.tensors)]
     if not matching:
-        needed = source_shapes(plans)
-        return max(views, key=lambda view: len(needed.keys() & view.tensors.keys()))
+        needed_shapes = source_shapes(plans)
+        return max(views, key=lambda view: len(needed_shapes.keys() & view.tensors.keys()))
     prefix = choose_prefix([view.prefix for view in matching], "", checkpoint.path)
     return next(view for view in matching if view.prefix == prefix)
 
@@ -249,8 +251,10 @@ def choose_prefix(prefixes: Sequence[str], take: str, path: object) -> str:
     choices = ", ".join(repr(prefix.rstrip(".")) for prefix in prefixes)
     if take:
         segments = {prefix: re.split(r"\.", prefix.rstrip(".")) for prefix in prefixes}
-        exact = [p for p in prefixes if take.rstrip(".") == p.rstrip(".") or take in segments[p]]
-        matches = exact or [p for p in prefixes if take in re.split(r"[._]", p)]
+        exact_matches = [
+            p for p in prefixes if take.rstrip(".") == p.rstrip(".") or take in segments[p]
+        ]
+        matches = exact_matches or [p for p in prefixes if take in re.split(r"[._]", p)]
         if len(matches) == 1:
             return matches[0]
         raise MappingError(

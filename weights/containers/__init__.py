@@ -90,8 +90,8 @@ def _read_zip(source: FileBytes, stream: BufferedReader) -> Checkpoint:
         archive = zips.open_archive(source)
     if npz.is_npz(archive):
         tower = npz.read_npz(source, archive)
-        other = tower_pairs.find_vision_tower(source.path)
-        return tower_pairs.join_towers(tower, _open_file(other)) if other else tower
+        vision_file = tower_pairs.find_vision_tower(source.path)
+        return tower_pairs.join_towers(tower, _open_file(vision_file)) if vision_file else tower
     members = {info.filename: info for info in archive.infolist()}
     checkpoint = heads.strip_shared_prefix(pth.read_pth(source, members))
     if not heads.is_head_alone(checkpoint):

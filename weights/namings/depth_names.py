@@ -35,12 +35,12 @@ def _decoder(resize: str, convolutions: Mapping[str, str]) -> tuple[Rule, ...]:
         for i in range(2)
         for rule in _convolution(resize_leaf.format(i=i), resize.format(i=i), DECONVOLUTION)
     )
-    named = (
+    untransposed = (
         rule
         for pair in {resize_leaf: resize, **convolutions}.items()
         for rule in _convolution(*pair)
     )
-    return (*transposed, *named)
+    return (*transposed, *untransposed)
 
 
 _SCRATCH = "depth_head.scratch."

@@ -39,8 +39,8 @@ def check_digest(path: Path, file: HubFile, listener: Progress, is_dry: bool = F
     listener.stage(f"checking {file}", path.stat().st_size)
     digest = sha256(path, listener.step)
     blob = path.resolve()
-    named = blob.name if DIGEST.fullmatch(blob.name) else None
-    for recorded in (file.sha256, named):
+    digest_in_cache = blob.name if DIGEST.fullmatch(blob.name) else None
+    for recorded in (file.sha256, digest_in_cache):
         if recorded is not None and recorded != digest:
             advice = "has to be removed: run the command without a dry run, then again"
             if not is_dry:

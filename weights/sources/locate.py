@@ -152,13 +152,13 @@ def search_weights(
     **Raises** `WrongDigest` if a file is damaged.
     """
     for path in filter(Path.exists, candidate_paths(published)):
-        where = "this package" if path == published.embedded else str(path.parent)
+        description = "this package" if path == published.embedded else str(path.parent)
         digest = None
         if promised_digest(path):
             listener.stage(f"checking {path}", path.stat().st_size)
             digest = sha256(path, listener.step)
             check_digest_in_name(path, digest)
-        yield LocatedCheckpoint(path, where, digest)
+        yield LocatedCheckpoint(path, description, digest)
     for file in hub_files(published):
         if (copy := find_cached(file)) is not None:
             digest = check_digest(copy, file, listener, is_dry)
@@ -166,20 +166,20 @@ def search_weights(
             yield _as_located(copy, file, f"the hub's cache ({file})", digest)
 
 
-def _as_located(path: Path, file: HubFile, where: str, digest: str) -> LocatedCheckpoint:
+def _as_located(path: Path, file: HubFile, description: str, digest: str) -> LocatedCheckpoint:
     """Return a downloaded file as a located checkpoint.
 
     **Arguments:**
 
     - `path`: its path in the hub's cache.
     - `file`: the file on the hub.
-    - `where`: a description for the user of where it was found.
+    - `description`: the folder, cache or hub it was found in, for the user.
     - `digest`: its sha256, which is left out for an index.
     """
     # The digest of an index says nothing about the files that it names.
     single_digest = None if path.suffix == ".json" else digest
     return LocatedCheckpoint(
-        path, where, single_digest, replace(file, revision=file.commit_of(path))
+        path, description, single_digest, replace(file, revision=file.commit_of(path))
     )
 
 
@@ -222,10 +222,10 @@ def find_named(name: str, published: PublishedFiles) -> Path:
     """
     folders = (*user_folders(), *torch_caches(), equimo_cache() / name.partition("_")[0])
     candidates = (folder / name for folder in folders)
-    named = (
+    located_paths = (
         located.path for located in search_weights(published, Quiet()) if located.path.name == name
     )
-    for path in chain(candidates, named):
+    for path in chain(candidates, located_paths):
         if path.exists():
             return path
     raise WeightsNotFound(
