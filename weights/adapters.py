@@ -193,8 +193,8 @@ def _read_adapter(folder: Path) -> tuple[Scales, Checkpoint]:
 
 
 def _is_mergeable(name: str, value: object) -> bool:
-    """Return True if an adapter with this setting can be merged: it is plain LoRA, a product that
-    is added to the weight.
+    """Return True if an adapter whose setting `name` has this value can be merged: it is plain
+    LoRA, a product that is added to the weight.
 
     A setting that is not known must be empty.
     """

@@ -191,10 +191,10 @@ def lazy_tensor(source: Bytes, offset: int, shape: Shape, dtype: str) -> LazyTen
 
 
 def read_values(source: Bytes, offset: int, shape: Shape, dtype: str) -> Float32:
-    """Return the values of a tensor in a file as float32.
+    """Return the values of a tensor of this shape in a file, as float32.
 
-    `offset` is the position of its first byte, and `dtype` its dtype in the file. Values that are
-    float32 in the file are not copied.
+    `offset` is the position of its first byte in `source`, and `dtype` its dtype there. Values that
+    are float32 in the file are not copied.
     """
     values = np.empty(shape, stored_dtype(dtype))
     source.read_into(offset, values.reshape(-1).view(np.uint8).data)
@@ -222,8 +222,11 @@ def digest_of(file: BufferedReader, step: Callable[[int], None] | None = None) -
 def _hash_stream(
     file: RawIOBase | BufferedReader, size: int, step: Callable[[int], None] | None
 ) -> str:
-    """Return the sha256 of the remaining bytes of a stream. `size` is the size of its file, by
-    which the size of pieces is chosen."""
+    """Return the sha256 of the remaining bytes of a stream.
+
+    `size` is the size of its file, by which the size of pieces is chosen. `step`, if not None, is
+    called after each piece with its number of bytes.
+    """
     digest = hashlib.sha256()
     # Allocating a megabyte takes as long as hashing one, so the buffer is not larger than the file.
     buffer = bytearray(min(max(size, 1 << 16), PIECE))

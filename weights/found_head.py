@@ -175,8 +175,11 @@ def _layer_tensors(
 
 
 def _is_linear(candidates: Mapping[str, LazyTensor], module: str, widths: tuple[int, ...]) -> bool:
-    """Return True if the tensors of a module are those of a linear layer, or of a 1 x 1
-    convolution, with one of these numbers of input channels."""
+    """Return True if a module is a linear layer, or a 1 x 1 convolution, with one of these numbers
+    of input channels.
+
+    `candidates` are tensors of the file by name, of which some are the module's.
+    """
     shapes = {
         key.removeprefix(f"{module}."): t.shape
         for key, t in candidates.items()
@@ -211,8 +214,8 @@ def _zero_bias(shape: Shape) -> LazyTensor:
 
 
 def network_width(naming: Naming, tensors: Mapping[str, LazyTensor]) -> int:
-    """Return the number of channels of a network's tokens, which its final norm has; 0 if the file
-    has no such norm."""
+    """Return the number of channels of a network's tokens, which its final norm has. Return 0 if
+    the tensors, which are those of a file by name, contain no such norm."""
     shape = leaf_shape(naming, tensors, "norm.weight") or ()
     return shape[0] if len(shape) == 1 else 0
 

@@ -11,8 +11,10 @@ from weights.tensors import LazyTensor
 
 
 def find_missing_leaves(plans: Iterable[LeafPlan], file: Mapping[str, LazyTensor]) -> list[str]:
-    """Return the paths of the leaves that have none of their sources in a file. `file` has the
-    tensors by key."""
+    """Return the paths of the leaves that have none of their sources in a file.
+
+    `plans` are the plans of all leaves, and `file` has the tensors by key.
+    """
     return [
         leaf_plan.target
         for leaf_plan in plans

@@ -20,8 +20,8 @@ _HELD_LOCKS: dict[Path, "BaseFileLock"] = {}
 
 @contextmanager
 def hold_lock(destination: Path, progress: Progress) -> Generator[None]:
-    """Hold the lock of a file or folder while the block runs. Other processes that take the same
-    lock wait.
+    """Hold the lock of the file or folder `destination` while the block runs. Other processes that
+    take the same lock wait.
 
     If another process has the lock, this call reports that as a stage of `progress`, and waits.
 

@@ -338,7 +338,8 @@ def plan(rules: Iterable[Rule], shapes: Mapping[str, Shape]) -> list[LeafPlan]:
 
 
 def _plan_leaf(rules: tuple[Rule, ...], target: str, shape: Shape) -> LeafPlan:
-    """Return the plan of the leaf `target`. **Raises** `KeyError` if no rule matches."""
+    """Return the plan of the leaf `target`, which has this shape. **Raises** `KeyError` if no rule
+    matches."""
     for rule in rules:
         if (keys := rule.match(target)) is not None:
             pairs = zip(keys, shapes_before(rule.transform, shape), strict=bool(keys))
@@ -373,7 +374,8 @@ def leaf_shape(naming: Naming, file: Mapping[str, LazyTensor], leaf: str) -> Sha
 
 
 def source_shapes(plans: Iterable[LeafPlan]) -> dict[str, Shape]:
-    """Return the shapes, by key, of all tensors of a complete file."""
+    """Return the shapes, by key, of all tensors of a complete file. `plans` are the plans of all
+    leaves of the model."""
     return {source.key: source.shape for leaf_plan in plans for source in leaf_plan.sources}
 
 
@@ -410,7 +412,10 @@ def describe_misfits(
     naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]
 ) -> list[str]:
     """Return the reasons why a file does not match a model, one text for each kind of problem. The
-    list is empty if it matches. No values are read."""
+    list is empty if it matches. No values are read.
+
+    `plans` are the plans of all leaves of the model, and `file` has the tensors by key.
+    """
     reasons = find_misfits(naming, plans, file)
     return [
         f"{len(names)} {problem}: {_list_names(names)}"
@@ -423,7 +428,10 @@ def find_misfits(
     naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]
 ) -> dict[str, list[str]]:
     """Return the keys of a file that do not match a model, by the kind of problem: "missing",
-    "unexpected", "of another shape", "of another type". No values are read."""
+    "unexpected", "of another shape", "of another type". No values are read.
+
+    `plans` are the plans of all leaves of the model, and `file` has the tensors by key.
+    """
     unexpected = {*file} - {*source_shapes(plans)} - _find_surplus(naming, plans, file)
     unexpected -= {*find_unrelated_keys(naming, plans, file)}
     sources = {source.key: source for leaf_plan in plans for source in leaf_plan.sources}
@@ -455,6 +463,8 @@ def find_unrelated_keys(
 
     Other unused keys inside the network are not among them, because a network with additional
     tensors computes something else.
+
+    `plans` are the plans of all leaves of the model, and `file` has the tensors by key.
     """
     source_keys = source_shapes(plans)
     modules = {key.partition(".")[0] for key in source_keys}
@@ -530,8 +540,8 @@ def _list_names(names: list[str]) -> str:
 
 
 def _read_leaf(leaf_plan: LeafPlan, file: Mapping[str, LazyTensor]) -> Float32:
-    """Return the values of a leaf, computed from its sources in a file. Sources that the file lacks
-    have their default values."""
+    """Return the values of the leaf of a plan, computed from its sources in a file. Sources that
+    the file lacks have their default values."""
     if not leaf_plan.sources:
         return leaf_plan.rule.missing(leaf_plan.shape)
     values = (

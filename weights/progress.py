@@ -10,7 +10,8 @@ class Progress(Protocol):
     """Listener that is notified of the progress of a long operation."""
 
     def stage(self, text: str, total: int | None = None) -> None:
-        """Start a new stage. `total` is its size in bytes, or None if that is not known."""
+        """Start a new stage, which `text` describes. `total` is its size in bytes; None if that is
+        not known."""
 
     def step(self, size: int) -> None:
         """Report that `size` more bytes of the stage are done."""

@@ -15,7 +15,8 @@ from weights.tensors import LazyArrays, LazyTensor, Provenance, Weights
 
 
 def random_weights(shapes: Mapping[str, Shape], seed: int = 0) -> Weights:
-    """Return random weights for a model whose leaves have these paths and shapes."""
+    """Return random weights for a model whose leaves have these shapes, by path. The same seed
+    gives the same weights."""
     tensors = {
         path: LazyTensor(shape, "float32", partial(draw_leaf, seed, path, shape))
         for path, shape in shapes.items()

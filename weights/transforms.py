@@ -32,7 +32,7 @@ class Transform:
 
 @cache
 def shapes_before(transform: Transform, shape: Shape) -> tuple[Shape, ...]:
-    """Return the shape that each source of a leaf must have, in order, if the leaf has this
+    """Return the shape that each source of a transform must have, in order, for a leaf of this
     shape."""
     return tuple(source.shape for source in transform.invert(np.broadcast_to(PLUS_ZERO, shape)))
 

@@ -55,14 +55,14 @@ def _open_file(path: Path) -> Checkpoint:
 
 
 def _read(source: FileBytes, stream: BufferedReader) -> Checkpoint:
-    """Return the checkpoint of an open file, whose format is recognised by the first bytes.
-    `stream` starts at the beginning of the file."""
+    """Return the checkpoint of the open file `source`, whose format is recognised by the first
+    bytes. `stream` starts at the beginning of the file."""
     return _find_reader(stream.peek(BEGINNING)[:BEGINNING], source.path)(source, stream)
 
 
 def _find_reader(start: bytes, path: Path) -> Callable[[FileBytes, BufferedReader], Checkpoint]:
-    """Return the function that reads the format that begins with these bytes. `path` is the path of
-    the file.
+    """Return the function that reads the format of a file that begins with the bytes `start`.
+    `path` is the path of the file.
 
     **Raises** `NotACheckpoint` if the format is not supported.
     """
@@ -81,7 +81,8 @@ def _find_reader(start: bytes, path: Path) -> Callable[[FileBytes, BufferedReade
 
 
 def _read_zip(source: FileBytes, stream: BufferedReader) -> Checkpoint:
-    """Return the checkpoint of a zip archive of numpy or of PyTorch.
+    """Return the checkpoint of the zip archive `source`, which is numpy's or PyTorch's. `stream` is
+    not used.
 
     If the file is one of two towers, or a head without its backbone, the other file in the same
     folder is read too and both are joined.

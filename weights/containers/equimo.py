@@ -37,6 +37,8 @@ LARGEST = {METADATA: LARGEST_METADATA, WEIGHTS: 64 << 30}
 def read_archive(frame: FileBytes, stream: BufferedReader) -> Checkpoint:
     """Return the checkpoint of a `.tar.lz4` archive, which is decompressed once.
 
+    `frame` is the open file, and `stream` starts at its beginning.
+
     **Raises** `NotACheckpoint` if the archive is invalid, and `WrongDigest` if the weights do not
     have the recorded digest.
     """

@@ -21,8 +21,10 @@ MAX_VISITED = 100_000  # number of values that are visited in the search for tab
 def collect_tensors(
     content: object,
 ) -> tuple[dict[str, StoredTensor | UnknownObject], dict[str, str]]:
-    """Return the tensors in a value that a file contains, and the class names of the objects that
+    """Return the tensors in the value that a file contains, and the class names of the objects that
     are skipped, both by path.
+
+    `content` is that value: nested dictionaries and lists.
 
     **Raises** `DamagedFile` if there are too many values, or two tensors of the same name.
     """

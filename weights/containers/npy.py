@@ -54,7 +54,8 @@ class ArrayHeader:
 
 
 def read_eqx(source: FileBytes, stream: IO[bytes]) -> Checkpoint:
-    """Return the checkpoint of a file of Equinox leaves.
+    """Return the checkpoint of a file of Equinox leaves. `stream` starts at the beginning of the
+    file `source`.
 
     The file has no names, so tensors are named by their positions: `"0"`, `"1"`, …. **Raises**
     `NotACheckpoint` if the file is invalid.
@@ -121,8 +122,8 @@ def read_array_header(stream: IO[bytes]) -> ArrayHeader:
 
 
 def array_header(shape: Shape, code: str) -> bytes:
-    """Return the bytes of an array header as numpy writes it (format 1.0). `code` is the code of
-    the dtype, such as `<f4`."""
+    """Return the bytes of the header that numpy writes (format 1.0) for an array of this shape.
+    `code` is the code of its dtype, such as `<f4`."""
     stream = io.BytesIO()
     description = {"descr": code, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(stream, description)

@@ -35,8 +35,11 @@ def is_npz(archive: zipfile.ZipFile) -> bool:
 
 
 def read_npz(source: FileBytes, archive: zipfile.ZipFile) -> Checkpoint:
-    """Return the checkpoint of an `.npz` file, with a tensor for each array. **Raises**
-    `NotACheckpoint` if the archive is invalid."""
+    """Return the checkpoint of an `.npz` file, with a tensor for each array. `archive` is the open
+    zip archive of the file `source`.
+
+    **Raises** `NotACheckpoint` if the archive is invalid.
+    """
     with report_damage(source.path, KIND, *ERRORS):
         tensors = {
             info.filename.removesuffix(SUFFIX): _lazy_member(source, archive, info)
@@ -46,8 +49,8 @@ def read_npz(source: FileBytes, archive: zipfile.ZipFile) -> Checkpoint:
 
 
 def _lazy_member(source: FileBytes, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> LazyTensor:
-    """Return the tensor of one member of an archive, without its values. A member that does not
-    contain floats gets a tensor that cannot be read.
+    """Return the tensor of the member `info` of an archive, without its values. A member that does
+    not contain floats gets a tensor that cannot be read.
 
     **Raises** `DamagedFile` if its header is invalid, or does not match its size.
     """

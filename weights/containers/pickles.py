@@ -104,8 +104,11 @@ SCRIPTED = "__torch__."
 
 
 def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> StoredTensor:
-    """Return the tensor that a call of `torch._utils._rebuild_tensor` describes. **Raises**
-    `DamagedFile` if an argument is invalid."""
+    """Return the tensor that the arguments of `torch._utils._rebuild_tensor` in a pickle describe.
+    Further arguments are ignored.
+
+    **Raises** `DamagedFile` if an argument is invalid.
+    """
     (first,) = parse_shape([offset])
     if not isinstance(storage, Storage) or len(shape) != len(strides):
         raise MalformedPickle
@@ -179,8 +182,11 @@ class Machine:
         self.budget = BUDGET
 
     def run_operation(self, name: str, argument: Any) -> None:
-        """Run one operation of a pickle, such as `SETITEMS`, with its argument. **Raises**
-        `MalformedPickle` if the operation is not known or not possible here."""
+        """Run one operation of a pickle. `name` is its name in `pickletools`, such as `SETITEMS`,
+        and `argument` its argument.
+
+        **Raises** `MalformedPickle` if the operation is not known or not possible here.
+        """
         self.spend(1)
         if name in LITERALS:
             self.stack.append(argument)
@@ -238,7 +244,7 @@ class Machine:
             sequence.extend(values)
 
     def set_state(self, state: Any) -> None:
-        """Set the attributes of the module or object on top of the stack.
+        """Set attributes of the module or object on top of the stack. `state` has them by name.
 
         The attributes of a dictionary (its `_metadata`) are ignored, and so are those of
         `NOT_DENSE`, which all tensors that are not dense share.
@@ -274,8 +280,8 @@ class Machine:
     def call(self, name: Any, arguments: Any) -> Any:
         """Return the result of a call that a pickle contains. Nothing of the file is executed.
 
-        The result is a tensor or a plain container if the function is one of `CALLS`, otherwise an
-        unknown object.
+        `name` is the `Name` of the function. If it is one of `CALLS`, the result is a tensor or a
+        plain container; otherwise it is an unknown object.
         """
         match name, arguments:
             case Name("torch._tensor._rebuild_from_type_v2"), (function, _, inner, _):

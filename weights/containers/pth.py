@@ -43,7 +43,7 @@ STORAGES = {
 
 
 def read_pth(source: FileBytes, members: Mapping[str, zipfile.ZipInfo]) -> Checkpoint:
-    """Return the checkpoint of a `.pth` file. Nothing in the file is executed.
+    """Return the checkpoint of the `.pth` file `source`. Nothing in the file is executed.
 
     Tensors are named by their path in the saved value, such as `teacher.backbone.norm.weight`.
     `members` are the members of the zip archive by name.
@@ -153,7 +153,8 @@ def _span(tensor: StoredTensor) -> int:
 
 
 def contiguous_strides(shape: Shape) -> Shape:
-    """Return the strides, in elements, of a contiguous array whose last axis varies fastest."""
+    """Return the strides, in elements, of a contiguous array of this shape, whose last axis varies
+    fastest."""
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 

@@ -53,7 +53,7 @@ class TableEntry:
 
 
 def read_safetensors(source: FileBytes, stream: BufferedReader) -> Checkpoint:
-    """Return the checkpoint of one safetensors file. `stream` starts at the beginning of the file.
+    """Return the checkpoint of the safetensors file `source`. `stream` starts at its beginning.
     **Raises** `NotACheckpoint` if the header is invalid."""
     entries, metadata = _read_header(source, stream)
     tensors = {
@@ -87,7 +87,8 @@ def read_arrays(path: Path) -> tuple[dict[str, NDArray[np.generic]], Mapping[str
 def _read_header(
     source: FileBytes, stream: BufferedReader
 ) -> tuple[dict[str, TableEntry], Mapping[str, Any]]:
-    """Return the entry of each tensor by name, and the metadata of the header.
+    """Return the entry of each tensor by name, and the metadata of the header. `stream` starts at
+    the beginning of the file `source`.
 
     **Raises** `NotACheckpoint` if the header is invalid, or if the tensors do not fill the file
     without gaps.

@@ -38,7 +38,8 @@ def find_text_towers(folder: Path) -> list[Path]:
 
 
 def join_towers(text: Checkpoint, vision: Checkpoint) -> Checkpoint:
-    """Return one checkpoint with the tensors of both towers. Its path is their folder."""
+    """Return one checkpoint with the tensors of a text tower and of an image tower. Its path is
+    their folder."""
     tensors = {IMAGES + key: tensor for key, tensor in vision.tensors.items()}
     # The temperature of the pair is in the file of the text tower.
     tensors |= {

@@ -34,7 +34,7 @@ class _Table(io.BufferedReader):
 
 
 def open_archive(source: FileBytes) -> zipfile.ZipFile:
-    """Open an archive, whose table of members is read once.
+    """Open a file as a zip archive, whose table of members is read once.
 
     **Raises** `DamagedFile` if the table is too large or has a name twice, or one of `ERRORS` if
     the archive is invalid.
@@ -50,7 +50,8 @@ def open_archive(source: FileBytes) -> zipfile.ZipFile:
 
 
 def locate_member(source: FileBytes, info: zipfile.ZipInfo) -> int:
-    """Return the position in the file of an uncompressed member's first byte.
+    """Return the position, in the file `source`, of the first byte of an uncompressed member.
+    `info` is the member's entry in the archive.
 
     **Raises** `DamagedFile` if the member is compressed or not within the file.
     """

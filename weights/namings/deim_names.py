@@ -58,7 +58,8 @@ _LAYER = f"{_DECODER}layers.{{i}}."
 
 
 def _deim(layer: str, in_memory: Naming | None = None) -> Naming:
-    """Return the naming of DEIMv2. `layer` is the prefix of a block of its DINOv3 in the file."""
+    """Return the naming of DEIMv2. `layer` is the prefix of a block of its DINOv3 in the file, and
+    `in_memory` the naming of the module in memory; None if it is the same."""
     backbone = f"{_ENCODER}backbone."
     return Naming(
         conventions.HUGGINGFACE,

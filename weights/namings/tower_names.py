@@ -46,8 +46,11 @@ HUB_TIPS_VIT = replace(
 def _join_towers(
     vision: Naming, text: Naming, prefixes: tuple[str, str] = (IMAGES, TEXTS)
 ) -> Naming:
-    """Return the naming of a checkpoint with both towers. `prefixes` are the prefixes of the names
-    of the tower for pictures and of that for texts."""
+    """Return the naming of a checkpoint with both towers, from the namings of the tower for
+    pictures (`vision`) and of that for texts (`text`).
+
+    `prefixes` are the prefixes of their names in the file, in this order.
+    """
     return Naming(
         vision.convention,
         (

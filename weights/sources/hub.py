@@ -233,8 +233,8 @@ def discard_partial_downloads() -> None:
 
 
 def unreachable_error(file: HubFile, error: Exception, advice: str) -> Unreachable:
-    """Return the error to raise after a failed download. Its message has the cause of `error`, and
-    ends with `advice`."""
+    """Return the error to raise after `file` could not be downloaded because of `error`. The
+    message says why, and ends with `advice`."""
     return Unreachable(f"{file} was not downloaded: {describe_failure(error)}. {advice}")
 
 

@@ -114,6 +114,7 @@ def downloadable(
 
     **Arguments:**
 
+    - `published`: the names of the model's files.
     - `offline`: whether downloads are forbidden.
     - `mirror`: whether the file is that of a mirror instead of the publisher.
 
@@ -146,8 +147,12 @@ def search_weights(
     """Yield the checkpoints of a model that are on this machine, in order of preference. Digests in
     their names and of the hub are checked.
 
-    `is_dry` is whether damaged files are kept. Otherwise a damaged file in the hub's cache is
-    deleted.
+    **Arguments:**
+
+    - `published`: the names of the model's files.
+    - `listener`: the listener of the progress.
+    - `is_dry`: whether damaged files are kept. Otherwise a damaged file in the hub's cache is
+      deleted.
 
     **Raises** `WrongDigest` if a file is damaged.
     """

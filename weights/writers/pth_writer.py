@@ -21,7 +21,8 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def write_pth(path: Path, items: Items, listener: Progress) -> None:
-    """Write a file that `torch.load(path, weights_only=True, mmap=True)` reads."""
+    """Write the tensors `items` into a file that `torch.load(path, weights_only=True, mmap=True)`
+    reads as a dictionary."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         archive.writestr(_member("data.pkl"), make_pickle(items))
         archive.writestr(_member("byteorder"), b"little")
@@ -42,8 +43,8 @@ def _member(name: str) -> zipfile.ZipInfo:
 
 
 def _padding(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """Return an extra field for the header of the next member, after which its content begins at a
-    multiple of `ALIGNMENT` bytes. PyTorch uses such fields too."""
+    """Return an extra field for the header of the member `info`, after which its content begins at
+    a multiple of `ALIGNMENT` bytes. PyTorch uses such fields too."""
     # A local header has 30 bytes, the name, and 20 bytes for sizes above 4 GB.
     start = archive.start_dir + 30 + len(info.filename) + 20 + 4
     size = -start % ALIGNMENT

@@ -111,8 +111,11 @@ class Network(eqx.Module):
         return self(*inputs)
 
     def compute_batch(self, request: FeatureRequest, *inputs: Shaped[Array, "..."]) -> Returned:
-        """Return the outputs for a batch of examples. `inputs` are arrays with a batch axis, and so
-        are the outputs."""
+        """Return the outputs for a batch of examples, with the requested features if the network
+        has them.
+
+        `inputs` are arrays with a batch axis, and so are the outputs.
+        """
         return jax.vmap(partial(self.compute, request))(*inputs)
 
 

@@ -44,8 +44,9 @@ def abstract(
 ) -> Network:
     """Return a network whose leaves are `jax.ShapeDtypeStruct`s instead of arrays.
 
-    It needs no memory for parameters and no random numbers. The arguments are those of
-    `build_model`. The network is cached, so equal arguments return the same object.
+    It needs no memory for parameters and no random numbers. `name`, `preprocessing` and `labels`
+    are stored in the network as its metadata. The network is cached, so equal arguments return the
+    same object.
     """
     make = partial(build_model, config, name=name, preprocessing=preprocessing, labels=labels)
     return eqx.filter_eval_shape(lambda key: make(key=key), jr.key(0))

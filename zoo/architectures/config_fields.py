@@ -73,8 +73,11 @@ class Key:
 
 
 def write_only(name: str, write: Callable[[Any], Any] | None = None) -> Key:
-    """Return the key of a field that is written to a settings file but not read from it. `write`
-    converts the value, as in `Key`."""
+    """Return the key of a field that is written to a settings file under this name, but not read
+    from it.
+
+    `write` converts the value of the field to the value in the file; None writes it as it is.
+    """
     return Key(name, write=write, is_read=False)
 
 
@@ -487,14 +490,14 @@ def comparison_key(config: Configuration, ignored_roles: Collection[str]) -> tup
 
 
 def have_same_sizes(first: Configuration, second: Configuration) -> bool:
-    """Return True if two configurations have the same class and differ in details only (fields that
-    are declared with `detail`)."""
+    """Return True if two configurations have the same class and equal fields. Fields that are
+    declared with `detail` may differ."""
     return comparison_key(first, ("detail",)) == comparison_key(second, ("detail",))
 
 
 def have_same_architecture(first: Configuration, second: Configuration) -> bool:
-    """Return True if two configurations have the same class and differ only in fields that are
-    declared with `size`, `setting` or `detail`."""
+    """Return True if two configurations have the same class and equal fields. Fields that are
+    declared with `size`, `setting` or `detail` may differ."""
     return comparison_key(first, get_args(Role)) == comparison_key(second, get_args(Role))
 
 

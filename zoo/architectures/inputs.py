@@ -154,11 +154,12 @@ class PictureInput(Input):
         return {"height": f"{self.stride}*h", "width": f"{self.stride}*w"}
 
     def sides(self, size: Size) -> Mapping[str, int]:
-        """Return the height and the width."""
+        """Return the height and the width of a file for pictures of this size."""
         return {"height": size[0], "width": size[1]}
 
     def describe_sizes(self, size: Size | None) -> str:
-        """Return a description of the heights and widths that a file takes."""
+        """Return a text about the heights and widths that a file takes. `size` is the fixed
+        (height, width) of the file; None if its sides are open."""
         stride = self.stride
         if size is not None:
             return "fixed: ONNX Runtime refuses another height or width"
@@ -241,7 +242,8 @@ class TextInput(Input):
         return {}
 
     def describe_sizes(self, size: Size | None) -> str:
-        """Return a description of the number of tokens that a file takes."""
+        """Return a text about the number of tokens that a file takes. `size` is not used, because
+        it is that of pictures."""
         shorter = "or fewer" if self.any_length else "a shorter one is padded"
         return f"none: a text is {self.tokens} words, {shorter}"
 
@@ -324,10 +326,15 @@ def find_kinds(inputs: Sequence[Input], names: Collection[str]) -> set[Kind]:
 
 def read_feed_sides(inputs: Sequence[Input], feeds: Mapping[str, NDArray[Any]]) -> dict[str, int]:
     """Return the batch size, as "batch", and the sizes of the open sides, by name, of the arrays
-    that a file is run on.
+    `feeds` that a file is run on.
 
     For a network that takes pictures and texts, the batch size is that of pictures. For a file that
     contains the preprocessing, the sides are those of the picture in 8 bits.
+
+    **Arguments:**
+
+    - `inputs`: the inputs of the network in the file.
+    - `feeds`: the arrays by the names of the file's inputs.
     """
     if IMAGE.name in feeds:
         return IMAGE.sides(feeds[IMAGE.name])

@@ -74,7 +74,7 @@ def _numbers_and_names(
 
 
 def _is_number(value: object) -> bool:
-    """Return True for an integer of at most 6 digits, or a text of such a number."""
+    """Return True if a value is an integer of at most 6 digits, or a text with such an integer."""
     is_text = isinstance(value, str) and NUMBER.fullmatch(value) is not None
     return is_text or (type(value) is int and abs(value) < 1_000_000)
 

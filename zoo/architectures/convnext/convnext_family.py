@@ -66,8 +66,13 @@ def _model(
 ) -> ModelInfo:
     """Return the registry's row of one ConvNeXt classifier.
 
-    `size` is the part of its name, `accuracy` the published one on ImageNet-1k in percent, and
-    `is_second` says whether it is a ConvNeXt V2.
+    **Arguments:**
+
+    - `size`: the part of its name, such as `tiny`.
+    - `config`: the blocks and channels of its stages.
+    - `parameters`: the number of parameters.
+    - `accuracy`: the published accuracy on ImageNet-1k in percent.
+    - `is_second`: whether it is a ConvNeXt V2.
     """
     config = replace(config, classes=1000)
     if is_second:

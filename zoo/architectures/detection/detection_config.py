@@ -231,8 +231,8 @@ def _read_finder_heads(config: FinderConfig, shapes: Shapes) -> int:
 
 
 def _parse_points(value: Any) -> tuple[int, ...]:
-    """Return the number of points on each map. The setting has one number for each map, or one
-    number for all maps."""
+    """Return the number of points on each map, from a setting that is one number for all maps or a
+    list of numbers. **Raises** `TypeError` for any other value."""
     return (value,) * LEVELS if type(value) is int else parse_integers(value)
 
 

@@ -368,10 +368,11 @@ class RfDetr(BackboneNetwork):
         return detections
 
     def choose_boxes(self, proposed: Detections) -> Boxes:
-        """Return the initial boxes of queries: those of the positions with the highest class
-        logits.
+        """Return the initial boxes of queries.
 
-        If there are fewer positions than queries, the remaining queries have learned boxes.
+        They are those of the positions with the highest class logits in `proposed`, which has the
+        logits and the box of every position of the map. If there are fewer positions than queries,
+        the remaining queries have learned boxes.
         """
         learned_boxes = self.query_boxes[: self.queries].astype(jnp.float32)
         best_logits, count = proposed.logits.max(axis=-1), proposed.pred_boxes.shape[0]

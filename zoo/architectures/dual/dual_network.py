@@ -109,7 +109,8 @@ class TextTransformer(Network):
         return Output(x, pooled, text_embeds=pooled if self.pool == "end" else None)
 
     def embed_words(self, input_ids: Int[Array, " tokens"]) -> Float[Array, "tokens dim"]:
-        """Return the embeddings of words, to which the embeddings of their positions are added."""
+        """Return the embeddings of the words with these numbers, to which the embeddings of their
+        positions are added."""
         x = jnp.take(self.token_embed.weight, input_ids, axis=0, mode="clip")
         if self.pos_embed is not None:
             return x + self.select_positions(x.shape[0])

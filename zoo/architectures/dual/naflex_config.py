@@ -105,8 +105,8 @@ class PatchesInput(PictureInput):
         return rows * self.stride, columns * self.stride
 
     def _grid(self, sides: Size, factor: float) -> Size:
-        """Return the (rows, columns) of patches of a picture that is resized by a factor. Each is
-        rounded up, and at least 1."""
+        """Return the (rows, columns) of patches of a picture with these sides (height, width) after
+        it is resized by a factor. Both are rounded up, and at least 1."""
         rows, columns = (max(1, math.ceil(side * factor / self.stride)) for side in sides)
         return rows, columns
 
@@ -122,8 +122,9 @@ class PatchesInput(PictureInput):
     def _make_one(
         self, picture: ReadPicture, preprocessing: Preprocessing, size: Size, maximum: int
     ) -> Feeds:
-        """Return the network's arrays for one picture, without a batch axis. The patches are padded
-        with zeros to `maximum` patches."""
+        """Return the network's arrays for one picture, without a batch axis. It is preprocessed,
+        resized so that its patches fit into `size` (height, width), and padded with zeros to
+        `maximum` patches."""
         target, patch = self.resized(picture.sides, preprocessing, size), self.stride
         values = decoded_pixel_values(
             picture, replace(preprocessing, padded=False, multiple=None), target

@@ -159,8 +159,8 @@ def _text(size: str, vision: ModelInfo) -> ModelInfo:
 
 
 def _dual(vision: ModelInfo, text: ModelInfo) -> ModelInfo:
-    """Return the registry's row of the dual encoder of these two networks. It also has the scale
-    and the bias of its logits."""
+    """Return the registry's row of the dual encoder of a network for pictures (`vision`) and one
+    for texts (`text`). It also has the scale and the bias of its logits."""
     assert isinstance(vision.config, ViTConfig) and isinstance(text.config, TextConfig)
     config = DualConfig(vision.config, text.config)
     return replace(
@@ -183,7 +183,8 @@ def _naflex(size: str, parameters: int) -> tuple[ModelInfo, ...]:
     """Return the registry's rows of one SigLIP 2 NaFlex: for pictures of any aspect ratio, for
     texts, and the dual encoder of both.
 
-    `parameters` is the number of parameters of the network for pictures.
+    `size` is a key of `SIZES`, and `parameters` the number of parameters of the network for
+    pictures.
     """
     hub_name = f"siglip2-{SIZES[size].google}-patch16-naflex"
     config = NaFlexConfig(*SIZES[size].vision)

@@ -170,8 +170,8 @@ def _text(size: str, vision: ModelInfo) -> ModelInfo:
 
 
 def _dual(vision: ModelInfo, text: ModelInfo) -> ModelInfo:
-    """Return the registry's row of the dual encoder of these two networks. It also has the
-    temperature of its logits."""
+    """Return the registry's row of the dual encoder of a network for pictures (`vision`) and one
+    for texts (`text`). It also has the temperature of its logits."""
     assert isinstance(vision.config, ViTConfig) and isinstance(text.config, TextConfig)
     hub = (tower_names.HUB_TIPS_DUAL,) if vision.repository else ()
     config = DualConfig(vision.config, text.config, bias=False, temperature=True)

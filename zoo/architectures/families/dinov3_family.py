@@ -152,7 +152,9 @@ def _dinov3(
     **Arguments:**
 
     - `arch`, `data`: Meta's names of the architecture and of the training data.
+    - `config`: its configuration.
     - `digest`: the digits of the sha256 in the name of Meta's file.
+    - `parameters`: the number of parameters.
     - `probes`: the published results; None if there are none.
     """
     identifier = f"dinov3_{arch}_pretrain_{data}"
@@ -237,6 +239,7 @@ def _eupe(
     - `arch`: the part of our name.
     - `title`: the part of the authors' name.
     - `in_timm`: the part of timm's name; empty if timm does not have the network.
+    - `parameters`: the number of parameters.
     - `nearest_neighbours`, `depth`, `areas`: results on ImageNet-1k and ADE20k in percent, and on
       NYU Depth v2 in metres. None if a result is not known.
     """

@@ -43,8 +43,8 @@ DIGESTS: dict[str, str] = _PINNED["sha256"]
 
 
 def equimo_files(identifier: str) -> tuple[HubFile, ...]:
-    """Return the file of one of Equimo's archives on the hub, at the pinned revision. The tuple is
-    empty if Equimo has no archive with this name."""
+    """Return the file on the hub, at the pinned revision, of Equimo's archive with the name
+    `identifier`. The tuple is empty if Equimo has no such archive."""
     if identifier not in DIGESTS:
         return ()
     family = identifier.partition("_")[0]
@@ -65,14 +65,18 @@ def class_names(data: str) -> tuple[str, ...]:
 
 
 def mit(source: str, section: str) -> Licence:
-    """Return the MIT License of a repository on GitHub. `section` is the part of its `README.md`
-    that links to the weights, such as `#models`."""
+    """Return the MIT License of the repository `source` on GitHub, such as `facebookresearch/deit`.
+
+    `section` is the part of its `README.md` that links to the weights, such as `#models`.
+    """
     page = f"https://github.com/{source}"
     return Licence("MIT License", "mit.txt", f"{page}/blob/main/LICENSE", page + section)
 
 
 def apache(source: str, download: str) -> Licence:
-    """Return the Apache License of a repository on GitHub. `download` is the page on GitHub that
-    links to the weights."""
+    """Return the Apache License of the repository `source` on GitHub.
+
+    `download` is the page on GitHub that links to the weights, without `https://github.com/`.
+    """
     page = f"https://github.com/{source}/blob/main/LICENSE"
     return Licence("Apache License 2.0", "apache-2.0.txt", page, f"https://github.com/{download}")

@@ -109,7 +109,7 @@ class GridRoPE(eqx.Module):
         """**Arguments:**
 
         - `head_dim`: the number of channels of an attention head, a multiple of 4.
-        - The other arguments are those of `RopeGrid`.
+        - `length`, `theta`, `register_theta`: as in `RopeGrid`.
         """
         self.freqs = theta ** -period_exponents(head_dim)
         self.reg_freqs = register_theta ** -period_exponents(head_dim)
@@ -259,7 +259,11 @@ class Attention(eqx.Module):
         mask: Mask | None = None,
     ) -> tuple[Float[Array, "tokens dim"], Float[Array, "heads tokens tokens"]]:
         """Return the tokens after attention, and the attention weights of each token (query) for
-        each token (key). The arguments are those of a call."""
+        each token (key).
+
+        `rotation` rotates queries and keys; None leaves them unrotated. `mask` is True for the
+        tokens that each token may attend to; None allows all.
+        """
         q, k, v = self.operands(x, rotation)
         weights = attention_weights(q, k, mask)
         return pointwise(self.proj, mixed(weights, v)), weights

@@ -45,7 +45,11 @@ class LearnedPositionEmbedding(eqx.Module):
         """**Arguments:**
 
         - `dim`: the number of channels of a token.
-        - The other arguments are those of `LearnedPositions` in `layer_options.py`.
+        - `grid`, `columns`: the rows and columns of the table's grid; None for as many columns as
+          rows.
+        - `cls_token`, `registers`: whether the table has a row for the class token, and its number
+          of rows for registers.
+        - `antialias`, `offset`, `linear`: as in `LearnedPositions` in `layer_options.py`.
         """
         self.sides, self.prefix = (grid, columns or grid), cls_token + registers
         self.antialias, self.offset, self.linear = antialias, offset, linear

@@ -90,6 +90,7 @@ def _model(
     - `setup`: the windows and pictures in the name, such as `window8_256`.
     - `window`, `side`: the sides of a window and of a picture.
     - `training`: the training on ImageNet-22k, a key of `SUFFIXES`.
+    - `parameters`: the number of parameters.
     - `accuracy`: the accuracy on ImageNet-1k in percent; None if the classes are those of
       ImageNet-22k.
     """

@@ -158,7 +158,8 @@ DEIT_VARIANTS = (
 
 
 def _deit(variant: DeitVariant, distilled: bool) -> ModelInfo:
-    """Return the registry's row of one DeiT, with or without a distillation token."""
+    """Return the registry's row of the DeiT with these sizes. `distilled` says whether it has a
+    distillation token."""
     side, middle = variant.side, "_distilled" if distilled else ""
     name = f"deit_{variant.size}{middle}_patch16_{side}"
     in_timm = f"timm/{name}.fb_in1k"
@@ -290,7 +291,9 @@ def _dinov2(
     **Arguments:**
 
     - `letter`, `size`: the letter and the word of the size in names.
+    - `dimensions`: width, blocks, heads and hidden channels.
     - `parameters`: the number of parameters without registers.
+    - `results`: the published results of the size.
     - `registers`: the number of registers; 0 for a network without them.
     """
     config = shared.patches_of_14(
