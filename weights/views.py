@@ -143,8 +143,8 @@ def _drop_layers_on_top(network: Mapping[str, LazyTensor], naming: Naming) -> di
 
 
 def _drop_passing_names(tensors: Mapping[str, LazyTensor]) -> Mapping[str, LazyTensor]:
-    """Return the tensors with names that do not contain modules that only pass their input on, such
-    as `_orig_mod.`.
+    """Return the tensors under shorter names, without modules such as `_orig_mod.` that only pass
+    their input on.
 
     Return the tensors unchanged if two of them would get the same name.
     """

@@ -8,7 +8,7 @@ from weights.transforms import DECONVOLUTION, PER_CHANNEL, SAME, Transform
 
 
 def _convolution(leaf: str, key: str, kernel: Transform = SAME) -> Iterator[Rule]:
-    """Yield the rules of a convolution's kernel and bias.
+    """Yield the rules that map a convolution's kernel and bias to leaves of the model.
 
     **Arguments:**
 
@@ -21,7 +21,7 @@ def _convolution(leaf: str, key: str, kernel: Transform = SAME) -> Iterator[Rule
 
 
 def _decoder(resize: str, convolutions: Mapping[str, str]) -> tuple[Rule, ...]:
-    """Return the rules of a depth decoder.
+    """Return the rules that map the tensors of a depth decoder to leaves of the model.
 
     **Arguments:**
 

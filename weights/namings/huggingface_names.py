@@ -22,7 +22,7 @@ from weights.transforms import (
 
 
 def dinov3_rules(layer: str, norm: str) -> tuple[Rule, ...]:
-    """Return the rules of DINOv3 in transformers.
+    """Return the rules that map the tensors of transformers' DINOv3 to leaves of the model.
 
     In the published files the keys have no bias. The files contain neither the rotary periods nor
     the second final norm, which only training uses.
@@ -77,7 +77,8 @@ DINOV3_VIT = _dinov3_naming("layer.{i}.", in_memory=_dinov3_naming("model.layer.
 
 
 def qkv_rules(parts: tuple[str, ...], attention: str = "blocks.{i}.attn") -> tuple[Rule, ...]:
-    """Return the rules that join separate layers for queries, keys and values.
+    """Return the rules that join the tensors of separate layers for queries, keys and values to the
+    leaves of one layer.
 
     **Arguments:**
 
@@ -136,7 +137,7 @@ _GATED = (
 
 
 def dinov2_rules(attention: tuple[str, ...], gate: tuple[Rule, ...], last: str) -> tuple[Rule, ...]:
-    """Return the rules of DINOv2 in transformers.
+    """Return the rules that map the tensors of transformers' DINOv2 to leaves of the model.
 
     **Arguments:**
 
@@ -173,11 +174,11 @@ DINOV2_VIT = Naming(
 
 
 def _vit_rules(layer: str, attention: tuple[str, ...], first: str, last: str) -> tuple[Rule, ...]:
-    """Return the rules of transformers' `ViTModel`.
+    """Return the rules that map the tensors of transformers' `ViTModel` to leaves of the model.
 
     **Arguments:**
 
-    - `layer`: the prefix of a block.
+    - `layer`: the prefix of a block's names.
     - `attention`: the names, in a block, of the layers for queries, keys and values, and of the
       output layer.
     - `first`, `last`: the names of the layers of the feed-forward network.

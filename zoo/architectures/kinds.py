@@ -115,8 +115,8 @@ def complete_config(config: Config, facts: CheckpointFacts) -> Config:
     """Return the configuration, and nested networks, with the values that tensor shapes do not
     determine.
 
-    They come from the settings file, or else are the defaults of the source library. A custom head
-    is a fact about the outermost network only.
+    They come from the settings file, or else are the defaults of the source library. If `facts` say
+    that there is a custom head, that holds for the outermost network only.
 
     **Raises** `MappingError` for a setting that a field cannot have.
     """

@@ -77,8 +77,8 @@ class Adapter(eqx.Module):
     def __init__(self, planes: int, *, key: PRNGKeyArray):
         """**Arguments:**
 
-        - `planes`: the number of channels of the stem. The maps have two, four and four times as
-          many.
+        - `planes`: the number of channels of the stem. The three maps have two, four and four times
+          as many channels.
         """
         stem_key, *keys = jr.split(key, 1 + LEVELS)
         self.stem = ConvBatchNorm(3, planes, 3, stride=2, activation=gelu, key=stem_key)

@@ -1,5 +1,5 @@
-"""Input and hyperparameters of SigLIP 2 NaFlex, whose pictures have any aspect ratio: plain data
-without JAX (Tschannen et al., 2025, arXiv:2502.14786)."""
+"""Input and configurations of SigLIP 2 NaFlex, whose pictures may have any aspect ratio (Tschannen
+et al., 2025, arXiv:2502.14786). This module is plain data without JAX."""
 
 from __future__ import annotations
 

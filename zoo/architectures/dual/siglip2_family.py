@@ -61,8 +61,8 @@ SIZES = {
     "giantopt": Size("giant-opt", (1536, 40, 16, 6144), shared.SO400M, 708_225_648),
 }
 
-# Neither Equimo nor timm has these models.
-NOWHERE_ELSE: dict[str, Any] = dict(aliases=(), archive="", mirrors=())
+# Neither Equimo nor timm has the networks for texts and the dual encoders.
+NO_OTHER_FILES: dict[str, Any] = dict(aliases=(), archive="", mirrors=())
 
 # size, patch, pixels, parameters, whether timm has the exact GELU, zero-shot accuracy on
 # ImageNet-1k (`README_siglip2.md` of google-research/big_vision)
@@ -154,7 +154,7 @@ def _text(size: str, vision: ModelInfo) -> ModelInfo:
         parameters=SIZES[size].parameters,
         pooler="a linear layer on the last token",
         reported=(),
-        **NOWHERE_ELSE,
+        **NO_OTHER_FILES,
     )
 
 
@@ -171,7 +171,7 @@ def _dual(vision: ModelInfo, text: ModelInfo) -> ModelInfo:
         published=published_namings(config, huggingface_names.SIGLIP_DUAL),
         parameters=vision.parameters + text.parameters + 2,
         pooler="",
-        **NOWHERE_ELSE,
+        **NO_OTHER_FILES,
     )
 
 
@@ -211,7 +211,7 @@ def _naflex(size: str, parameters: int) -> tuple[ModelInfo, ...]:
         published=published_namings(dual, huggingface_names.SIGLIP2_DUAL),
         parameters=vision.parameters + text.parameters + 2,
         pooler="",
-        **NOWHERE_ELSE,
+        **NO_OTHER_FILES,
     )
     return vision, text, dual_model
 

@@ -200,8 +200,8 @@ class SwinBlock(eqx.Module):
     mlp: Mlp
     norm2: Norm
     shift: TwoInts = eqx.field(static=True)
-    pads_first: bool = eqx.field(static=True)  # before the shift
-    masked: float = eqx.field(static=True)  # added to logits of pixels that are not neighbours
+    pads_first: bool = eqx.field(static=True)  # whether maps are padded before the shift
+    masked: float = eqx.field(static=True)  # see `make_mask`
 
     def __init__(self, config: SwinConfig, stage: int, *, is_shifted: bool, key: PRNGKeyArray):
         """**Arguments:**

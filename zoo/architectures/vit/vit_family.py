@@ -216,8 +216,8 @@ DEIT_MODELS = tuple(_deit(row, distilled) for distilled in (False, True) for row
 #
 # Training ended at 518 x 518 pixels. The default size here is 224 x 224, as in transformers' image
 # processor. Positions are interpolated as in `hubconf.py` and `dinov2/hub/backbones.py` of
-# facebookresearch/dinov2: with an offset of 0.1 and no antialiasing without registers, without an
-# offset and with antialiasing with registers.
+# facebookresearch/dinov2. Networks without registers have an offset of 0.1 and no antialiasing.
+# Networks with registers have antialiasing and no offset.
 
 DINOV2_SOURCE = "facebookresearch/dinov2"
 DINOV2 = Publisher(

@@ -237,8 +237,7 @@ def _with_attention_pool(config: ViTConfig, shapes: Shapes) -> ViTConfig:
 
 
 def _with_mask_token(config: ViTConfig, shapes: Shapes) -> ViTConfig:
-    """Return the configuration with the information whether a checkpoint has a token for masked
-    patches."""
+    """Return the configuration with a mask token if a checkpoint has one, otherwise without it."""
     return replace(config, mask_token=shapes("mask_token") is not None)
 
 
