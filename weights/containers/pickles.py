@@ -172,8 +172,11 @@ def unpickle(program: bytes) -> Any:
 
 
 class Machine:
-    """Stack machine with the positions of the marks on its stack, a memo, and a remaining
-    budget."""
+    """Stack machine that runs the program of a pickle.
+
+    It has a stack, the positions of the marks on it, a memo (values that the program uses again, by
+    index), and a remaining budget of operations.
+    """
 
     def __init__(self) -> None:
         self.stack: list[Any] = []
@@ -226,7 +229,8 @@ class Machine:
         """Do nothing. The values have been removed from the stack, and are not used."""
 
     def memoize(self, index: int) -> None:
-        """Store the topmost value at an index of the memo."""
+        """Store the topmost value at an index of the memo, from which later operations take it
+        again."""
         self.memo[index] = self.stack[-1]
 
     def set_items(self, pairs: Sequence[Any]) -> None:

@@ -185,8 +185,8 @@ def read_sizes(config: Config, shapes: Shapes) -> Config | None:
 
 
 def shapes_below(shapes: Shapes, path: str) -> Shapes:
-    """Return the function of the shapes of a nested network's leaves, whose paths in the checkpoint
-    begin with `path`."""
+    """Return a function like `shapes` for a nested network. It takes paths in the nested network,
+    before which it puts `path`, such as `"backbone."`."""
     return lambda leaf: shapes(f"{path}{leaf}")
 
 

@@ -48,10 +48,10 @@ def _numbers_and_names(
     setting: str, value: object, names_first: bool
 ) -> Iterable[tuple[int, object]]:
     """Return pairs of a class number and a name, in the order in which the setting has them; no
-    pairs for None.
+    pairs for None. Names are not checked.
 
-    The arguments, and the errors about values that have another form, are those of
-    `numbered_names`. Names are not checked.
+    The arguments are those of `numbered_names`. **Raises** `ValueError` if the value has none of
+    the forms that are described there.
     """
     if value is None:
         return ()

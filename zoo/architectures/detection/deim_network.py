@@ -94,8 +94,8 @@ class GatedSum(eqx.Module):
         self.norm = make_rms_norm(dim)
 
     def __call__(self, x: Queries, y: Queries) -> Queries:
-        """Return the normalised sum of `x` and `y`, weighted by gates that are computed from
-        both."""
+        """Return `norm(a · x + b · y)`, where the gates `a` and `b` are computed from both
+        inputs."""
         gates = jax.nn.sigmoid(pointwise(self.linear, jnp.concatenate([x, y], axis=-1)))
         a, b = jnp.split(gates, 2, axis=-1)
         return pointwise(self.norm, a * x + b * y)

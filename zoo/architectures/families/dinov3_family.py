@@ -79,7 +79,7 @@ class Probes(NamedTuple):
 
     @property
     def results(self) -> tuple[ReportedResult, ...]:
-        """The results in the form of a `ModelInfo`."""
+        """Results as `ModelInfo.reported` has them, without those that are not known."""
         card = "arXiv:2508.10104, tables 14 and 15, and the model cards"
         return (
             *report_results(
