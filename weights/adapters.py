@@ -58,12 +58,13 @@ setting that is not empty may be of another kind, and is rejected."""
 
 @dataclass(frozen=True)
 class Scales:
-    """Factors by which an adapter's products are multiplied.
+    """Factors by which an adapter's products are multiplied before they are added to the weights.
 
     **Arguments:**
 
-    - `alpha`: `lora_alpha`.
-    - `alphas`: other values for layers whose names end with these segments.
+    - `alpha`: the setting `lora_alpha`.
+    - `alphas`: other values of alpha for some layers, by the last segments of the layers' names,
+      such as `attn.qkv`.
     - `by_root`: whether alpha is divided by the square root of the rank instead of the rank.
     """
 
@@ -72,7 +73,12 @@ class Scales:
     by_root: bool
 
     def of(self, layer: str, rank: int) -> float:
-        """Return the factor of a layer's product."""
+        """Return the factor for the product of one layer: alpha divided by the rank, or by its
+        square root.
+
+        `layer` is the name of the layer, and `rank` the size of the axis over which its two factors
+        are multiplied.
+        """
         matching_alphas = (
             alpha for end, alpha in self.alphas.items() if _ends_with_segments(layer, end)
         )
@@ -80,6 +86,7 @@ class Scales:
 
 
 def _ends_with_segments(layer: str, segments: str) -> bool:
+    """Return True if the last segments of a layer's name, between dots, are `segments`."""
     return f".{layer}".endswith(f".{segments}")
 
 
@@ -88,9 +95,10 @@ def with_adapter(folder: Path, base: Checkpoint, namings: Iterable[Naming]) -> C
 
     **Arguments:**
 
-    - `folder`: folder of PEFT.
-    - `base`: the base checkpoint as it was opened.
-    - `namings`: namings whose names in memory differ from those in files.
+    - `folder`: the folder of PEFT with the adapter.
+    - `base`: the checkpoint of the base network, as it was opened.
+    - `namings`: namings of base networks. The adapter may have the names of the network in memory,
+      which differ from those in files.
 
     **Raises** `NotACheckpoint` if the folder contains no adapter, or another kind than plain LoRA,
     and `MappingError` if it does not match the base.
@@ -147,7 +155,11 @@ def with_adapter(folder: Path, base: Checkpoint, namings: Iterable[Naming]) -> C
 
 
 def _read_adapter(folder: Path) -> tuple[Scales, Checkpoint]:
-    """Return the scales and the tensors of an adapter. **Raises** `NotACheckpoint`."""
+    """Return the scales and the tensors of the adapter in a folder of PEFT.
+
+    **Raises** `NotACheckpoint` if the folder has no adapter, if its settings cannot be read, or if
+    they describe another kind than plain LoRA.
+    """
     if not (folder / ADAPTER).is_file():
         raise NotACheckpoint(
             f"{folder} holds no adapter (no {ADAPTER}): leave out {parameter('base')}, or name "
@@ -181,14 +193,19 @@ def _read_adapter(folder: Path) -> tuple[Scales, Checkpoint]:
 
 
 def _is_mergeable(name: str, value: object) -> bool:
-    """Return whether an adapter with this setting is a product that is added to the weight."""
+    """Return True if an adapter whose setting `name` has this value can be merged: it is plain
+    LoRA, a product that is added to the weight.
+
+    A setting that is not known must be empty.
+    """
     if name in MERGEABLE_VALUES:
         return value in MERGEABLE_VALUES[name]
     return name in USED_SETTINGS | IGNORED_SETTINGS or value in (None, False, "", [], {})
 
 
 def _network_name(key: str) -> str:
-    """Return the name of a tensor in the network without PEFT's wrapper modules."""
+    """Return the name that an adapter's tensor has in the network: the name without the segments of
+    PEFT's wrapper modules."""
     for part in (".base_layer", ".modules_to_save", ".default"):
         key = key.replace(f"{part}.", ".")
     return key.removeprefix(ADAPTER_PREFIX)
@@ -196,11 +213,15 @@ def _network_name(key: str) -> str:
 
 @dataclass(frozen=True)
 class _AdapterNames:
-    """Names of an adapter's tensors in the base's file.
+    """Names of an adapter's tensors in the file of the base network.
 
-    Either the adapter or the base may have additional modules around the network. `inner` is the
-    prefix that only the adapter's names have, `outer` the prefix that only the base's names have.
-    `names` maps the base's names in memory to those in the file.
+    Either the adapter or the base may have additional modules around the network.
+
+    **Arguments:**
+
+    - `names`: the base's names in memory, with the name in the file for each.
+    - `inner`: the prefix that only the adapter's names have.
+    - `outer`: the prefix that only the base's names have.
     """
 
     names: Mapping[str, str]
@@ -208,12 +229,12 @@ class _AdapterNames:
     outer: str = ""
 
     def __call__(self, key: str) -> str:
-        """Return the base's name of a tensor, or the name itself if the base does not have the
-        tensor."""
+        """Return the name in the base's file for the tensor that the adapter calls `key`; `key`
+        itself if the base does not have this tensor."""
         return self.names.get(self.outer + key.removeprefix(self.inner), key)
 
     def find_missing_layers(self, layers: Iterable[str]) -> list[str]:
-        """Return the layers that the base does not have."""
+        """Return the layers, of those that the adapter changes, that the base does not have."""
         inner_layers = (layer for layer in layers if layer.startswith(self.inner))
         present = {
             layer
@@ -226,8 +247,16 @@ class _AdapterNames:
 def _find_adapter_names(
     base: Checkpoint, layers: list[str], namings: Iterable[Naming], folder: Path
 ) -> _AdapterNames:
-    """Return names under which the base has all layers. **Raises** `MappingError` if there are
-    none."""
+    """Return the translation of names with which the base has all layers of the adapter.
+
+    **Arguments:**
+
+    - `layers`: the names of the layers that the adapter changes.
+    - `namings`: namings of base networks, for their names in memory.
+    - `folder`: the adapter's folder, for the message.
+
+    **Raises** `MappingError` if the base lacks a layer under every possible translation.
+    """
     fewest_missing = layers
     for names in _base_names(base, namings):
         for candidate in _candidate_names(names, f"{layers[0]}.weight"):
@@ -244,8 +273,8 @@ def _find_adapter_names(
 
 
 def _base_names(base: Checkpoint, namings: Iterable[Naming]) -> Iterator[Mapping[str, str]]:
-    """Yield possible names of the base's tensors, mapped to those in the file: as in the file, or
-    in memory."""
+    """Yield possible names of the base's tensors, each time with the names in the file for them:
+    first those of the file itself, then those in memory of each naming."""
     yield {key: key for key in base.tensors}
     for naming in namings:
         if (in_memory := naming.in_memory) is None:
@@ -259,8 +288,11 @@ def _base_names(base: Checkpoint, namings: Iterable[Naming]) -> Iterator[Mapping
 
 
 def _candidate_names(names: Mapping[str, str], first: str) -> Iterator[_AdapterNames]:
-    """Yield the names for each prefix with which the adapter's first name is that of a tensor of
-    the base."""
+    """Yield the translations of names with which the base has a tensor for `first`, a name of the
+    adapter.
+
+    Modules around the network are left out at the beginning of `first`, or added there.
+    """
     suffix = first
     while suffix:
         if suffix in names:
@@ -281,7 +313,16 @@ def _merge_layer(
     """Return the weight of a layer with the adapter's product added to it. It is computed when it
     is read.
 
-    **Raises** `MappingError` if the factors do not match the weight.
+    **Arguments:**
+
+    - `base`: the checkpoint of the base network.
+    - `key`: the name of the weight in the base.
+    - `layer`: the name of the layer in the adapter.
+    - `adapter_tensors`: the tensors of the adapter by name.
+    - `scales`: the factors of products.
+
+    **Raises** `MappingError` if one of the two factors is missing, or if their shapes do not match
+    the weight.
     """
     weight = base.tensors[key]
     try:
@@ -308,8 +349,11 @@ def _merge_layer(
 
 
 def _factors_match(weight: Shape, low: Shape, high: Shape) -> bool:
-    """Return whether the shapes of two factors match that of a weight, of a linear layer or a
-    convolution."""
+    """Return True if the product of two factors has the shape of a weight.
+
+    The weight may be that of a linear layer or of a convolution. `low` is the shape of the factor
+    that is applied first, `high` that of the other one.
+    """
     is_pointwise = all(size == 1 for size in high[2:])
     return (
         len(low) == len(high)

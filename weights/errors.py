@@ -21,8 +21,8 @@ class NotACheckpoint(WeightsError):
 
 
 class DamagedFile(NotACheckpoint):
-    """The content of a file is invalid. The message is a phrase, which `files.report_damage`
-    completes."""
+    """The content of a file is invalid. The message is a phrase, such as "it ends too early", which
+    `files.report_damage` completes to a sentence."""
 
 
 class UnsafeCheckpoint(WeightsError):
@@ -34,7 +34,7 @@ class WrongDigest(WeightsError):
 
 
 class Unreachable(WeightsError):
-    """The hub did not return the file: no network, no permission, or no such file."""
+    """The hub did not return the file: there is no network, no permission, or no such file."""
 
 
 class MappingError(WeightsError):

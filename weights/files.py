@@ -35,10 +35,14 @@ PIECE = 32 << 20
 
 @contextmanager
 def report_damage(path: Path, kind: str, *errors: type[Exception]) -> Generator[None]:
-    """Raise `NotACheckpoint` for a `DamagedFile`, or one of these other errors, that the block
-    raises.
+    """Run a block, and raise `NotACheckpoint` if it raises a `DamagedFile` or one of these other
+    errors.
 
-    The message is a sentence with the path, the kind of file and the text of the error.
+    **Arguments:**
+
+    - `path`: the file that the block reads.
+    - `kind`: the kind of file, for the message: "PATH is not a valid KIND (…)".
+    - `errors`: further types of errors that mean that the file is damaged.
     """
     caught: tuple[type[Exception], ...] = (DamagedFile, *errors)
     try:
@@ -83,6 +87,8 @@ class FileBytes:
     """
 
     def __init__(self, path: Path):
+        """Open the file at a path. **Raises** `OSError` if it cannot be read or is not a regular
+        file."""
         self.path = path
         file = open_regular(path)
         self.state = State.of(file)
@@ -93,7 +99,8 @@ class FileBytes:
         self.close = finalize(self, self._file.close)
 
     def stream(self) -> BufferedReader:
-        """Return a stream that starts at the first byte and has its own position."""
+        """Return a stream that starts at the first byte and has its own position. Closing it does
+        not close the file."""
         return BufferedReader(_Stream(self))
 
     def check_unchanged(self) -> None:
@@ -108,8 +115,8 @@ class FileBytes:
             )
 
     def read_some(self, offset: int, target: memoryview) -> int:
-        """Read up to `len(target)` bytes at `offset`. Return the number of bytes, 0 at the end of
-        the file."""
+        """Fill `target`, or the beginning of it, with the bytes at `offset`. Return the number of
+        bytes, which is 0 at the end of the file."""
         return _read_at(self._file, self._lock, offset, target)
 
     def read_into(self, offset: int, target: memoryview) -> None:
@@ -123,21 +130,21 @@ class FileBytes:
         self.check_unchanged()
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes at `offset`, or fewer at the end of the file."""
+        """Return the `size` bytes that begin at `offset`, or fewer at the end of the file."""
         stream = self.stream()
         stream.seek(offset)
         return stream.read(size)
 
     def sha256(self, step: Callable[[int], None] | None = None) -> str:
-        """Return the sha256 of the open file. `step` is called with the size of each piece that was
-        hashed."""
+        """Return the sha256 of the open file. `step`, if given, is called after each piece with its
+        number of bytes."""
         digest = _hash_stream(_Stream(self), self.state.size, step)
         self.check_unchanged()
         return digest
 
 
 class _Stream(RawIOBase):
-    """Stream of the bytes of a file. Closing it leaves the file open."""
+    """Stream of the bytes of a file, with its own position. Closing it leaves the file open."""
 
     def __init__(self, source: FileBytes):
         self.source, self.position = source, 0
@@ -162,12 +169,21 @@ class _Stream(RawIOBase):
 
 
 def stored_dtype(dtype: str) -> np.dtype[Any]:
-    """Return numpy's dtype of numbers in a file: little-endian."""
+    """Return numpy's dtype for numbers of this dtype in a file, which are little-endian."""
     return np.dtype(dtype).newbyteorder("<")
 
 
 def lazy_tensor(source: Bytes, offset: int, shape: Shape, dtype: str) -> LazyTensor:
-    """Return a tensor whose values are contiguous and begin at `offset`."""
+    """Return a tensor whose values lie in a file without gaps.
+
+    Its values are read when they are used. A tensor that does not contain floats cannot be read.
+
+    **Arguments:**
+
+    - `source`: the bytes of the file.
+    - `offset`: the position of the tensor's first byte.
+    - `dtype`: the dtype in the file.
+    """
     read = (
         partial(read_values, source, offset, shape, dtype) if dtype in FLOATS else raise_unreadable
     )
@@ -175,8 +191,11 @@ def lazy_tensor(source: Bytes, offset: int, shape: Shape, dtype: str) -> LazyTen
 
 
 def read_values(source: Bytes, offset: int, shape: Shape, dtype: str) -> Float32:
-    """Return the values at `offset` as float32. Values that are float32 in the file are not
-    copied."""
+    """Return the values of a tensor of this shape in a file, as float32.
+
+    `offset` is the position of its first byte in `source`, and `dtype` its dtype there. Values that
+    are float32 in the file are not copied.
+    """
     values = np.empty(shape, stored_dtype(dtype))
     source.read_into(offset, values.reshape(-1).view(np.uint8).data)
     return values.astype(np.float32, copy=False)
@@ -188,21 +207,26 @@ def raise_unreadable() -> Float32:
 
 
 def sha256(path: Path, step: Callable[[int], None] | None = None) -> str:
-    """Return the sha256 of a file. `step` is called with the size of each piece that was hashed."""
+    """Return the sha256 of a file. `step`, if given, is called after each piece with its number of
+    bytes."""
     with open_regular(path) as file:
         return digest_of(file, step)
 
 
 def digest_of(file: BufferedReader, step: Callable[[int], None] | None = None) -> str:
-    """Return the sha256 of the remaining bytes of an open file. `step` is called with the size of
-    each piece."""
+    """Return the sha256 of the remaining bytes of an open file. `step`, if given, is called after
+    each piece with its number of bytes."""
     return _hash_stream(file, os.fstat(file.fileno()).st_size, step)
 
 
 def _hash_stream(
     file: RawIOBase | BufferedReader, size: int, step: Callable[[int], None] | None
 ) -> str:
-    """Return the sha256 of the remaining bytes of a stream. `size` is the size of its file."""
+    """Return the sha256 of the remaining bytes of a stream.
+
+    `size` is the size of its file, by which the size of pieces is chosen. `step`, if not None, is
+    called after each piece with its number of bytes.
+    """
     digest = hashlib.sha256()
     # Allocating a megabyte takes as long as hashing one, so the buffer is not larger than the file.
     buffer = bytearray(min(max(size, 1 << 16), PIECE))
@@ -218,14 +242,15 @@ DIGEST_IN_NAME = re.compile(r".*-(?=\d*[a-f])([0-9a-f]{8,64})(\.\w+)+", re.IGNOR
 
 
 def promised_digest(path: Path) -> str:
-    """Return the first digits of the sha256 that a file name contains, or an empty string."""
+    """Return the first digits of the sha256 that a file's name contains; empty if it contains
+    none."""
     promise = DIGEST_IN_NAME.fullmatch(path.name)
     return promise[1].lower() if promise else ""
 
 
 def check_digest_in_name(path: Path, digest: str) -> None:
-    """Check a file's sha256 against its name. **Raises** `WrongDigest` if the name contains another
-    one."""
+    """Raise `WrongDigest` if the name of a file contains a sha256 that does not begin the file's
+    sha256 `digest`. A name without a sha256 is accepted."""
     if not digest.startswith(promised_digest(path)):
         raise WrongDigest(
             f"{path} is damaged, or another file: its name says that its sha256 begins with "
@@ -285,8 +310,8 @@ class Checkpoint:
 
     @cached_property
     def leaves(self) -> Mapping[str, str]:
-        """Leaves that the tensors of a view stand for, by tensor name. Empty if this is not a
-        view."""
+        """Leaves of the model that the tensors of a view stand for, by tensor name. Empty for a
+        checkpoint that is not a view."""
         if self.naming is None:
             return {}
         leaves = {key: self.naming.leaf(key) for key in self.tensors}
@@ -298,9 +323,10 @@ class Checkpoint:
             file.close()
 
     def sha256(self, step: Callable[[int], None] | None = None) -> str:
-        """Return the sha256 of the file, or a digest of the names and digests of several files.
+        """Return the sha256 of the file. For several files, return a digest of their names and
+        digests.
 
-        `step` is called with the size of each piece that was hashed.
+        `step`, if given, is called after each piece with its number of bytes.
 
         **Raises** `WrongDigest` if the name of one of several files contains another digest.
         """

@@ -30,13 +30,13 @@ TORCH_HUB = "linear_head"
 
 
 class FoundHead(NamedTuple):
-    """Linear layer on a network.
+    """Linear layer that was found on a network.
 
     **Arguments:**
 
-    - `name`: name of the layer in the file.
-    - `tensors`: tensors of the layer by the naming's names.
-    - `tensor_ids`: identities (`id`) of these tensors in the file.
+    - `name`: the name of the layer in the file.
+    - `tensors`: the tensors of the layer, by the names that the naming gives them.
+    - `tensor_ids`: the identities (`id`) of these tensors in the file.
     - `is_custom`: whether a user has added the layer, so that the library of the network does not
       determine its input.
     - `convolution`: whether it is a 1 x 1 convolution.
@@ -55,14 +55,15 @@ def find_head(
     network: Mapping[str, LazyTensor],
     naming: Naming,
 ) -> FoundHead | None:
-    """Return the only linear layer on a network. Return None if there is none, or more than one.
+    """Return the linear layer on a network, if it is the only layer outside of it. Return None if
+    there is none, or if there are other layers.
 
     **Arguments:**
 
-    - `tensors`: all tensors of the file.
-    - `prefix`: prefix of the network.
-    - `network`: tensors of the network by the naming's names.
-    - `naming`: the naming.
+    - `tensors`: all tensors of the file by name.
+    - `prefix`: the prefix of the network's names in the file.
+    - `network`: the tensors of the network, by the names that the naming gives them.
+    - `naming`: the naming of the network.
     """
     width = network_width(naming, network)
     if not naming.head or not width:
@@ -86,10 +87,11 @@ def find_head(
 def _match_publisher_head(
     prefix: str, network: Mapping[str, LazyTensor], naming: Naming
 ) -> FoundHead | None:
-    """Return the layer with the publisher's name that is inside the network, where the publisher
-    has it outside.
+    """Return the linear layer with the publisher's name that lies inside the module of the network.
+    It is a custom layer, because the publisher has it outside.
 
-    Return None if the naming has no wrapper, so that the layer belongs inside.
+    Return None if the naming has no such module around the network (`Naming.wrappers`), so that the
+    layer belongs inside.
     """
     if not naming.wrappers:
         return None
@@ -102,7 +104,8 @@ def _match_publisher_head(
 def _possible_widths(
     naming: Naming, network: Mapping[str, LazyTensor], width: int
 ) -> tuple[int, ...]:
-    """Return the numbers of input channels that a linear layer on a network may have."""
+    """Return the numbers of input channels that a linear layer on a network may have: multiples of
+    the network's `width`, the number of channels of a token."""
     has_token = leaf_shape(naming, network, "cls_token") is not None
     return tuple(count * width for count in (CONCATENATED if has_token else (1,)))
 
@@ -115,19 +118,18 @@ def _match_single_layer(
     naming: Naming,
     widths: tuple[int, ...],
 ) -> FoundHead | None:
-    """Return the layer if it is the only one of the tensors, or the pair of layers that a publisher
-    has.
-
-    Return None if there are other tensors.
+    """Return the linear layer on a network if the tensors outside of the network are those of one
+    layer, or of the pair of layers that the publisher has. Return None if there are other tensors,
+    or if the layer does not take one of the widths.
 
     **Arguments:**
 
-    - `candidates`: tensors under `outer` that are not the network's.
-    - `layers`: names of the modules that these tensors belong to.
-    - `outer`: prefix of the module in which the layer is searched.
-    - `prefix`: prefix of the network.
+    - `candidates`: the tensors under `outer` that are not the network's.
+    - `layers`: the names of the modules that these tensors belong to.
+    - `outer`: the prefix of the module in which the layer is searched.
+    - `prefix`: the prefix of the network's names.
     - `naming`: the naming of the network.
-    - `widths`: possible numbers of input channels.
+    - `widths`: the possible numbers of input channels.
     """
     modules = {f"{outer}{head}": head for head in naming.heads}
     if layers != {*modules}:
@@ -158,16 +160,26 @@ def _match_single_layer(
 def _layer_tensors(
     candidates: Mapping[str, LazyTensor], module: str, name: str
 ) -> dict[str, LazyTensor]:
-    """Return the weight and bias of a layer by the naming's names. A bias that is missing is
-    zero."""
+    """Return the weight and the bias of a linear layer, by the names that the naming gives them. A
+    missing bias is replaced by zeros.
+
+    **Arguments:**
+
+    - `candidates`: tensors of the file, of which some are the layer's.
+    - `module`: the name of the layer in the file.
+    - `name`: the name of the layer in the naming.
+    """
     weight = _as_matrix(candidates[f"{module}.weight"])
     bias = candidates.get(f"{module}.bias") or _zero_bias(weight.shape)
     return {f"{name}.weight": weight, f"{name}.bias": bias}
 
 
 def _is_linear(candidates: Mapping[str, LazyTensor], module: str, widths: tuple[int, ...]) -> bool:
-    """Return whether a module is a linear layer, or a 1 x 1 convolution, with one of these input
-    widths."""
+    """Return True if a module is a linear layer, or a 1 x 1 convolution, with one of these numbers
+    of input channels.
+
+    `candidates` are tensors of the file by name, of which some are the module's.
+    """
     shapes = {
         key.removeprefix(f"{module}."): t.shape
         for key, t in candidates.items()
@@ -180,11 +192,13 @@ def _is_linear(candidates: Mapping[str, LazyTensor], module: str, widths: tuple[
 
 
 def _is_in_module(key: str, module: str) -> bool:
+    """Return True if `key` is the name of a tensor directly in the module."""
     return key.rpartition(".")[0] == module
 
 
 def _as_matrix(weight: LazyTensor) -> LazyTensor:
-    """Return the weight of a 1 x 1 convolution as that of a linear layer."""
+    """Return the weight of a 1 x 1 convolution as that of a linear layer. A matrix is returned
+    unchanged."""
     if len(weight.shape) == 2:
         return weight
 
@@ -195,17 +209,22 @@ def _as_matrix(weight: LazyTensor) -> LazyTensor:
 
 
 def _zero_bias(shape: Shape) -> LazyTensor:
+    """Return a bias of zeros for a layer whose weight has this shape."""
     return LazyTensor(shape[:1], "float32", lambda: zeros(shape[:1]))
 
 
 def network_width(naming: Naming, tensors: Mapping[str, LazyTensor]) -> int:
-    """Return the number of channels of a network's tokens, or 0 if no tensor determines it."""
+    """Return the number of channels of a network's tokens, which its final norm has. Return 0 if
+    the tensors, which are those of a file by name, contain no such norm."""
     shape = leaf_shape(naming, tensors, "norm.weight") or ()
     return shape[0] if len(shape) == 1 else 0
 
 
 def enclosing_prefixes(prefix: str) -> list[str]:
-    """Return a prefix and those of the modules around it, from the innermost to the empty
-    prefix."""
+    """Return a prefix and the prefixes of the modules around it, from the innermost to the
+    outermost, which is empty.
+
+    For `"model.backbone."` they are `"model.backbone."`, `"model."` and `""`.
+    """
     parts = prefix.split(".")[:-1]
     return ["".join(f"{part}." for part in parts[:count]) for count in range(len(parts), -1, -1)]

@@ -61,8 +61,8 @@ KINDS = {
 
 
 def kind_of(name: str) -> str:
-    """Return the kind of the parameter of this name. **Raises** `KeyError` if no pattern
-    matches."""
+    """Return the kind of a parameter, a key of `DRAWS`, by the name of the parameter. **Raises**
+    `KeyError` if no pattern matches."""
     for patterns, kind in KINDS.items():
         if any(fnmatchcase(name, pattern) for pattern in patterns.split()):
             return kind
@@ -70,14 +70,16 @@ def kind_of(name: str) -> str:
 
 
 def normal(shape: Shape, rng: np.random.Generator, std: float) -> Float32:
-    """Return normally distributed values around 0, drawn and scaled in float32."""
+    """Return normally distributed values around 0 with this standard deviation, drawn and scaled in
+    float32."""
     values = rng.standard_normal(shape, dtype=np.float32)
     values *= np.float32(std)
     return values
 
 
 def key_mask(shape: Shape) -> Float32:
-    """Return a mask over queries, keys and values: zeros for the third of the keys, and ones."""
+    """Return a mask over the concatenated biases of queries, keys and values: 0 in the middle
+    third, that of the keys, and 1 elsewhere."""
     mask = np.ones(shape, np.float32)
     third = shape[0] // 3
     mask[third : 2 * third] = 0
@@ -85,22 +87,24 @@ def key_mask(shape: Shape) -> Float32:
 
 
 def _draw_uniform(shape: Shape, rng: np.random.Generator, upper: float) -> Float32:
+    """Return uniformly distributed values from 0 to `upper`, which is excluded."""
     return rng.random(shape, dtype=np.float32) * np.float32(upper)
 
 
 def exact_periods(count: int) -> Float32:
-    """Return the rotary periods `100^(k / count)` in float32."""
+    """Return the `count` rotary periods `100^(k / count)` in float32."""
     periods64 = 100.0 ** (2.0 * np.arange(count, dtype=np.float64) / (2 * count))
     return periods64.astype(np.float32)
 
 
 def periods(count: int) -> Float32:
-    """Return the rotary periods, rounded to bfloat16 like those in the published files."""
+    """Return the `count` rotary periods `100^(k / count)`, rounded to bfloat16 like those in the
+    published files."""
     return round_to_bfloat16(exact_periods(count))
 
 
 def frequencies(count: int, theta: float) -> Float32:
-    """Return ViT-5's rotary frequencies `theta^(-k / count)` in float32."""
+    """Return ViT-5's `count` rotary frequencies `theta^(-k / count)` in float32."""
     frequencies64 = theta ** (-np.arange(count, dtype=np.float64) / count)
     return frequencies64.astype(np.float32)
 

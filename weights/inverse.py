@@ -11,7 +11,10 @@ from weights.tensors import LazyTensor
 
 
 def find_missing_leaves(plans: Iterable[LeafPlan], file: Mapping[str, LazyTensor]) -> list[str]:
-    """Return the paths of the leaves of which the file contains no source."""
+    """Return the paths of the leaves that have none of their sources in a file.
+
+    `plans` are the plans of all leaves, and `file` has the tensors by key.
+    """
     return [
         leaf_plan.target
         for leaf_plan in plans
@@ -26,6 +29,11 @@ def invert(
 
     If several leaves share a source, such as the parts of one matrix, its value is the sum of their
     inverse transforms.
+
+    **Arguments:**
+
+    - `plans`: the plan of each leaf in the naming.
+    - `leaves`: the leaves of the model by path.
     """
     parts: dict[SourceKey, list[tuple[Rule, LazyTensor, int]]] = {}
     for leaf_plan in plans:
@@ -38,9 +46,10 @@ def invert(
 
 
 def _sum_sources(parts: list[tuple[Rule, LazyTensor, int]]) -> Float32:
-    """Return the sum of the inverse transforms of the leaves that share a source.
+    """Return the values of one source: the sum of the inverse transforms of the leaves that share
+    it.
 
-    Each item has the leaf's rule, the leaf, and the position of the source among the rule's
+    An item of `parts` has a leaf's rule, the leaf, and the position of the source among the rule's
     sources.
     """
     return reduce(np.add, (rule.transform.invert(leaf.read())[i] for rule, leaf, i in parts))

@@ -12,19 +12,15 @@ from weights.tensors import FLOATS, LazyTensor
 
 
 class TrainingRule(NamedTuple):
-    """Pattern of the keys that cannot affect an answer, and the reason."""
+    """Pattern of the names of tensors that cannot affect an answer, and the reason."""
 
     pattern: re.Pattern[str]
     reason: str
 
 
 def _training_rule(pattern: str, reason: str) -> TrainingRule:
-    """Return a rule for keys in which this pattern matches one or more complete segments. Rules for
-    tensors that only training uses, by the publishers' names.
-
-    Sources: `dinov2/train/ssl_meta_arch.py` of facebookresearch/dinov2, `models_mae.py` of
-    facebookresearch/mae, `modeling_vit_mae.py` of transformers.
-    """
+    """Return the rule for names in which the pattern matches one or more complete segments between
+    dots. `reason` says why such tensors cannot affect an answer."""
     return TrainingRule(re.compile(rf"(?:^|\.)(?:{pattern})(?:\.|$)"), reason)
 
 
@@ -53,7 +49,8 @@ not have it, and `last_hidden_state` does not depend on it."""
 
 
 def find_training_keys(keys: Iterable[str]) -> set[str]:
-    """Return the keys that a rule of training covers."""
+    """Return the names of tensors that only training uses: those that match a rule, and those of
+    projections for self-supervision."""
     keys = [*keys]
     projections = {key.partition(SELF_SUPERVISED)[0] for key in keys if SELF_SUPERVISED in key}
     prefixes = tuple(f"{name}." for name in projections)
@@ -65,16 +62,17 @@ def find_training_keys(keys: Iterable[str]) -> set[str]:
 
 
 def is_trained(tensor: LazyTensor) -> bool:
-    """Return whether training may have changed a tensor: it has floats and is not empty."""
+    """Return True if training may have changed a tensor: it has floats and is not empty."""
     return tensor.dtype in FLOATS and 0 not in tensor.shape
 
 
 def may_change_answer(tensors: Mapping[str, LazyTensor]) -> dict[str, LazyTensor]:
-    """Return those of the unused tensors that could change the answer: no rule covers them."""
+    """Return the unused tensors that could change the answer: training may have changed them, and
+    no rule says that only training uses them."""
     harmless = find_training_keys(tensors)
     return {k: t for k, t in tensors.items() if k not in harmless and is_trained(t)}
 
 
 def is_number(tensor: LazyTensor) -> bool:
-    """Return whether a tensor is a single number."""
+    """Return True if a tensor has exactly one element."""
     return math.prod(tensor.shape) == 1

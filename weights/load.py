@@ -17,9 +17,13 @@ PERIODS = "local_pos_embed.periods"
 
 
 def load_weights(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Shape]) -> Weights:
-    """Return the weights for a model from a checkpoint.
+    """Return the weights for a model from a checkpoint. The values are read when they are used.
 
-    **Arguments:** the checkpoint, its naming, and the shape of each leaf of the model by path.
+    **Arguments:**
+
+    - `checkpoint`: the checkpoint, or a view of it.
+    - `naming`: the naming of its tensors.
+    - `shapes`: the shape of each leaf of the model by path.
 
     **Raises** `MappingError` if the file does not match the model, `BadValues` if a mask contains
     NaN, and `WrongDigest` if the name of the file contains another digest.
@@ -31,10 +35,8 @@ def load_weights(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Sh
 
 
 def map_weights(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Shape]) -> Weights:
-    """Return the weights as `load_weights` does, but without computing the digest of the file.
-
-    The caller has to check the digest before it uses the weights.
-    """
+    """Return the weights as `load_weights` does, but without computing the digest of the file. The
+    caller has to check the digest before it uses the weights."""
     tensors_in_file = narrow_to_model(checkpoint, naming, shapes).tensors
     plans = plan(naming.rules, shapes)
     tensors = map_tensors(naming, plans, tensors_in_file)
@@ -53,8 +55,8 @@ def map_weights(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Sha
 
 
 def check_masks(file: Mapping[str, LazyTensor]) -> None:
-    """Check the bias masks of a file. **Raises** `BadValues` if one contains NaN, its value before
-    initialization."""
+    """Raise `BadValues` if a bias mask of a file contains NaN, which is its value before the model
+    is initialized. `file` has the tensors by key."""
     keys = [key for key in file if key.endswith(".bias_mask") and file[key].dtype in FLOATS]
     if nan_masks := [key for key in keys if np.isnan(file[key].read()).any()]:
         raise BadValues(
@@ -66,8 +68,13 @@ def check_masks(file: Mapping[str, LazyTensor]) -> None:
 def matches_exactly(
     naming: Naming, file: Mapping[str, LazyTensor], shapes: Mapping[str, Shape]
 ) -> bool:
-    """Return whether a file in this naming contains exactly the tensors of a model with these
-    leaves."""
+    """Return True if a file in this naming contains exactly the tensors of a model.
+
+    **Arguments:**
+
+    - `file`: the tensors of the file by key.
+    - `shapes`: the shape of each leaf of the model by path.
+    """
     has_all_leaves = all(map(naming.has_leaf, shapes))
     return has_all_leaves and not describe_misfits(naming, plan(naming.rules, shapes), file)
 
@@ -75,11 +82,11 @@ def matches_exactly(
 def find_nearest_naming(
     namings: Iterable[Naming], checkpoint: Checkpoint
 ) -> tuple[Naming, Checkpoint]:
-    """Return the naming with the most keys in a view of the checkpoint, and this view.
+    """Return the naming that has the most tensor names of a view of the checkpoint, and this view.
 
     Among equals, the first one without a custom head is chosen.
 
-    **Raises** `NotACheckpoint` if no naming has at least half of a view's keys.
+    **Raises** `NotACheckpoint` if no naming has at least half of a view's names.
     """
     find_views = views_of(checkpoint)
     candidates = [(naming, view) for naming in namings for view in find_views(naming)]

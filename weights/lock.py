@@ -20,10 +20,10 @@ _HELD_LOCKS: dict[Path, "BaseFileLock"] = {}
 
 @contextmanager
 def hold_lock(destination: Path, progress: Progress) -> Generator[None]:
-    """Hold the lock of a file or folder while the block runs.
+    """Hold the lock of the file or folder `destination` while the block runs. Other processes that
+    take the same lock wait.
 
-    Other processes that take the same lock wait. If another process has the lock, `progress` is
-    told and this call waits for it.
+    If another process has the lock, this call reports that as a stage of `progress`, and waits.
 
     **Raises** `OSError` if the lock file cannot be written.
     """
@@ -72,7 +72,7 @@ def discard_locks() -> None:
 
 
 def _remove_held(path: Path, lock: "BaseFileLock") -> None:
-    """Remove a lock file that this process holds.
+    """Remove the lock file at `path`, whose lock this process holds.
 
     Windows does not remove an open file. There the lock is released first, and the file stays if
     another process has acquired it by then.

@@ -44,12 +44,18 @@ class Rule:
     missing: Callable[[Shape], Float32] = zeros
 
     def match(self, target: str) -> tuple[str, ...] | None:
-        """Return the keys of the sources of a leaf, or None if the rule is for other leaves."""
+        """Return the keys of the sources of the leaf `target`; None if the rule is not for this
+        leaf.
+
+        For the rule `blocks.{i}.norm.{p}` ← `layer.{i}.norm2.{p}`, the leaf `blocks.3.norm.bias`
+        has the source `layer.3.norm2.bias`.
+        """
         match = _pattern(self.target).fullmatch(target)
         return match and tuple(source.format(**match.groupdict()) for source in self.sources)
 
     def leaf(self, key: str) -> str | None:
-        """Return the leaf that `key` is a source of, or None if it is not a source of this rule."""
+        """Return the leaf that has the tensor `key` as a source by this rule; None if the rule has
+        no such source."""
         for source in self.sources:
             if match := _pattern(source.removesuffix("?")).fullmatch(key):
                 return self.target.format(**match.groupdict())
@@ -57,15 +63,18 @@ class Rule:
 
 
 def same_names(*paths: str) -> tuple[Rule, ...]:
-    """Return rules for leaves whose keys in the file are their own paths."""
+    """Return rules for leaves whose tensors in the file have the leaves' own paths as names."""
     return tuple(Rule(path, (path,)) for path in paths)
 
 
 def prefix_rules(rules: Iterable[Rule], target: str, source: str) -> tuple[Rule, ...]:
-    """Return rules for a network that is a part of another one.
+    """Return the rules for a network that is a part of another one.
 
-    Its leaves are under the prefix `target` in the model, and its keys under the prefix `source` in
-    the file. Both prefixes end in a dot.
+    **Arguments:**
+
+    - `rules`: the rules for the network alone.
+    - `target`: the prefix of its leaves in the larger model, such as `"backbone."`.
+    - `source`: the prefix of its tensors in the file. Both prefixes end in a dot or are empty.
     """
     return tuple(
         replace(
@@ -79,8 +88,8 @@ def prefix_rules(rules: Iterable[Rule], target: str, source: str) -> tuple[Rule,
 
 @cache
 def _pattern(path: str) -> re.Pattern[str]:
-    """Return the regular expression of a path with placeholders. `**` stands for one or more
-    segments."""
+    """Return the regular expression of a path with placeholders such as `{i}`, which match one
+    segment. `**` matches one or more segments."""
     pattern = re.escape(path).replace(re.escape("**"), ".+")
     for name in re.findall(r"{(\w+)}", path):
         placeholder = re.escape(f"{{{name}}}")
@@ -91,12 +100,14 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 
 class PathIndex:
-    """Index of rules by the paths that they match, with wildcards for placeholders.
+    """Index of rules by the patterns of paths.
 
-    Among thousands of names, the rules that may match one are found without trying all rules.
+    It finds the rules that may match a path without trying all rules, which are thousands for some
+    files.
     """
 
     def __init__(self, paths: Iterable[tuple[str, Rule]]):
+        """Build the index of pairs of a pattern, such as `blocks.{i}.norm.{p}`, and a rule."""
         self.rules: dict[tuple[str | None, ...], dict[int, Rule]] = {}
         self.wildcards: dict[int, dict[tuple[bool, ...], None]] = {}
         for position, (path, rule) in enumerate(paths):
@@ -106,7 +117,8 @@ class PathIndex:
             self.wildcards.setdefault(len(parts) - 1, {})[mask] = None
 
     def find(self, path: str) -> list[Rule]:
-        """Return the rules that may match a path, in their order."""
+        """Return the rules whose pattern may match a path, in the order in which the index got
+        them."""
         if (wildcard_masks := self.wildcards.get(path.count("."))) is None:
             return []
         rules: dict[int, Rule] = {}
@@ -116,7 +128,7 @@ class PathIndex:
 
 
 def _fixed_segments(parts: list[str], mask: tuple[bool, ...]) -> tuple[str | None, ...]:
-    """Return the segments of a path, with None for those that are wildcards."""
+    """Return the segments of a path, with None in place of those at which `mask` is True."""
     return tuple(
         None if is_wildcard else part for part, is_wildcard in zip(parts, mask, strict=True)
     )
@@ -145,19 +157,22 @@ class Convention:
 
 @dataclass(frozen=True)
 class Naming:
-    """Names that one publisher gives the tensors of a family of models.
+    """Names that one publisher gives the tensors of a family of models, and how each becomes a
+    leaf.
 
     In patterns of keys, `**` stands for one or more segments.
 
     **Arguments:**
 
     - `convention`: the publisher or library.
-    - `rules`: rules for the leaves. The first one that matches a leaf applies.
+    - `rules`: the rules for the leaves. The first one that matches a leaf applies.
     - `zero`: patterns of keys that a file may contain although the model does not use them, if all
       values are zero.
-    - `copies`: pairs of a pattern of keys and the key whose values they repeat.
+    - `copies`: pairs of a pattern of keys and a key. A tensor that matches the pattern has the
+      values of the tensor with that key, and the model does not use it.
     - `computed`: patterns of keys whose values the model computes from its sizes.
-    - `in_memory`: naming of the publisher's module in memory, if it differs from that of the files.
+    - `in_memory`: the naming of the publisher's module in memory; None if its names are those of
+      the files.
     - `wrappers`: names of the module that contains the network in the publisher's classifiers. The
       linear layer is outside of it.
     """
@@ -181,11 +196,12 @@ class Naming:
         return hash((self.name, *(rule.target for rule in self.rules)))
 
     def repeated(self, keys: Collection[str]) -> dict[str, str]:
-        """Return the keys of the copies that a complete file also contains, with the key whose
-        values each repeats.
+        """Return the keys of the copies that a complete file also contains, each with the key of
+        the tensor whose values it repeats.
 
-        **Arguments:** the keys of the originals. A placeholder of a pattern stands for every
-        segment that follows the same beginning in these keys, such as every block.
+        `keys` are the keys of all other tensors. A placeholder in the pattern of a copy stands for
+        every segment that follows the same beginning in these keys, such as the number of every
+        block.
         """
         originals: dict[str, str] = {}
         for pattern, original in self.copies:
@@ -200,16 +216,16 @@ class Naming:
         return originals
 
     def leaf(self, key: str) -> str | None:
-        """Return the leaf that a key of a file belongs to, or None if the naming does not have the
-        key."""
+        """Return the leaf that a tensor of a file belongs to; None if the naming has no leaf for
+        this key."""
         candidates = (
             (rule, leaf) for rule in self._by_source.find(key) if (leaf := rule.leaf(key))
         )
         return next((leaf for rule, leaf in candidates if rule is self._find_rule(leaf)), None)
 
     def rename_key(self, key: str, other: Naming) -> str | None:
-        """Return the name of a key in another naming of the same leaves, or None if one of them
-        does not have it."""
+        """Return the name that a tensor has in another naming of the same leaves; None if one of
+        the namings does not have the tensor."""
         leaf = self.leaf(key)
         keys, other_keys = (
             () if leaf is None else naming._sources(leaf) for naming in (self, other)
@@ -221,42 +237,46 @@ class Naming:
         )
 
     def _sources(self, leaf: str) -> tuple[str, ...]:
-        """Return the keys of a leaf, including optional ones."""
+        """Return the keys of the tensors of a leaf, including optional ones; empty if no rule
+        covers the leaf."""
         rule = self._find_rule(leaf)
         keys = None if rule is None else rule.match(leaf)
         return tuple(key.removesuffix("?") for key in keys or ())
 
     def _find_rule(self, leaf: str) -> Rule | None:
-        """Return the first rule that matches a leaf, which is the one that applies, or None."""
+        """Return the rule that applies to a leaf, which is the first one that matches; None if no
+        rule matches."""
         return next((r for r in self._by_target.find(leaf) if r.match(leaf) is not None), None)
 
     @cached_property
     def _by_source(self) -> PathIndex:
+        """Index of the rules by their sources."""
         keys = ((key.removesuffix("?"), rule) for rule in self.rules for key in rule.sources)
         return PathIndex(keys)
 
     @cached_property
     def _by_target(self) -> PathIndex:
+        """Index of the rules by their leaves."""
         return PathIndex((rule.target, rule) for rule in self.rules)
 
     def has_leaf(self, leaf: str) -> bool:
-        """Return whether a rule covers the leaf, with or without a source."""
+        """Return True if a rule covers the leaf, also if the rule has no sources."""
         return self._find_rule(leaf) is not None
 
     def has_key(self, key: str) -> bool:
-        """Return whether files with these names may contain the key, whether the model uses it or
-        not."""
+        """Return True if files with these names may contain the key, also if the model does not use
+        it."""
         return self.leaf(key) is not None or _matches_any(self.surplus, key)
 
     @cached_property
     def surplus(self) -> tuple[str, ...]:
-        """Patterns of all keys that the model does not use."""
+        """Patterns of all keys that a file may contain although the model does not use them."""
         copy_patterns = (pattern for pattern, _ in self.copies)
         return (*self.zero, *self.computed, *copy_patterns)
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """Names of the linear layers on an image network, the main one first. Empty for other
+        """Names of the linear layers on a network for pictures, the main one first. Empty for other
         networks."""
         sources = {rule.target: rule.sources for rule in reversed(self.rules)}
         of_pictures = {"patch_embed.proj.weight", "blocks.0.downsample.conv.weight"} & {*sources}
@@ -265,22 +285,25 @@ class Naming:
 
     @property
     def head(self) -> str:
-        """Name of the main linear layer on an image network, or an empty string."""
+        """Name of the main linear layer on a network for pictures; empty if there is none."""
         return next(iter(self.heads), "")
 
     @cached_property
     def landmarks(self) -> tuple[str, ...]:
-        """Required keys without placeholders. Their positions show where a network lies in a
-        file."""
+        """Keys of required sources without placeholders, such as `patch_embed.proj.weight`. Where
+        they lie in a file shows where a network is."""
         sources = (source for rule in self.rules for source in rule.sources)
         return tuple(dict.fromkeys(key for key in sources if "{" not in key and "?" not in key))
 
 
 @dataclass(frozen=True)
 class SourceKey:
-    """Key of a file with the shape that it must have.
+    """Source of a leaf: the key of a tensor in a file, and the shape that it must have.
 
-    `optional` is whether the file may lack it; `missing` returns its values then.
+    **Arguments:**
+
+    - `optional`: whether a file may lack the tensor.
+    - `missing`: a function that returns the tensor's values, from its shape, if a file lacks it.
     """
 
     key: str
@@ -291,7 +314,8 @@ class SourceKey:
 
 @dataclass(frozen=True)
 class LeafPlan:
-    """Rule and sources of one leaf."""
+    """Plan of one leaf of a model: its path (`target`), its shape, its sources in a file, and the
+    rule that applies to it."""
 
     target: str
     shape: Shape
@@ -302,13 +326,20 @@ class LeafPlan:
 def plan(rules: Iterable[Rule], shapes: Mapping[str, Shape]) -> list[LeafPlan]:
     """Return the plan of each leaf of a model. The first rule that matches a leaf applies.
 
-    **Raises** `KeyError` if no rule matches, which is an error in the table.
+    **Arguments:**
+
+    - `rules`: the rules of a naming.
+    - `shapes`: the shape of each leaf of the model by path.
+
+    **Raises** `KeyError` if no rule matches a leaf, which is an error in the table of rules.
     """
     rules = tuple(rules)
     return [_plan_leaf(rules, target, shape) for target, shape in shapes.items()]
 
 
 def _plan_leaf(rules: tuple[Rule, ...], target: str, shape: Shape) -> LeafPlan:
+    """Return the plan of the leaf `target`, which has this shape. **Raises** `KeyError` if no rule
+    matches."""
     for rule in rules:
         if (keys := rule.match(target)) is not None:
             pairs = zip(keys, shapes_before(rule.transform, shape), strict=bool(keys))
@@ -321,10 +352,15 @@ def _plan_leaf(rules: tuple[Rule, ...], target: str, shape: Shape) -> LeafPlan:
 
 
 def leaf_shape(naming: Naming, file: Mapping[str, LazyTensor], leaf: str) -> Shape | None:
-    """Return the shape of a leaf, computed from the shapes of its sources in a file.
+    """Return the shape that a leaf has with the tensors of a file.
 
     Return None if the file has no source of the leaf, or sources of other shapes than the rule is
     for.
+
+    **Arguments:**
+
+    - `file`: the tensors of the file by key.
+    - `leaf`: the path of the leaf.
     """
     for rule in naming.rules:
         if (keys := rule.match(leaf)) is not None:
@@ -338,15 +374,21 @@ def leaf_shape(naming: Naming, file: Mapping[str, LazyTensor], leaf: str) -> Sha
 
 
 def source_shapes(plans: Iterable[LeafPlan]) -> dict[str, Shape]:
-    """Return the shapes of all tensors of a complete file by key."""
+    """Return the shapes, by key, of all tensors of a complete file. `plans` are the plans of all
+    leaves of the model."""
     return {source.key: source.shape for leaf_plan in plans for source in leaf_plan.sources}
 
 
 def map_tensors(
     naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]
 ) -> dict[str, LazyTensor]:
-    """Return the leaves of a model from the tensors of a file. Values are read and transformed on
-    use.
+    """Return the leaves of a model, by path, from the tensors of a file. Values are read and
+    transformed when they are used.
+
+    **Arguments:**
+
+    - `plans`: the plan of each leaf.
+    - `file`: the tensors of the file by key.
 
     **Raises** `MappingError` with all missing, unexpected and misshapen keys and all wrong dtypes
     in one message, and `BadValues` if keys that the model does not use have other values than the
@@ -369,8 +411,11 @@ def map_tensors(
 def describe_misfits(
     naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]
 ) -> list[str]:
-    """Return the reasons why a file does not match a model, one line for each kind. No values are
-    read."""
+    """Return the reasons why a file does not match a model, one text for each kind of problem. The
+    list is empty if it matches. No values are read.
+
+    `plans` are the plans of all leaves of the model, and `file` has the tensors by key.
+    """
     reasons = find_misfits(naming, plans, file)
     return [
         f"{len(names)} {problem}: {_list_names(names)}"
@@ -382,7 +427,11 @@ def describe_misfits(
 def find_misfits(
     naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]
 ) -> dict[str, list[str]]:
-    """Return the keys that do not match a model, by the kind of problem."""
+    """Return the keys of a file that do not match a model, by the kind of problem: "missing",
+    "unexpected", "of another shape", "of another type". No values are read.
+
+    `plans` are the plans of all leaves of the model, and `file` has the tensors by key.
+    """
     unexpected = {*file} - {*source_shapes(plans)} - _find_surplus(naming, plans, file)
     unexpected -= {*find_unrelated_keys(naming, plans, file)}
     sources = {source.key: source for leaf_plan in plans for source in leaf_plan.sources}
@@ -409,10 +458,13 @@ def find_misfits(
 def find_unrelated_keys(
     naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]
 ) -> list[str]:
-    """Return the keys of a file that do not belong to the network.
+    """Return the keys of a file that do not belong to the network: counters, single numbers, mask
+    tokens, and tensors of other modules.
 
-    Keys inside the network are not among them: a network with additional tensors computes something
-    else.
+    Other unused keys inside the network are not among them, because a network with additional
+    tensors computes something else.
+
+    `plans` are the plans of all leaves of the model, and `file` has the tensors by key.
     """
     source_keys = source_shapes(plans)
     modules = {key.partition(".")[0] for key in source_keys}
@@ -427,7 +479,7 @@ def find_unrelated_keys(
 
 
 def _is_unrelated(key: str, tensor: LazyTensor, modules: Collection[str], naming: Naming) -> bool:
-    """Return whether a tensor that the model does not use lies outside of the network.
+    """Return True if a tensor that the model does not use does not belong to the network.
 
     `modules` are the first segments of the keys that the model uses.
     """
@@ -444,19 +496,21 @@ def _is_unrelated(key: str, tensor: LazyTensor, modules: Collection[str], naming
 def _find_surplus(
     naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]
 ) -> set[str]:
-    """Return the keys of a file that the naming allows although the model does not use them."""
+    """Return the keys of a file that the model does not use, but that the naming allows."""
     source_keys = source_shapes(plans)
     return {key for key in file if key not in source_keys and _matches_any(naming.surplus, key)}
 
 
 def _matches_any(patterns: Iterable[str], key: str) -> bool:
+    """Return True if a key matches one of these patterns."""
     return any(_pattern(pattern).fullmatch(key) for pattern in patterns)
 
 
 def _check_surplus(naming: Naming, keys: set[str], file: Mapping[str, LazyTensor]) -> None:
-    """Check the values of keys that the model does not use: zeros, or copies of other values.
+    """Check the values of keys that the model does not use. They must be zeros, or copies of other
+    tensors, as the naming says.
 
-    **Raises** `BadValues` if there are other values, which the model would ignore.
+    **Raises** `BadValues` for other values, which the model would ignore.
     """
     advice = "give the checkpoint that was published for this model."
     zero_keys = sorted(key for key in keys if _matches_any(naming.zero, key))
@@ -472,12 +526,13 @@ def _check_surplus(naming: Naming, keys: set[str], file: Mapping[str, LazyTensor
 
 
 def _is_copy(copy: LazyTensor, original: LazyTensor) -> bool:
+    """Return True if two tensors have the same shape and equal floats. NaN equals NaN."""
     comparable = copy.dtype in FLOATS and original.dtype in FLOATS and copy.shape == original.shape
     return comparable and np.array_equal(copy.read(), original.read(), equal_nan=True)
 
 
 def _list_names(names: list[str]) -> str:
-    """Return the first names as text, and how many more there are."""
+    """Return the first names as text, followed by the number of the remaining ones."""
     remaining = len(names) - SHOWN_NAMES
     # The names come from the file, so unprintable ones are escaped.
     text = ", ".join(name if name.isprintable() else ascii(name) for name in names[:SHOWN_NAMES])
@@ -485,7 +540,8 @@ def _list_names(names: list[str]) -> str:
 
 
 def _read_leaf(leaf_plan: LeafPlan, file: Mapping[str, LazyTensor]) -> Float32:
-    """Return the values of a leaf, read from its sources."""
+    """Return the values of the leaf of a plan, computed from its sources in a file. Sources that
+    the file lacks have their default values."""
     if not leaf_plan.sources:
         return leaf_plan.rule.missing(leaf_plan.shape)
     values = (

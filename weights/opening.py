@@ -31,7 +31,10 @@ def open_regular(path: str | PathLike[str]) -> BufferedReader:
 def open_inside(folder: str | PathLike[str], name: str) -> BufferedReader:
     """Open a regular file in a folder that comes from an untrusted source, without following links.
 
-    **Arguments:** the folder, and the path inside it with `/` between its parts.
+    **Arguments:**
+
+    - `folder`: the folder.
+    - `name`: the path of the file in the folder, with `/` between its parts.
 
     **Raises** `OSError` if the file does not exist, is not regular, or a part of the path is a
     link.
@@ -55,8 +58,10 @@ def open_inside(folder: str | PathLike[str], name: str) -> BufferedReader:
 
 
 def _as_regular_file(descriptor: int, path: str | PathLike[str]) -> BufferedReader:
-    """Return a file object for an open descriptor. **Raises** `OSError` if it is not a regular
-    file."""
+    """Return a file object for an open descriptor. `path` is named in the error.
+
+    **Raises** `OSError` if it is not a regular file. The descriptor is closed then.
+    """
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
@@ -64,8 +69,8 @@ def _as_regular_file(descriptor: int, path: str | PathLike[str]) -> BufferedRead
 
 
 def read_at_most(path: str | PathLike[str], size: int) -> bytes:
-    """Return the first `size` bytes of a file, or all bytes of a smaller one. **Raises**
-    `OSError`."""
+    """Return the first `size` bytes of a file, or all bytes of a smaller one. **Raises** `OSError`
+    if the file cannot be read."""
     with open_regular(path) as file:
         return file.read(size)
 
@@ -86,7 +91,8 @@ def as_utf8(content: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class State:
-    """Identity of a file and the values that change with its content.
+    """Identity of a file, with its size and the time of its last change. Two different states mean
+    that the file was changed or replaced.
 
     `changed` is the time of the last modification in nanoseconds.
     """
@@ -103,9 +109,10 @@ class State:
 
     @classmethod
     def at(cls, path: str | PathLike[str]) -> Self:
-        """Return the state of the file at a path. **Raises** `OSError`."""
+        """Return the state of the file at a path. **Raises** `OSError` if there is no file."""
         return cls._of_status(os.stat(path))
 
     @classmethod
     def _of_status(cls, status: os.stat_result) -> Self:
+        """Return the state that the operating system's `stat` result describes."""
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)

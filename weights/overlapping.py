@@ -8,11 +8,13 @@ class Overlapping:
     """Context manager that changes a setting of the process while at least one block runs.
 
     Blocks may run in several threads and end in any order. The last one restores the setting.
-
-    **Arguments:** a function that changes the setting and returns a function that restores it.
     """
 
     def __init__(self, change: Callable[[], Callable[[], object]]):
+        """**Arguments:**
+
+        - `change`: a function that changes the setting. It returns a function that restores it.
+        """
         self._change = change
         self._lock, self._blocks = Lock(), 0
         self._restore: Callable[[], object] = lambda: None

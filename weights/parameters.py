@@ -8,7 +8,7 @@ _option_names: dict[str, str] = {}
 
 
 def parameter(name: str) -> str:
-    """Return the name of a parameter for a message.
+    """Return the name of a parameter as a message has it.
 
     If a command runs, it is the command's option, or `--name` if the command has no such option.
     Otherwise it is the Python name in backticks.
@@ -18,10 +18,8 @@ def parameter(name: str) -> str:
 
 @contextmanager
 def use_option_names(options: Mapping[str, str]) -> Generator[None]:
-    """Name parameters in messages by these options while the block runs.
-
-    **Arguments:** the options by parameter name.
-    """
+    """Name parameters by these options in the messages that the block makes. `options` has the
+    options by parameter name."""
     previous_names = current_option_names()
     _option_names.update(options)
     try:
@@ -32,5 +30,6 @@ def use_option_names(options: Mapping[str, str]) -> Generator[None]:
 
 
 def current_option_names() -> dict[str, str]:
-    """Return the options that name parameters now, to pass on to a worker process."""
+    """Return the options that messages name now, by parameter name. They are passed on to worker
+    processes. Empty if no command runs."""
     return dict(_option_names)

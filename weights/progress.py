@@ -10,10 +10,11 @@ class Progress(Protocol):
     """Listener that is notified of the progress of a long operation."""
 
     def stage(self, text: str, total: int | None = None) -> None:
-        """Start a new stage. `total` is its size in bytes, or None if that is not known."""
+        """Start a new stage, which `text` describes. `total` is its size in bytes; None if that is
+        not known."""
 
     def step(self, size: int) -> None:
-        """Count `size` more bytes of the stage as done."""
+        """Report that `size` more bytes of the stage are done."""
 
     def note(self, text: str) -> None:
         """Show a text to the user, also if no progress is shown."""

@@ -15,7 +15,8 @@ from weights.tensors import LazyArrays, LazyTensor, Provenance, Weights
 
 
 def random_weights(shapes: Mapping[str, Shape], seed: int = 0) -> Weights:
-    """Return random weights for a model whose leaves have these paths and shapes."""
+    """Return random weights for a model whose leaves have these shapes, by path. The same seed
+    gives the same weights."""
     tensors = {
         path: LazyTensor(shape, "float32", partial(draw_leaf, seed, path, shape))
         for path, shape in shapes.items()
@@ -24,7 +25,8 @@ def random_weights(shapes: Mapping[str, Shape], seed: int = 0) -> Weights:
 
 
 def draw_leaf(seed: int, path: str, shape: Shape) -> Float32:
-    """Return the values of the leaf at `path`. They depend only on the arguments."""
+    """Return the random values of the leaf at `path`. They depend on the seed, the path and the
+    shape alone. The kind of parameter, which its name determines, chooses the distribution."""
     digest = hashlib.sha256(f"{seed}|{path}".encode()).digest()
     rng = np.random.Generator(np.random.PCG64(int.from_bytes(digest, "little")))
     return DRAWS[kind_of(path)](shape, rng)

@@ -22,25 +22,26 @@ def stream_state(
     draws: Mapping[str, Draw],
     copies: Mapping[str, str],
 ) -> Iterator[tuple[str, Float32]]:
-    """Yield the key and the values of every tensor of a checkpoint, in sorted order of the keys.
+    """Yield the key and the values of every tensor of a seeded checkpoint, in sorted order of the
+    keys.
 
     **Arguments:**
 
-    - `shapes`: shapes by key, as `mapping.source_shapes` returns them.
-    - `seed`: seed of the generator.
-    - `draws`: function that draws values, by the kind of parameter, such as `"periods"` or
+    - `shapes`: the shape of each tensor by key, as `mapping.source_shapes` returns them.
+    - `seed`: the seed of the generator.
+    - `draws`: the function that draws values, by the kind of parameter, such as `"periods"` or
       `"mask"`.
-    - `copies`: keys of further tensors and the key whose values they repeat, as `Naming.repeated`
-      returns them. Nothing is drawn for them.
+    - `copies`: keys of further tensors, each with the key whose values it repeats, as
+      `Naming.repeated` returns them. Nothing is drawn for them.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     originals: dict[str, Float32] = {}
     for key in sorted({*shapes, *copies}):
         # The key of a copy is sorted after the key of its original.
-        drawn = originals[copies[key]] if key in copies else draws[kind_of(key)](shapes[key], rng)
+        values = originals[copies[key]] if key in copies else draws[kind_of(key)](shapes[key], rng)
         if key in copies.values():
-            originals[key] = drawn
-        yield key, drawn
+            originals[key] = values
+        yield key, values
 
 
 def write_checkpoint(
@@ -50,7 +51,8 @@ def write_checkpoint(
     listener: Progress,
     copies: Mapping[str, str],
 ) -> None:
-    """Write a seeded checkpoint in Meta's layout, one tensor at a time."""
+    """Write a seeded checkpoint in Meta's format, one tensor at a time. `shapes`, `seed` and
+    `copies` are as in `stream_state`."""
     stream = stream_state(shapes, seed, DRAWS, copies)
     all_shapes = {**shapes, **{copy: shapes[original] for copy, original in copies.items()}}
     items = {

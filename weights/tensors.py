@@ -17,9 +17,9 @@ class LazyTensor:
 
     **Arguments:**
 
-    - `shape`: sizes of the axes.
-    - `dtype`: the dtype in the file.
-    - `read`: function that reads the values. It returns float32 if `dtype` is one of `FLOATS`.
+    - `shape`: the sizes of the axes.
+    - `dtype`: the name of the dtype in the file, such as `bfloat16`.
+    - `read`: a function that reads the values. It returns float32 if `dtype` is one of `FLOATS`.
     """
 
     shape: tuple[int, ...]
@@ -51,7 +51,8 @@ class LazyArrays(Mapping[str, NDArray[np.float32]]):
 
 
 def is_finite(values: NDArray[np.float32]) -> bool:
-    """Return whether no value is NaN or infinite. Needs no additional memory if all are finite."""
+    """Return True if no value is NaN or infinite. This needs no additional memory if the sum of the
+    values is finite."""
     with np.errstate(all="ignore"):
         total = values.sum()
     # A finite sum has finite terms; an infinite one may be an overflow.

@@ -12,10 +12,14 @@ from weights.initializers import Float32, Shape, exact_periods, key_mask
 
 @dataclass(frozen=True)
 class Transform:
-    """Function from the values of a rule's sources to a leaf, and its inverse.
+    """Function from the values of a rule's sources to a leaf, with its inverse.
 
-    `apply` takes the values of the sources in the order of the rule. `invert` returns them from the
-    values of the leaf. `name` is the name of the constant in this module.
+    **Arguments:**
+
+    - `name`: the name of the constant in this module that is this transform.
+    - `apply`: takes the values of the sources, in the order of the rule, and returns those of the
+      leaf.
+    - `invert`: takes the values of the leaf and returns those of the sources.
     """
 
     name: str
@@ -28,7 +32,8 @@ class Transform:
 
 @cache
 def shapes_before(transform: Transform, shape: Shape) -> tuple[Shape, ...]:
-    """Return the shape that each source must have for a leaf of this shape."""
+    """Return the shape that each source of a transform must have, in order, for a leaf of this
+    shape."""
     return tuple(source.shape for source in transform.invert(np.broadcast_to(PLUS_ZERO, shape)))
 
 
@@ -78,8 +83,8 @@ LAST_THIRDS = Transform(
 
 
 def _split_outer(leaf: Float32) -> tuple[Float32, ...]:
-    """Return the query and value thirds of a bias. **Raises** `ValueError` if the key third is not
-    zero."""
+    """Return the biases of queries and of values from the bias of queries, keys and values.
+    **Raises** `ValueError` if the bias of the keys is not zero."""
     query, key, value = np.split(leaf, 3)
     if key.any():
         raise ValueError("the naming has no tensor for a bias of the keys")
@@ -94,7 +99,8 @@ BIAS_OUTER_THIRDS = Transform(
 
 
 def _unmask(leaf: Float32) -> tuple[Float32, ...]:
-    """Return the bias unchanged, and a mask that does not change it."""
+    """Return a bias unchanged, and a mask whose product with it is the bias: 0 for the keys if
+    their bias is zero, and 1 elsewhere."""
     mask = key_mask(leaf.shape)
     return leaf, np.ones_like(leaf) if leaf[mask == 0].any() else mask
 
@@ -103,7 +109,7 @@ MASKED = Transform("MASKED", lambda values, mask: values * mask + PLUS_ZERO, _un
 
 
 def _check_zeros_or_ones(probs: Float32) -> Float32:
-    """Return the values. **Raises** `BadValues` unless all are 0 or 1."""
+    """Return the probabilities unchanged. **Raises** `BadValues` unless all are 0 or 1."""
     if not np.isin(probs, (0, 1)).all():
         raise BadValues(
             "attn_mask_probs contains values other than 0 and 1: this network decides at random "
@@ -117,15 +123,16 @@ NEVER_OR_ALWAYS = Transform("NEVER_OR_ALWAYS", _check_zeros_or_ones, lambda leaf
 
 
 def zeros(shape: Shape) -> Float32:
-    """Return the default values of a bias that a file does not contain."""
+    """Return zeros, the default values of a bias that a file does not contain."""
     return np.zeros(shape, np.float32)
 
 
 def ones(shape: Shape) -> Float32:
-    """Return the default values of a norm's weight that a file does not contain."""
+    """Return ones, the default values of a norm's weight that a file does not contain."""
     return np.ones(shape, np.float32)
 
 
 def float32_periods(shape: Shape) -> Float32:
-    """Return the rotary periods for a file without them, as transformers and timm compute them."""
+    """Return the rotary periods for a file that does not contain them, as transformers and timm
+    compute them. `shape` is that of the leaf."""
     return exact_periods(shape[0])

@@ -14,8 +14,8 @@ Model = TypeVar("Model")
 
 
 def array_leaves(model: object) -> dict[str, Any]:
-    """Return the array leaves of a model by path, such as `blocks.0.attn.qkv.weight`. They may be
-    abstract."""
+    """Return the array leaves of a model by path, such as `blocks.0.attn.qkv.weight`. They may also
+    be `jax.ShapeDtypeStruct`s."""
     import jax
 
     leaves, _ = jax.tree_util.tree_flatten_with_path(model)
@@ -28,14 +28,15 @@ def leaf_shapes(model: object) -> dict[str, Shape]:
 
 
 def leaf_values(model: object) -> dict[str, Float32]:
-    """Return the values of each array leaf by path, for a model of concrete float32 leaves."""
+    """Return the values of each array leaf by path. All leaves must be arrays of float32."""
     return {path: np.asarray(leaf) for path, leaf in array_leaves(model).items()}
 
 
 def bind(model: Model, values: Mapping[str, ArrayLike]) -> Model:
     """Return the model with each array leaf replaced by the value of its path.
 
-    Dtypes are those of the values. **Raises** `ValueError` if a shape differs.
+    Dtypes are those of the values. **Raises** `ValueError` if a shape differs, and `KeyError` if a
+    path has no value.
     """
     import jax
     import jax.numpy as jnp
@@ -53,12 +54,14 @@ def bind(model: Model, values: Mapping[str, ArrayLike]) -> Model:
 
 
 def _path_name(path: tuple[Any, ...]) -> str:
+    """Return a path of JAX in a tree as text, with dots between its parts."""
     import jax
 
     return jax.tree_util.keystr(path, simple=True, separator=".")
 
 
 def _is_array(leaf: object) -> bool:
+    """Return True if a leaf is an array, or a `jax.ShapeDtypeStruct`."""
     import jax
 
     return isinstance(leaf, jax.Array | np.ndarray | jax.ShapeDtypeStruct)

@@ -51,10 +51,14 @@ FindViews: TypeAlias = Callable[[Naming], Sequence[Checkpoint]]
 
 
 def views_of(checkpoint: Checkpoint, with_head: bool = True) -> FindViews:
-    """Return a function that finds the views of a checkpoint in a naming, and caches them.
+    """Return a function that finds the views of a checkpoint in a naming. It searches only once for
+    each naming.
 
-    A view has one view in its own naming: itself. `with_head` is whether views include the linear
-    layer.
+    A view has one view in its own naming: itself.
+
+    **Arguments:**
+
+    - `with_head`: whether views include the linear layer on the network.
     """
 
     def find_in_naming(naming: Naming) -> tuple[Checkpoint, ...]:
@@ -72,12 +76,15 @@ def views_of(checkpoint: Checkpoint, with_head: bool = True) -> FindViews:
 def find_views(
     checkpoint: Checkpoint, naming: Naming, with_head: bool = True
 ) -> Iterator[Checkpoint]:
-    """Yield a view for each prefix under which a naming's landmarks lie. A file may contain several
-    networks.
+    """Yield a view for each network of a naming that a checkpoint contains.
 
-    The tensors of a view have the names of the naming. They include the linear layer on the network
-    if `with_head` is true. If there are no landmarks with a prefix, the only view contains the
-    whole checkpoint.
+    A network lies under each prefix that the naming's landmarks have in the file. The tensors of a
+    view have the names of the naming. If no landmark has a prefix, the only view contains the
+    complete checkpoint.
+
+    **Arguments:**
+
+    - `with_head`: whether views include the linear layer on the network.
     """
     tensors = _drop_passing_names(checkpoint.tensors)
     landmarks = naming.landmarks
@@ -124,8 +131,8 @@ def find_views(
 
 
 def _drop_layers_on_top(network: Mapping[str, LazyTensor], naming: Naming) -> dict[str, LazyTensor]:
-    """Return the tensors of a network without heads and without modules that its naming does not
-    have."""
+    """Return the tensors of a network without the linear layers on it, and without modules that its
+    naming does not have."""
     modules = {key.partition(".")[0] for key in network if naming.has_key(key)}
     return {
         key: tensor
@@ -136,9 +143,10 @@ def _drop_layers_on_top(network: Mapping[str, LazyTensor], naming: Naming) -> di
 
 
 def _drop_passing_names(tensors: Mapping[str, LazyTensor]) -> Mapping[str, LazyTensor]:
-    """Return the tensors without the names of modules that only pass their input on.
+    """Return the tensors under shorter names, without modules such as `_orig_mod.` that only pass
+    their input on.
 
-    Return them unchanged if two names became equal.
+    Return the tensors unchanged if two of them would get the same name.
     """
     names = "\n".join(tensors)
     if not any(name in names for name in PASSING_NAMES):
@@ -149,8 +157,8 @@ def _drop_passing_names(tensors: Mapping[str, LazyTensor]) -> Mapping[str, LazyT
 
 @lru_cache(MAX_CACHED_NAMES)
 def _split_chunked_name(key: str) -> tuple[str, int, int, str] | None:
-    """Return the parts of a name with two block numbers: the text before them, both numbers, and
-    the text after them.
+    """Return the parts of a name with two block numbers: the text before the numbers, both numbers,
+    and the text after them.
 
     Return None for other names.
     """
@@ -186,52 +194,67 @@ def _join_block_numbers(tensors: dict[str, LazyTensor], naming: Naming) -> dict[
 
 
 def find_other_copies(view: Checkpoint, prefixes: Iterable[str]) -> tuple[str, ...]:
-    """Return the prefixes of other copies of a network, each shortened to the first segment that
-    differs from the prefix of the view.
+    """Return the prefixes of other copies of a view's network in a file. Each is shortened to the
+    first segment in which it differs from the prefix of the view.
 
-    **Arguments:** the view, and the prefixes of all copies.
+    **Arguments:**
+
+    - `view`: the view.
+    - `prefixes`: the prefixes of all copies.
     """
-    copies = (_diverging_prefix(view.prefix, other) for other in prefixes if other != view.prefix)
+    copies = (
+        _diverging_prefix(view.prefix, prefix) for prefix in prefixes if prefix != view.prefix
+    )
     return tuple(filter(None, copies))
 
 
-def _diverging_prefix(prefix: str, other: str) -> str:
-    """Return the part of the other prefix up to its first segment that `prefix` does not have."""
-    shared = next(outer for outer in enclosing_prefixes(prefix) if other.startswith(outer))
-    step = other.removeprefix(shared).partition(".")[0]
+def _diverging_prefix(prefix: str, other_prefix: str) -> str:
+    """Return the beginning of `other_prefix`, up to the first segment that `prefix` does not have;
+    empty if it has all segments."""
+    shared = next(outer for outer in enclosing_prefixes(prefix) if other_prefix.startswith(outer))
+    step = other_prefix.removeprefix(shared).partition(".")[0]
     return f"{shared}{step}." if step else ""
 
 
 def narrow_to_model(
     checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Shape]
 ) -> Checkpoint:
-    """Return the view of a checkpoint that matches a model with these leaves.
+    """Return the view of a checkpoint that matches a model, whose leaves have these shapes by path.
 
-    If none matches, return the view with the most keys of the naming.
+    If no view matches, return the view with the most tensors that the model needs.
 
-    **Raises** `MappingError` if several match and none is the averaged copy.
+    **Raises** `MappingError` if several views match and none of them is the copy with averaged
+    weights.
     """
     views = views_of(checkpoint)(naming)
     plans = plan(naming.rules, shapes)
     matching = [view for view in views if not describe_misfits(naming, plans, view.tensors)]
     if not matching:
-        needed = source_shapes(plans)
-        return max(views, key=lambda view: len(needed.keys() & view.tensors.keys()))
+        needed_shapes = source_shapes(plans)
+        return max(views, key=lambda view: len(needed_shapes.keys() & view.tensors.keys()))
     prefix = choose_prefix([view.prefix for view in matching], "", checkpoint.path)
     return next(view for view in matching if view.prefix == prefix)
 
 
 def choose_prefix(prefixes: Sequence[str], take: str, path: object) -> str:
-    """Return the prefix of the network to use, of several in a file.
+    """Return the prefix of the network to use, out of several networks in a file.
 
-    It is the one that `take` names, or the averaged copy if `take` is empty. **Raises**
-    `MappingError` if no prefix or several prefixes qualify.
+    **Arguments:**
+
+    - `prefixes`: the prefixes of the networks.
+    - `take`: the user's choice: a prefix, or a segment of one. If it is empty, the copy with
+      averaged weights is chosen.
+    - `path`: the path of the file, for the message.
+
+    **Raises** `MappingError` unless exactly one prefix qualifies.
     """
     choices = ", ".join(repr(prefix.rstrip(".")) for prefix in prefixes)
     if take:
         segments = {prefix: re.split(r"\.", prefix.rstrip(".")) for prefix in prefixes}
-        exact = [p for p in prefixes if take.rstrip(".") == p.rstrip(".") or take in segments[p]]
-        matches = exact or [p for p in prefixes if take in re.split(r"[._]", p)]
+        exact_matches = [
+            p for p in prefixes if take.rstrip(".") == p.rstrip(".") or take in segments[p]
+        ]
+        matches = exact_matches or [p for p in prefixes if take in re.split(r"[._]", p)]
         if len(matches) == 1:
             return matches[0]
         raise MappingError(
@@ -255,7 +278,8 @@ def choose_prefix(prefixes: Sequence[str], take: str, path: object) -> str:
 
 
 def summarize_names(names: Iterable[str]) -> str:
-    """Return a short text for many tensor names, such as `head.*, decoder.layers.*`."""
+    """Return a short text for many tensor names, such as `head.*, decoder.layers.*`. At most six
+    modules are named; the number of the others follows."""
     counts = Counter(re.sub(r"\.[^.]*$", "", re.split(r"\.\d+(?=\.|$)", name)[0]) for name in names)
     prefix_counts: Counter[str] = Counter()
     for name, count in counts.items():

@@ -30,9 +30,11 @@ BEGINNING = 16  # number of bytes from which the format is recognised
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """Open the checkpoint at a path, a file or a folder.
+    """Open the checkpoint at a path, which may be a file or a folder. Values of tensors are not
+    read yet.
 
-    **Raises** a `WeightsError` if there is none, or if its format is not supported.
+    **Raises** `WeightsNotFound` if there is none or it cannot be read, and another `WeightsError`
+    if its format is not supported.
     """
     try:
         if path.is_dir():
@@ -47,18 +49,20 @@ def open_checkpoint(path: Path) -> Checkpoint:
 
 
 def _open_file(path: Path) -> Checkpoint:
-    """Open a file once, and read it with the reader of its format."""
+    """Open the file at a path, and return its checkpoint."""
     source = FileBytes(path)
     return _read(source, source.stream())
 
 
 def _read(source: FileBytes, stream: BufferedReader) -> Checkpoint:
-    """Recognise the format of a file by its first bytes, and read it."""
+    """Return the checkpoint of the open file `source`, whose format is recognised by the first
+    bytes. `stream` starts at the beginning of the file."""
     return _find_reader(stream.peek(BEGINNING)[:BEGINNING], source.path)(source, stream)
 
 
 def _find_reader(start: bytes, path: Path) -> Callable[[FileBytes, BufferedReader], Checkpoint]:
-    """Return the reader of the format that begins with these bytes.
+    """Return the function that reads the format of a file that begins with the bytes `start`.
+    `path` is the path of the file.
 
     **Raises** `NotACheckpoint` if the format is not supported.
     """
@@ -77,17 +81,18 @@ def _find_reader(start: bytes, path: Path) -> Callable[[FileBytes, BufferedReade
 
 
 def _read_zip(source: FileBytes, stream: BufferedReader) -> Checkpoint:
-    """Read a zip archive of numpy or of PyTorch.
+    """Return the checkpoint of the zip archive `source`, which is numpy's or PyTorch's. `stream` is
+    not used.
 
-    If it is one of two towers, or a head without its backbone, the other file in the same folder is
-    read too and both are joined.
+    If the file is one of two towers, or a head without its backbone, the other file in the same
+    folder is read too and both are joined.
     """
     with report_damage(source.path, "zip archive", *zips.ERRORS):
         archive = zips.open_archive(source)
     if npz.is_npz(archive):
         tower = npz.read_npz(source, archive)
-        other = tower_pairs.find_vision_tower(source.path)
-        return tower_pairs.join_towers(tower, _open_file(other)) if other else tower
+        vision_file = tower_pairs.find_vision_tower(source.path)
+        return tower_pairs.join_towers(tower, _open_file(vision_file)) if vision_file else tower
     members = {info.filename: info for info in archive.infolist()}
     checkpoint = heads.strip_shared_prefix(pth.read_pth(source, members))
     if not heads.is_head_alone(checkpoint):
@@ -98,7 +103,8 @@ def _read_zip(source: FileBytes, stream: BufferedReader) -> Checkpoint:
 
 
 def _describe_unsupported(start: bytes, path: Path) -> str:
-    """Return a message that says what the file is instead of a checkpoint, and what to do."""
+    """Return a message that says what the file at a path is instead of a checkpoint, and what to
+    do. `start` are its first bytes."""
     size = path.stat().st_size
     if start.startswith(LFS_BEGINNING):
         return (
@@ -163,13 +169,14 @@ FOREIGN_ENDINGS = (".msgpack", ".h5", ".onnx")
 
 
 def _has_checkpoint(folder: Path) -> bool:
-    """Return whether a folder contains a file that may be a checkpoint, as a trainer's
-    `checkpoint-500` does."""
+    """Return True if a folder contains a file whose ending is that of a checkpoint, as a trainer's
+    folder `checkpoint-500` does."""
     return any(path.name.endswith(ENDINGS) for path in folder.iterdir())
 
 
 def _open_folder(path: Path) -> Checkpoint:
-    """Open the checkpoint in a folder.
+    """Return the checkpoint in a folder: Equimo's, that of transformers or timm, a single
+    safetensors file, a head with its backbone, or two towers.
 
     **Raises** `NotACheckpoint` if the folder has an unsupported format, and `WeightsNotFound` if it
     contains no checkpoint or several.

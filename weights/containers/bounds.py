@@ -35,8 +35,11 @@ LARGEST_TABLE = 4 << 20
 
 
 def parse_shape(sizes: Sequence[Any]) -> Shape:
-    """Return a shape from the sizes that a file claims. **Raises** `DamagedFile` if they are not
-    valid."""
+    """Return the sizes that a file claims for a tensor's axes as a shape.
+
+    **Raises** `DamagedFile` if there are too many axes, or if a size is not an integer from 0 to
+    `LARGEST_SIDE`.
+    """
     if len(sizes) > MOST_DIMENSIONS:
         raise DamagedFile(
             f"a tensor has {len(sizes)} dimensions; at most {MOST_DIMENSIONS} are read"

@@ -35,8 +35,13 @@ LARGEST = {METADATA: LARGEST_METADATA, WEIGHTS: 64 << 30}
 
 
 def read_archive(frame: FileBytes, stream: BufferedReader) -> Checkpoint:
-    """Return the checkpoint of an archive, which is decompressed once. **Raises**
-    `NotACheckpoint`."""
+    """Return the checkpoint of a `.tar.lz4` archive, which is decompressed once.
+
+    `frame` is the open file, and `stream` starts at its beginning.
+
+    **Raises** `NotACheckpoint` if the archive is invalid, and `WrongDigest` if the weights do not
+    have the recorded digest.
+    """
     path = frame.path
     with report_damage(path, KIND, tarfile.TarError):
         unpacked = Content(stream)
@@ -61,9 +66,9 @@ def read_archive(frame: FileBytes, stream: BufferedReader) -> Checkpoint:
 
 
 def _next_member(file: IO[bytes]) -> tarfile.TarInfo | None:
-    """Return the header of the next member, or None at the end of the archive.
+    """Return the header of the next member of a tar archive; None at the end of the archive.
 
-    **Raises** `DamagedFile` if the member does not belong in a checkpoint.
+    **Raises** `DamagedFile` if the member is neither the metadata nor the weights, or is too large.
     """
     info = _read_tar_header(file)
     if info is None:
@@ -85,17 +90,25 @@ def _next_member(file: IO[bytes]) -> tarfile.TarInfo | None:
 
 
 def _read_tar_header(file: IO[bytes]) -> tarfile.TarInfo | None:
+    """Return the tar header in the next block of a file; None if the block is empty, which ends the
+    archive."""
     block = file.read(tarfile.BLOCKSIZE)
     return tarfile.TarInfo.frombuf(block, "utf-8", "replace") if block.strip(b"\0") else None
 
 
 def is_extracted(path: Path) -> bool:
-    """Return whether a file is `weights.eqx` of an extracted archive."""
+    """Return True if the file is `weights.eqx` of an extracted archive, with its metadata beside
+    it."""
     return path.name == WEIGHTS and path.with_name(METADATA).is_file()
 
 
 def read_folder(weights: FileBytes, stream: BufferedReader) -> Checkpoint:
-    """Return the checkpoint of an extracted archive. **Raises** `NotACheckpoint`."""
+    """Return the checkpoint of an extracted archive. `weights` is the file with the tensors, and
+    `stream` starts at its beginning.
+
+    **Raises** `NotACheckpoint` if a file is invalid, and `WrongDigest` if the weights do not have
+    the recorded digest.
+    """
     path = weights.path.parent
     with report_damage(path, KIND):
         metadata, size = read_object(path / METADATA), weights.state.size
@@ -106,9 +119,18 @@ def read_folder(weights: FileBytes, stream: BufferedReader) -> Checkpoint:
 def _read_tensors(
     stream: IO[bytes], size: int, source: Bytes, path: Path, metadata: Mapping[str, Any]
 ) -> dict[str, LazyTensor]:
-    """Return the arrays by name.
+    """Return the arrays of `weights.eqx` by name.
 
-    **Raises** `WrongDigest` if the metadata contains a digest that differs from that of the arrays.
+    **Arguments:**
+
+    - `stream`: a stream at the beginning of `weights.eqx`.
+    - `size`: its number of bytes.
+    - `source`: the same bytes, from which values are read later.
+    - `path`: the path of the checkpoint, for messages.
+    - `metadata`: the metadata, which may contain the sha256 of the bytes.
+
+    **Raises** `WrongDigest` if the metadata contains a digest that differs from that of the bytes,
+    and `DamagedFile` or `NotACheckpoint` if the arrays are not those of a known network.
     """
     arrays = [tensor for tensor in scan_records(stream, size, source) if tensor.shape]
     hasher, buffer = hashlib.sha256(), memoryview(bytearray(min(size, PIECE)))
@@ -133,5 +155,7 @@ def _make_checkpoint(
     tensors: dict[str, LazyTensor],
     settings: Mapping[str, Any],
 ) -> Checkpoint:
+    """Return the checkpoint of these tensors, whose container also names the version of Equimo's
+    format."""
     version = "2.x" if "format_version" in settings else "1.x"
     return Checkpoint(path, f"{container}, format {version}", (file,), tensors, settings)

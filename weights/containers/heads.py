@@ -35,14 +35,16 @@ DINOTXT_BACKBONE = "visual_model.backbone."
 
 
 def find_head_files(folder: Path) -> list[Path]:
-    """Return the files in a folder that have the name of a head without a backbone."""
+    """Return the files in a folder that have the name of a head without a backbone, sorted by
+    name."""
     return [path for path in sorted(folder.glob("*.pth")) if HEAD_FILE_NAME.fullmatch(path.name)]
 
 
 def strip_shared_prefix(checkpoint: Checkpoint) -> Checkpoint:
-    """Return a head's checkpoint without the modules that all of its names begin with.
+    """Return a head's checkpoint without the modules with which all of its tensor names begin, such
+    as `module.`.
 
-    A checkpoint that is not a head alone is returned unchanged.
+    If no such removal gives a head without a backbone, return the checkpoint unchanged.
     """
     tensors = dict(checkpoint.tensors)
     while True:
@@ -56,7 +58,8 @@ def strip_shared_prefix(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def is_head_alone(checkpoint: Checkpoint) -> bool:
-    """Return whether a file contains a head without a backbone."""
+    """Return True if a file contains a head without a backbone: a classifier of patches, dino.txt,
+    or a single linear layer."""
     is_segmenter_head = bool(checkpoint.tensors) and all(
         key.startswith(SEGMENTER_PREFIX) for key in checkpoint.tensors
     )
@@ -68,15 +71,18 @@ def is_head_alone(checkpoint: Checkpoint) -> bool:
 
 
 def is_dinotxt_head(checkpoint: Checkpoint) -> bool:
-    """Return whether a file contains dino.txt without its backbone."""
+    """Return True if a file contains dino.txt without its backbone."""
     return bool(checkpoint.tensors) and all(
         key.startswith(DINOTXT_PREFIXES) for key in checkpoint.tensors
     )
 
 
 def find_backbone_file(head: Path) -> Path:
-    """Return the file of the backbone, which lies in the folder of its head. **Raises**
-    `WeightsNotFound`."""
+    """Return the path of the backbone's file, which lies in the same folder as its head and is
+    named in the name of the head.
+
+    **Raises** `WeightsNotFound` unless exactly one file has the name of the backbone.
+    """
     name_match = HEAD_FILE_NAME.fullmatch(head.name)
     name = f"{name_match['backbone']}_pretrain" if name_match else ""
     backbone_files = [
@@ -94,8 +100,8 @@ def find_backbone_file(head: Path) -> Path:
 
 
 def join_head_to_backbone(head: Checkpoint, backbone: Checkpoint) -> Checkpoint:
-    """Return one checkpoint with the tensors of a head and its backbone. Its path is their
-    folder."""
+    """Return one checkpoint with the tensors of a head and of its backbone, by the names that the
+    joined network has. Its path is the folder of both files."""
     if is_dinotxt_head(head):
         backbone_tensors = {
             DINOTXT_BACKBONE + key: tensor for key, tensor in backbone.tensors.items()
@@ -111,5 +117,7 @@ def join_head_to_backbone(head: Checkpoint, backbone: Checkpoint) -> Checkpoint:
 def _join_files(
     head: Checkpoint, backbone: Checkpoint, tensors: Mapping[str, LazyTensor]
 ) -> Checkpoint:
+    """Return the checkpoint of these tensors, which are those of two files. Its path is the folder
+    of the head."""
     files, kind = (*backbone.files, *head.files), "PyTorch archives of a backbone and a head"
     return Checkpoint(head.path.parent, kind, files, tensors)

@@ -21,7 +21,7 @@ Part = tuple[Row, ...]
 
 
 def parse_rows(text: str) -> Part:
-    """Parse `path[shape] path[shape] …`. Return the pairs (path, shape) as text."""
+    """Return the rows (path, shape) of a text such as `"norm.weight[D] norm.bias[D]"`."""
     return tuple(re.findall(r"(\S+)\[(.*?)\]", text))
 
 
@@ -93,8 +93,11 @@ CONVNEXT_TAIL = parse_rows("dropout.p[] dropout.inference[] norm.weight[D] norm.
 
 
 def possible_layouts(shapes: Sequence[Shape]) -> Iterator[Part]:
-    """Yield the rows of all records, scalars included, of each network that has this number of
-    arrays."""
+    """Yield the rows, with those of scalars, of every network that has as many arrays as there are
+    shapes.
+
+    The shapes themselves are not compared with the rows.
+    """
     yield _convnext_rows(shapes)
     for leading, block, trailing in product(*ALTERNATIVES):
         remaining = len(shapes) - len(drop_scalars(leading)) - len(drop_scalars(trailing))
@@ -105,8 +108,8 @@ def possible_layouts(shapes: Sequence[Shape]) -> Iterator[Part]:
 
 
 def _convnext_rows(shapes: Sequence[Shape]) -> Part:
-    """Return the rows of the ConvNeXt that these arrays may belong to, or an empty tuple if there
-    is none.
+    """Return the rows of the ConvNeXt that these arrays may belong to; an empty tuple if there is
+    no depthwise weight among them.
 
     The depthwise weights determine the number and width of the blocks. The order is that of the
     fields in Equimo's classes: the blocks of a stage come before the layer that computes their
@@ -127,16 +130,16 @@ def _convnext_rows(shapes: Sequence[Shape]) -> Part:
 
 
 def _prefix_rows(part: Part, prefix: str, width: str = "D", narrower: str = "N") -> Part:
-    """Return the rows of a part with a prefix before each path, and with letters for `D` and
-    `N`."""
+    """Return the rows of a part with `prefix` before each path, and with other letters in place of
+    the sizes `D` and `N`: `width` and `narrower`."""
     letters = str.maketrans({"D": width, "N": narrower})
     return tuple((prefix + name, shape.translate(letters)) for name, shape in part)
 
 
 def record_names(shapes: Sequence[Shape]) -> list[str]:
-    """Return the path of each array of a file, from the shapes of the arrays in their order.
+    """Return the path of each array of a file, in the order of the shapes.
 
-    **Raises** `NotACheckpoint` if no known layout has these shapes, or more than one.
+    **Raises** `NotACheckpoint` if the shapes are those of no known network, or of more than one.
     """
     orders = [
         rows for rows in map(drop_scalars, possible_layouts(shapes)) if _match_shapes(rows, shapes)
@@ -151,13 +154,13 @@ def record_names(shapes: Sequence[Shape]) -> list[str]:
 
 
 def drop_scalars(part: Part) -> Part:
-    """Return the rows of arrays, without those of scalars."""
+    """Return the rows of a part without those of scalars."""
     return tuple(row for row in part if row[1])
 
 
 def _match_shapes(rows: Part, shapes: Sequence[Shape]) -> bool:
-    """Return whether sizes for the letters exist such that every row has the shape at its
-    position."""
+    """Return True if every row can have the shape at its position, with one size for each
+    letter."""
     meaning: dict[str, int] = {}
     return len(rows) == len(shapes) > 0 and all(
         len(letters := pattern.split()) == len(shape)
@@ -169,9 +172,9 @@ def _match_shapes(rows: Part, shapes: Sequence[Shape]) -> bool:
 
 
 def _match_size(letter: str, size: int, meaning: dict[str, int]) -> bool:
-    """Return whether a pattern such as `D`, `3D` or `3` can have this size.
+    """Return True if an entry of a row's shape, such as `D`, `3D` or `3`, can have this size.
 
-    `meaning` maps letters to sizes. A new letter is added to it.
+    `meaning` has the size of each letter. A letter that is not in it is added.
     """
     if letter.isdigit():
         return int(letter) == size

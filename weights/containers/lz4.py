@@ -24,17 +24,18 @@ FREE_CONTENT = 64 << 20
 
 
 class Content:
-    """Decompressed content of a frame, in a temporary file (see `TMPDIR`) that is deleted with this
-    object.
+    """Decompressed content of an LZ4 frame, in a temporary file (see `TMPDIR`) that is deleted with
+    this object.
 
-    `size` is the number of bytes. `read_into` counts offsets from `start`. It may be called from
-    several threads.
+    `size` is the number of bytes. `start` can be set; `read_into` counts offsets from it.
+    `read_into` may be called from several threads.
     """
 
     def __init__(self, frame: BinaryIO):
-        """Decompress the frame.
+        """Decompress the frame in a file.
 
-        **Raises** `DamagedFile` if it is invalid, and `OSError` if the disk is full.
+        **Raises** `DamagedFile` if the frame is invalid or its content is suspiciously large, and
+        `OSError` if the disk is full.
         """
         self.file, self.start, self.lock = TemporaryFile(), 0, Lock()  # noqa: SIM115
         finalize(self, self.file.close)

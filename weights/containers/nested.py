@@ -21,8 +21,10 @@ MAX_VISITED = 100_000  # number of values that are visited in the search for tab
 def collect_tensors(
     content: object,
 ) -> tuple[dict[str, StoredTensor | UnknownObject], dict[str, str]]:
-    """Return the tensors in a value by path, and the class names of the objects that were skipped,
-    also by path.
+    """Return the tensors in the value that a file contains, and the class names of the objects that
+    are skipped, both by path.
+
+    `content` is that value: nested dictionaries and lists.
 
     **Raises** `DamagedFile` if there are too many values, or two tensors of the same name.
     """
@@ -46,7 +48,8 @@ def collect_tensors(
 
 
 def find_tables(content: object) -> dict[str, Any]:
-    """Return the lists and dictionaries of strings and numbers in a value, by path.
+    """Return the lists and dictionaries of strings and numbers in a value that a file contains, by
+    path.
 
     The search covers dictionaries and the attributes of objects. It ends at a depth of
     `MAX_TABLE_DEPTH` and after `MAX_VISITED` values.
@@ -70,6 +73,7 @@ def find_tables(content: object) -> dict[str, Any]:
 
 
 def _is_plain(container: dict[Any, Any] | list[Any] | tuple[Any, ...]) -> bool:
+    """Return True if a container contains only strings and numbers."""
     values = container.values() if isinstance(container, dict) else container
     return all(isinstance(value, str | int | float) for value in values)
 
@@ -88,4 +92,5 @@ def _entries(name: str, container: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_named_pair(value: object) -> bool:
+    """Return True for a tuple of a string and another value."""
     return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)

@@ -54,10 +54,11 @@ class ArrayHeader:
 
 
 def read_eqx(source: FileBytes, stream: IO[bytes]) -> Checkpoint:
-    """Return the checkpoint of a file of Equinox leaves.
+    """Return the checkpoint of a file of Equinox leaves. `stream` starts at the beginning of the
+    file `source`.
 
-    The file has no names. Tensors are named by their positions (`"0"`, `"1"`, …) until a tree names
-    them. **Raises** `NotACheckpoint`.
+    The file has no names, so tensors are named by their positions: `"0"`, `"1"`, …. **Raises**
+    `NotACheckpoint` if the file is invalid.
     """
     with report_damage(source.path, "file of Equinox leaves"):
         records = enumerate(scan_records(stream, source.state.size, source))
@@ -66,10 +67,15 @@ def read_eqx(source: FileBytes, stream: IO[bytes]) -> Checkpoint:
 
 
 def scan_records(stream: IO[bytes], size: int, source: Bytes) -> Iterator[LazyTensor]:
-    """Yield the tensors of the records in the first `size` bytes of a stream, without reading their
-    values.
+    """Yield the tensors of consecutive records, without reading their values.
 
-    `source` has the same bytes; the tensors read their values from it. **Raises** `DamagedFile`.
+    **Arguments:**
+
+    - `stream`: a stream at the beginning of the first record.
+    - `size`: the number of bytes of all records.
+    - `source`: the bytes of the records, from which the tensors read their values later.
+
+    **Raises** `DamagedFile` if a record is invalid, or if there are too many.
     """
     position = 0
     for _ in range(MOST_TENSORS + 1):
@@ -90,7 +96,8 @@ def scan_records(stream: IO[bytes], size: int, source: Bytes) -> Iterator[LazyTe
 
 
 def read_array_header(stream: IO[bytes]) -> ArrayHeader:
-    """Read the array header at the current position of a stream. **Raises** `DamagedFile`."""
+    """Return the array header at the current position of a stream. **Raises** `DamagedFile` if it
+    is invalid."""
     start = stream.read(8)
     if start[:6] != ARRAY_MAGIC or start[6:] not in (b"\x01\x00", b"\x02\x00", b"\x03\x00"):
         raise DamagedFile("a record does not begin with the magic bytes of an array")
@@ -115,8 +122,8 @@ def read_array_header(stream: IO[bytes]) -> ArrayHeader:
 
 
 def array_header(shape: Shape, code: str) -> bytes:
-    """Return the header of an array with this shape and type code, in the bytes that numpy writes
-    (format 1.0)."""
+    """Return the bytes of the header that numpy writes (format 1.0) for an array of this shape.
+    `code` is the code of its dtype, such as `<f4`."""
     stream = io.BytesIO()
     description = {"descr": code, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(stream, description)

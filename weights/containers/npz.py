@@ -29,14 +29,17 @@ KIND = ".npz of plain arrays"
 
 
 def is_npz(archive: zipfile.ZipFile) -> bool:
-    """Return whether an archive contains numpy arrays and nothing else."""
+    """Return True if an archive contains numpy arrays and nothing else."""
     names = archive.namelist()
     return bool(names) and all(name.endswith(SUFFIX) for name in names)
 
 
 def read_npz(source: FileBytes, archive: zipfile.ZipFile) -> Checkpoint:
-    """Return the checkpoint of an `.npz` file, with a tensor for each array. **Raises**
-    `NotACheckpoint`."""
+    """Return the checkpoint of an `.npz` file, with a tensor for each array. `archive` is the open
+    zip archive of the file `source`.
+
+    **Raises** `NotACheckpoint` if the archive is invalid.
+    """
     with report_damage(source.path, KIND, *ERRORS):
         tensors = {
             info.filename.removesuffix(SUFFIX): _lazy_member(source, archive, info)
@@ -46,8 +49,12 @@ def read_npz(source: FileBytes, archive: zipfile.ZipFile) -> Checkpoint:
 
 
 def _lazy_member(source: FileBytes, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> LazyTensor:
+    """Return the tensor of the member `info` of an archive, without its values. A member that does
+    not contain floats gets a tensor that cannot be read.
+
+    **Raises** `DamagedFile` if its header is invalid, or does not match its size.
+    """
     # The decoders of the other methods may allocate gigabytes if the file says so.
-    """Return the tensor of a member. **Raises** `DamagedFile` if its header is invalid."""
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise DamagedFile(f"{info.filename} is neither stored nor deflated")
     with archive.open(info) as file:
@@ -74,9 +81,18 @@ def _read_deflated(
     header: npy.ArrayHeader,
     shape: Shape,
 ) -> Float32:
-    """Return the values of a deflated member, as float32 in this shape.
+    """Return the values of a compressed member as float32.
 
-    Reading to the end of the member also compares the checksum of the archive.
+    **Arguments:**
+
+    - `source`: the file, which must not have changed.
+    - `info`: the member.
+    - `header`: the header of its array.
+    - `shape`: the shape of the values in the order of the file, which is reversed for Fortran
+      order.
+
+    **Raises** `NotACheckpoint` if the member has another length, or not the checksum that the
+    archive records.
     """
     with report_damage(source.path, KIND, *ERRORS):
         with archive.open(info) as file:

@@ -50,8 +50,14 @@ class Name:
 
 @dataclass(frozen=True)
 class Storage:
-    """Array of `count` numbers in a member of the archive. `kind` is a class such as
-    `torch.FloatStorage`."""
+    """Array of numbers in a member of the archive.
+
+    **Arguments:**
+
+    - `kind`: the class of the storage, such as `torch.FloatStorage`.
+    - `key`: the name of the member in the folder `data`.
+    - `count`: the number of numbers.
+    """
 
     kind: str
     key: str
@@ -60,8 +66,13 @@ class Storage:
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """View into a storage: the index of its first element, its shape, and its strides in
-    elements."""
+    """Tensor that a pickle describes: a view into a storage.
+
+    **Arguments:**
+
+    - `offset`: the index of the first element in the storage.
+    - `strides`: the steps along each axis, in elements.
+    """
 
     storage: Storage
     offset: int
@@ -71,11 +82,13 @@ class StoredTensor:
 
 @dataclass(frozen=True)
 class UnknownObject:
-    """Value that is not described further: a sparse tensor, or an object whose class is not
-    imported.
+    """Value of a pickle that is neither a tensor nor a plain container: a sparse tensor, or an
+    object of any class. The class is not imported.
 
-    `description` is the name of its class, or a phrase. `attributes` are the values that unpickling
-    would set on the object.
+    **Arguments:**
+
+    - `description`: the name of the class, or a phrase.
+    - `attributes`: the values that unpickling would set on the object.
     """
 
     description: str
@@ -91,6 +104,11 @@ SCRIPTED = "__torch__."
 
 
 def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> StoredTensor:
+    """Return the tensor that the arguments of `torch._utils._rebuild_tensor` in a pickle describe.
+    Further arguments are ignored.
+
+    **Raises** `DamagedFile` if an argument is invalid.
+    """
     (first,) = parse_shape([offset])
     if not isinstance(storage, Storage) or len(shape) != len(strides):
         raise MalformedPickle
@@ -98,7 +116,8 @@ def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any
 
 
 def _is_valid_key(key: Any) -> bool:
-    """Return whether a dictionary may have this key: a string, or a small nonnegative integer.
+    """Return True if a dictionary may have this key: a string, or an integer from 0 to
+    `LARGEST_SIDE`.
 
     Hashing deeply nested tuples overflows the stack of the interpreter. Large integers can all have
     the same hash, so that a dictionary of them takes hours.
@@ -107,7 +126,7 @@ def _is_valid_key(key: Any) -> bool:
 
 
 def _make_dictionary(pairs: Any = ()) -> dict[Any, Any]:
-    """Return a dictionary of the pairs whose keys are valid."""
+    """Return a dictionary of pairs (key, value). Pairs whose keys are not valid are left out."""
     return {key: value for key, value in pairs if _is_valid_key(key)}
 
 
@@ -134,9 +153,10 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 
 def unpickle(program: bytes) -> Any:
-    """Return the value that a pickle describes.
+    """Return the value that a pickle describes, without running it.
 
-    Everything but tensors in plain containers is an `UnknownObject`.
+    Tensors become `StoredTensor`s. Dictionaries, lists, tuples, strings and numbers stay what they
+    are. Everything else becomes an `UnknownObject`.
 
     **Raises** `MalformedPickle` if the program is invalid or exceeds `BUDGET`.
     """
@@ -152,8 +172,11 @@ def unpickle(program: bytes) -> Any:
 
 
 class Machine:
-    """Stack machine with the positions of the marks on its stack, a memo, and a remaining
-    budget."""
+    """Stack machine that runs the program of a pickle.
+
+    It has a stack, the positions of the marks on it, a memo (values that the program uses again, by
+    index), and a remaining budget of operations.
+    """
 
     def __init__(self) -> None:
         self.stack: list[Any] = []
@@ -162,7 +185,11 @@ class Machine:
         self.budget = BUDGET
 
     def run_operation(self, name: str, argument: Any) -> None:
-        """Run the operation of this name."""
+        """Run one operation of a pickle. `name` is its name in `pickletools`, such as `SETITEMS`,
+        and `argument` its argument.
+
+        **Raises** `MalformedPickle` if the operation is not known or not possible here.
+        """
         self.spend(1)
         if name in LITERALS:
             self.stack.append(argument)
@@ -180,14 +207,17 @@ class Machine:
             raise MalformedPickle
 
     def pop_to_mark(self) -> list[Any]:
-        """Pop and return the values above the last mark. The mark is removed too."""
+        """Remove the values above the last mark, and the mark, from the stack. Return the values,
+        the topmost one last."""
         values = self.stack[self.marks[-1] :]
         del self.stack[self.marks.pop() :]
         return values
 
     def pop_values(self, count: int) -> tuple[Any, ...]:
-        """Pop and return the topmost `count` values. **Raises** `MalformedPickle` beyond the last
-        mark."""
+        """Remove the topmost `count` values from the stack and return them, the topmost one last.
+
+        **Raises** `MalformedPickle` if fewer values are above the last mark.
+        """
         start = len(self.stack) - count
         if start < (self.marks[-1] if self.marks else 0):
             raise MalformedPickle
@@ -196,28 +226,29 @@ class Machine:
         return values
 
     def drop(self, values: Sequence[Any]) -> None:
-        """Ignore these values."""
+        """Do nothing. The values have been removed from the stack, and are not used."""
 
     def memoize(self, index: int) -> None:
-        """Store the topmost value at an index of the memo."""
+        """Store the topmost value at an index of the memo, from which later operations take it
+        again."""
         self.memo[index] = self.stack[-1]
 
     def set_items(self, pairs: Sequence[Any]) -> None:
-        """Add alternating keys and values to the dictionary on top of the stack.
+        """Add items to the dictionary on top of the stack. `pairs` has keys and values alternately.
 
-        Entries with invalid keys are left out. The items of an unknown object are ignored.
+        Items with invalid keys are left out. The items of an unknown object are ignored.
         """
         if isinstance(mapping := self.peek(dict), dict):
             mapping.update(_pair_up(pairs))
 
     def append_items(self, values: Sequence[Any]) -> None:
-        """Append values to the list on top of the stack. They are ignored if an unknown object is
-        on top."""
+        """Append values to the list on top of the stack. They are ignored if the topmost value is
+        an unknown object."""
         if isinstance(sequence := self.peek(list), list):
             sequence.extend(values)
 
     def set_state(self, state: Any) -> None:
-        """Set the attributes of the module or object on top of the stack.
+        """Set attributes of the module or object on top of the stack. `state` has them by name.
 
         The attributes of a dictionary (its `_metadata`) are ignored, and so are those of
         `NOT_DENSE`, which all tensors that are not dense share.
@@ -229,16 +260,19 @@ class Machine:
             (peek if isinstance(peek, ScriptedModule) else peek.attributes).update(state)
 
     def peek(self, kind: type[Any]) -> Any:
-        """Return the topmost value.
+        """Return the topmost value without removing it.
 
-        **Raises** `MalformedPickle` unless it is of this type or an unknown object.
+        **Raises** `MalformedPickle` unless it is of the type `kind` or an unknown object.
         """
         if not isinstance(self.stack[-1], kind | UnknownObject):
             raise MalformedPickle
         return self.stack[-1]
 
     def make_name(self, module: Any, name: Any) -> Name:
-        """Return the name of an attribute of a module. Nothing is imported or called."""
+        """Return the name of an attribute of a module, which is neither imported nor called.
+
+        **Raises** `MalformedPickle` if it is too long, or contains unprintable characters.
+        """
         texts = isinstance(module, str) and isinstance(name, str)
         if not texts or len(module) + len(name) > LONGEST_NAME:
             raise MalformedPickle
@@ -248,7 +282,11 @@ class Machine:
         return Name(text)
 
     def call(self, name: Any, arguments: Any) -> Any:
-        """Return the result of a call: a tensor, a plain container, or an unknown object."""
+        """Return the result of a call that a pickle contains. Nothing of the file is executed.
+
+        `name` is the `Name` of the function. If it is one of `CALLS`, the result is a tensor or a
+        plain container; otherwise it is an unknown object.
+        """
         match name, arguments:
             case Name("torch._tensor._rebuild_from_type_v2"), (function, _, inner, _):
                 return self.call(function, inner)  # a tensor of a user's subclass
@@ -259,14 +297,19 @@ class Machine:
         return UnknownObject(name.text if isinstance(name, Name) else "a call of a value")
 
     def make_instance(self, values: Sequence[Any]) -> UnknownObject | ScriptedModule:
-        """Return an object of the class that is the first of `values`."""
+        """Return the object that a pickle creates. The first of `values` is its class; the others
+        are arguments, which are not used.
+
+        An object of a class of TorchScript is a `ScriptedModule`, any other an `UnknownObject`.
+        """
         is_named = values and isinstance(values[0], Name)
         if is_named and values[0].text.startswith(SCRIPTED):
             return ScriptedModule()
         return UnknownObject(values[0].text if is_named else "an object")
 
     def load_persistent(self, reference: Any) -> Storage | UnknownObject:
-        """Return the storage of a persistent reference: ('storage', type, key, device, count)."""
+        """Return the storage that a persistent reference describes: ('storage', type, key, device,
+        count). A reference of another form gives an `UnknownObject`."""
         match reference:
             case ("storage", Name(kind), str(key), str(), int(count)) if count >= 0:
                 return Storage(kind, key, count)

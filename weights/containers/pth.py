@@ -43,11 +43,13 @@ STORAGES = {
 
 
 def read_pth(source: FileBytes, members: Mapping[str, zipfile.ZipInfo]) -> Checkpoint:
-    """Return the checkpoint of a `.pth` file. Nothing in the file is executed.
+    """Return the checkpoint of the `.pth` file `source`. Nothing in the file is executed.
 
-    Tensors are named by their path in the saved value.
+    Tensors are named by their path in the saved value, such as `teacher.backbone.norm.weight`.
+    `members` are the members of the zip archive by name.
 
-    **Raises** `NotACheckpoint`, and `UnsafeCheckpoint` if the file contains objects but no tensors.
+    **Raises** `NotACheckpoint` if the file is invalid or has no named tensors, and
+    `UnsafeCheckpoint` if it contains objects but no tensors.
     """
     path = source.path
     with report_damage(path, "PyTorch checkpoint", *ERRORS):
@@ -77,9 +79,12 @@ def read_pth(source: FileBytes, members: Mapping[str, zipfile.ZipInfo]) -> Check
 
 
 class Archive:
-    """Members of a checkpoint: `<root>/data.pkl`, `<root>/data/0`, …"""
+    """Members of the zip archive of a PyTorch checkpoint: `<root>/data.pkl`, `<root>/data/0`, ….
+    `members` has them by their names without the root."""
 
     def __init__(self, source: FileBytes, members: Mapping[str, zipfile.ZipInfo]):
+        """Find the root folder in the archive. **Raises** `DamagedFile` if there is not exactly one
+        `data.pkl`, or if the numbers are big-endian."""
         roots = [name for name in members if name.endswith("/data.pkl") and name.count("/") == 1]
         if len(roots) != 1:
             raise DamagedFile("it does not contain exactly one data.pkl")
@@ -90,8 +95,8 @@ class Archive:
             raise DamagedFile("its numbers are big-endian")
 
     def read_member(self, name: str, limit: int) -> bytes:
-        """Return the content of a small member. **Raises** `DamagedFile` if it is larger than
-        `limit`."""
+        """Return the content of the member with this name, without the root. **Raises**
+        `DamagedFile` if it has more than `limit` bytes."""
         info = self.members[name]
         if info.file_size > limit:
             raise DamagedFile(f"{name} has {info.file_size} bytes; the limit is {limit}")
@@ -100,10 +105,12 @@ class Archive:
         return bytes(content)
 
     def find_tensor(self, key: str, value: StoredTensor | UnknownObject) -> LazyTensor:
-        """Return the lazy tensor of an entry of the state dict.
+        """Return the tensor of an entry of the state dict, without its values.
 
-        An entry that is not a dense tensor gets an empty shape and cannot be read. **Raises**
-        `DamagedFile` if the tensor is not within its storage.
+        An entry that is not a dense tensor of a known type gets a tensor that cannot be read. `key`
+        is its name, for the message.
+
+        **Raises** `DamagedFile` if the tensor is not within its storage.
         """
         if isinstance(value, UnknownObject):
             return LazyTensor((), value.description, raise_unreadable)
@@ -124,9 +131,10 @@ class Archive:
         return LazyTensor(value.shape, dtype, read_member)
 
     def storage_offset(self, storage: Storage, width: int) -> int:
-        """Return the offset of a storage in the file. **Raises** `DamagedFile` if it is too short.
+        """Return the position of a storage's first byte in the file.
 
-        `width` is the size of an element in bytes.
+        `width` is the size of an element in bytes. **Raises** `DamagedFile` if the member is
+        missing, compressed or too short.
         """
         info = self.members.get(f"data/{storage.key}")
         if info is None or storage.count * width > info.file_size:
@@ -136,8 +144,8 @@ class Archive:
 
 
 def _span(tensor: StoredTensor) -> int:
-    """Return the number of elements between the first and the last element of a tensor, both
-    included."""
+    """Return the number of elements of the storage from the first to the last element of a tensor,
+    both included; 0 for an empty tensor."""
     if not math.prod(tensor.shape):
         return 0
     pairs = zip(tensor.shape, tensor.strides, strict=True)
@@ -145,15 +153,23 @@ def _span(tensor: StoredTensor) -> int:
 
 
 def contiguous_strides(shape: Shape) -> Shape:
-    """Return the strides, in elements, of a contiguous array whose last axis varies fastest."""
+    """Return the strides, in elements, of a contiguous array of this shape, whose last axis varies
+    fastest."""
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def _read_strided(
     source: FileBytes, offset: int, span: int, shape: Shape, strides: Shape, dtype: str
 ) -> Float32:
-    """Read a tensor that is not contiguous, as float32. `span` elements at `offset` contain all of
-    it."""
+    """Return the values of a tensor that is not contiguous, as float32.
+
+    **Arguments:**
+
+    - `offset`: the position of its first byte in the file.
+    - `span`: the number of elements, from there, that contain the tensor.
+    - `strides`: the steps along each axis, in elements.
+    - `dtype`: the dtype in the file.
+    """
     flat = read_values(source, offset, (span,), dtype)
     steps = [stride * flat.itemsize for stride in strides]
     return np.ascontiguousarray(np.lib.stride_tricks.as_strided(flat, shape, steps))

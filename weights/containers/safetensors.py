@@ -43,7 +43,8 @@ DTYPES = {
 
 @dataclass(frozen=True)
 class TableEntry:
-    """Shape, dtype and byte range of a tensor in a file."""
+    """Entry of a tensor in the header: its shape, its dtype, and the positions in the file of its
+    first byte (`begin`) and of the byte after its last one (`end`)."""
 
     shape: Shape
     dtype: str
@@ -52,7 +53,8 @@ class TableEntry:
 
 
 def read_safetensors(source: FileBytes, stream: BufferedReader) -> Checkpoint:
-    """Return the checkpoint of one file. **Raises** `NotACheckpoint` if the header is invalid."""
+    """Return the checkpoint of the safetensors file `source`. `stream` starts at its beginning.
+    **Raises** `NotACheckpoint` if the header is invalid."""
     entries, metadata = _read_header(source, stream)
     tensors = {
         key: lazy_tensor(source, entry.begin, entry.shape, entry.dtype)
@@ -62,9 +64,9 @@ def read_safetensors(source: FileBytes, stream: BufferedReader) -> Checkpoint:
 
 
 def read_arrays(path: Path) -> tuple[dict[str, NDArray[np.generic]], Mapping[str, Any]]:
-    """Read all tensors of a small file. Return the arrays by name, and the metadata.
+    """Read all tensors of a small file. Return the arrays by name, and the metadata of the header.
 
-    The arrays have their own dtypes: float32, uint8, int32 or int64.
+    The arrays have the dtypes of the file: float32, uint8, int32 or int64.
 
     **Raises** `NotACheckpoint` if the file is damaged or has other dtypes.
     """
@@ -85,8 +87,12 @@ def read_arrays(path: Path) -> tuple[dict[str, NDArray[np.generic]], Mapping[str
 def _read_header(
     source: FileBytes, stream: BufferedReader
 ) -> tuple[dict[str, TableEntry], Mapping[str, Any]]:
-    """Return the entry of each tensor, and the metadata of the header. **Raises**
-    `NotACheckpoint`."""
+    """Return the entry of each tensor by name, and the metadata of the header. `stream` starts at
+    the beginning of the file `source`.
+
+    **Raises** `NotACheckpoint` if the header is invalid, or if the tensors do not fill the file
+    without gaps.
+    """
     size = source.state.size
     with report_damage(source.path, KIND):
         length = int.from_bytes(stream.read(8), "little")
@@ -107,13 +113,14 @@ def _read_header(
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file. **Raises** `DamagedFile`."""
+    """Return the JSON object in a file. **Raises** `DamagedFile` if the content is too large or not
+    a JSON object."""
     return parse_object(as_utf8(read_at_most(path, LARGEST_TABLE + 1)))
 
 
 def parse_object(text: bytes) -> dict[str, Any]:
-    """Return the JSON object of a text. **Raises** `DamagedFile` if it is too large, is not valid
-    JSON, or has the same name twice."""
+    """Return the JSON object that a text describes. **Raises** `DamagedFile` if it is too large, is
+    not valid JSON, or has the same name twice."""
     check_count("its table (in bytes)", len(text), LARGEST_TABLE)
     check_count("its table (in values)", sum(map(text.count, (b",", b"[", b"{"))), MOST_VALUES)
     try:
@@ -126,6 +133,8 @@ def parse_object(text: bytes) -> dict[str, Any]:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the pairs of a JSON object as a dictionary. **Raises** `ValueError` if two of them
+    have the same key."""
     table = dict(pairs)
     if len(table) != len(pairs):
         raise ValueError("two entries have the same name")
@@ -133,6 +142,12 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _parse_entry(key: str, entry: Any, start: int) -> TableEntry:
+    """Return the entry of one tensor in the header. `start` is the position of the first tensor in
+    the file.
+
+    **Raises** `DamagedFile` if the entry is not valid, or if its number of bytes does not match its
+    shape.
+    """
     match entry:
         case {"dtype": str(code), "shape": [*sizes], "data_offsets": [int(begin), int(end)]} if (
             code in DTYPES
@@ -150,7 +165,13 @@ def read_sharded(
 ) -> Checkpoint:
     """Return the checkpoint of several files in one folder, from the index in that folder.
 
-    `read` reads one file of any format. **Raises** `NotACheckpoint`.
+    **Arguments:**
+
+    - `source`, `stream`: the index, and a stream at its beginning.
+    - `read`: a function that reads one file of any format.
+
+    **Raises** `NotACheckpoint` if the index is invalid, or if a file or tensor that it names is
+    missing.
     """
     index = source.path
     with report_damage(index, "index of several files"):
@@ -185,16 +206,18 @@ def read_sharded(
 
 
 def shard_names(index: Path) -> list[str]:
-    """Return the names of the files of an index, sorted. **Raises** `NotACheckpoint`."""
+    """Return the names of the files that an index lists, sorted and without duplicates. **Raises**
+    `NotACheckpoint` if the index is invalid."""
     with report_damage(index, "index of several files"):
         return sorted(set(_weight_map(as_utf8(read_at_most(index, LARGEST_TABLE + 1))).values()))
 
 
 def _weight_map(index: bytes) -> dict[str, str]:
-    """Return the file name of each tensor of an index.
+    """Return the name of the file that contains each tensor, by the name of the tensor. `index` is
+    the content of an index.
 
-    **Raises** `DamagedFile` unless all are plain names without folders: the files lie next to the
-    index.
+    **Raises** `DamagedFile` unless all names are plain file names without folders. The files lie
+    next to the index.
     """
     file_of_tensor: Any = parse_object(index).get("weight_map")
     if not isinstance(file_of_tensor, dict) or not all(

@@ -18,8 +18,11 @@ FILE_ENDINGS = {TEXTS: "_text.npz", IMAGES: "_vision.npz"}
 
 
 def find_vision_tower(text: Path) -> Path | None:
-    """Return the file of the image tower that belongs to a text tower's file, or None if there is
-    none."""
+    """Return the file of the image tower that belongs to the file of a text tower.
+
+    Return None if `text` does not have the name of a text tower's file, or if the other file does
+    not exist.
+    """
     if not text.name.endswith(FILE_ENDINGS[TEXTS]):
         return None
     path = text.with_name(text.name.removesuffix(FILE_ENDINGS[TEXTS]) + FILE_ENDINGS[IMAGES])
@@ -27,14 +30,16 @@ def find_vision_tower(text: Path) -> Path | None:
 
 
 def find_text_towers(folder: Path) -> list[Path]:
-    """Return the files of text towers in a folder that also contains their image towers."""
+    """Return the files of text towers in a folder, of those whose image tower lies in the same
+    folder."""
     return [
         path for path in sorted(folder.glob("*" + FILE_ENDINGS[TEXTS])) if find_vision_tower(path)
     ]
 
 
 def join_towers(text: Checkpoint, vision: Checkpoint) -> Checkpoint:
-    """Return one checkpoint with the tensors of both towers. Its path is their folder."""
+    """Return one checkpoint with the tensors of a text tower and of an image tower. Its path is
+    their folder."""
     tensors = {IMAGES + key: tensor for key, tensor in vision.tensors.items()}
     # The temperature of the pair is in the file of the text tower.
     tensors |= {
@@ -51,7 +56,8 @@ def join_towers(text: Checkpoint, vision: Checkpoint) -> Checkpoint:
 
 
 def _as_scalar(tensor: LazyTensor) -> LazyTensor:
-    """Return a tensor of one number without axes. Other tensors are returned unchanged."""
+    """Return a tensor with a single number as a tensor without axes. Other tensors are returned
+    unchanged."""
     if math.prod(tensor.shape) != 1:
         return tensor
     return replace(tensor, shape=(), read=lambda: tensor.read().reshape(()))

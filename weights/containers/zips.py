@@ -19,20 +19,25 @@ MAX_OTHER_MEMBERS = 10  # members of an archive in addition to its tensors
 
 
 class _Table(io.BufferedReader):
-    """File for `zipfile` with a limit on the size of one read, because `zipfile` reads the whole
-    table of members at once."""
+    """File for `zipfile` with a limit on the size of one read.
+
+    `zipfile` reads the complete table of members at once, whatever size the archive claims for it.
+    `largest` is the limit in bytes.
+    """
 
     largest = LARGEST_TABLE
 
     def read(self, size: int | None = -1, /) -> bytes:
+        """Return up to `size` bytes. **Raises** `DamagedFile` if `size` is above the limit."""
         check_count("its table (in bytes)", size or 0, self.largest) if size != -1 else None
         return super().read(size)
 
 
 def open_archive(source: FileBytes) -> zipfile.ZipFile:
-    """Open an archive. Its table of members is read once.
+    """Open a file as a zip archive, whose table of members is read once.
 
-    **Raises** `DamagedFile`, or one of `ERRORS`.
+    **Raises** `DamagedFile` if the table is too large or has a name twice, or one of `ERRORS` if
+    the archive is invalid.
     """
     file = _Table(source.stream().detach())
     archive = zipfile.ZipFile(file)
@@ -45,7 +50,8 @@ def open_archive(source: FileBytes) -> zipfile.ZipFile:
 
 
 def locate_member(source: FileBytes, info: zipfile.ZipInfo) -> int:
-    """Return the offset of the content of an uncompressed member.
+    """Return the position, in the file `source`, of the first byte of an uncompressed member.
+    `info` is the member's entry in the archive.
 
     **Raises** `DamagedFile` if the member is compressed or not within the file.
     """

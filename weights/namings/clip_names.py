@@ -80,8 +80,12 @@ ORIGINAL_TEXT = Naming(
 
 
 def _join_towers(vision: Naming, vision_prefix: str, text: Naming) -> Naming:
-    """Return the naming of both towers in one checkpoint. The image tower has a prefix, the text
-    tower none."""
+    """Return the naming of a checkpoint with both towers, from the namings of the tower for
+    pictures and of that for texts.
+
+    `vision_prefix` is the prefix of the names of the tower for pictures. Those of the tower for
+    texts have none.
+    """
     towers = (
         *prefix_rules(vision.rules, "vision.", vision_prefix),
         *prefix_rules(text.rules, "words.", ""),

@@ -31,20 +31,21 @@ def convnext_rules(
     bias: Transform = PER_CHANNEL,
     pointwise: tuple[Transform, Transform] = (SAME, SAME),
 ) -> tuple[Rule, ...]:
-    """Return the rules of a naming from its names of layers.
+    """Return the rules that map a ConvNeXt's tensors, named as one library names them, to leaves of
+    the model.
 
     **Arguments:**
 
-    - `stem`: names of the stem's convolution and norm.
-    - `down`: names of the convolution and norm between two stages.
-    - `block`: prefix of a block.
-    - `layers`: names, in a block, of the depthwise convolution, the norm, the two linear layers,
-      and the scale.
-    - `last_norm`: name of the norm after the last stage.
-    - `head`: name of the classifier.
-    - `grn`: names of the weight and bias of a block's response norm, and their transform.
-    - `bias`: transform of the biases of convolutions.
-    - `pointwise`: transforms of the weights and of the biases of the linear layers.
+    - `stem`: the names of the stem's convolution and norm.
+    - `down`: the names of the convolution and norm between two stages.
+    - `block`: the prefix of a block's names.
+    - `layers`: the names, in a block, of the depthwise convolution, the norm, the two linear
+      layers, and the scale.
+    - `last_norm`: the name of the norm after the last stage.
+    - `head`: the name of the classifier.
+    - `grn`: the names of the weight and bias of a block's response norm, and their transform.
+    - `bias`: the transform of the biases of convolutions.
+    - `pointwise`: the transforms of the weights and of the biases of the linear layers.
     """
     dwconv, norm, pwconv1, pwconv2, gamma = (block + layer for layer in layers)
     # The stem comes first, because the rules for the layers between two stages match it too.
@@ -94,6 +95,8 @@ EQUIMO = Naming(
 
 
 def _transformers_rules(stages: str) -> tuple[Rule, ...]:
+    """Return the rules that map the tensors of transformers' DINOv3 ConvNeXt to leaves of the
+    model. `stages` is the prefix of the names of stages."""
     return convnext_rules(
         stem=(f"{stages}0.downsample_layers.0", f"{stages}0.downsample_layers.1"),
         down=(f"{stages}{{s}}.downsample_layers.1", f"{stages}{{s}}.downsample_layers.0"),

@@ -6,7 +6,8 @@ from weights.namings.detection_names import linear_layers, sampling_points
 
 
 def _convolution(leaf: str, key: str) -> tuple[Rule, ...]:
-    """Return the rules of a convolution and its batch norm."""
+    """Return the rules that map the tensors of a convolution and its batch norm to leaves of the
+    model. `leaf` is the path of the layer in the model, and `key` its name in the file."""
     norm = f"{leaf}.batch_norm"
     return (
         Rule(f"{leaf}.conv.weight", (f"{key}.conv.weight",)),
@@ -17,7 +18,9 @@ def _convolution(leaf: str, key: str) -> tuple[Rule, ...]:
 
 
 def _attention(leaf: str, key: str) -> tuple[Rule, ...]:
-    """Return the rules of self-attention with separate layers for queries, keys and values."""
+    """Return the rules that map the tensors of self-attention to leaves of the model. In the file,
+    queries, keys and values have separate layers. `leaf` is the path in the model, and `key` the
+    name in the file."""
     return (
         *huggingface_names.qkv_rules(tuple(f"{key}.{part}_proj" for part in "qkv"), leaf),
         Rule(f"{leaf}.proj.{{p}}", (f"{key}.o_proj.{{p}}",)),
@@ -25,7 +28,9 @@ def _attention(leaf: str, key: str) -> tuple[Rule, ...]:
 
 
 def _fusion_block(leaf: str, key: str) -> tuple[Rule, ...]:
-    """Return the rules of a block that fuses maps of two resolutions into one."""
+    """Return the rules that map the tensors of blocks, which fuse maps of two resolutions into one,
+    to leaves of the model. `leaf` is their path in the model, and `key` their name in the file,
+    before the number of the block."""
     branches = (("branch1", "csp_rep1"), ("branch2", "csp_rep2"))
     return (
         *_convolution(f"{leaf}.{{i}}.conv1", f"{key}.{{i}}.conv1"),
@@ -55,7 +60,8 @@ _LAYER = f"{_DECODER}layers.{{i}}."
 
 
 def _deim(layer: str, in_memory: Naming | None = None) -> Naming:
-    """Return the naming, from the prefix of a block of DINOv3."""
+    """Return the naming of DEIMv2. `layer` is the prefix of a block of its DINOv3 in the file, and
+    `in_memory` the naming of the module in memory; None if it is the same."""
     backbone = f"{_ENCODER}backbone."
     return Naming(
         conventions.HUGGINGFACE,

@@ -8,17 +8,26 @@ from weights.transforms import DECONVOLUTION, PER_CHANNEL, SAME, Transform
 
 
 def _convolution(leaf: str, key: str, kernel: Transform = SAME) -> Iterator[Rule]:
-    """Yield the rules of a convolution's kernel and bias."""
+    """Yield the rules that map a convolution's kernel and bias to leaves of the model.
+
+    **Arguments:**
+
+    - `leaf`: the path of the convolution in the model.
+    - `key`: its name in the file.
+    - `kernel`: the transform of its kernel.
+    """
     yield Rule(f"{leaf}.weight", (f"{key}.weight",), kernel)
     yield Rule(f"{leaf}.bias", (f"{key}.bias",), PER_CHANNEL)
 
 
 def _decoder(resize: str, convolutions: Mapping[str, str]) -> tuple[Rule, ...]:
-    """Return the rules of a decoder, from the names of its convolutions.
+    """Return the rules that map the tensors of a depth decoder to leaves of the model.
 
-    **Arguments:** the pattern of the convolutions that resize maps, and the keys of the other
-    convolutions by leaf. The first two convolutions that resize enlarge their maps, so they are
-    transposed.
+    **Arguments:**
+
+    - `resize`: the pattern of the names of the convolutions that resize maps. The first two of them
+      enlarge their maps, so they are transposed.
+    - `convolutions`: the names in the file of the other convolutions, by leaf.
     """
     resize_leaf = "decoder.reassemble.{i}.resize"
     transposed = (
@@ -26,12 +35,12 @@ def _decoder(resize: str, convolutions: Mapping[str, str]) -> tuple[Rule, ...]:
         for i in range(2)
         for rule in _convolution(resize_leaf.format(i=i), resize.format(i=i), DECONVOLUTION)
     )
-    named = (
+    untransposed = (
         rule
         for pair in {resize_leaf: resize, **convolutions}.items()
         for rule in _convolution(*pair)
     )
-    return (*transposed, *named)
+    return (*transposed, *untransposed)
 
 
 _SCRATCH = "depth_head.scratch."
@@ -58,6 +67,7 @@ _DECODER = _decoder(
 
 
 def _original_naming(backbone: Naming) -> Naming:
+    """Return the authors' naming of Depth Anything, from the naming of its backbone."""
     rules = prefix_rules(backbone.rules, "backbone.", "pretrained.")
     return Naming(conventions.ORIGINAL, (*rules, *_DECODER))
 
@@ -83,6 +93,7 @@ _NECK = _decoder(
 
 
 def _transformers_naming(backbone: Naming) -> Naming:
+    """Return transformers' naming of Depth Anything, from the naming of its backbone."""
     rules = prefix_rules(backbone.rules, "backbone.", "backbone.")
     in_memory = backbone.in_memory and _transformers_naming(backbone.in_memory)
     return Naming(conventions.HUGGINGFACE, (*rules, *_NECK), in_memory=in_memory)

@@ -9,12 +9,21 @@ from weights.transforms import PER_CHANNEL
 
 
 def linear_layers(leaf: str, key: str) -> Rule:
-    """Return the rule of a sequence of linear layers."""
+    """Return the rule that maps the tensors of consecutive linear layers to leaves of the model.
+    `leaf` is their path in the model, and `key` their name in the file."""
     return Rule(f"{leaf}.layers.{{n}}.{{p}}", (f"{key}.layers.{{n}}.{{p}}",))
 
 
 def _projector(prefix: str, convs: tuple[str, str], norm: str, bottleneck: str) -> tuple[Rule, ...]:
-    """Return the rules of the projector, from its names of convolutions, norms and bottlenecks."""
+    """Return the rules that map the tensors of RF-DETR's projector to leaves of the model.
+
+    **Arguments:**
+
+    - `prefix`: the prefix of the projector's names in the file.
+    - `convs`: the names of its two outer convolutions, and of the two of a bottleneck.
+    - `norm`: the name of the norm after a convolution.
+    - `bottleneck`: the name of the bottlenecks.
+    """
     outer_rules = (
         rule
         for number, conv in enumerate(convs, start=1)
@@ -41,7 +50,9 @@ def _projector(prefix: str, convs: tuple[str, str], norm: str, bottleneck: str) 
 
 
 def sampling_points(cross: str) -> tuple[Rule, ...]:
-    """Return the rules of the layers that choose points of a map for attention, and weigh them."""
+    """Return the rules for two layers of attention to points of a map: those that compute the
+    offsets and the weights of the points. `cross` is the prefix of the attention's names in the
+    file."""
     return (
         Rule("blocks.{i}.cross.offsets.{p}", (f"{cross}sampling_offsets.{{p}}",)),
         Rule("blocks.{i}.cross.weights.{p}", (f"{cross}attention_weights.{{p}}",)),
@@ -49,7 +60,8 @@ def sampling_points(cross: str) -> tuple[Rule, ...]:
 
 
 def _cross_attention(layer: str) -> tuple[Rule, ...]:
-    """Return the rules of attention to points of the map."""
+    """Return the rules that map the tensors of attention to points of a map to leaves of the model.
+    `layer` is the prefix of a block's names in the file."""
     cross = f"{layer}cross_attn."
     return (
         *sampling_points(cross),
@@ -59,8 +71,9 @@ def _cross_attention(layer: str) -> tuple[Rule, ...]:
 
 
 def _proposals(prefix: str) -> tuple[Rule, ...]:
-    """Return the rules of the layers that propose boxes at each position of the map. Each group of
-    queries has its own."""
+    """Return the rules that map the tensors of the layers that propose boxes to leaves of the
+    model. Each group of queries has its own layers. `prefix` is the prefix of their names in the
+    file."""
     return (
         Rule("proposals.{i}.proj.{p}", (f"{prefix}enc_output.{{i}}.{{p}}",)),
         Rule("proposals.{i}.norm.{p}", (f"{prefix}enc_output_norm.{{i}}.{{p}}",)),
@@ -73,6 +86,8 @@ _HEADS = (Rule("class_head.{p}", ("class_embed.{p}",)), linear_layers("box_head"
 
 
 def _convolution(leaf: str, key: str) -> tuple[Rule, ...]:
+    """Return the rules that map the kernel and the bias of a convolution to leaves of the model.
+    `leaf` is its path in the model, and `key` its name in the file."""
     return (
         Rule(f"{leaf}.weight", (f"{key}.weight",)),
         Rule(f"{leaf}.bias", (f"{key}.bias",), PER_CHANNEL),
@@ -82,7 +97,16 @@ def _convolution(leaf: str, key: str) -> tuple[Rule, ...]:
 def _mask_rules(
     conv: str, norm: str, linear: str, query_norm: str, layers: tuple[str, str], bias: str
 ) -> tuple[Rule, ...]:
-    """Return the rules of the mask head, from the names that differ between files and memory."""
+    """Return the rules that map the tensors of the head for masks to leaves of the model.
+
+    The arguments are the parts of names that differ between files and the module in memory.
+
+    **Arguments:**
+
+    - `conv`, `norm`, `linear`: the names of a block's layers.
+    - `query_norm`, `layers`: the names of the norm and of the two linear layers for queries.
+    - `bias`: the name of the bias of masks.
+    """
     blocks = "blocks.{i}."
     query = "query_features_block."
     return (

@@ -22,10 +22,15 @@ from weights.transforms import (
 
 
 def dinov3_rules(layer: str, norm: str) -> tuple[Rule, ...]:
-    """Return the rules of DINOv3, from the prefixes of a block and of the final norm.
+    """Return the rules that map the tensors of transformers' DINOv3 to leaves of the model.
 
     In the published files the keys have no bias. The files contain neither the rotary periods nor
     the second final norm, which only training uses.
+
+    **Arguments:**
+
+    - `layer`: the prefix of a block's names in the file.
+    - `norm`: the prefix of the final norm's names in the file.
     """
     attention = f"{layer}attention."
     return (
@@ -62,6 +67,8 @@ def dinov3_rules(layer: str, norm: str) -> tuple[Rule, ...]:
 
 
 def _dinov3_naming(layer: str, in_memory: Naming | None = None) -> Naming:
+    """Return the naming of DINOv3 in transformers. `layer` is the prefix of a block, and
+    `in_memory` the naming of the module in memory if it differs."""
     zero = tuple(f"{layer}attention.{part}_proj.bias" for part in "qkv")
     return Naming(conventions.HUGGINGFACE, dinov3_rules(layer, "norm."), zero, in_memory=in_memory)
 
@@ -70,9 +77,13 @@ DINOV3_VIT = _dinov3_naming("layer.{i}.", in_memory=_dinov3_naming("model.layer.
 
 
 def qkv_rules(parts: tuple[str, ...], attention: str = "blocks.{i}.attn") -> tuple[Rule, ...]:
-    """Return the rules that join separate layers for queries, keys and values.
+    """Return the rules that join the tensors of separate layers for queries, keys and values to the
+    leaves of one layer.
 
-    **Arguments:** the names of the three layers, and the path of the attention.
+    **Arguments:**
+
+    - `parts`: the names of the three layers in the file.
+    - `attention`: the path of the attention in the model.
     """
     return tuple(
         Rule(f"{attention}.qkv.{leaf}", tuple(f"{part}.{leaf}" for part in parts), THIRDS)
@@ -92,7 +103,14 @@ in a block of `ViTModel` and its descendants."""
 
 def _shared_vit_rules(layer: str, attention: tuple[str, ...]) -> tuple[Rule, ...]:
     """Return the rules that `ViTModel` and its descendants `Dinov2Model` and
-    `Dinov2WithRegistersModel` share."""
+    `Dinov2WithRegistersModel` share.
+
+    **Arguments:**
+
+    - `layer`: the prefix of a block.
+    - `attention`: the names, in a block, of the layers for queries, keys and values, and of the
+      output layer.
+    """
     *parts, last = (layer + part for part in attention)
     return (
         Rule("cls_token", ("embeddings.cls_token",), UNBATCH),
@@ -119,10 +137,14 @@ _GATED = (
 
 
 def dinov2_rules(attention: tuple[str, ...], gate: tuple[Rule, ...], last: str) -> tuple[Rule, ...]:
-    """Return the rules of DINOv2, from the names of a block's attention layers and the rules of its
-    gated layers.
+    """Return the rules that map the tensors of transformers' DINOv2 to leaves of the model.
 
-    `last` is the name of the last layer of a gated feed-forward network.
+    **Arguments:**
+
+    - `attention`: the names, in a block, of the layers for queries, keys and values, and of the
+      output layer.
+    - `gate`: the rules of the first layer of a gated feed-forward network.
+    - `last`: the name of the last layer of a gated feed-forward network.
     """
     return (
         *_shared_vit_rules(LAYER, attention),
@@ -152,6 +174,15 @@ DINOV2_VIT = Naming(
 
 
 def _vit_rules(layer: str, attention: tuple[str, ...], first: str, last: str) -> tuple[Rule, ...]:
+    """Return the rules that map the tensors of transformers' `ViTModel` to leaves of the model.
+
+    **Arguments:**
+
+    - `layer`: the prefix of a block's names.
+    - `attention`: the names, in a block, of the layers for queries, keys and values, and of the
+      output layer.
+    - `first`, `last`: the names of the layers of the feed-forward network.
+    """
     return (
         *_shared_vit_rules(layer, attention),
         Rule("blocks.{i}.prenorm.{p}", (layer + "layernorm_before.{p}",)),
@@ -252,7 +283,8 @@ SIGLIP_TEXT = Naming(
 
 
 def _siglip_dual(vision: Naming) -> Naming:
-    """Return the naming of both towers in one checkpoint."""
+    """Return the naming of a checkpoint with both towers of SigLIP, from the naming of the tower
+    for pictures."""
     return Naming(
         conventions.HUGGINGFACE,
         (

@@ -47,5 +47,6 @@ DINOV2_VIT = Naming(
 
 
 def published_dtype(key: str) -> str:
-    """Return the dtype of a tensor in the published files."""
+    """Return the dtype of the tensor with this key in Meta's files: bfloat16 for rotary periods,
+    otherwise float32."""
     return "bfloat16" if key.endswith("rope_embed.periods") else "float32"

@@ -46,7 +46,11 @@ HUB_TIPS_VIT = replace(
 def _join_towers(
     vision: Naming, text: Naming, prefixes: tuple[str, str] = (IMAGES, TEXTS)
 ) -> Naming:
-    """Return the naming of both towers in one checkpoint, each under its prefix."""
+    """Return the naming of a checkpoint with both towers, from the namings of the tower for
+    pictures (`vision`) and of that for texts (`text`).
+
+    `prefixes` are the prefixes of their names in the file, in this order.
+    """
     return Naming(
         vision.convention,
         (
@@ -58,7 +62,7 @@ def _join_towers(
 
 
 def _hub_tips_naming() -> Naming:
-    """Return the naming of `Tipsv2Model`, in its files and in memory."""
+    """Return the naming of transformers' `Tipsv2Model`, with that of the module in memory."""
     vision, text = HUB_TIPS_VIT.in_memory, HUB_TIPS_TEXT.in_memory
     assert vision is not None and text is not None
     in_memory = _join_towers(vision, text, ("vision_model.", "text_model."))

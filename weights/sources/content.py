@@ -28,19 +28,19 @@ QUOTED_BYTES = 40
 
 
 def check_digest(path: Path, file: HubFile, listener: Progress, is_dry: bool = False) -> str:
-    """Check the sha256 of a downloaded file, and return it.
+    """Return the sha256 of a downloaded file, after comparing it.
 
-    It must be the recorded digest, and the digest that names the file in the hub's cache. A file
-    with another digest is deleted, so that the next attempt downloads it again. A dry run does not
-    delete it.
+    It must be the recorded digest of `file`, and the digest that names the file in the hub's cache.
+    A file with another digest is deleted, so that the next attempt downloads it again. In a dry run
+    (`is_dry`) it is not deleted.
 
-    **Raises** `WrongDigest`.
+    **Raises** `WrongDigest` if the digest is another one.
     """
     listener.stage(f"checking {file}", path.stat().st_size)
     digest = sha256(path, listener.step)
     blob = path.resolve()
-    named = blob.name if DIGEST.fullmatch(blob.name) else None
-    for recorded in (file.sha256, named):
+    digest_in_cache = blob.name if DIGEST.fullmatch(blob.name) else None
+    for recorded in (file.sha256, digest_in_cache):
         if recorded is not None and recorded != digest:
             advice = "has to be removed: run the command without a dry run, then again"
             if not is_dry:
@@ -55,12 +55,14 @@ def check_digest(path: Path, file: HubFile, listener: Progress, is_dry: bool = F
 
 
 def check_content(path: Path, file: HubFile, is_dry: bool = False) -> None:
-    """Check that a file of a hub has the content that its name announces.
+    """Raise `WrongDigest` if a file of a hub does not have the content that its name announces.
 
-    The shards of an index are checked too. A file that fails is deleted, so that the next attempt
-    downloads it again. A dry run does not delete it.
+    **Arguments:**
 
-    **Raises** `WrongDigest`.
+    - `path`: the downloaded file. If it is an index, the files that it lists are checked too.
+    - `file`: the file on the hub.
+    - `is_dry`: whether a file with wrong content is kept. Otherwise it is deleted, so that the next
+      attempt downloads it again.
     """
     files = [(path, file.name)]
     if file.name.endswith(INDEX) and not find_fault(path, INDEX):
@@ -79,9 +81,10 @@ def check_content(path: Path, file: HubFile, is_dry: bool = False) -> None:
 
 
 def find_fault(path: Path, name: str | None = None) -> str:
-    """Return a phrase that says why a file does not have the content that its name announces.
+    """Return a phrase that says what is wrong with the content of a file. It completes a sentence
+    such as "FILE is no JSON". Return an empty text if the content is what the name announces.
 
-    It completes a sentence such as "FILE is no JSON". It is empty if the content is right.
+    `name` is the name of the file if it differs from that in `path`.
     """
     name = name or path.name
     try:
@@ -101,6 +104,7 @@ def find_fault(path: Path, name: str | None = None) -> str:
 
 
 def _quote_beginning(path: Path) -> str:
+    """Return the size and the first bytes of a file, for a message."""
     if path.is_dir():
         return "its files are damaged"
     start = ascii(read_at_most(path, QUOTED_BYTES))[2:-1]

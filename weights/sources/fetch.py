@@ -17,19 +17,21 @@ def fetch(
     before_download: Callable[[], None] | None = None,
     folder: Path | None = None,
 ) -> tuple[Path, str]:
-    """Download a file into the hub's cache, or into `folder`. Return its path and sha256.
+    """Download a file of a hub into the hub's cache, or into `folder`, and check it. Return its
+    path and its sha256.
 
-    The shards of an index are downloaded with it.
+    If the file is an index, the files that it lists are downloaded with it.
 
     **Arguments:**
 
     - `file`: the file to download.
-    - `advice`: end of the message if the hub is unreachable.
-    - `listener`: listener of the progress.
-    - `before_download`: function that is called once the hub has granted access.
-    - `folder`: folder to use in place of the cache.
+    - `advice`: the end of the message if the hub is unreachable.
+    - `listener`: the listener of the progress.
+    - `before_download`: a function that is called once the hub has granted access.
+    - `folder`: the folder to use in place of the cache.
 
-    **Raises** `Unreachable`, or `WrongDigest` if the content is wrong. The file is deleted then.
+    **Raises** `Unreachable` if the hub does not return the file, and `WrongDigest` if the content
+    is wrong. The file is deleted then.
     """
     resolved = resolve_file(file, advice, listener)
     if before_download is not None:

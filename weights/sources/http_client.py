@@ -20,11 +20,11 @@ def http_client() -> ModuleType:
 
 
 def request_errors(*extra_errors: type[Exception]) -> tuple[type[Exception], ...]:
-    """Return the errors that a request may raise, including those of huggingface-hub, and these
-    further ones."""
+    """Return the types of errors that a request may raise, including those of huggingface-hub,
+    together with `extra_errors`."""
     return OSError, http_client().HTTPError, *extra_errors
 
 
 def is_timeout(error: BaseException) -> bool:
-    """Return whether the error says that a server did not answer in time."""
+    """Return True if the error says that a server did not answer in time."""
     return isinstance(error, http_client().TimeoutException)

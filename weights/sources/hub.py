@@ -43,8 +43,15 @@ _PARTIAL_FILES: set[tuple[Path, str]] = set()
 
 @dataclass(frozen=True)
 class HubFile:
-    """File in a repository of a hub at a revision. Its sha256 and size are None if they are not
-    known."""
+    """File in a repository of a hub.
+
+    **Arguments:**
+
+    - `repository`: the owner and the name of the repository, such as `facebook/dinov3-vits16`.
+    - `name`: the path of the file in the repository.
+    - `revision`: a branch or a commit.
+    - `sha256`, `size`: the digest and the number of bytes; None if they are not known.
+    """
 
     repository: str
     name: str
@@ -61,14 +68,15 @@ class HubFile:
         return self.repository.partition("/")[0]
 
     def commit_of(self, copy: Path) -> str:
-        """Return the commit of a copy in the hub's cache, from the path of the copy."""
+        """Return the commit of a copy of this file in the hub's cache, which the path `copy`
+        contains."""
         return copy.parents[len(Path(self.name).parts) - 1].name
 
 
 def find_cached(file: HubFile) -> Path | None:
-    """Return the path of a file in the hub's cache, or None if it is not there.
+    """Return the path of a file in the hub's cache; None if it is not there.
 
-    An index counts only together with all files that it names.
+    An index counts only together with all files that it lists.
     """
     from huggingface_hub import try_to_load_from_cache
 
@@ -84,23 +92,26 @@ def find_cached(file: HubFile) -> Path | None:
 
 
 def cache_path(file: HubFile) -> Path:
-    """Return the path of a file in the hub's cache. Its revision must be a commit."""
+    """Return the path that a file has in the hub's cache, also if it is not there. Its revision
+    must be a commit."""
     return _cache_folder(file) / "snapshots" / file.revision / file.name
 
 
 def _cache_folder(file: HubFile) -> Path:
+    """Return the folder of a file's repository in the hub's cache."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE, f"models--{file.repository.replace('/', '--')}")
 
 
 def resolve_file(file: HubFile, advice: str, listener: Progress) -> HubFile:
-    """Return the file with the current commit of its revision, its size and the hub's sha256.
+    """Ask the hub for a file. Return the file with the current commit of its revision, its size and
+    its sha256.
 
-    The hub gives no sha256 of small files.
+    The hub has no sha256 of small files. The recorded one is kept then, if there is one.
 
-    **Raises** `Unreachable`, whose message ends with `advice`, and `WrongDigest` if a recorded
-    sha256 or size differs from the hub's.
+    **Raises** `Unreachable`, whose message ends with `advice`, if the hub does not have the file or
+    does not answer, and `WrongDigest` if a recorded sha256 or size differs from the hub's.
     """
     try:
         metadata = _request_metadata(file, listener)
@@ -128,7 +139,8 @@ def resolve_file(file: HubFile, advice: str, listener: Progress) -> HubFile:
 def _request_metadata(file: HubFile, listener: Progress) -> "HfFileMetadata":
     """Return the hub's metadata of a file.
 
-    If the hub is busy and asks for a short pause, the library is told to retry after it.
+    If the hub is busy and asks for a short pause, the listener is told, and the request is repeated
+    after the pause.
     """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
@@ -153,7 +165,7 @@ def download(file: HubFile, advice: str, listener: Progress, folder: Path | None
 
     In a folder it is a regular file. In the cache it is a link.
 
-    **Raises** `Unreachable`, whose message ends with `advice`.
+    **Raises** `Unreachable`, whose message ends with `advice`, if the download fails.
     """
     from huggingface_hub import hf_hub_download
     from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
@@ -185,8 +197,8 @@ def download(file: HubFile, advice: str, listener: Progress, folder: Path | None
 class _Bar:
     """Replacement for tqdm's progress bar that forwards the number of bytes to `step`.
 
-    huggingface-hub creates it after this process has locked and opened the file, which calls
-    `began`.
+    huggingface-hub creates it after this process has locked and opened the partial file. Its
+    creation calls `began`.
     """
 
     step: Callable[[int], None]
@@ -221,7 +233,8 @@ def discard_partial_downloads() -> None:
 
 
 def unreachable_error(file: HubFile, error: Exception, advice: str) -> Unreachable:
-    """Return the error to raise after a failed download."""
+    """Return the error to raise after `file` could not be downloaded because of `error`. The
+    message says why, and ends with `advice`."""
     return Unreachable(f"{file} was not downloaded: {describe_failure(error)}. {advice}")
 
 
@@ -253,7 +266,7 @@ def describe_failure(error: BaseException) -> str:
 
 
 def http_status(error: BaseException) -> int:
-    """Return the HTTP status that caused an error, or 0 if there is none."""
+    """Return the HTTP status with which a request failed; 0 if the error has no such status."""
     from huggingface_hub.errors import HfHubHTTPError
 
     responses = (cause.response for cause in _causes(error) if isinstance(cause, HfHubHTTPError))

@@ -53,9 +53,9 @@ class LocatedCheckpoint:
     **Arguments:**
 
     - `path`: the path.
-    - `where`: description of the place, for the user.
-    - `sha256`: digest, or None if it was not needed.
-    - `source`: the file on the hub with its commit, or None if it does not come from a hub.
+    - `where`: a description of the folder, cache or hub it was found in, for the user.
+    - `sha256`: the digest; None if it was not needed.
+    - `source`: the file on the hub with its commit; None if it does not come from a hub.
     """
 
     path: Path
@@ -65,7 +65,8 @@ class LocatedCheckpoint:
 
 
 def user_folders() -> tuple[Path, ...]:
-    """Return the folder in `ZOO_WEIGHTS_DIR`, if that is set, and the working directory."""
+    """Return the folders of users in which weights are searched: the one in `ZOO_WEIGHTS_DIR`, if
+    that is set, and the working directory."""
     configured_folder = os.environ.get("ZOO_WEIGHTS_DIR")
     return ((Path(configured_folder).expanduser(),) if configured_folder else ()) + (Path.cwd(),)
 
@@ -77,14 +78,21 @@ def torch_caches() -> tuple[Path, ...]:
 
 
 def equimo_cache() -> Path:
-    """Return the folder in which Equimo stores downloads, in one folder for each family."""
+    """Return the folder in which Equimo stores downloads. It has a folder for each family."""
     return Path.home() / ".cache" / "equimo"
 
 
 def locate(
     published: PublishedFiles, listener: Progress, offline: bool = False
 ) -> LocatedCheckpoint:
-    """Return the weights of a model from a folder, a cache or the hub.
+    """Return the path of a model's weights, which are searched in folders and caches and else
+    downloaded from the hub.
+
+    **Arguments:**
+
+    - `published`: the names of the model's files.
+    - `listener`: the listener of the progress, who is also told the licence before a download.
+    - `offline`: whether nothing is downloaded.
 
     **Raises** `WeightsNotFound` or `Unreachable`, which list the searched folders and what to do,
     and `WrongDigest` if a folder or a cache contains a damaged file.
@@ -101,9 +109,16 @@ def locate(
 def downloadable(
     published: PublishedFiles, offline: bool = False, mirror: bool = False
 ) -> tuple[HubFile, str]:
-    """Return the file to download if no file is found, and advice for the case that this fails.
+    """Return the file to download if a model's weights are not found, and advice for the case that
+    this fails.
 
-    The file is the first of the mirrors if `mirror` is true. **Raises** `WeightsNotFound`.
+    **Arguments:**
+
+    - `published`: the names of the model's files.
+    - `offline`: whether downloads are forbidden.
+    - `mirror`: whether the file is that of a mirror instead of the publisher.
+
+    **Raises** `WeightsNotFound` if downloads are forbidden, or if there is no such file on a hub.
     """
     missing = f"{published.name} is not on this machine"
     files = published.mirrors if mirror else published.hub
@@ -115,7 +130,8 @@ def downloadable(
 
 
 def tell_owner(published: PublishedFiles, file: HubFile, listener: Progress) -> None:
-    """Tell the listener who owns the file that is about to be downloaded, if it is a mirror's."""
+    """Tell the listener who owns the file that is about to be downloaded, if it is a copy by others
+    (`published.mirrors`)."""
     if file in published.mirrors:
         listener.note(f"{file.repository} is a copy by {file.owner}, who is not the publisher")
 
@@ -128,18 +144,26 @@ def tell_terms(published: PublishedFiles, listener: Progress) -> None:
 def search_weights(
     published: PublishedFiles, listener: Progress, is_dry: bool = False
 ) -> Iterator[LocatedCheckpoint]:
-    """Yield the files of a model that are on this machine, in order of preference.
+    """Yield the checkpoints of a model that are on this machine, in order of preference. Digests in
+    their names and of the hub are checked.
 
-    A dry run deletes no damaged files. **Raises** `WrongDigest`.
+    **Arguments:**
+
+    - `published`: the names of the model's files.
+    - `listener`: the listener of the progress.
+    - `is_dry`: whether damaged files are kept. Otherwise a damaged file in the hub's cache is
+      deleted.
+
+    **Raises** `WrongDigest` if a file is damaged.
     """
     for path in filter(Path.exists, candidate_paths(published)):
-        where = "this package" if path == published.embedded else str(path.parent)
+        description = "this package" if path == published.embedded else str(path.parent)
         digest = None
         if promised_digest(path):
             listener.stage(f"checking {path}", path.stat().st_size)
             digest = sha256(path, listener.step)
             check_digest_in_name(path, digest)
-        yield LocatedCheckpoint(path, where, digest)
+        yield LocatedCheckpoint(path, description, digest)
     for file in hub_files(published):
         if (copy := find_cached(file)) is not None:
             digest = check_digest(copy, file, listener, is_dry)
@@ -147,12 +171,20 @@ def search_weights(
             yield _as_located(copy, file, f"the hub's cache ({file})", digest)
 
 
-def _as_located(path: Path, file: HubFile, where: str, digest: str) -> LocatedCheckpoint:
-    """Return a file in the hub's cache as a located checkpoint."""
+def _as_located(path: Path, file: HubFile, description: str, digest: str) -> LocatedCheckpoint:
+    """Return a downloaded file as a located checkpoint.
+
+    **Arguments:**
+
+    - `path`: its path in the hub's cache.
+    - `file`: the file on the hub.
+    - `description`: the folder, cache or hub it was found in, for the user.
+    - `digest`: its sha256, which is left out for an index.
+    """
     # The digest of an index says nothing about the files that it names.
     single_digest = None if path.suffix == ".json" else digest
     return LocatedCheckpoint(
-        path, where, single_digest, replace(file, revision=file.commit_of(path))
+        path, description, single_digest, replace(file, revision=file.commit_of(path))
     )
 
 
@@ -170,7 +202,8 @@ def candidate_paths(published: PublishedFiles) -> Iterator[Path]:
 
 
 def hub_files(published: PublishedFiles) -> tuple[HubFile, ...]:
-    """Return the files of a hub that may be in its cache."""
+    """Return the files on a hub of which a copy may be in the hub's cache: those of the publisher
+    and of mirrors."""
     names = (TENSORS, INDEX) if published.repository else ()
     return (
         *(HubFile(published.repository, name) for name in names),
@@ -187,16 +220,17 @@ def describe_searched_folders() -> str:
 
 
 def find_named(name: str, published: PublishedFiles) -> Path:
-    """Return the path of the file or folder of this name in the usual folders.
+    """Return the path of the file or folder with this name in one of the usual folders, or among a
+    model's files on this machine.
 
-    **Raises** `WeightsNotFound`.
+    **Raises** `WeightsNotFound` if there is none.
     """
     folders = (*user_folders(), *torch_caches(), equimo_cache() / name.partition("_")[0])
     candidates = (folder / name for folder in folders)
-    named = (
+    located_paths = (
         located.path for located in search_weights(published, Quiet()) if located.path.name == name
     )
-    for path in chain(candidates, named):
+    for path in chain(candidates, located_paths):
         if path.exists():
             return path
     raise WeightsNotFound(

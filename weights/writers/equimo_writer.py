@@ -26,8 +26,14 @@ SCALARS = {
 def write_archive(
     path: Path, items: Items, metadata: Mapping[str, Any], listener: Progress
 ) -> None:
-    """Write a `.tar.lz4` archive of the metadata and the tensors. The keys are paths in Equimo's
-    model."""
+    """Write a `.tar.lz4` archive of the metadata and the tensors.
+
+    **Arguments:**
+
+    - `items`: the tensors by their paths in Equimo's model.
+    - `metadata`: the contents of `metadata.json`.
+    - `listener`: the listener of the progress.
+    """
     text = json.dumps(metadata).encode()
     total = sum(
         len(head) + (byte_size(tensor) if tensor else 0) for head, tensor in archive_records(items)
@@ -45,7 +51,7 @@ def write_archive(
 
 
 def _content(items: Items, listener: Progress) -> Iterator[bytes | memoryview]:
-    """Yield the bytes of `weights.eqx`."""
+    """Yield the bytes of `weights.eqx`, and report them to the listener."""
     for head, tensor in archive_records(items):
         yield head
         if tensor:
@@ -54,8 +60,8 @@ def _content(items: Items, listener: Progress) -> Iterator[bytes | memoryview]:
 
 
 def archive_records(items: Items) -> Iterator[tuple[bytes, LazyTensor | None]]:
-    """Yield the first bytes of each record, and the tensor whose values follow, or None for a
-    scalar."""
+    """Yield the beginning of each record of `weights.eqx` in Equimo's order, and the tensor whose
+    values follow. For a scalar, which is complete, the tensor is None."""
     layout = next(
         rows
         for rows in possible_layouts([tensor.shape for tensor in items.values()])

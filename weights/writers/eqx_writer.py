@@ -8,7 +8,8 @@ from weights.writers.items import Items, byte_size, tensor_bytes
 
 
 def write_eqx(path: Path, items: Items, progress: Progress) -> None:
-    """Write the tensors as records, in the order of the model's leaves."""
+    """Write the tensors as records without names. The order of `items` must be that of the model's
+    leaves."""
     with path.open("wb") as file:
         for tensor in items.values():
             file.write(array_header(tensor.shape, "<f4"))

@@ -26,17 +26,21 @@ def byte_size(tensor: LazyTensor) -> int:
 
 
 def tensor_bytes(tensor: LazyTensor) -> memoryview:
-    """Return the little-endian bytes of a tensor in the file's dtype, rounded if it is bfloat16."""
+    """Return the values of a tensor as the bytes of a file: little-endian, in the dtype of the
+    tensor. Values are rounded if that is bfloat16."""
     values = np.ascontiguousarray(tensor.read(), stored_dtype(tensor.dtype))
     return values.reshape(-1).view(np.uint8).data
 
 
 def items_for(naming: Naming, values: Mapping[str, Float32], shapes: Mapping[str, Shape]) -> Items:
-    """Return the tensors of a file in this naming, computed from the values of a model.
+    """Return the tensors of a file in this naming, computed from the values of a model. Optional
+    tensors are left out if all of them equal their defaults.
 
-    **Arguments:** the naming, and the values and shapes of the model's leaves by path.
+    **Arguments:**
 
-    Optional tensors that equal their defaults are left out.
+    - `naming`: the naming of the file.
+    - `values`: the values of the model's leaves by path.
+    - `shapes`: the shapes of the model's leaves by path.
     """
     leaves = {
         path: LazyTensor(shape, "float32", partial(values.__getitem__, path))

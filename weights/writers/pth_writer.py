@@ -21,7 +21,8 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def write_pth(path: Path, items: Items, listener: Progress) -> None:
-    """Write a file that `torch.load(path, weights_only=True, mmap=True)` reads."""
+    """Write the tensors `items` into a file that `torch.load(path, weights_only=True, mmap=True)`
+    reads as a dictionary."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         archive.writestr(_member("data.pkl"), make_pickle(items))
         archive.writestr(_member("byteorder"), b"little")
@@ -36,12 +37,14 @@ def write_pth(path: Path, items: Items, listener: Progress) -> None:
 
 
 def _member(name: str) -> zipfile.ZipInfo:
+    """Return the header of an archive's member with this name in the root folder. Its date is
+    constant, so that equal tensors give equal files."""
     return zipfile.ZipInfo(f"{ROOT}/{name}", EPOCH)
 
 
 def _padding(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """Return an extra field that aligns the content after the header. PyTorch uses such fields
-    too."""
+    """Return an extra field for the header of the member `info`, after which its content begins at
+    a multiple of `ALIGNMENT` bytes. PyTorch uses such fields too."""
     # A local header has 30 bytes, the name, and 20 bytes for sizes above 4 GB.
     start = archive.start_dir + 30 + len(info.filename) + 20 + 4
     size = -start % ALIGNMENT
@@ -49,12 +52,15 @@ def _padding(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
 
 
 def make_pickle(items: Items) -> bytes:
-    """Return the pickle, in protocol 2, that creates the dictionary of tensors."""
+    """Return the pickle, in protocol 2, that creates the dictionary of these tensors. A tensor's
+    values are in the storage of its position."""
     entries = (_pickle_entry(index, *item) for index, item in enumerate(items.items()))
     return b"\x80\x02}(" + b"".join(entries) + b"u."
 
 
 def _pickle_entry(index: int, key: str, tensor: LazyTensor) -> bytes:
+    """Return the part of the pickle that pushes a key and its tensor, whose storage is the member
+    `data/INDEX`."""
     storage = _pickle_text("storage") + b"ctorch\n" + STORAGE_NAMES[tensor.dtype].encode() + b"\n"
     storage += (
         _pickle_text(str(index)) + _pickle_text("cpu") + _pickle_integer(math.prod(tensor.shape))
@@ -71,15 +77,18 @@ def _pickle_entry(index: int, key: str, tensor: LazyTensor) -> bytes:
 
 
 def _pickle_text(text: str) -> bytes:
+    """Return the part of a pickle that pushes a text."""
     encoded = text.encode()
     return b"X" + struct.pack("<I", len(encoded)) + encoded
 
 
 def _pickle_integer(number: int) -> bytes:
+    """Return the part of a pickle that pushes an integer."""
     if number < 1 << 31:
         return b"J" + struct.pack("<i", number)
     return b"\x8a\x08" + struct.pack("<q", number)
 
 
 def _pickle_tuple(numbers: Shape) -> bytes:
+    """Return the part of a pickle that pushes a tuple of integers."""
     return b"(" + b"".join(map(_pickle_integer, numbers)) + b"t"

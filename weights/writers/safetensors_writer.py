@@ -20,7 +20,8 @@ CODES = {dtype: code for code, dtype in DTYPES.items()}
 def write_arrays(
     path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
 ) -> None:
-    """Write arrays of float32 or uint8 in their own dtypes."""
+    """Write arrays, by name, into one file in their own dtypes, float32 or uint8. `metadata` is the
+    metadata of its header."""
     items = {
         key: LazyTensor(array.shape, array.dtype.name, partial(np.asarray, array))
         for key, array in arrays.items()
@@ -34,7 +35,8 @@ DEFAULT_METADATA = {"format": "pt"}  # transformers requires it
 def write_safetensors(
     path: Path, items: Items, listener: Progress, metadata: Mapping[str, str] = DEFAULT_METADATA
 ) -> None:
-    """Write tensors into one file."""
+    """Write the tensors `items` into one file. `metadata` is the metadata of its header;
+    transformers requires a format in it."""
     header: dict[str, object] = {"__metadata__": dict(metadata)}
     end = 0
     for key, tensor in items.items():

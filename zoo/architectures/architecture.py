@@ -66,12 +66,18 @@ class CheckpointFacts:
 
     @property
     def transformers_settings(self) -> Settings | None:
-        """The settings if the checkpoint has transformers' names; otherwise None."""
+        """The settings if the tensors have transformers' names (the naming "huggingface"). None for
+        other names, or if there are no settings."""
         return self.settings if self.naming == "huggingface" else None
 
     def choose_scores(self, classes: int) -> Scores:
-        """Return the name of the function that makes scores of `classes` logits, as transformers'
-        pipeline for image classification chooses it. A network without classes gets "softmax"."""
+        """Return the name of the function that turns `classes` logits into scores.
+
+        The choice is that of transformers' pipeline for image classification. It is "none" if the
+        settings state a regression, "sigmoid" if they state several labels for a picture or if a
+        network in transformers' names has a single class, and "softmax" in all other cases, also
+        for a network without classes.
+        """
         problem = self.transformers_settings and classes and self.transformers_settings.problem_type
         if problem == "regression":
             return "none"
@@ -80,7 +86,10 @@ class CheckpointFacts:
 
 
 def refuse_transformers(config: Config) -> TransformersClass:
-    """Raise `BadRequest`: transformers has no class for networks of this kind."""
+    """Raise `BadRequest`, because transformers has no class for networks of this kind.
+
+    This is the default of `Architecture.transformers_class`, so `config` is not used.
+    """
     raise BadRequest(
         "transformers has no class for a classifier of DINOv2's patches, nor for depth estimation "
         "on another network than DINOv2: write another format."
@@ -88,7 +97,12 @@ def refuse_transformers(config: Config) -> TransformersClass:
 
 
 def complete_from_settings(config: C, facts: CheckpointFacts) -> C:
-    """Return the configuration with the fields that the settings beside a checkpoint state."""
+    """Return the configuration with the fields that a checkpoint's `config.json` states; unchanged
+    if there is no such file.
+
+    This is the default of `Architecture.complete`. **Raises** `MappingError` for a value that a
+    field cannot have.
+    """
     return with_settings(config, facts.settings)
 
 
@@ -96,14 +110,15 @@ def complete_from_settings(config: C, facts: CheckpointFacts) -> C:
 class ClassifierHead(Generic[C]):
     """Functions for the linear classifier that a network of features may have.
 
-    - `with_classes`: returns the configuration with a classifier whose weight has this shape, or
-      without a classifier for None.
-    - `from_network`: returns the configuration of a network in memory, whose head or blocks a user
-      may have removed.
-    - `describe_input`: describes the vector that the classifier gets.
-    - `custom_inputs`: returns the vectors that a custom head may get and that tensor shapes do not
-      distinguish, as descriptions by the value of `global_pool`. Empty if there is only one such
-      vector; None if none is known.
+    - `with_classes`: returns the configuration with a classifier. Its second argument is the shape
+      of the classifier's weight, such as `(classes, width)`; None gives a configuration without a
+      classifier.
+    - `from_network`: returns the configuration that a network in memory has. The network may differ
+      from its first configuration, because a user may have removed its head or some of its blocks.
+    - `describe_input`: returns a description of the vector that the classifier gets.
+    - `custom_inputs`: returns the vectors that a custom head may get, if tensor shapes do not
+      distinguish them. They are descriptions by the value of `global_pool`. The dictionary is empty
+      if only one vector is possible; None means that no possible vector is known.
     """
 
     with_classes: Callable[[C, Shape | None], C]
@@ -114,12 +129,12 @@ class ClassifierHead(Generic[C]):
 
 @dataclass(frozen=True)
 class LibraryOptions(Generic[C]):
-    """Options of the architectures of another library.
+    """Options of the architectures of another library, such as timm.
 
-    - `readers`: functions that read an optional feature of the network from tensor shapes, by the
-      names of options.
-    - `find_unsupported`: returns the option of timm's architecture with this name that no network
-      of the zoo supports; empty if there is none.
+    - `readers`: functions by the name of an option. A function looks up in tensor shapes whether a
+      checkpoint has this optional feature, and returns the configuration with or without it.
+    - `find_unsupported`: a function of the name of timm's architecture. It returns an option in
+      that name which no network of the zoo supports; empty if there is none.
     """
 
     readers: Mapping[str, Callable[[C, Shapes], C]] = field(default_factory=dict)
@@ -131,12 +146,14 @@ class Architecture(Generic[C]):
     """Record of a kind of network, which is identified by the class of its configuration.
 
     The fields of the configuration say how they are read from tensors and settings, compared and
-    bounded (`config_fields.py`). The functions here do what fields cannot express. Nested networks
-    of the configuration that they get are already complete.
+    bounded (`config_fields.py`). The functions here do what fields cannot express. If the
+    configuration that a function gets contains networks, these are already complete.
 
-    - `network`: returns the class of the network, which is built by `network()(config, key=key)`.
-      JAX is imported only then.
-    - `read_sizes`: returns the configuration with the sizes of leaves; None if a leaf is missing.
+    - `config`: the class of the configuration.
+    - `network`: a function without arguments that returns the class of the network. The network is
+      built by `network()(config, key=key)`. JAX is imported only then.
+    - `read_sizes`: returns the configuration with the sizes that tensor shapes determine; None if a
+      leaf is missing or a size is out of bounds.
     - `complete`: returns the configuration with the values that only settings beside a checkpoint
       state.
     - `transformers_class`: returns the transformers class that computes a network, one of
@@ -158,21 +175,24 @@ class Architecture(Generic[C]):
 
     @property
     def gives_features(self) -> bool:
-        """Whether networks of this kind return tokens, and logits if they are classifiers."""
+        """Whether networks of this kind return features of a picture: tokens, and logits if there
+        is a classifier."""
         return self.head is not None
 
     @property
     def has_backbone(self) -> bool:
-        """Whether networks of this kind read the features of a vision transformer."""
+        """Whether the configuration has a field `backbone`: a vision transformer whose features the
+        network reads."""
         return any(part.name == "backbone" for part in fields(self.config))
 
     def describe_head_input(self, config: C) -> str:
-        """Return a description of the vector that a classifier gets."""
+        """Return a description of the vector that a classifier gets, for messages. A kind without
+        `head` gives a general description."""
         return self.head.describe_input(config) if self.head else "what the network pools"
 
     def custom_head_inputs(self, config: C) -> Mapping[str, str] | None:
-        """Return the vectors that a custom head may get, as `ClassifierHead.custom_inputs`
-        describes them."""
+        """Return descriptions of the vectors that a custom head may get, as
+        `ClassifierHead.custom_inputs` does; empty for a kind without `head`."""
         return self.head.custom_inputs(config) if self.head else {}
 
 
@@ -180,13 +200,20 @@ StagedConfig = TypeVar("StagedConfig", ConvNeXtConfig, SwinConfig)
 
 
 def with_stage_classes(config: StagedConfig, head: Shape | None) -> StagedConfig:
-    """Return the configuration of a network in stages with the number of classes of a linear layer
-    of shape `head`; 0 for None."""
+    """Return the configuration of a network in stages (ConvNeXt or Swin) with another number of
+    classes.
+
+    **Arguments:**
+
+    - `head`: the shape `(classes, width)` of the weight of a linear classifier. For None, or a
+      shape that does not have two axes, the number of classes is 0.
+    """
     return replace(config, classes=head[0] if head and len(head) == 2 else 0)
 
 
 def _read_stages(config: StagedConfig, network: Any) -> StagedConfig:
-    """Return the configuration with the number of classes of a network in memory."""
+    """Return the configuration with the number of classes that a network in memory has; 0 if its
+    head was removed."""
     return replace(config, classes=len(network.head.weight) if network.head else 0)
 
 

@@ -52,13 +52,13 @@ class FeatureRequest(NamedTuple):
 
 
 class Network(eqx.Module):
-    """Base class of networks, which take one picture, one text, or pictures and texts to
-    compare."""
+    """Base class of networks. A network takes one example: a picture, a text, or pictures and texts
+    to compare."""
 
     about: Identity = eqx.field(static=True)
 
     gives_features: ClassVar[bool] = False
-    """Whether it returns tokens of a picture, and logits if it is a classifier."""
+    """Whether the network returns tokens of a picture, and logits if it is a classifier."""
 
     @property
     def name(self) -> str:
@@ -67,23 +67,23 @@ class Network(eqx.Module):
 
     @property
     def preprocessing(self) -> Preprocessing | None:
-        """Preprocessing of its pictures."""
+        """Preprocessing of the network's pictures; None if it is not known."""
         return self.about.preprocessing
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of its classes, in order."""
+        """Names of the classes, in the order of the logits."""
         return self.about.labels
 
     @property
     def config(self) -> Config | None:
-        """Configuration that the network was built from."""
+        """Configuration that the network was built from; None if it is not known."""
         return self.about.config
 
     @property
     def stride(self) -> int:
-        """Number of pixels along a side of the area that one row of the output covers; 1 for
-        texts."""
+        """Side, in pixels, of the square of the picture that one patch or one pixel of an output
+        map covers; 1 for texts."""
         return 1
 
     @property
@@ -98,22 +98,30 @@ class Network(eqx.Module):
         return 0
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
-        """Return the outputs for one example."""
+        """Return the outputs for one example, whose arrays have no batch axis. Subclasses implement
+        it and have their own arguments."""
         raise NotImplementedError
 
     def compute(self, request: FeatureRequest, *inputs: Shaped[Array, "..."]) -> Returned:
-        """Return the outputs for one example, with the requested features if the network has
-        them."""
+        """Return the outputs for one example.
+
+        `inputs` are arrays without a batch axis. This base class ignores `request`; networks that
+        can return features inside override the method.
+        """
         return self(*inputs)
 
     def compute_batch(self, request: FeatureRequest, *inputs: Shaped[Array, "..."]) -> Returned:
-        """Return the outputs for batches of inputs."""
+        """Return the outputs for a batch of examples, with the requested features if the network
+        has them.
+
+        `inputs` are arrays with a batch axis, and so are the outputs.
+        """
         return jax.vmap(partial(self.compute, request))(*inputs)
 
 
 class FeatureNetwork(Network):
-    """Base class of networks that return the tokens of one picture, the states of layers, and
-    logits if they are classifiers."""
+    """Base class of networks that return the tokens of one picture, the states of layers on
+    request, and logits if they are classifiers."""
 
     blocks: eqx.AbstractVar[tuple[eqx.Module, ...]]
 
@@ -121,10 +129,14 @@ class FeatureNetwork(Network):
 
     @property
     def num_hidden_states(self) -> int:
-        """Number of layers whose states can be requested: the blocks or the stages."""
+        """Number of layers whose states can be requested: the number of blocks, or of stages."""
         return len(self.blocks)
 
     def compute(self, request: FeatureRequest, *inputs: Shaped[Array, "..."]) -> Returned:
-        """Return the features of one picture, with the states of the requested layers."""
+        """Return the features of one picture, with the states of the layers in `request`, as tokens
+        or as maps.
+
+        Attention weights are not returned, even if the request has them.
+        """
         output: Returned = self(*inputs, request.layers, as_maps=request.as_maps)
         return output

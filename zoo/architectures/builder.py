@@ -42,8 +42,12 @@ def abstract(
     preprocessing: Preprocessing | None = None,
     labels: tuple[str, ...] = (),
 ) -> Network:
-    """Return a network whose leaves are `jax.ShapeDtypeStruct`s, which needs no memory and no
-    random numbers."""
+    """Return a network whose leaves are `jax.ShapeDtypeStruct`s instead of arrays.
+
+    It needs no memory for parameters and no random numbers. `name`, `preprocessing` and `labels`
+    are stored in the network as its metadata. The network is cached, so equal arguments return the
+    same object.
+    """
     make = partial(build_model, config, name=name, preprocessing=preprocessing, labels=labels)
     return eqx.filter_eval_shape(lambda key: make(key=key), jr.key(0))
 
@@ -55,12 +59,14 @@ def batched(
     as_maps: bool = False,
     outputs: Sequence[str] = (),
 ) -> Any:
-    """Return the outputs of a network by their names in the exported file; this is the function
-    that is exported.
+    """Compute a network on a batch, and return its outputs by their names in the exported file.
+
+    This is the function that is exported.
 
     **Arguments:**
 
-    - `model`: a network, or any other callable for one example, whose result is returned unnamed.
+    - `model`: a network, or any other callable for one example. The results of such a callable are
+      returned as they are, with a batch axis and without names.
     - `inputs`: batches of the arrays that the network takes, such as pictures `[batch, 3, H, W]`,
       and texts and their masks `[batch, tokens]`.
     - `layers`, `as_maps`: as in `FeatureRequest`.
@@ -74,8 +80,12 @@ def batched(
 
 
 def output_choices(config: Config, layers: Sequence[int] = ()) -> list[str]:
-    """Return the fields of all outputs that a network can return if states of these layers are
-    requested."""
+    """Return the names of all outputs that a network can return, such as `last_hidden_state` and
+    `attentions`.
+
+    `layers` are the numbers of the layers whose states are requested. The network is evaluated
+    abstractly, without parameters.
+    """
 
     def run(model: Network, *inputs: Shaped[Array, "..."]) -> Returned:
         return model.compute_batch(FeatureRequest(layers, as_maps=False, attentions=True), *inputs)
@@ -85,7 +95,11 @@ def output_choices(config: Config, layers: Sequence[int] = ()) -> list[str]:
 
 
 def _small_input_shapes(config: Config) -> list[jax.ShapeDtypeStruct]:
-    """Return the shapes and dtypes of a network's inputs for one small picture or text."""
+    """Return the shapes and dtypes of a network's inputs for a batch of one small picture or text.
+
+    A picture has 4 patches along each side. An open text length is `SMALL_TEXT_TOKENS`. Integers
+    are int32, as in JAX.
+    """
     side = 4 * config.stride
     return [
         jax.ShapeDtypeStruct(
@@ -104,13 +118,17 @@ SMALL_TEXT_TOKENS = 8
 
 
 def find_networks(model: object) -> list[Network]:
-    """Return the networks that a module is or contains."""
+    """Return the networks in a module, in tree order: the module itself if it is a network,
+    otherwise all networks that it contains."""
     parts = jax.tree.leaves(model, is_leaf=lambda part: isinstance(part, Network))
     return [part for part in parts if isinstance(part, Network)]
 
 
 def count_parameters(model: object) -> int:
-    """Return the number of parameters that training adjusts: the sizes of all array leaves except
-    those of rotary positions."""
+    """Return the number of parameters that training adjusts.
+
+    It is the sum of the sizes of all array leaves, except those of rotary positions. Leaves may be
+    arrays or `jax.ShapeDtypeStruct`s.
+    """
     leaves = jax.tree.leaves(model, is_leaf=lambda part: isinstance(part, RoPE))
     return sum(leaf.size for leaf in leaves if isinstance(leaf, jax.Array | jax.ShapeDtypeStruct))

@@ -13,20 +13,30 @@ FourInts = tuple[int, int, int, int]
 
 
 def describe_classes(count: int) -> str:
-    """Return ", N classes" to append to a description; empty if there are no classes."""
+    """Return `", N classes"`, which is appended to a description of a network; empty if `count` is
+    0."""
     return f", {count} classes" if count else ""
 
 
 class FeatureConfig(NetworkInputs, NetworkConfig):
     """Base class of configurations of networks that return tokens of a picture, and logits if they
-    have classes."""
+    have classes.
+
+    - `has_global_attention`: whether every token attends to every other token.
+    - `settings_in`: see `NetworkConfig`.
+    """
 
     has_global_attention: ClassVar[bool] = True
     settings_in: ClassVar[tuple[str, ...]] = ("vision_config", "backbone_config")
 
 
 class MultiStageConfig(FeatureConfig):
-    """Base class of configurations of networks in stages, each of which has blocks of one width."""
+    """Base class of configurations of networks in stages. All blocks of a stage have the same
+    width.
+
+    - `depths`: the number of blocks of each stage.
+    - `dims`: the number of channels of each stage.
+    """
 
     has_global_attention: ClassVar[bool] = False
 
@@ -76,6 +86,11 @@ HEAD_WEIGHT = "head.weight"
 
 
 def count_classes(config: Any, shapes: Shapes) -> int:
-    """Return the number of classes of the classifier; 0 if there is none."""
+    """Return the number of classes of the classifier in a checkpoint: the rows of its weight
+    `head.weight`.
+
+    Return 0 if the checkpoint has no such leaf, or if the leaf is not a matrix. `config` is not
+    used; it is an argument of every reader of a size.
+    """
     head = shapes(HEAD_WEIGHT) or ()
     return head[0] if len(head) == 2 else 0

@@ -49,13 +49,17 @@ may be used."""
 
 @dataclass(frozen=True)
 class Key:
-    """Name of a field in a settings file, with dots before the names in nested objects.
+    """Name of a field in a settings file, with dots before the names in nested objects, such as
+    `vision_config.hidden_size`.
 
     **Arguments:**
 
+    - `name`: the name in the file.
     - `read`: converts the value in the file to the value of the field. It returns None if the
       file's value does not determine the field, and raises `ValueError` if the value is not valid.
-    - `write`: converts the value of the field to the value in the file.
+      None takes a value as it is, if it has the type of the field's default.
+    - `write`: converts the value of the field to the value in the file. None writes the value as it
+      is.
     - `library_default`: the value that the library uses if its file does not state one. None keeps
       the configuration's value.
     - `is_read`: False if the field is only written, because other settings determine it.
@@ -69,13 +73,19 @@ class Key:
 
 
 def write_only(name: str, write: Callable[[Any], Any] | None = None) -> Key:
-    """Return the key of a field that is written to a settings file but not read from it."""
+    """Return the key of a field that is written to a settings file under this name, but not read
+    from it.
+
+    `write` converts the value of the field to the value in the file; None writes it as it is.
+    """
     return Key(name, write=write, is_read=False)
 
 
 @dataclass(frozen=True)
 class FieldFacts:
-    """Facts about a field. The arguments are described at `size`, `setting` and `detail`."""
+    """Facts about a field of a configuration: how it is read, compared and bounded. The arguments
+    are described at `size`, `setting` and `detail`; `role` is the name of one of these functions.
+    """
 
     role: Role
     leaf: str | SizeReader | None = None
@@ -93,11 +103,22 @@ class FieldFacts:
 
     @property
     def is_in_settings(self) -> bool:
-        """Whether the field is read from settings: tensor shapes do not determine it."""
+        """Whether the field is read from settings. That is so for every `setting`, and for a
+        `detail` without a leaf."""
         return self.role == "setting" or (self.role == "detail" and self.leaf is None)
 
     def measure(self, config: Configuration, shapes: Shapes) -> Any:
-        """Return the value of the field for leaves of these shapes."""
+        """Return the value that the field has in a checkpoint.
+
+        **Arguments:**
+
+        - `config`: the configuration of the registry's row. Only readers that are functions use it.
+        - `shapes`: the shapes of the checkpoint's leaves.
+
+        **Returns** the result of the reader if `leaf` is a function; a tuple with one size for each
+        number if the leaf's path has a number and `axis`, or two numbers; otherwise one integer. A
+        missing leaf has the size 0.
+        """
         if callable(self.leaf):
             return self.leaf(config, shapes)
         assert self.leaf is not None
@@ -107,8 +128,11 @@ class FieldFacts:
         return self._length(shapes, None) // self.divisor - self.subtract
 
     def _length(self, shapes: Shapes, number: int | None) -> int:
-        """Return the size that a leaf determines: the length of one axis, or the number of numbered
-        leaves. `number` replaces the first `{}` of the path."""
+        """Return one size that the leaf's path determines: the length of an axis if the path has no
+        open number, or else the number of leaves with the numbers 0, 1, … in the path.
+
+        `number` replaces the first `{}` of the path; None leaves the path as it is.
+        """
         leaf = cast(str, self.leaf)
         if number is not None:
             leaf = leaf.replace("{}", str(number), 1)
@@ -119,10 +143,10 @@ class FieldFacts:
         )
 
     def has_size(self, value: Any, shapes: Shapes) -> bool:
-        """Return True if leaves of these shapes have the size `value`.
+        """Return True if a checkpoint has `value` as the size that this field declares.
 
-        Where numbered leaves are counted, only the last one and the one after it are looked up. A
-        size that a function computes is not checked.
+        If numbered leaves are counted, only the last one and the one after it are looked up. If a
+        function computes the size, nothing is checked and the result is True.
         """
         if isinstance(self.leaf, str) and self.axis is None and self.leaf.count("{}") == 1:
             last = not value or shapes(self.leaf.format(value - 1)) is not None
@@ -130,7 +154,12 @@ class FieldFacts:
         return callable(self.leaf) or bool(self.measure(Configuration(), shapes) == value)
 
     def is_within(self, value: Any) -> bool:
-        """Return True if integers are within the bounds and floats are positive."""
+        """Return True if a value of the field is allowed.
+
+        An integer must be between `minimum` and `maximum`, and a float must be positive. Every
+        entry of a tuple must be allowed. Values of other types, such as None, booleans and texts,
+        are always allowed.
+        """
         if isinstance(value, tuple):
             return all(map(self.is_within, value))
         if type(value) is float:
@@ -143,13 +172,18 @@ FACTS = "facts"
 
 
 def _declare_field(facts: FieldFacts, default: Any) -> Any:
+    """Return a dataclass field with these facts in its metadata. The field has no default if
+    `default` is `MISSING`."""
     if default is MISSING:
         return dataclasses.field(metadata={FACTS: facts})
     return dataclasses.field(default=default, metadata={FACTS: facts})
 
 
 def _keys_by_library(**names: str | Key | None) -> dict[str, Key]:
-    """Return the keys in settings files by library, without those that are None."""
+    """Return the keys of a field by the library whose settings file has them.
+
+    A text becomes a `Key` with this name. Libraries whose key is None are left out.
+    """
     keys = {
         library: Key(name) if isinstance(name, str) else name for library, name in names.items()
     }
@@ -178,13 +212,17 @@ def size(
       the path, the value is the number of such leaves, counted from 0. With `{}` and `axis`, or
       with `{}` twice, the value is a tuple with one entry for each number at the first `{}`. A
       function of the configuration and the shapes reads a size that needs several leaves.
+    - `default`: the value in a configuration that does not state one. Without it, the field is
+      required.
     - `divisor`, `subtract`: the value is `length // divisor - subtract`.
     - `hf`, `timm`, `equimo`: the name of the field in transformers' config.json, among timm's
-      arguments, and in Equimo's settings.
+      arguments, and in Equimo's settings. None if the library has no such setting.
     - `minimum`, `maximum`: bounds of integers. A checkpoint outside the bounds is of another
       network.
     - `compare_by`: a function of the configuration. Its result is compared, instead of the value,
       where networks are compared without sizes.
+
+    **Returns** a dataclass field.
     """
     keys = _keys_by_library(hf=hf, timm=timm, equimo=equimo)
     return _declare_field(
@@ -212,9 +250,12 @@ def setting(
 
     - `leaf`: a function that returns a value before the settings are read, for example one that
       fits the shapes.
-    - `describe_missing`: a function that describes the value if no file states it. Its text ends
-      with the setting to write; it is empty if the configuration's value may be used.
-    - `neutral`: a value that fits the tensors of any network.
+    - `describe_missing`: a function that is called if no file states the value. It returns a
+      description of the value, which ends with the setting that the user has to write; it is empty
+      if the configuration's value may be used.
+    - `neutral`: a value that fits the tensors of any network, such as one attention head.
+
+    **Returns** a dataclass field.
     """
     keys = _keys_by_library(hf=hf, timm=timm, equimo=equimo)
     facts = FieldFacts(
@@ -244,14 +285,17 @@ def detail(
     read_values: Callable[[Mapping[str, Any]], Any] | None = None,
     optional_leaf: str = "",
 ) -> Any:
-    """Declare a field that a custom network may have differently. Arguments that are not listed
-    here are described at `size` and `setting`.
+    """Declare a field in which a custom network of the same sizes may differ from the registry's.
+    Arguments that are not listed here are described at `size` and `setting`.
 
     **Arguments:**
 
-    - `read_values`: a function that reads the field from the values of leaves, which it gets by
-      path.
-    - `optional_leaf`: the path of a leaf that a network has only if the field is true.
+    - `read_values`: a function that gets the arrays of leaves by path and returns the value of the
+      field; None if the values do not determine it.
+    - `optional_leaf`: the path of a leaf that a network has only if the field is true; empty if
+      there is no such leaf.
+
+    **Returns** a dataclass field.
     """
     keys = _keys_by_library(hf=hf, timm=timm, equimo=equimo)
     return _declare_field(
@@ -286,7 +330,8 @@ class Configuration:
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the fields fit each other. Bounds of single fields are checked by `is_sound`."""
+        """Whether the fields fit each other; True unless a subclass checks it. Bounds of single
+        fields are checked by `is_sound`."""
         return True
 
     @property
@@ -317,7 +362,7 @@ C = TypeVar("C", bound=Configuration)
 @dataclass(frozen=True)
 class DeclaredField:
     """A field of a configuration with its value. `facts` is None if the field was declared without
-    facts."""
+    `size`, `setting` or `detail`."""
 
     name: str
     facts: FieldFacts | None
@@ -325,13 +370,14 @@ class DeclaredField:
 
 
 def declared_fields(config: Configuration) -> Iterator[DeclaredField]:
-    """Yield the fields of a configuration."""
+    """Yield the fields of a configuration, each with its facts and its value. Fields of nested
+    configurations are not yielded."""
     for field in fields(cast(Any, config)):
         yield DeclaredField(field.name, field.metadata.get(FACTS), getattr(config, field.name))
 
 
 def with_fields(config: C, **values: object) -> C:
-    """Return the configuration with other values of some fields."""
+    """Return a copy of the configuration in which the named fields have these values."""
     changed: C = replace(cast(Any, config), **values)
     return changed
 
@@ -345,25 +391,28 @@ def _is_bounded(field: DeclaredField) -> bool:
 
 
 def nested_configs(config: Configuration) -> Iterator[DeclaredField]:
-    """Yield the fields whose values are configurations of parts that are not networks
-    themselves."""
+    """Yield the fields whose values are configurations of parts, such as learned positions.
+
+    Configurations of complete networks, such as a backbone, are left out.
+    """
     for field in declared_fields(config):
         if isinstance(field.value, Configuration) and not isinstance(field.value, NetworkConfig):
             yield field
 
 
 def with_parts(config: C, change: Callable[[Any], Any]) -> C:
-    """Return the configuration with `change` applied to its nested configurations, except to
-    networks."""
+    """Return the configuration with each nested configuration of a part replaced by `change(part)`.
+    Nested networks are not changed."""
     parts = {field.name: change(field.value) for field in nested_configs(config)}
     return with_fields(config, **parts) if parts else config
 
 
 def with_sizes(config: C, shapes: Shapes) -> C | None:
-    """Return the configuration with the sizes of a checkpoint.
+    """Return the configuration with the sizes of a checkpoint, whose leaves have these shapes.
 
-    Fields that no leaf determines keep their values, and so do nested networks. Return None if a
-    size is not within its bounds: the checkpoint lacks a leaf, or is of another network.
+    Nested configurations of parts get their sizes too. Fields that no leaf determines keep their
+    values, and so do nested networks. Return None if a size is not within its bounds: the
+    checkpoint lacks a leaf, or is of another network.
     """
     sizes: dict[str, object] = {}
     for field in declared_fields(config):
@@ -381,10 +430,11 @@ def with_sizes(config: C, shapes: Shapes) -> C | None:
 
 
 def has_top_level_sizes(config: Configuration, shapes: Shapes) -> bool:
-    """Return True if a checkpoint has the sizes of this configuration, as far as single leaves
-    determine them.
+    """Return True if a checkpoint, whose leaves have these shapes, has the sizes of this
+    configuration.
 
-    The check builds no network. Nested networks are not checked.
+    Only sizes that single leaves determine are compared. The check builds no network. Nested
+    networks are not checked.
     """
     return all(
         has_top_level_sizes(field.value, shapes)
@@ -397,7 +447,8 @@ def has_top_level_sizes(config: Configuration, shapes: Shapes) -> bool:
 
 
 def absent_top_level_leaves(config: Configuration) -> set[str]:
-    """Return the optional leaves that a network does not have, without those of nested networks."""
+    """Return the paths of optional leaves that a network does not have: those of details that are
+    false or zero, such as a mask token. Leaves of nested networks are left out."""
     return {
         field.facts.optional_leaf
         for field in declared_fields(config)
@@ -406,7 +457,11 @@ def absent_top_level_leaves(config: Configuration) -> set[str]:
 
 
 def with_values(config: C, leaves: Mapping[str, Any]) -> C:
-    """Return the configuration with the fields that the values of leaves determine."""
+    """Return the configuration with the fields that the values of arrays determine, for example
+    whether a bias is zero everywhere.
+
+    `leaves` are the arrays by path. Only fields that are declared with `read_values` change.
+    """
     read = {
         field.name: field.facts.read_values(leaves)
         for field in declared_fields(config)
@@ -416,10 +471,12 @@ def with_values(config: C, leaves: Mapping[str, Any]) -> C:
 
 
 def comparison_key(config: Configuration, ignored_roles: Collection[str]) -> tuple[object, ...]:
-    """Return the values of the fields, without those of the ignored roles, for a comparison of two
-    configurations.
+    """Return the values of a configuration's fields as a tuple, by which two configurations are
+    compared.
 
-    An ignored field with `compare_by` contributes the result of that function.
+    Fields whose role is in `ignored_roles` are left out. If such a field was declared with
+    `compare_by`, the result of that function takes its place. The class of the configuration is the
+    first entry.
     """
     values: list[object] = [type(config)]
     for field in declared_fields(config):
@@ -433,12 +490,14 @@ def comparison_key(config: Configuration, ignored_roles: Collection[str]) -> tup
 
 
 def have_same_sizes(first: Configuration, second: Configuration) -> bool:
-    """Return True if two networks differ in details only."""
+    """Return True if two configurations have the same class and equal fields. Fields that are
+    declared with `detail` may differ."""
     return comparison_key(first, ("detail",)) == comparison_key(second, ("detail",))
 
 
 def have_same_architecture(first: Configuration, second: Configuration) -> bool:
-    """Return True if two networks differ in sizes, settings and details only."""
+    """Return True if two configurations have the same class and equal fields. Fields that are
+    declared with `size`, `setting` or `detail` may differ."""
     return comparison_key(first, get_args(Role)) == comparison_key(second, get_args(Role))
 
 
@@ -456,21 +515,28 @@ def parse_nonempty_integers(value: Any) -> tuple[int, ...] | None:
 
 
 def length(shapes: Shapes, leaf: str, axis: int = 0) -> int:
-    """Return the length of an axis of a leaf; 0 if there is no such leaf or axis."""
+    """Return the length of an axis of a leaf in a checkpoint; 0 if the checkpoint has no such leaf,
+    or the leaf no such axis."""
     shape = shapes(leaf) or ()
     return shape[axis] if axis < len(shape) else 0
 
 
 def count_numbered_leaves(shapes: Shapes, leaf: str) -> int:
-    """Return the number of leaves whose path has the number 0, 1, … in place of `{}`."""
+    """Return the number of leaves in a checkpoint whose path has the numbers 0, 1, … in place of
+    the `{}` in `leaf`. Counting ends at the first missing number."""
     return sum(1 for _ in takewhile(lambda number: shapes(leaf.format(number)), count()))
 
 
 def read_channels_between(shapes: Shapes, first: str, last: str, times: int) -> int:
     """Return the number of channels between two layers of the first block's feed-forward network.
 
-    The first layer must have `times` as many rows as the last one has columns; otherwise the result
-    is 0.
+    **Arguments:**
+
+    - `first`, `last`: the names of the layers in `blocks.0.mlp`, such as `fc1`.
+    - `times`: the first layer must have this many times as many rows as the last one has columns.
+      It is 2 if the first layer computes a gate and a value.
+
+    **Returns** the columns of the last layer; 0 if a layer is missing or the sizes do not fit.
     """
     first_shape, last_shape = (
         shapes(f"blocks.0.mlp.{layer}.weight") or () for layer in (first, last)

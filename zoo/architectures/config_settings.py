@@ -36,8 +36,12 @@ functions of the configuration; and functions that return several settings."""
 
 
 def settings_section(config: NetworkConfig, settings: Settings) -> Settings:
-    """Return the section of a settings file that describes a network of this kind; the full
-    settings if there is no such section."""
+    """Return the section of a settings file that describes a network of this kind, such as
+    `vision_config`.
+
+    The names of sections are `config.settings_in`. If the file has none of them, return the full
+    settings.
+    """
     sections = (settings.get(name) for name in config.settings_in)
     return next((section for section in sections if isinstance(section, type(settings))), settings)
 
@@ -45,8 +49,9 @@ def settings_section(config: NetworkConfig, settings: Settings) -> Settings:
 def with_settings(config: N, settings: Settings | None) -> N:
     """Return the configuration with the fields that a settings file states.
 
-    A field that the file does not state gets the library's default, or else keeps its value.
-    Without settings, the configuration is returned unchanged.
+    A field that the file does not state gets the library's default, or else keeps its value. The
+    configuration is returned unchanged if `settings` is None, or if the file lacks the setting that
+    every file of such a network has (`config.settings_need`).
 
     **Raises** `MappingError` for a value that the field cannot have.
     """
@@ -58,8 +63,8 @@ def with_settings(config: N, settings: Settings | None) -> N:
 
 
 def _read_fields(config: C, settings: Settings) -> C:
-    """Return the configuration, and nested ones that are not networks, with the fields that the
-    settings state."""
+    """Return the configuration with the fields that the settings state. Nested configurations of
+    parts are read from the same settings; nested networks are not changed."""
     config = with_parts(config, lambda part: _read_fields(part, settings))
     values: dict[str, object] = {}
     for field in declared_fields(config):
@@ -69,9 +74,12 @@ def _read_fields(config: C, settings: Settings) -> C:
 
 
 def read_field(facts: FieldFacts, default: Any, settings: Settings) -> Any:
-    """Return the value of a field in the settings.
+    """Return the value of a field that a settings file states.
 
-    If the settings do not state it, return the library's default, or else `default`.
+    If the file does not state it, or states a value that does not determine the field, return the
+    default of a library, or else `default`.
+
+    **Raises** `MappingError` for a value that the field cannot have.
     """
     for library, key in facts.keys.items():
         setting = _find_setting(library, key, settings)
@@ -87,16 +95,22 @@ def read_field(facts: FieldFacts, default: Any, settings: Settings) -> Any:
 
 
 def _find_setting(library: str, key: Key, settings: Settings) -> object:
-    """Return the value of a key in a library's settings file.
+    """Return the value of a key in a settings file, where `library` says whose key it is. timm's
+    keys are looked up in `model_args`.
 
-    Return None for Equimo, if the file does not state it, or if the key is never read."""
+    Return None if the file does not state it, if the key is only written, or if the key is
+    Equimo's, whose settings are never read.
+    """
     if library == EQUIMO or not key.is_read:
         return None
     return settings.get(key.name) if library == TRANSFORMERS else settings.model_args.get(key.name)
 
 
 def _convert_setting(facts: FieldFacts, default: Any, key: Key, setting: Any) -> Any:
-    """Return the setting as a value of the field; None if it does not determine the field.
+    """Return a setting of the file as the value of a field; None if it does not determine the
+    field.
+
+    Without `key.read`, the setting must have the type of `default`.
 
     **Raises** `MappingError` for a value that the field cannot have.
     """
@@ -113,8 +127,11 @@ def _convert_setting(facts: FieldFacts, default: Any, key: Key, setting: Any) ->
 
 
 def _as_type_of(default: Any, setting: Any) -> Any:
-    """Return the setting as a value of the type of `default`. **Raises** `TypeError` for another
-    type."""
+    """Return the setting as a value of the type of `default`.
+
+    A list becomes a tuple of integers if the default is a tuple. An integer is accepted for a
+    float. **Raises** `TypeError` for any other type.
+    """
     if isinstance(default, tuple) and isinstance(setting, list | tuple):
         return tuple(_as_type_of(0, entry) for entry in setting)
     if type(setting) is type(default) or (isinstance(default, float) and type(setting) is int):
@@ -125,8 +142,16 @@ def _as_type_of(default: Any, setting: Any) -> Any:
 def describe_missing_fields(
     config: NetworkConfig, shapes: Shapes, settings: Settings | None
 ) -> Iterator[str]:
-    """Yield descriptions of fields that neither tensors nor settings determine, and whose value in
-    the configuration may not be assumed."""
+    """Yield descriptions, for a message, of fields that neither tensors nor settings determine.
+
+    Only fields that are declared with `describe_missing` are looked at. A field is left out if the
+    settings state it, or if the configuration's value may be used for it.
+
+    **Arguments:**
+
+    - `shapes`: the shapes of the checkpoint's leaves.
+    - `settings`: the settings beside the checkpoint; None if there are none.
+    """
     section = settings_section(config, settings) if settings is not None else None
     for field in declared_fields(config):
         if field.facts is None or field.facts.describe_missing is None:
@@ -143,7 +168,8 @@ def describe_missing_fields(
 def write_settings(
     config: Configuration, template: Template, library: str = TRANSFORMERS
 ) -> dict[str, Any]:
-    """Return a network's settings for a library, in the order of the template."""
+    """Return the settings of a network in the format of a library, by name, in the order of
+    `template`."""
     values = values_to_write(config, library)
     settings: dict[str, Any] = {}
     for part in template:
@@ -159,8 +185,11 @@ def write_settings(
 
 
 def values_to_write(config: Configuration, library: str) -> dict[str, Any]:
-    """Return the values of a configuration's fields for a library's settings file, by their names
-    there."""
+    """Return the values of a configuration's fields as a library's settings file has them, by their
+    names there.
+
+    Fields of nested parts are included. Fields that the library does not have are left out.
+    """
     values: dict[str, Any] = {}
     for part in nested_configs(config):
         values |= values_to_write(part.value, library)
@@ -172,7 +201,9 @@ def values_to_write(config: Configuration, library: str) -> dict[str, Any]:
 
 
 def names_in_settings(config: Configuration, library: str = TRANSFORMERS) -> Iterator[str]:
-    """Yield the names of a configuration's fields, and of nested ones, in a library's settings."""
+    """Yield the names of a configuration's fields in a library's settings file, without the names
+    of sections (`hidden_size` for `vision_config.hidden_size`). Fields of nested parts and networks
+    are included."""
     for field in declared_fields(config):
         if isinstance(field.value, Configuration):
             yield from names_in_settings(field.value, library)
@@ -218,5 +249,6 @@ class TransformersClass:
     unused_settings: tuple[str, ...] = ()
 
     def settings(self, config: Configuration) -> dict[str, Any]:
-        """Return the settings of a network for this class."""
+        """Return the settings by which this class builds the network of a configuration, in the
+        order of `config.json`."""
         return write_settings(config, self.template)

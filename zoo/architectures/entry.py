@@ -49,8 +49,15 @@ class ReportedResult:
 
 
 def report_results(source: str, data: str, **values: float | None) -> tuple[ReportedResult, ...]:
-    """Return the results on one data set. `values` has a number for each task, whose name has `_`
-    in place of `-`; None if it is not known."""
+    """Return the results of one model on one data set, which `source` reports.
+
+    **Arguments:**
+
+    - `data`: the name of the data set.
+    - `values`: the value for each task, in the unit of `MEASURED_TASKS`. The name of an argument is
+      that of the task with `_` in place of `-`, such as `k_NN=81.5`. None means that the value is
+      not known.
+    """
     names: dict[str, Task] = {name.replace("-", "_"): name for name in MEASURED_TASKS}
     rows = ((names[name], value) for name, value in values.items())
     return tuple(
@@ -114,16 +121,22 @@ class Publisher:
     repository: str = ""
 
     def hub_fields(self, model: str, file: str = TENSORS) -> HubFields:
-        """Return the repository of a model on the hub, and the file that is downloaded from it. For
-        a large model in several files, this is their index."""
+        """Return the hub's fields of a model's row: its repository, and the file that is downloaded
+        from it.
+
+        **Arguments:**
+
+        - `model`: the model's name in the repository's name.
+        - `file`: the name of the file. For a large model in several files, this is their index.
+        """
         repository = self.repository.format(model)
         return HubFields(repository=repository, hub=(HubFile(repository, file),))
 
     def report_results(
         self, page: str, data: str, **values: float | None
     ) -> tuple[ReportedResult, ...]:
-        """Return the results on one data set from a page of the source. `values` are as in
-        `report_results`."""
+        """Return the results of one model on one data set from a page of the authors, such as
+        "README.md". `data` and `values` are as in the function `report_results`."""
         return report_results(f"{page} of {self.source}", data, **values)
 
 
@@ -148,7 +161,8 @@ class PublishedNaming:
 
 
 def published_namings(config: Config, *namings: Naming) -> tuple[PublishedNaming, ...]:
-    """Return a `PublishedNaming` with this configuration for each naming."""
+    """Return a `PublishedNaming` for each naming, all with this configuration and no other
+    fields."""
     return tuple(PublishedNaming(naming, config) for naming in namings)
 
 
@@ -236,14 +250,15 @@ class ModelInfo:
 
     @property
     def as_unpublished(self) -> ModelInfo:
-        """Entry for a network of this architecture in sizes that nobody has published. It is named
-        by the family, and its terms are unknown."""
+        """Copy of this row for a network of the same architecture in sizes that nobody has
+        published. It is named after the family. It has no files, results or aliases, and its terms
+        are unknown."""
         without_files = replace(self, checkpoint="", archive="", repository="", hub=(), mirrors=())
         unnamed = replace(without_files, name=self.family, aliases=(), digest="", embedded=False)
         return replace(unnamed, reported=()).with_licence(Licence(UNSTATED, "", "", ""))
 
     def with_licence(self, licence: Licence) -> ModelInfo:
-        """Return the entry with other terms."""
+        """Return a copy of this row with other terms."""
         return replace(self, publisher=replace(self.publisher, licence=licence))
 
     @property
@@ -262,12 +277,14 @@ class ModelInfo:
         return self.publisher.papers
 
     def with_name(self, name: str) -> ModelInfo:
-        """Return the entry with a name that a user chose; unchanged if the name is empty."""
+        """Return a copy of this row with a name that a user chose, without aliases. Return the row
+        unchanged if the name is empty."""
         return replace(self, name=name, aliases=()) if name else self
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """Names of the classes of `logits`, in order; empty without a classifier."""
+        """Names of the classes of `logits`, in order; empty without a classifier. If the row has no
+        names, or not as many as there are classes, the names are "0", "1", …."""
         count, names = self.config.classes, self.labels
         if isinstance(names, str):
             names = tuple((DATA / names).read_text(encoding="utf-8").splitlines()) if count else ()
@@ -280,7 +297,8 @@ class ModelInfo:
 
     @property
     def results_page(self) -> str:
-        """Page on which the authors publish results; empty if they have no such page."""
+        """Page on which the authors publish results: the page of the download if it is on GitHub,
+        or else the authors' repository on GitHub; empty if there is neither."""
         github = "https://github.com/"
         if self.licence.download.startswith(github):
             return self.licence.download
@@ -293,17 +311,19 @@ class ModelInfo:
 
     @property
     def file(self) -> str:
-        """File to ask the user for if there are no weights, or else the repository."""
+        """Name of the file to ask the user for if there are no weights: the authors' file, or else
+        the repository on a hub, or else Equimo's file."""
         return self.checkpoint or self.repository or self.archive
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Names of files that identify this model."""
+        """Names of files by which this model is recognised: the authors' file and Equimo's."""
         return tuple(filter(None, (self.checkpoint, self.archive)))
 
     @property
     def published_files(self) -> PublishedFiles:
-        """File names and addresses under which its weights are searched and downloaded."""
+        """File names and addresses under which the model's weights are searched on this computer
+        and downloaded."""
         return PublishedFiles(
             name=self.file,
             checkpoint=self.checkpoint,
@@ -320,7 +340,8 @@ class ModelInfo:
 
     @property
     def native(self) -> tuple[int, int]:
-        """(height, width) that positions were trained on, or else the size of the preprocessing."""
+        """(height, width) of the pictures on which positions were trained, or else the size of the
+        preprocessing."""
         return self.config.native or self.preprocessing.size
 
     @property
@@ -330,15 +351,19 @@ class ModelInfo:
 
     @cached_property
     def readable(self) -> tuple[PublishedNaming, ...]:
-        """The namings in which its checkpoints are read, with the networks that they contain:
-        publishers' names in files and in memory, and the paths of the leaves of `config`."""
+        """All namings in which a checkpoint of this model can be read, each with the network that
+        it contains.
+
+        They are the publishers' names in files, the publishers' names of networks in memory, and
+        the paths of the leaves of `config`.
+        """
         pairs = ((row.naming.in_memory, row) for row in self.published)
         in_memory = (replace(row, naming=naming) for naming, row in pairs if naming)
         return (*self.published, *in_memory, PublishedNaming(LEAVES, self.config))
 
     def config_for(self, name: str) -> Config:
-        """Return the network of the checkpoints in a naming. **Raises** `KeyError` if the model has
-        none in this naming."""
+        """Return the network of the checkpoints in the naming with this name. **Raises** `KeyError`
+        if the model has no checkpoints in it."""
         for row in self.readable:
             if row.naming.name == name:
                 return row.config

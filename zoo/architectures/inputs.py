@@ -44,15 +44,16 @@ MIN_TEXT_LENGTH = 3
 
 
 class InputArray(NamedTuple):
-    """An array that a file takes: its name, dtype, and shape without the batch axis. Sides that may
-    be open have names."""
+    """An array that a file takes: its name, its dtype, and its shape without the batch axis. A side
+    of the shape is a number, or a name if its size may be open in the file."""
 
     name: str
     dtype: str
     shape: tuple[int | str, ...]
 
     def sides(self, array: NDArray[Any]) -> dict[str, int]:
-        """Return the batch size and the named sides of an array."""
+        """Return the sizes that an array has along its open sides, by the names of the sides, and
+        the batch size as "batch". `array` has a batch axis."""
         pairs = zip(self.shape, array.shape[1:], strict=True)
         return {"batch": len(array)} | {name: n for name, n in pairs if isinstance(name, str)}
 
@@ -82,21 +83,24 @@ class Input(ABC):
     @property
     @abstractmethod
     def open_sides(self) -> Mapping[str, str]:
-        """Symbolic expressions for the open sides, by name."""
+        """Symbolic expressions for the open sides, such as `"14*h"`, by the names of the sides."""
 
     @abstractmethod
     def sides(self, size: Size) -> Mapping[str, int]:
-        """Return the sides, by name, that are fixed in a file for pictures of this size (height,
+        """Return the sides that are fixed, by name, in a file for pictures of this size (height,
         width)."""
 
     @abstractmethod
     def describe_sizes(self, size: Size | None) -> str:
-        """Return a description of the sizes that a file takes. `size` is the fixed size of the
-        file; None if its sides are open."""
+        """Return a text about the sizes of pictures or texts that a file takes. `size` is the fixed
+        (height, width) of the file; None if its sides are open."""
 
     def shapes(self, size: Size | None) -> tuple[tuple[int | str, ...], ...]:
-        """Return the shape of each array, without the batch axis. The sides are those of a file of
-        this size, or symbolic expressions for None."""
+        """Return the shape of each array, without the batch axis.
+
+        `size` is the (height, width) of pictures in a file of fixed size, whose sides are numbers.
+        For None, open sides are symbolic expressions.
+        """
         fixed: dict[str, int | str] = {**self.open_sides, **(self.sides(size) if size else {})}
         return tuple(
             tuple(fixed[side] if isinstance(side, str) else side for side in array.shape)
@@ -104,7 +108,8 @@ class Input(ABC):
         )
 
     def read_sides(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, int]:
-        """Return the batch size and the named sides of the arrays in the feeds."""
+        """Return the batch size, as "batch", and the sizes of the open sides that the arrays in
+        `feeds` have, by name. Arrays that are not in the feeds are ignored."""
         sides: dict[str, int] = {}
         for array in self.arrays:
             if array.name in feeds:
@@ -134,8 +139,8 @@ class PictureInput(Input):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the input is `pixel_values` alone, which files and web pages can compute
-        themselves."""
+        """Whether the network takes `pixel_values` and no other array, so that files and web pages
+        can compute the input themselves."""
         return self.arrays == (PIXELS,)
 
     @property
@@ -149,11 +154,12 @@ class PictureInput(Input):
         return {"height": f"{self.stride}*h", "width": f"{self.stride}*w"}
 
     def sides(self, size: Size) -> Mapping[str, int]:
-        """Return the height and the width."""
+        """Return the height and the width of a file for pictures of this size."""
         return {"height": size[0], "width": size[1]}
 
     def describe_sizes(self, size: Size | None) -> str:
-        """Return a description of the heights and widths that a file takes."""
+        """Return a text about the heights and widths that a file takes. `size` is the fixed
+        (height, width) of the file; None if its sides are open."""
         stride = self.stride
         if size is not None:
             return "fixed: ONNX Runtime refuses another height or width"
@@ -165,8 +171,13 @@ class PictureInput(Input):
         )
 
     def resized(self, sides: Size, preprocessing: Preprocessing, size: Size) -> Size:
-        """Return the (height, width) that a picture with these sides is resized to before it is
-        cropped."""
+        """Return the (height, width) to which a picture is resized before it is cropped or padded.
+
+        **Arguments:**
+
+        - `sides`: the (height, width) of the picture.
+        - `size`: the (height, width) that the network takes.
+        """
         return (
             size_inside(sides, size)
             if preprocessing.padded
@@ -176,7 +187,8 @@ class PictureInput(Input):
     def make(
         self, pictures: Sequence[ReadPicture], preprocessing: Preprocessing, size: Size
     ) -> Feeds:
-        """Return the arrays for some pictures, preprocessed to a size (height, width)."""
+        """Return the network's arrays for some pictures, each of which is preprocessed to `size`
+        (height, width)."""
         return {
             PIXELS.name: np.stack(
                 [decoded_pixel_values(picture, preprocessing, size) for picture in pictures]
@@ -184,7 +196,8 @@ class PictureInput(Input):
         }
 
     def sample(self, count: int, preprocessing: Preprocessing, size: Size) -> Feeds:
-        """Return the arrays for a photograph and variations of it, `count` pictures in total."""
+        """Return the network's arrays for `count` pictures: a photograph and variations of it,
+        which are preprocessed to `size` (height, width)."""
         from zoo.images.photograph import photographs
 
         return self.make(
@@ -229,19 +242,21 @@ class TextInput(Input):
         return {}
 
     def describe_sizes(self, size: Size | None) -> str:
-        """Return a description of the number of tokens that a file takes."""
+        """Return a text about the number of tokens that a file takes. `size` is not used, because
+        it is that of pictures."""
         shorter = "or fewer" if self.any_length else "a shorter one is padded"
         return f"none: a text is {self.tokens} words, {shorter}"
 
     def read_sides(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, int]:
-        """Return the number of texts and of tokens; nothing if there are no texts in the feeds."""
+        """Return the number of texts as "batch" and their number of tokens as "tokens"; an empty
+        dictionary if there are no texts in the feeds."""
         if (ids := feeds.get("input_ids")) is None:
             return {}
         return {"batch": ids.shape[0], "tokens": ids.shape[1]}
 
     def make(self, tokenizer: Tokenizer, texts: Sequence[str]) -> Feeds:
-        """Return the arrays for some texts. **Raises** `BadRequest` if `texts` does not consist of
-        texts."""
+        """Return the network's arrays for some texts. **Raises** `BadRequest` if `texts` does not
+        consist of texts."""
         encoded = tokenizer.encode(texts)
         return {name: encoded[name] for name in self.names}
 
@@ -268,7 +283,7 @@ class NetworkInputs:
 
     @property
     def stride(self) -> int:
-        """Number of pixels of which the sides of a picture are multiples."""
+        """Number of pixels of which the sides of a picture are multiples. Subclasses define it."""
         raise NotImplementedError
 
     @property
@@ -298,7 +313,7 @@ class NetworkInputs:
 
 
 def find_kinds(inputs: Sequence[Input], names: Collection[str]) -> set[Kind]:
-    """Return the kinds of inputs of a file: pictures, texts, or both.
+    """Return the kinds of inputs that a file has: "picture", "text", or both.
 
     **Arguments:**
 
@@ -310,9 +325,16 @@ def find_kinds(inputs: Sequence[Input], names: Collection[str]) -> set[Kind]:
 
 
 def read_feed_sides(inputs: Sequence[Input], feeds: Mapping[str, NDArray[Any]]) -> dict[str, int]:
-    """Return the batch size and the named sides of the feeds of a file.
+    """Return the batch size, as "batch", and the sizes of the open sides, by name, of the arrays
+    `feeds` that a file is run on.
 
-    For a network that takes pictures and texts, the batch size is that of pictures.
+    For a network that takes pictures and texts, the batch size is that of pictures. For a file that
+    contains the preprocessing, the sides are those of the picture in 8 bits.
+
+    **Arguments:**
+
+    - `inputs`: the inputs of the network in the file.
+    - `feeds`: the arrays by the names of the file's inputs.
     """
     if IMAGE.name in feeds:
         return IMAGE.sides(feeds[IMAGE.name])
@@ -323,6 +345,12 @@ def read_feed_sides(inputs: Sequence[Input], feeds: Mapping[str, NDArray[Any]]) 
 
 
 def batch_name(inputs: Sequence[Input], kind: Kind) -> str:
-    """Return the name of the open batch size for one kind of input, given all inputs of the
-    network."""
+    """Return the name of the open batch size in a file: "batch_size", or a name for this kind of
+    input if the network takes pictures and texts.
+
+    **Arguments:**
+
+    - `inputs`: all inputs of the network.
+    - `kind`: the input whose batch size is named.
+    """
     return SEPARATE_BATCH_NAMES[kind] if len(inputs) > 1 else BATCH_NAME

@@ -47,13 +47,16 @@ MODEL_TYPES = frozenset(
 
 
 def architecture_of(config: Config) -> Architecture[Any]:
-    """Return the architecture record of a configuration."""
+    """Return the architecture record of the class of a configuration."""
     return _BY_CONFIG[type(config)]
 
 
 def nested_networks(config: Config) -> dict[str, Config]:
-    """Return the networks that a network consists of, by the fields of its configuration, with
-    which the paths of their leaves begin."""
+    """Return the networks that a network contains, such as its backbone or its towers.
+
+    The keys are the fields of the configuration. They are also the beginnings of the paths of these
+    networks' leaves.
+    """
     return {
         field.name: cast(Config, field.value)
         for field in declared_fields(config)
@@ -62,8 +65,15 @@ def nested_networks(config: Config) -> dict[str, Config]:
 
 
 def towers(config: Config, path: str = "") -> Iterator[tuple[str, Config]]:
-    """Yield the innermost networks, each with the prefix of the paths of its leaves. A network
-    without nested ones is yielded itself."""
+    """Yield the innermost networks, each after the prefix of the paths of its leaves, such as
+    `"vision."`.
+
+    A network without nested ones is yielded itself, after `path`.
+
+    **Arguments:**
+
+    - `path`: the prefix of the paths of the network's own leaves; empty for a complete model.
+    """
     if inner := nested_networks(config):
         for name, part in inner.items():
             yield from towers(part, f"{path}{name}.")
@@ -72,14 +82,14 @@ def towers(config: Config, path: str = "") -> Iterator[tuple[str, Config]]:
 
 
 def _with_parts(config: Config, change: Callable[[Config], Config]) -> Config:
-    """Return the configuration with `change` applied to its nested networks."""
+    """Return the configuration with each nested network replaced by `change(network)`."""
     inner = {name: change(part) for name, part in nested_networks(config).items()}
     return with_fields(config, **inner) if inner else config
 
 
 def without_head(config: Config) -> Config:
-    """Return the network that computes the features: the backbone, or the network without its
-    classifier."""
+    """Return the network that computes the features: the backbone if there is one, or else the
+    network without its classifier. A network that is no classifier is returned unchanged."""
     if (backbone := nested_networks(config).get("backbone")) is not None:
         return backbone
     head = architecture_of(config).head
@@ -87,8 +97,12 @@ def without_head(config: Config) -> Config:
 
 
 def with_one_head(config: Config) -> Config:
-    """Return the configuration with neutral values of the fields that fit the tensors of any
-    network, such as one attention head."""
+    """Return the configuration, and nested networks, with neutral values of the fields that are
+    declared with `neutral`, such as one attention head.
+
+    Such values fit the tensors of any network, so tensors can be read before the settings are
+    known.
+    """
     neutral = {
         field.name: field.facts.neutral
         for field in declared_fields(config)
@@ -98,10 +112,13 @@ def with_one_head(config: Config) -> Config:
 
 
 def complete_config(config: Config, facts: CheckpointFacts) -> Config:
-    """Return the configuration with the values that tensor shapes do not determine.
+    """Return the configuration, and nested networks, with the values that tensor shapes do not
+    determine.
 
-    They come from the settings file, or else are the defaults of the source library. A nested
-    network is completed without the custom head.
+    They come from the settings file, or else are the defaults of the source library. If `facts` say
+    that there is a custom head, that holds for the outermost network only.
+
+    **Raises** `MappingError` for a setting that a field cannot have.
     """
     part_facts = replace(facts, has_custom_head=False)
     network = _with_parts(config, lambda part: complete_config(part, part_facts))
@@ -109,8 +126,8 @@ def complete_config(config: Config, facts: CheckpointFacts) -> Config:
 
 
 def find_positions(config: Config) -> LearnedPositions | None:
-    """Return the learned positions of the network for pictures, or of a nested one; None if there
-    are none."""
+    """Return the learned positions of the network for pictures. They may be in a nested network.
+    None if there are none, for example with rotary positions."""
     values = (field.value for field in declared_fields(config))
     positions = next((value for value in values if isinstance(value, LearnedPositions)), None)
     inner = (find_positions(part) for part in nested_networks(config).values())
@@ -130,7 +147,7 @@ def with_interpolation(config: Config, antialias: bool) -> Config:
 
 
 def find_unsupported_option(architecture: str) -> str:
-    """Return the option of timm's architecture with this name that no network of the zoo supports;
+    """Return an option in the name of a timm architecture that no network of the zoo supports;
     empty if there is none."""
     return next(
         filter(None, (kind.options.find_unsupported(architecture) for kind in ARCHITECTURES)), ""
@@ -138,8 +155,13 @@ def find_unsupported_option(architecture: str) -> str:
 
 
 def with_options(config: Config, options: tuple[str, ...], shapes: Shapes) -> Config:
-    """Return the configuration with optional features as they are in a checkpoint. `options` are
-    names of a library's options."""
+    """Return the configuration with optional features as they are in a checkpoint.
+
+    **Arguments:**
+
+    - `options`: names of a library's options, each of which has a reader in `LibraryOptions`.
+    - `shapes`: the shapes of the checkpoint's leaves.
+    """
     read = architecture_of(config).options.readers
     for option in options:
         config = read[option](config, shapes)
@@ -147,8 +169,12 @@ def with_options(config: Config, options: tuple[str, ...], shapes: Shapes) -> Co
 
 
 def read_sizes(config: Config, shapes: Shapes) -> Config | None:
-    """Return the configuration with the sizes of a checkpoint; None if the checkpoint lacks a leaf
-    that determines one."""
+    """Return the configuration, and nested networks, with the sizes of a checkpoint, whose leaves
+    have these shapes.
+
+    Return None if the checkpoint lacks a leaf that determines a size, or if a size is out of
+    bounds.
+    """
     inner: dict[str, Config] = {}
     for name, part in nested_networks(config).items():
         if (sized := read_sizes(part, shapes_below(shapes, f"{name}."))) is None:
@@ -159,13 +185,17 @@ def read_sizes(config: Config, shapes: Shapes) -> Config | None:
 
 
 def shapes_below(shapes: Shapes, path: str) -> Shapes:
-    """Return a function from paths below `path` to the shapes of leaves."""
+    """Return a function like `shapes` for a nested network. It takes paths in the nested network,
+    before which it puts `path`, such as `"backbone."`."""
     return lambda leaf: shapes(f"{path}{leaf}")
 
 
 def has_sizes(config: Config, shapes: Shapes) -> bool:
-    """Return True if a checkpoint has the sizes of a network, as far as single leaves determine
-    them. The check builds no network."""
+    """Return True if a checkpoint, whose leaves have these shapes, has the sizes of a network and
+    of its nested networks.
+
+    Only sizes that single leaves determine are compared. The check builds no network.
+    """
     parts = nested_networks(config).items()
     return has_top_level_sizes(config, shapes) and all(
         has_sizes(part, shapes_below(shapes, f"{name}.")) for name, part in parts
@@ -173,7 +203,8 @@ def has_sizes(config: Config, shapes: Shapes) -> bool:
 
 
 def absent_leaves(config: Config) -> set[str]:
-    """Return the paths of optional leaves that a network does not have, such as a mask token."""
+    """Return the paths of optional leaves that a network and its nested networks do not have, such
+    as a mask token."""
     leaves = absent_top_level_leaves(config)
     for name, part in nested_networks(config).items():
         leaves |= {f"{name}.{leaf}" for leaf in absent_leaves(part)}

@@ -47,7 +47,12 @@ def numbered_names(setting: str, value: object, *, names_first: bool = False) ->
 def _numbers_and_names(
     setting: str, value: object, names_first: bool
 ) -> Iterable[tuple[int, object]]:
-    """Return the numbers and names, in the order in which they are written."""
+    """Return pairs of a class number and a name, in the order in which the setting has them; no
+    pairs for None. Names are not checked.
+
+    The arguments are those of `numbered_names`. **Raises** `ValueError` if the value has none of
+    the forms that are described there.
+    """
     if value is None:
         return ()
     if isinstance(value, list | tuple):
@@ -69,12 +74,18 @@ def _numbers_and_names(
 
 
 def _is_number(value: object) -> bool:
+    """Return True if a value is an integer of at most 6 digits, or a text with such an integer."""
     is_text = isinstance(value, str) and NUMBER.fullmatch(value) is not None
     return is_text or (type(value) is int and abs(value) < 1_000_000)
 
 
 def _check_name(setting: str, number: int, name: object) -> str:
-    """Return the name of a class as text; data sets of digits have numbers as names."""
+    """Return the name of class `number` as text without control characters. A number as name
+    becomes text, because data sets of digits have such names.
+
+    **Raises** `ValueError`, which names the setting, for values of other types and for names above
+    200 characters.
+    """
     if isinstance(name, bool) or not isinstance(name, str | int | float):
         raise ValueError(
             f"`{setting}` has {ascii(name)[:60]} as the name of class {number}: write a text"
@@ -118,6 +129,8 @@ class TimmPreprocessing(Model, extra="allow"):
 
     @model_validator(mode="after")
     def _check_sides(self) -> TimmPreprocessing:
+        """Raise `ValueError` if pictures that are not square are cropped at the centre, or if `std`
+        contains a zero."""
         if self.crop_mode == "center" and self.input_size[1] != self.input_size[2]:
             raise ValueError(
                 "crop_mode is center and input_size is not square, for which the zoo does not "
@@ -174,8 +187,11 @@ class Settings(Model, extra="allow"):
     model_args: dict[Line, Any] = Field({})
 
     def get(self, name: str) -> Any:
-        """Return the value of a setting; None if the file does not state it. Dots separate the
-        names of nested settings."""
+        """Return the value of a setting; None if the file does not state it, even if the field has
+        a default.
+
+        Dots separate the names of nested settings, such as `vision_config.hidden_size`.
+        """
         first, _, remainder = name.partition(".")
         is_field = first in type(self).model_fields
         is_set = first in self.model_fields_set
@@ -187,7 +203,8 @@ class Settings(Model, extra="allow"):
 
     @property
     def class_name(self) -> str:
-        """Name of the network's class, or else its model type or timm's architecture."""
+        """Name of the network's class in transformers, or else its model type, or else timm's
+        architecture; empty if the file states none of them."""
         return next(iter(self.architectures or ()), self.model_type or self.architecture)
 
     @property
@@ -203,7 +220,8 @@ class Settings(Model, extra="allow"):
 
     @property
     def trained_on(self) -> tuple[int, int] | tuple[()]:
-        """(height, width) of the pictures of training; empty if no list states them."""
+        """(height, width) of the pictures of training: the list in `image_size` or `img_size`, or
+        else timm's `input_size`. Empty if none of them states two positive integers."""
         pictures = self.pretrained_cfg.input_size[1:] if self.pretrained_cfg else ()
         image_size = (self.model_extra or {}).get("image_size", self.model_args.get("img_size"))
         sides = image_size if isinstance(image_size, list | tuple) else pictures
@@ -228,7 +246,7 @@ class Settings(Model, extra="allow"):
     @property
     def repository(self) -> str:
         """Name of the repository that the network was loaded from, as transformers records it;
-        empty if there is none."""
+        empty if the file does not state it."""
         name = (self.model_extra or {}).get("_name_or_path")
         return name if isinstance(name, str) else ""
 

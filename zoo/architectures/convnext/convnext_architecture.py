@@ -21,20 +21,22 @@ from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 
 
 def _network_class() -> Callable[..., Any]:
+    """Return the class of the network. Its module, and with it JAX, is imported only now."""
     from zoo.architectures.convnext.convnext_network import ConvNeXt
 
     return ConvNeXt
 
 
 def _sizes(config: ConvNeXtConfig, shapes: Shapes) -> ConvNeXtConfig | None:
-    """Return the configuration with the sizes of four stages; None if a checkpoint has another
-    number of stages."""
+    """Return the configuration with the sizes of a checkpoint; None if a leaf is missing, or if the
+    checkpoint does not have four stages."""
     sized = with_sizes(config, shapes)
     return sized if sized and len(sized.dims) == len(sized.depths) == 4 else None
 
 
 def _complete(config: ConvNeXtConfig, facts: CheckpointFacts) -> ConvNeXtConfig:
-    """Return the configuration with the values of the settings file.
+    """Return the configuration with the values that a checkpoint's settings state, and with the
+    scores that fit its classes.
 
     `layer_norm_eps` is the epsilon of all norms of `DINOv3ConvNextModel`. In transformers' other
     classes it is the epsilon of the norm after the last stage only.

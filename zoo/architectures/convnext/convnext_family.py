@@ -64,6 +64,16 @@ SECOND_VARIANTS = (
 def _model(
     size: str, config: ConvNeXtConfig, parameters: int, accuracy: float, is_second: bool
 ) -> ModelInfo:
+    """Return the registry's row of one ConvNeXt classifier.
+
+    **Arguments:**
+
+    - `size`: the part of its name, such as `tiny`.
+    - `config`: the blocks and channels of its stages.
+    - `parameters`: the number of parameters.
+    - `accuracy`: the published accuracy on ImageNet-1k in percent.
+    - `is_second`: whether it is a ConvNeXt V2.
+    """
     config = replace(config, classes=1000)
     if is_second:
         config = replace(config, layer_scale=None, response_norm=True)

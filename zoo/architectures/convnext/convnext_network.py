@@ -109,6 +109,7 @@ class GlobalResponseNorm(eqx.Module):
         self.weight, self.bias = jnp.zeros(dim), jnp.zeros(dim)
 
     def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height width dim"]:
+        """Return the map with channels scaled by their response: `x + weight * x * n + bias`."""
         length = jnp.sqrt((x * x).sum(axis=(0, 1)))
         ratio = length / (length.mean() + 1e-6)
         return x * (1 + self.weight * ratio) + self.bias
@@ -149,6 +150,7 @@ class ConvNeXtBlock(eqx.Module):
 
     @eqx.filter_jit  # traced once for all blocks of one width
     def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height width dim"]:
+        """Return the map after the block, of the same shape."""
         y = pointwise(self.norm, convolve(self.dwconv, x))
         y = self.activation(pointwise(self.pwconv1, y))
         y = pointwise(self.pwconv2, y if self.grn is None else self.grn(y))
@@ -177,8 +179,11 @@ class Stage(eqx.Module):
     def __call__(
         self, x: Float[Array, "height2 width2 narrower"] | Float[Array, "3 H W"]
     ) -> Float[Array, "height width dim"]:
-        """Return a map of half the height and width, or of a quarter of the picture's for the first
-        stage."""
+        """Return the map after the stage.
+
+        The first stage takes a picture, and returns a map of a quarter of its height and width. The
+        other stages take the map of the stage before and halve height and width.
+        """
         x = self.downsample(x)
         for block in self.blocks:
             x = block(x)
@@ -231,8 +236,8 @@ class ConvNeXt(FeatureNetwork):
 
     @property
     def stride(self) -> int:
-        """Number of pixels along a side of the area that one row of the output stands for: 32 for
-        four stages."""
+        """Side, in pixels, of the square of the picture that one pixel of the last map covers: 32
+        for four stages."""
         return math.prod(stage.downsample.conv.stride[0] for stage in self.blocks)
 
     @property
@@ -253,12 +258,15 @@ class ConvNeXt(FeatureNetwork):
 
         - `pixel_values`: preprocessed RGB, not necessarily square. Pixels at the right and bottom
           edge that do not fill a stride are ignored.
-        - `layers`: stages, counted from 1, whose maps are returned too, after their mean. Only the
-          last stage has a norm, because the reference trains none for the others.
-        - `as_maps`: whether these are returned as `[dim, height, width]`, without the mean.
+        - `layers`: numbers of stages, counted from 1, whose maps are returned as `hidden_states`.
+          Only the last stage has a norm, because the reference trains none for the others.
+        - `as_maps`: whether `hidden_states` are maps `[dim, height, width]`. Otherwise they are
+          rows: the mean of the map, then its pixels.
 
-        **Returns** `1 + height * width` rows of the last stage, the first of which is the pooled
-        vector.
+        **Returns** an `Output` whose `last_hidden_state` has `1 + height * width` rows of the last
+        stage. The first row is the mean of the map and also the `pooler_output`.
+
+        **Raises** `ValueError` for a stage that does not exist.
         """
         check_layers(layers, self.num_hidden_states)
         x, maps = pixel_values, []

@@ -36,6 +36,8 @@ def resize_aligned(x: Map, size: Sequence[Size]) -> Float[Array, "channels h w"]
 
 @partial(jax.jit, static_argnames="size")
 def _resize_aligned(x: Map, size: tuple[Size, ...]) -> Float[Array, "channels h w"]:
+    """Return the map resized as `resize_aligned` describes. The recogniser for ONNX finds calls of
+    this function by its name."""
     for axis, count in enumerate(size, start=1):
         weights = _weights(x.shape[axis], count).astype(x.dtype)
         product = jnp.tensordot(x, weights, (axis, 0), precision="highest")
@@ -44,7 +46,8 @@ def _resize_aligned(x: Map, size: tuple[Size, ...]) -> Float[Array, "channels h 
 
 
 def _weights(size: Size, count: Size) -> Float[Array, "size count"]:
-    """Return the matrix that interpolates `size` samples to `count` samples."""
+    """Return the matrix of a linear interpolation of `size` samples to `count` samples, whose first
+    and last samples coincide."""
     steps = jnp.maximum(jnp.asarray(count - 1, jnp.float32), 1)
     positions = jnp.arange(count, dtype=jnp.float32) * (jnp.asarray(size - 1, jnp.float32) / steps)
     return jnp.maximum(0, 1 - jnp.abs(positions - jnp.arange(size, dtype=jnp.float32)[:, None]))
@@ -52,7 +55,8 @@ def _weights(size: Size, count: Size) -> Float[Array, "size count"]:
 
 @converter.recogniser("resize", calls=("_resize_aligned",))
 def _(node: Node, editor: Editor) -> list[Value] | None:
-    """Replace calls of `resize_aligned` by the converter's resize operation."""
+    """Replace a call of `resize_aligned` by the converter's resize operation, and return the
+    results of the call. Return None if the node is not such a call."""
     call = find_call(node, _candidates)
     if call is None:
         return None
@@ -65,6 +69,7 @@ def _(node: Node, editor: Editor) -> list[Value] | None:
 
 
 def _candidates(shape: Shape, result: Shape) -> Iterator[Candidate[None]]:
-    """Yield the function that returns a map of shape `result` for a map of shape `shape`."""
+    """Yield the function that a call must equal: `_resize_aligned` from a map of shape `shape` to
+    one of shape `result`. Yield nothing if `shape` does not have three axes."""
     if len(shape) == 3:
         yield None, partial(_resize_aligned, size=result[1:])

@@ -21,21 +21,25 @@ from zoo.architectures.vit.vit_settings import DINOV2_SETTINGS
 
 
 def _network_class() -> Callable[..., Any]:
+    """Return the class of the network. Its module, and with it JAX, is imported only now."""
     from zoo.architectures.depth.depth_network import DepthAnything
 
     return DepthAnything
 
 
 def _sizes(config: DepthConfig, shapes: Shapes) -> DepthConfig | None:
-    """Return the configuration with the channels of the four maps that the head joins; None if the
-    shapes of a checkpoint are those of another number of maps."""
+    """Return the configuration with the sizes of a checkpoint; None if a leaf is missing, or if the
+    head does not join exactly four maps."""
     sized = with_sizes(config, shapes)
     return sized if sized and len(sized.channels) == 4 else None
 
 
 def _complete(config: DepthConfig, facts: CheckpointFacts) -> DepthConfig:
-    """Return the configuration completed from settings. One setting has the largest depth, and
-    another one says whether depths are in metres."""
+    """Return the configuration with the values that a checkpoint's settings state; unchanged if
+    these do not describe a backbone.
+
+    The largest depth `max_depth` is used only if the settings say that depths are in metres.
+    """
     settings = facts.settings
     if settings is None or settings.backbone_config is None:
         return config
@@ -44,6 +48,8 @@ def _complete(config: DepthConfig, facts: CheckpointFacts) -> DepthConfig:
 
 
 def _backbone_settings(config: DepthConfig) -> dict[str, Any]:
+    """Return transformers' settings of the backbone, under the name of their section in
+    `config.json`."""
     backbone = {
         "model_type": "dinov2",
         **write_settings(config.backbone, DINOV2_SETTINGS),

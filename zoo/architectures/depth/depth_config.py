@@ -20,8 +20,8 @@ from zoo.tasks.task import Task
 
 
 def _parse_four(value: Any) -> tuple[int, ...] | None:
-    """Return a list of four integers as a tuple; None for another length, which does not describe
-    such a network."""
+    """Return a list of four integers as a tuple; None for a list of another length, which does not
+    describe such a network. **Raises** `TypeError` for any other value."""
     numbers = parse_integers(value)
     return numbers if len(numbers) == 4 else None
 
@@ -30,10 +30,12 @@ def _parse_four(value: Any) -> tuple[int, ...] | None:
 class DepthConfig(OnBackbone):
     """Configuration of a dense prediction transformer that estimates the distance of every pixel.
 
-    - `layers`: the four blocks, counted from 1, whose normalised patches the decoder reads.
-    - `channels`: channels of the maps that are made of them.
-    - `fused`: channels in which the maps are fused.
-    - `hidden`: channels between the last convolutions.
+    - `layers`: numbers of the four blocks, counted from 1, whose normalised patches the decoder
+      reads.
+    - `channels`: the number of channels of each of the four maps that the decoder makes of these
+      patches.
+    - `fused`: the number of channels to which the decoder brings all maps before it adds them.
+    - `hidden`: the number of channels between the last two convolutions.
     - `max_depth`: the largest depth in metres, to which a sigmoid is scaled. With None the result
       has no unit, and is larger for nearer pixels.
     """
@@ -58,7 +60,7 @@ class DepthConfig(OnBackbone):
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the head takes exactly four maps, and each is of a block that the network has."""
+        """Whether there are exactly four maps, each of a block that the backbone has."""
         return len(self.layers) == len(self.channels) == 4 and max(self.layers) <= self.depth
 
     @property

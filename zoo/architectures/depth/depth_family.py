@@ -56,6 +56,8 @@ KINDS = (
 
 
 def _model(variant: Variant, kind: tuple[str, str, str, str, float | None]) -> ModelInfo:
+    """Return the registry's row of one Depth Anything model. `variant` is a row of `VARIANTS`, and
+    `kind` a row of `KINDS`."""
     letter, size, dimensions, layers, channels, fused, parameters = variant
     name_part, file_part, authors_part, hub_part, metres = kind
     backbone = shared.patches_of_14(

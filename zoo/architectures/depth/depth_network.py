@@ -21,12 +21,14 @@ FACTORS = (4.0, 2.0, 1.0, 0.5)
 
 
 def _conv(kernel: int, inputs: int, outputs: int, key: PRNGKeyArray) -> eqx.nn.Conv2d:
-    """Return a convolution that keeps the numbers of rows and columns."""
+    """Return a convolution with a square kernel that keeps the numbers of rows and columns.
+    `inputs` and `outputs` are numbers of channels."""
     return eqx.nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2, key=key)
 
 
 class Reassemble(eqx.Module):
-    """Layer that changes the channels, rows and columns of a map of patches."""
+    """Layer that changes the channels of a map of patches by a projection, and its rows and columns
+    by a strided convolution."""
 
     projection: eqx.nn.Conv2d
     resize: eqx.nn.ConvTranspose2d | eqx.nn.Conv2d | None
@@ -49,6 +51,7 @@ class Reassemble(eqx.Module):
             self.resize = eqx.nn.Conv2d(channels, channels, 3, int(1 / factor), 1, key=key2)
 
     def __call__(self, x: Map) -> NewMap:
+        """Return the map with `channels` channels and `factor` times as many rows and columns."""
         x = self.projection(x)
         return x if self.resize is None else self.resize(x)
 
@@ -72,6 +75,7 @@ class ResidualUnit(eqx.Module):
         self.conv2 = _conv(3, channels, channels, key2)
 
     def __call__(self, x: Map) -> Map:
+        """Return the map after the unit, of the same shape."""
         return x + self.conv2(jax.nn.relu(self.conv1(jax.nn.relu(x))))
 
 
@@ -144,7 +148,8 @@ class DepthDecoder(eqx.Module):
         self.max_depth = config.max_depth
 
     def __call__(self, maps: Sequence[Map], size: Sequence[Size]) -> Float[Array, "H W"]:
-        """Return the depth of every pixel.
+        """Return the depth of every pixel: in metres if the network has a largest depth, otherwise
+        a number without a unit that is larger for nearer pixels.
 
         **Arguments:**
 
@@ -196,12 +201,12 @@ class DepthAnything(BackboneNetwork):
         self.layers, self.about = config.layers, identity
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Depth:
-        """Return the depths of one picture. Use `jax.vmap` for a batch.
+        """Return the depths of the pixels of one picture. Use `jax.vmap` for a batch.
 
         **Arguments:**
 
         - `pixel_values`: preprocessed RGB, not necessarily square. Pixels at the right and bottom
-          edge that do not fill a patch are ignored.
+          edge that do not fill a patch are ignored, and get no depth.
         """
         height, width = (side // self.stride * self.stride for side in pixel_values.shape[1:])
         maps = self.backbone(pixel_values, self.layers, as_maps=True).hidden_states

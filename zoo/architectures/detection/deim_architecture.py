@@ -11,12 +11,15 @@ from zoo.architectures.vit.vit_settings import DINOV3_SETTINGS
 
 
 def _network_class() -> Callable[..., Any]:
+    """Return the class of the network. Its module, and with it JAX, is imported only now."""
     from zoo.architectures.detection.deim_network import Deim
 
     return Deim
 
 
 def _backbone_settings(config: DeimConfig) -> dict[str, Any]:
+    """Return transformers' settings of the backbone, under the name of their section in
+    `config.json`."""
     backbone = {
         "model_type": "dinov3_vit",
         **write_settings(config.backbone, DINOV3_SETTINGS),

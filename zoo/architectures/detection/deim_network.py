@@ -30,10 +30,12 @@ Edges = Float[Array, "queries edges"]
 
 
 class MultiLevelAttention(PointAttention):
-    """Attention to points of several maps.
+    """Attention of queries to points of several maps.
 
-    The points of a head are at `centre + offsets / points · size / 2` of the query's box. The
-    weights of a query sum to 1 over all maps. Each head has its own part of the maps' channels.
+    Every query has a box. A head reads each map at the points `centre + offsets / points · size /
+    2` of the box. The offsets are a linear function of the query, and `points` is their number on
+    the map. The weights of a query sum to 1 over the points of all maps. Each head reads its own
+    part of the maps' channels.
 
     Source: `DFineMultiscaleDeformableAttention` of transformers.
     """
@@ -53,13 +55,13 @@ class MultiLevelAttention(PointAttention):
         self.heads, self.points = heads, tuple(points)
 
     def __call__(self, x: Queries, boxes: Boxes, maps: Sequence[AnyMap]) -> Queries:
-        """Return what the queries read from the maps.
+        """Return, for each query, the weighted sum of the maps' values at its points.
 
         **Arguments:**
 
-        - `x`: the queries with their positions.
-        - `boxes`: the boxes of the queries.
-        - `maps`: the maps.
+        - `x`: the queries, to which the embeddings of their boxes have been added.
+        - `boxes`: the box of each query.
+        - `maps`: the maps, one for each entry of `points`.
         """
         weights, offsets = self.choose_points(x)
         shares = jnp.array([1 / count for count in self.points for _ in range(count)], jnp.float32)
@@ -92,13 +94,15 @@ class GatedSum(eqx.Module):
         self.norm = make_rms_norm(dim)
 
     def __call__(self, x: Queries, y: Queries) -> Queries:
+        """Return `norm(a · x + b · y)`, where the gates `a` and `b` are computed from both
+        inputs."""
         gates = jax.nn.sigmoid(pointwise(self.linear, jnp.concatenate([x, y], axis=-1)))
         a, b = jnp.split(gates, 2, axis=-1)
         return pointwise(self.norm, a * x + b * y)
 
 
 def make_rms_norm(dim: int) -> eqx.nn.RMSNorm:
-    """Return an RMS norm without a bias."""
+    """Return an RMS norm over `dim` channels, without a bias."""
     return eqx.nn.RMSNorm(dim, eps=1e-6, use_bias=False)
 
 
@@ -137,9 +141,9 @@ class FinderBlock(eqx.Module):
         **Arguments:**
 
         - `x`: the queries.
-        - `positions`: the positions of their boxes.
-        - `boxes`: their boxes.
-        - `maps`: the maps.
+        - `positions`: the embeddings of the queries' boxes.
+        - `boxes`: the box of each query.
+        - `maps`: the maps that the queries read.
         """
         x = pointwise(self.norm1, x + self.attn(x, positions))
         x = self.gate(x, self.cross(x + positions, boxes, maps))
@@ -147,8 +151,9 @@ class FinderBlock(eqx.Module):
 
 
 class EdgeBins(eqx.Module):
-    """Distances by which a distribution over bins moves the edge of a box. The bins are finer in
-    the middle.
+    """Bins of the distances by which the edges of a box are moved. A network predicts a
+    distribution over the bins for each edge. The bins are finer in the middle, around the distance
+    0.
 
     `up` and `scale` determine the range and the growth of distances. Training does not adjust them.
 
@@ -159,15 +164,17 @@ class EdgeBins(eqx.Module):
     scale: Float[Array, " 1"]
 
     def __init__(self) -> None:
+        """Set `up` to 0.5 and `scale` to 4."""
         self.up, self.scale = jnp.array([0.5]), jnp.array([4.0])
 
     def expected_distances(self, edges: Edges) -> Float[Array, "queries 4"]:
-        """Return the expected distance of every edge."""
+        """Return the expected distance of each of the four edges: the mean of the bins' distances,
+        weighted by the softmax of the logits."""
         logits = edges.astype(jnp.float32).reshape(len(edges), 4, -1)
         return jax.nn.softmax(logits, axis=-1) @ self.bin_distances(logits.shape[-1] - 1)
 
     def bin_distances(self, bins: int) -> Float[Array, " values"]:
-        """Return the distances of all bins, with an additional bin of distance 0 in the middle."""
+        """Return the distances of all `bins + 1` bins: negative ones, 0, and positive ones."""
         up, scale = (jnp.abs(leaf.astype(jnp.float32)) for leaf in (self.up, self.scale))
         limit = up * scale
         half = (limit + 1) ** (2 / (bins - 2) * jnp.arange(1, bins // 2, dtype=jnp.float32)) - 1
@@ -175,7 +182,8 @@ class EdgeBins(eqx.Module):
         return jnp.concatenate([-half[::-1], jnp.zeros(1), half])
 
     def move_boxes(self, boxes: Boxes, edges: Edges) -> Boxes:
-        """Return the boxes with their edges moved by the expected distances."""
+        """Return the boxes with their edges moved by the expected distances. The unit of a distance
+        is the width or height of the box, divided by `scale`."""
         scale = jnp.abs(self.scale.astype(jnp.float32))
         steps = boxes[:, 2:] / scale
         start, end = jnp.split(0.5 * scale + self.expected_distances(edges), 2, axis=-1)
@@ -267,20 +275,20 @@ class Deim(BackboneNetwork):
 
     @property
     def stride(self) -> int:
-        """Number of pixels of which a picture's sides are multiples: those along a side of a pixel
-        of the smallest map."""
+        """Number of pixels of which a picture's sides must be multiples: the side of the square
+        that one pixel of the smallest map covers."""
         return STRIDE
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Detections:
-        """Return the objects in one picture. Use `jax.vmap` for a batch.
+        """Return the objects in one picture, one for each query. Use `jax.vmap` for a batch.
 
         **Arguments:**
 
         - `pixel_values`: preprocessed RGB, not necessarily square. Its sides are multiples of the
           stride.
 
-        **Raises** `ValueError` if they are not, or if the maps have fewer positions than there are
-        queries.
+        **Raises** `ValueError` if the sides are not multiples of the stride, or if the maps have
+        fewer positions than there are queries.
         """
         if any(side % self.stride for side in pixel_values.shape[1:]):
             raise ValueError(
@@ -293,15 +301,19 @@ class Deim(BackboneNetwork):
             positions = jnp.clip(self.positions(boxes.astype(x.dtype)), -10, 10)
             x = block(x, positions, boxes, maps)
             if number == 0:
-                moved = self.first_boxes(x).astype(jnp.float32) + inverse_sigmoid(boxes)
-                first_boxes = jax.nn.sigmoid(moved)
+                box_logits = self.first_boxes(x).astype(jnp.float32) + inverse_sigmoid(boxes)
+                first_boxes = jax.nn.sigmoid(box_logits)
             edges = box_head(x + previous) + edges
             boxes, previous = self.bins.move_boxes(first_boxes, edges), x
         return Detections(pointwise(self.class_heads[-1], x) + self.rate_boxes(edges), boxes)
 
     def fuse_maps(self, pixel_values: Float[Array, "3 H W"]) -> list[AnyMap]:
-        """Return maps of three sizes, each made of the patches of a block and the adapter's details
-        of that size."""
+        """Return three maps of the picture, of which each has half the height and width of the one
+        before.
+
+        A map is computed from the patches of one block of the backbone, resized to the size of the
+        map, and from the adapter's details of the same size.
+        """
         vit = self.backbone
         x, height, width = vit.embed_tokens(vit.patch_embed(pixel_values))
         rotation, maps = vit.make_rotation(height, width), []
@@ -323,18 +335,23 @@ class Deim(BackboneNetwork):
         return fused
 
     def propose(self, maps: Sequence[AnyMap]) -> tuple[Queries, Boxes]:
-        """Return the features and boxes of the positions of all maps with the highest class logits,
-        one for each query."""
+        """Return the first features and boxes of the queries.
+
+        They are those of the positions of all maps whose largest class logit is highest. A position
+        too near to the edge of the picture gets a box of the full picture.
+
+        **Raises** `ValueError` if the maps have fewer positions than there are queries.
+        """
         rows = [level_map.reshape(level_map.shape[0], -1).T for level_map in maps]
         boxes = [
             initial_boxes(level_map.shape[1], level_map.shape[2], level)
             for level, level_map in enumerate(maps)
         ]
-        x, starts = jnp.concatenate(rows), jnp.concatenate(boxes)
-        allowed = can_propose(starts)[:, None]
-        x = pointwise(self.proposal_proj, jnp.where(allowed, x, 0))
+        x, start_boxes = jnp.concatenate(rows), jnp.concatenate(boxes)
+        is_allowed = can_propose(start_boxes)[:, None]
+        x = pointwise(self.proposal_proj, jnp.where(is_allowed, x, 0))
         x = pointwise(self.proposal_norm, x)
-        best = pointwise(self.proposal_classes, x).max(axis=-1)
+        best_logits = pointwise(self.proposal_classes, x).max(axis=-1)
         count = x.shape[0]
         if isinstance(count, int) and count < self.queries:
             raise ValueError(
@@ -342,17 +359,24 @@ class Deim(BackboneNetwork):
             )
         # With an open size there may be fewer positions than queries. Position 0 then fills up.
         if not isinstance(count, int):
-            best = jnp.concatenate([best, jnp.full((self.queries,), -jnp.inf, best.dtype)])
-        indices = jax.lax.top_k(best, self.queries)[1]
+            best_logits = jnp.concatenate(
+                [best_logits, jnp.full((self.queries,), -jnp.inf, best_logits.dtype)]
+            )
+        indices = jax.lax.top_k(best_logits, self.queries)[1]
         indices = jnp.where(indices < count, indices, 0)
-        x, starts, allowed = x[indices], starts[indices], allowed[indices]
-        moved = self.proposal_boxes(x).astype(jnp.float32) + jnp.log(starts / (1 - starts))
+        x, start_boxes, is_allowed = x[indices], start_boxes[indices], is_allowed[indices]
+        box_logits = self.proposal_boxes(x).astype(jnp.float32) + jnp.log(
+            start_boxes / (1 - start_boxes)
+        )
         # Positions that may not propose a box get a box of the full picture.
-        return x, jnp.where(allowed, jax.nn.sigmoid(moved), 1)
+        return x, jnp.where(is_allowed, jax.nn.sigmoid(box_logits), 1)
 
     def rate_boxes(self, edges: Edges) -> Float[Array, "queries 1"]:
-        """Return numbers that are added to the class logits of each box, computed from the
-        distributions of its edges."""
+        """Return one number for each box, which is added to all its class logits.
+
+        It is computed from the largest probabilities in the distributions of the box's edges, which
+        are flat where an edge is uncertain.
+        """
         logits = edges.astype(jnp.float32).reshape(len(edges), 4, -1)
         best = jax.lax.top_k(jax.nn.softmax(logits, axis=-1), self.top_k)[0]
         best = jnp.concatenate([best, best.mean(axis=-1, keepdims=True)], axis=-1)
@@ -360,7 +384,7 @@ class Deim(BackboneNetwork):
 
 
 def inverse_sigmoid(x: Boxes, minimum: float = 1e-5) -> Boxes:
-    """Return the logits of probabilities. Probabilities and their complements are at least
-    `minimum`."""
+    """Return the logits `log(p / (1 - p))` of probabilities. `p` and `1 - p` are taken to be at
+    least `minimum`, so that the result is finite."""
     x = jnp.clip(x, 0, 1)
     return jnp.log(jnp.maximum(x, minimum) / jnp.maximum(1 - x, minimum))

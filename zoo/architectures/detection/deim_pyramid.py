@@ -58,6 +58,7 @@ class ConvBatchNorm(eqx.Module):
         self.activation = activation
 
     def __call__(self, x: Map) -> NewMap:
+        """Return the map after convolution, batch norm and activation."""
         x = self.batch_norm(self.conv(x).transpose(1, 2, 0)).transpose(2, 0, 1)
         return x if self.activation is None else self.activation(x)
 
@@ -76,8 +77,8 @@ class Adapter(eqx.Module):
     def __init__(self, planes: int, *, key: PRNGKeyArray):
         """**Arguments:**
 
-        - `planes`: the number of channels of the stem. The maps have two, four and four times as
-          many.
+        - `planes`: the number of channels of the stem. The three maps have two, four and four times
+          as many channels.
         """
         stem_key, *keys = jr.split(key, 1 + LEVELS)
         self.stem = ConvBatchNorm(3, planes, 3, stride=2, activation=gelu, key=stem_key)
@@ -89,6 +90,8 @@ class Adapter(eqx.Module):
         self.pool = eqx.nn.MaxPool2d(3, 2, padding=1)
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> list[AnyMap]:
+        """Return the maps of details, of an eighth, a sixteenth and a thirty-second of the
+        picture's size."""
         x = self.pool(self.stem(pixel_values))
         maps = [self.convs[0](x)]
         for conv in self.convs[1:]:
@@ -118,12 +121,13 @@ class Bottleneck(eqx.Module):
         )
 
     def __call__(self, x: Map) -> Map:
+        """Return the map after the layer, of the same shape."""
         return jax.nn.silu(self.conv1(x) + self.conv2(x))
 
 
 class Branch(eqx.Module):
-    """Sum of the first half of the channels of `conv(x)` and of the second half after all
-    bottlenecks."""
+    """Convolution, then bottlenecks on one half of its channels: `a + bottlenecks(b)`, where `a, b
+    = conv(x)` are the two halves."""
 
     conv: ConvBatchNorm
     bottlenecks: tuple[Bottleneck, ...]
@@ -140,6 +144,7 @@ class Branch(eqx.Module):
         self.bottlenecks = tuple(Bottleneck(narrow, key=bottleneck_key) for bottleneck_key in keys)
 
     def __call__(self, x: Map) -> NewMap:
+        """Return the map with `narrow` channels and the same rows and columns."""
         skip, x = jnp.split(self.conv(x), 2)
         for bottleneck in self.bottlenecks:
             x = bottleneck(x)
@@ -173,6 +178,7 @@ class JoinLayer(eqx.Module):
         self.conv2 = ConvBatchNorm(2 * dim + 2 * narrow, dim, activation=jax.nn.silu, key=keys[3])
 
     def __call__(self, x: Map) -> Map:
+        """Return the map after the layer, of the same shape."""
         parts = jnp.split(self.conv1(x), 2)
         parts.append(self.branch1(parts[-1]))
         parts.append(self.branch2(parts[-1]))
@@ -196,6 +202,7 @@ class HalvingLayer(eqx.Module):
         self.conv2 = ConvBatchNorm(dim, dim, 3, stride=2, groups=dim, key=key2)
 
     def __call__(self, x: Map) -> NewMap:
+        """Return the map with half the rows and columns."""
         return self.conv2(self.conv1(x))
 
 
@@ -221,6 +228,13 @@ class PositionedBlock(eqx.Module):
     def __call__(
         self, x: Float[Array, "pixels dim"], positions: Float[Array, "pixels dim"]
     ) -> Float[Array, "pixels dim"]:
+        """Return the pixels after the block.
+
+        **Arguments:**
+
+        - `x`: the pixels of the map, by rows.
+        - `positions`: the embedding of each pixel's position, which attention adds.
+        """
         x = pointwise(self.norm1, x + self.attn(x, positions))
         return pointwise(self.norm2, x + self.mlp(x))
 
@@ -260,11 +274,12 @@ class Pyramid(eqx.Module):
         self.placed = placed
 
     def __call__(self, maps: Sequence[AnyMap]) -> list[AnyMap]:
-        """Return the joined maps, in the order of the input.
+        """Return the maps after the exchange, in the order and of the shapes of the input.
 
         **Arguments:**
 
-        - `maps`: maps, each of half the size of the one before.
+        - `maps`: maps of a picture, from the largest to the smallest. Each has half the height and
+          width of the one before.
         """
         *larger, smallest = maps
         chain = [self.attend_pixels(smallest)]
@@ -279,7 +294,7 @@ class Pyramid(eqx.Module):
         return result
 
     def attend_pixels(self, x: Map) -> Map:
-        """Return the map after attention among its pixels."""
+        """Return the map after transformer blocks over all its pixels, of the same shape."""
         dim, height, width = x.shape
         rows = x.reshape(dim, height * width).T
         positions = (
@@ -291,15 +306,19 @@ class Pyramid(eqx.Module):
 
 
 def upsample_twice(x: Map) -> NewMap:
-    """Return the map with every row and column repeated."""
+    """Return the map with twice the height and width: every row and every column is repeated
+    once."""
     channels, height, width = x.shape
     repeated = jnp.broadcast_to(x[:, :, None, :, None], (channels, height, 2, width, 2))
     return repeated.reshape(channels, 2 * height, 2 * width)
 
 
 def compute_map_positions(height: Size, width: Size, dim: int) -> Float[Array, "pixels dim"]:
-    """Return the sines and cosines of each pixel's row, followed by those of its column, by
-    rows."""
+    """Return position embeddings of the pixels of a map, by rows.
+
+    The embedding of a pixel is `[sin(y·f), cos(y·f), sin(x·f), cos(x·f)]` for its row `y`, its
+    column `x` and `dim / 4` frequencies `f`.
+    """
     quarter = dim // 4
     frequencies = 1 / 10000 ** (jnp.arange(quarter, dtype=jnp.float32) / quarter)
     y, x = jnp.meshgrid(

@@ -23,22 +23,29 @@ from zoo.architectures.vit.vit_settings import DINOV2_SETTINGS
 
 
 def _network_class() -> Callable[..., Any]:
+    """Return the class of the network. Its module, and with it JAX, is imported only now."""
     from zoo.architectures.detection.rf_detr_network import RfDetr
 
     return RfDetr
 
 
 def _sizes(config: DetectionConfig, shapes: Shapes) -> DetectionConfig | None:
-    """Return the configuration with the sizes of a checkpoint, and without masks if the checkpoint
-    has no head for them."""
+    """Return the configuration with the sizes of a checkpoint; None if a leaf is missing or a size
+    is out of bounds.
+
+    If the checkpoint has no head for masks, the configuration has none.
+    """
     if config.instances is not None and not shapes("instance_head.bias"):
         config = replace(config, instances=None)
     return with_sizes(config, shapes)
 
 
 def _complete(config: DetectionConfig, facts: CheckpointFacts) -> DetectionConfig:
-    """Return the configuration completed from settings. Tensors determine only the product of
-    sampling heads and points."""
+    """Return the configuration with the values that a checkpoint's settings state.
+
+    Tensors determine only the product of sampling heads and points, so the number of points is
+    computed again from the number of heads in the settings.
+    """
     result, sized = with_settings(config, facts.settings), config.decoder
     points = max(1, sized.sampling_heads * sized.points // result.decoder.sampling_heads)
     decoder, default = replace(result.decoder, points=points), replace(result, windowed=None)
@@ -46,8 +53,15 @@ def _complete(config: DetectionConfig, facts: CheckpointFacts) -> DetectionConfi
 
 
 def _windowed(config: DetectionConfig, blocks: Sequence[int] | None) -> tuple[int, ...] | None:
-    """Return the blocks that attend within windows; None if they are the default ones. Blocks after
-    the last one that is read have no effect and are left out."""
+    """Return the blocks that attend within windows; None if they are the default ones, or if there
+    is only one window.
+
+    **Arguments:**
+
+    - `config`: the network with its default blocks.
+    - `blocks`: the blocks in the settings, counted from 0; None if the settings do not state them.
+      Blocks after the last one that the network reads have no effect and are left out.
+    """
     if blocks is None or config.windows == 1:
         return None
     used = tuple(sorted({block for block in blocks if block < max(config.layers)}))
@@ -55,7 +69,8 @@ def _windowed(config: DetectionConfig, blocks: Sequence[int] | None) -> tuple[in
 
 
 def write_layer_settings(config: DetectionConfig | DeimConfig) -> dict[str, Any]:
-    """Return transformers' settings for the blocks that a detector reads."""
+    """Return transformers' settings that say which blocks of the backbone a detector reads:
+    `out_indices` and `out_features`."""
     return {
         "out_indices": list(config.layers),
         "out_features": [f"stage{layer}" for layer in config.layers],
@@ -63,6 +78,8 @@ def write_layer_settings(config: DetectionConfig | DeimConfig) -> dict[str, Any]
 
 
 def _backbone_settings(config: DetectionConfig) -> dict[str, Any]:
+    """Return transformers' settings of the backbone, under the name of their section in
+    `config.json`."""
     backbone = {
         "model_type": "rf_detr_dinov2",
         **write_settings(config.backbone, DINOV2_SETTINGS),
@@ -77,6 +94,7 @@ def _backbone_settings(config: DetectionConfig) -> dict[str, Any]:
 
 
 def _mask_settings(config: DetectionConfig) -> dict[str, Any]:
+    """Return transformers' settings of the head for masks; empty for a network without masks."""
     return {} if config.instances is None else write_settings(config.instances, MASKS)
 
 

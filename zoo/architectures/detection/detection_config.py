@@ -31,20 +31,23 @@ of all heads."""
 
 
 def _read_heads(config: DecoderConfig, shapes: Shapes) -> int:
-    """Return the number of heads for which a head has as many channels as in the configuration,
-    because no leaf determines it."""
+    """Return the number of attention heads that a decoder of the checkpoint's width has, if each
+    head has as many channels as in `config`. No leaf determines the number."""
     return length(shapes, CLASS_HEAD, 1) * config.heads // config.dim or 1
 
 
 def _read_sampling_heads(config: DecoderConfig, shapes: Shapes) -> int:
-    """Return the number of sampling heads for which a head has as many channels as in the
-    configuration, because no leaf determines it."""
+    """Return the number of sampling heads that a decoder of the checkpoint's width has, if each
+    head has as many channels as in `config`. No leaf determines the number."""
     return length(shapes, CLASS_HEAD, 1) * config.sampling_heads // config.dim or 1
 
 
 def _read_points(config: DecoderConfig, shapes: Shapes) -> int:
-    """Return the number of points of each head; 0 if the leaf is missing. The leaf has the product
-    of points and heads."""
+    """Return the number of points of each sampling head; 0 if the leaf is missing.
+
+    The leaf has the product of points and heads. The number of heads is that of
+    `_read_sampling_heads`.
+    """
     product = length(shapes, WEIGHTS)
     return min(product, max(1, product // _read_sampling_heads(config, shapes)))
 
@@ -68,7 +71,7 @@ class DecoderConfig(Configuration):
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the heads divide the channels, and the sines of boxes fit into them."""
+        """Whether the number of channels is a multiple of the numbers of heads, and of 4."""
         # The position of a box has four numbers, each with `dim / 2` channels of sines and cosines.
         heads_fit = self.dim % self.heads == self.dim % self.sampling_heads == 0
         return heads_fit and self.dim % 4 == 0
@@ -89,7 +92,8 @@ class InstanceConfig(Configuration):
 
 
 def _read_queries(config: DetectionConfig, shapes: Shapes) -> int:
-    """Return the number of queries of one group. The leaf has those of all groups."""
+    """Return the number of queries of one group. The leaf has the queries of all groups, which are
+    counted by their heads."""
     groups = count_numbered_leaves(shapes, "proposals.{}.norm.weight")
     return length(shapes, "query_feat") // max(1, groups)
 
@@ -98,17 +102,19 @@ def _read_queries(config: DetectionConfig, shapes: Shapes) -> int:
 class DetectionConfig(OnBackbone):
     """Configuration of RF-DETR.
 
-    - `decoder`: the transformer that reads the map.
-    - `layers`: blocks of the backbone, counted from 1, whose normalised patches are read.
+    - `decoder`: the transformer of queries, which reads the map at points.
+    - `layers`: numbers of the backbone's blocks, counted from 1, whose normalised patches are read.
     - `windows`: the picture is split into `windows` x `windows` windows.
-    - `queries`: number of queries. Each detects one object, or none.
-    - `classes`: number of classes.
-    - `groups`: groups of queries and of their heads in training. Inference uses the first group.
-    - `bottlenecks`, `narrow`, `projector_eps`: bottlenecks of the projector, their channels, and
-      the epsilon of its norms.
+    - `queries`: the number of queries. Each detects one object, or none.
+    - `classes`: the number of classes.
+    - `groups`: the number of groups of queries and of their heads in training. Inference uses the
+      first group.
+    - `bottlenecks`, `narrow`, `projector_eps`: the number of bottlenecks of the projector, their
+      channels, and the epsilon of its norms.
     - `instances`: the head for masks; None for a network without masks.
-    - `windowed`: blocks, counted from 0, that attend within windows; the others attend to the full
-      picture. With None, the blocks that follow `layers` attend to the full picture.
+    - `windowed`: blocks, counted from 0, that attend within windows. All other blocks attend to the
+      full picture. With None, a block attends to the full picture if it comes directly after one of
+      `layers`, and within windows otherwise.
     """
 
     decoder: DecoderConfig
@@ -147,29 +153,29 @@ class DetectionConfig(OnBackbone):
 
     @property
     def windowed_blocks(self) -> tuple[int, ...]:
-        """Blocks, counted from 0, that attend within windows. Blocks after the last of `layers` are
-        not used."""
+        """Blocks, counted from 0, that attend within windows. If `windowed` is None, blocks after
+        the last of `layers` are left out, because the network does not use them."""
         if self.windowed is not None:
             return self.windowed
         return tuple(block for block in range(max(self.layers)) if block not in self.layers)
 
     @property
     def stride(self) -> int:
-        """Number of pixels of which a picture's sides are multiples: the pixels of one patch in
-        each window."""
+        """Number of pixels of which a picture's sides must be multiples: one patch in each
+        window."""
         return self.backbone.stride * self.windows
 
     @property
     def native(self) -> tuple[int, int] | None:
-        """(height, width) of the pictures that learned positions were trained on; None if that is
-        not a multiple of the stride."""
+        """(height, width) of the pictures that learned positions were trained on; None if there are
+        none, or if the height is not a multiple of the stride."""
         native = self.backbone.native
         windows_fit = native is not None and native[0] % self.stride == 0
         return native if windows_fit else None
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the blocks in `layers` exist."""
+        """Whether at least one block is read, and all blocks in `layers` exist."""
         return 0 < max(self.layers, default=0) <= self.depth
 
     @property
@@ -183,9 +189,9 @@ class DetectionConfig(OnBackbone):
 
 
 LEVELS, STRIDE = 3, 32
-"""Number of maps, and of a picture's pixels along a side of a pixel of the smallest map. This is
-two patches of the backbone. The next map has pixels of one patch, and the largest has pixels of
-half a patch."""
+"""Number of maps, and side, in pixels of the picture, of the square that one pixel of the smallest
+map covers. This is two patches of the backbone. A pixel of the next map covers one patch, and a
+pixel of the largest map half a patch along each side."""
 
 
 QUALITY = "quality.0.layers.0.weight"
@@ -197,11 +203,12 @@ BOTTLENECK = "pyramid.joins.0.branch1.bottlenecks.{}.conv1.conv.weight"
 
 @config_class
 class PyramidConfig(Configuration):
-    """Configuration of the layers that join the maps.
+    """Configuration of the layers that exchange information between the maps.
 
-    - `depth`, `heads`, `hidden`: transformer blocks of the smallest map, their heads, and channels
-      inside their feed-forward networks.
-    - `narrow`, `bottlenecks`: channels and number of bottlenecks of each branch.
+    - `depth`, `heads`, `hidden`: the number of transformer blocks of the smallest map, of their
+      heads, and of the channels inside their feed-forward networks.
+    - `narrow`, `bottlenecks`: the number of channels and of bottlenecks of each branch of a join
+      layer.
     """
 
     depth: int = size(
@@ -214,14 +221,18 @@ class PyramidConfig(Configuration):
 
 
 def _read_finder_heads(config: FinderConfig, shapes: Shapes) -> int:
-    """Return a multiple of the configuration's heads that fits the leaf, which has the product of
-    heads and points; 0 if the leaf is missing. Points are those of the configuration."""
+    """Return a number of heads that fits a checkpoint; 0 if the leaf is missing.
+
+    The leaf has the product of heads and points, so the number of points is taken from `config`.
+    The result is a multiple of the configuration's heads.
+    """
     product = length(shapes, WEIGHTS)
     return min(product, config.heads * max(1, product // (config.heads * sum(config.points))))
 
 
 def _parse_points(value: Any) -> tuple[int, ...]:
-    """Return the points of each map. The setting may be one number for all maps."""
+    """Return the number of points on each map, from a setting that is one number for all maps or a
+    list of numbers. **Raises** `TypeError` for any other value."""
     return (value,) * LEVELS if type(value) is int else parse_integers(value)
 
 
@@ -261,8 +272,8 @@ class FinderConfig(Configuration):
 
 
 def _has_no_size(value: Any) -> bool:
-    """Return False if the setting is a size of pictures, for which positions are computed once.
-    **Raises** `ValueError` if it is not a size."""
+    """Return False if the setting is the (height, width) of pictures, for which positions are
+    computed once. **Raises** `ValueError` or `TypeError` for any other value."""
     if len(parse_integers(value)) != 2:
         raise ValueError
     return False
@@ -315,13 +326,14 @@ class DeimConfig(OnBackbone):
 
     @property
     def stride(self) -> int:
-        """Number of pixels of which a picture's sides are multiples: those along a side of a pixel
-        of the smallest map."""
+        """Number of pixels of which a picture's sides must be multiples: the side of the square
+        that one pixel of the smallest map covers."""
         return STRIDE
 
     @property
     def is_consistent(self) -> bool:
-        """Whether three existing blocks are read, and heads divide the channels."""
+        """Whether exactly three existing blocks are read, the width is a multiple of 4 and of the
+        numbers of heads, and a patch is half of the stride."""
         pyramid, finder = self.pyramid, self.finder
         layers_exist = max(self.layers, default=0) <= self.depth
         levels_fit = len(self.layers) == len(finder.points) == LEVELS

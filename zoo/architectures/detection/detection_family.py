@@ -102,6 +102,7 @@ COCO_WITH_GAPS = tuple(
 
 
 def _rf_detr(variant: DetrVariant) -> ModelInfo:
+    """Return the registry's row of the RF-DETR with these sizes."""
     backbone = shared.patches_of_14(
         *shared.SMALL,
         layer_scale=1.0,
@@ -183,7 +184,8 @@ class DeimVariant(NamedTuple):
 
 
 def _distilled(dim: int, heads: int) -> ViTConfig:
-    """Return a backbone that was distilled from DINOv3, without registers."""
+    """Return the configuration of a backbone of width `dim` with this number of heads, which was
+    distilled from DINOv3. It has no registers."""
     return ViTConfig(dim, 12, heads, 4 * dim, registers=0, layer_scale=1.0, pool=None)
 
 
@@ -202,6 +204,7 @@ COCO_CLASSES = shared.class_names("coco")[:80]
 
 
 def _deim(variant: DeimVariant) -> ModelInfo:
+    """Return the registry's row of the DEIMv2 with these sizes."""
     pyramid = PyramidConfig(
         1, heads=8, hidden=variant.hidden, narrow=variant.narrow, bottlenecks=variant.bottlenecks
     )

@@ -51,8 +51,11 @@ def sample_map(x: Map, points: Points) -> Float[Array, "channels queries points"
 
 
 def initial_boxes(height: Size, width: Size, level: int = 0) -> Boxes:
-    """Return the initial box of every position of a map, by rows. Boxes are twice as large on each
-    further level."""
+    """Return the first box of every position of a map, by rows.
+
+    A box lies around the centre of its position and is square, with a side of `0.05 · 2^level` of
+    the picture's sides. `level` is the index of the map, from the largest one.
+    """
     columns = (jnp.arange(width, dtype=jnp.float32) + 0.5) / width
     rows = (jnp.arange(height, dtype=jnp.float32) + 0.5) / height
     y, x = (axis.reshape(-1) for axis in jnp.meshgrid(rows, columns, indexing="ij"))
@@ -61,12 +64,14 @@ def initial_boxes(height: Size, width: Size, level: int = 0) -> Boxes:
 
 
 def can_propose(boxes: Boxes) -> Bool[Array, " points"]:
-    """Return whether each position is far enough from the picture's edge to propose a box."""
+    """Return True for each box whose centre and sides are more than 0.01 away from 0 and from 1.
+    Positions near to the edge of the picture propose no box."""
     return ((boxes > EDGE_MARGIN) & (boxes < 1 - EDGE_MARGIN)).all(axis=-1)
 
 
 class PointAttention(eqx.Module):
-    """Base class of attention to points of maps, which every query chooses with their weights."""
+    """Base class of attention of queries to points of maps. Linear layers compute the offsets and
+    the weights of the points from each query."""
 
     offsets: eqx.nn.Linear
     weights: eqx.nn.Linear
@@ -75,8 +80,8 @@ class PointAttention(eqx.Module):
     def choose_points(
         self, x: Float[Array, "queries dim"]
     ) -> tuple[Float[Array, "queries heads points"], Float[Array, "queries heads points 2"]]:
-        """Return the weights of the points of every head, which sum to 1, and the offsets of the
-        points."""
+        """Return the weights and the offsets of the points of every head. The weights of a head sum
+        to 1; the offsets are pairs (x, y)."""
         weights = pointwise(self.weights, x).reshape(len(x), self.heads, -1)
         weights = jax.nn.softmax(weights.astype(jnp.float32), axis=-1).astype(x.dtype)
         offsets = pointwise(self.offsets, x).reshape(*weights.shape, 2)
@@ -84,11 +89,11 @@ class PointAttention(eqx.Module):
 
 
 class SampledAttention(PointAttention):
-    """Attention to points of one map: `output(Σ weights · value(map) at points)`. Every query
-    chooses the points and the weights.
+    """Attention to points of one map: `proj(Σ weights · value(map) at points)`.
 
-    The points of a head are at `centre + offsets / points · size / 2` of the query's box, and their
-    weights sum to 1.
+    Every query has a box. A head reads the map at the points `centre + offsets / points · size / 2`
+    of the box. Linear layers compute the offsets and the weights from the query. The weights of a
+    head sum to 1.
 
     Source: Zhu et al., 2021, arXiv:2010.04159; `MultiScaleDeformableAttention` of transformers.
     """
@@ -113,12 +118,12 @@ class SampledAttention(PointAttention):
     def __call__(
         self, x: Float[Array, "queries dim"], boxes: Boxes, source: Float[Array, "height width dim"]
     ) -> Float[Array, "queries dim"]:
-        """Return what the queries read from the map.
+        """Return, for each query, the projected weighted sum of the map's values at its points.
 
         **Arguments:**
 
-        - `x`: the queries with their positions.
-        - `boxes`: the boxes of the queries.
+        - `x`: the queries, to which the embeddings of their boxes have been added.
+        - `boxes`: the box of each query.
         - `source`: the map.
         """
         height, width, dim = source.shape
@@ -155,11 +160,12 @@ class NormedConv(eqx.Module):
         self.norm = eqx.nn.LayerNorm(outputs, eps=eps)
 
     def __call__(self, x: Map) -> NewMap:
+        """Return the map after convolution, norm and activation, with the same rows and columns."""
         return jax.nn.silu(normalize_channels(self.norm, self.conv(x)))
 
 
 def normalize_channels(norm: eqx.nn.LayerNorm, x: Map) -> Map:
-    """Apply a norm to the channels of every pixel."""
+    """Apply a norm to the channels of every pixel of a map."""
     return pointwise(norm, x.transpose(1, 2, 0)).transpose(2, 0, 1)
 
 
@@ -197,6 +203,8 @@ class Projector(eqx.Module):
         self.norm = eqx.nn.LayerNorm(dim, eps=1e-6)
 
     def __call__(self, x: Map) -> Float[Array, "height width outputs"]:
+        """Return the map with the channels of a query, channels last, and with the same rows and
+        columns."""
         parts = jnp.split(self.conv1(x), 2)
         for first, second in self.bottlenecks:
             parts.append(second(first(parts[-1])))
@@ -221,6 +229,7 @@ class MapBlock(eqx.Module):
         self.linear = eqx.nn.Linear(dim, dim, key=key2)
 
     def __call__(self, x: Map) -> Map:
+        """Return the map after the block, of the same shape."""
         y = normalize_channels(self.norm, self.conv(x)).transpose(1, 2, 0)
         return x + gelu(pointwise(self.linear, y)).transpose(2, 0, 1)
 
@@ -265,12 +274,12 @@ class InstanceHead(eqx.Module):
         source: Float[Array, "height width dim"],
         size: Sequence[Size],
     ) -> Float[Array, "queries rows columns"]:
-        """Return the logits of masks.
+        """Return the logits of one mask for each query.
 
         **Arguments:**
 
         - `queries`: the queries.
-        - `source`: the map.
+        - `source`: the map, channels last.
         - `size`: (rows, columns) of a mask.
         """
         x = source.transpose(2, 0, 1)

@@ -35,20 +35,22 @@ def compute_windowed_maps(
     windows: int,
     windowed: Sequence[int],
 ) -> Float[Array, "channels height width"]:
-    """Return the normalised patches of some blocks on their grid. The channels of the blocks are
+    """Return the normalised patches of some blocks on their grid, with the channels of these blocks
     concatenated.
 
-    Every window has its own class token. Blocks that are not in `windowed` attend to all windows.
+    The picture is split into square windows, each with its own copy of the class token. In the
+    blocks of `windowed`, a token attends only to the tokens of its window. In all other blocks, it
+    attends to the tokens of all windows.
 
     **Arguments:**
 
     - `vit`: the vision transformer.
     - `pixel_values`: the picture.
-    - `layers`: the blocks whose patches are returned, counted from 1.
+    - `layers`: numbers of the blocks whose patches are returned, counted from 1.
     - `windows`: the number of windows along a side.
     - `windowed`: the blocks that attend within windows, counted from 0.
 
-    **Raises** `ValueError` if the picture's sides are not multiples of the windows' sides.
+    **Raises** `ValueError` if the picture's sides are not multiples of `windows` patches.
 
     Source: `RfDetrDinov2Backbone` of transformers, which uses a window's height as its width, with
     the same result for square pictures.
@@ -71,14 +73,22 @@ def compute_windowed_maps(
 
 
 def _apply_to_all_windows(block: Block, x: Windows) -> Windows:
-    """Apply a block to the tokens of all windows together."""
+    """Return the tokens after a block in which each token attends to the tokens of all windows."""
     return block(x.reshape(-1, x.shape[-1])).reshape(x.shape)
 
 
 def _split_windows(
     tokens: Float[Array, "tokens dim"], prefix: int, height: Size, width: Size, windows: int
 ) -> Windows:
-    """Return the patches of each window by rows, after a copy of the prefix tokens."""
+    """Return the tokens of each window: a copy of the prefix tokens, then the window's patches by
+    rows.
+
+    **Arguments:**
+
+    - `tokens`: the first `prefix` tokens, then the patches of the picture by rows.
+    - `height`, `width`: the numbers of patches along the picture's sides.
+    - `windows`: the number of windows along a side.
+    """
     dim = tokens.shape[-1]
     rows, columns = height // windows, width // windows
     patches = tokens[prefix:].reshape(windows, rows, windows, columns, dim)
@@ -90,7 +100,8 @@ def _split_windows(
 def _join_windows(
     patches: Windows, height: Size, width: Size, windows: int
 ) -> Float[Array, "dim height width"]:
-    """Return the patches of all windows on the grid of the picture."""
+    """Return the patches of all windows as a map of the picture. The windows have no prefix
+    tokens."""
     dim = patches.shape[-1]
     x = patches.reshape(windows, windows, height // windows, width // windows, dim)
     return x.transpose(4, 0, 2, 1, 3).reshape(dim, height, width)
@@ -118,14 +129,15 @@ class LinearLayers(eqx.Module):
         self.activation = activation
 
     def __call__(self, x: Float[Array, "*points dim"]) -> Float[Array, "*points dim2"]:
+        """Return the vectors after all layers. There is no activation after the last layer."""
         for layer in self.layers[:-1]:
             x = self.activation(pointwise(layer, x))
         return pointwise(self.layers[-1], x)
 
 
 class QueryAttention(eqx.Module):
-    """Self-attention of queries. Their positions are added for queries and keys, but not for
-    values."""
+    """Self-attention of queries. Position embeddings are added to the inputs of queries and keys,
+    but not to that of values."""
 
     qkv: eqx.nn.Linear
     proj: eqx.nn.Linear
@@ -143,6 +155,8 @@ class QueryAttention(eqx.Module):
         self.heads = heads
 
     def __call__(self, x: Queries, positions: Queries) -> Queries:
+        """Return the queries after attention. `positions` are the position embeddings of the
+        queries `x`."""
         count, positioned = x.shape[0], x + positions
         weights = jnp.split(self.qkv.weight, 3)
         biases = jnp.split(jnp.asarray(self.qkv.bias), 3)
@@ -186,9 +200,9 @@ class DecoderBlock(eqx.Module):
         **Arguments:**
 
         - `x`: the queries.
-        - `positions`: the positions of their boxes.
-        - `boxes`: their boxes.
-        - `source`: the map.
+        - `positions`: the embeddings of the queries' boxes.
+        - `boxes`: the box of each query.
+        - `source`: the map that the queries read.
         """
         x = pointwise(self.norm1, x + self.attn(x, positions))
         x = pointwise(self.norm2, x + self.cross(x + positions, boxes, source))
@@ -218,12 +232,12 @@ class ProposalHead(eqx.Module):
     def __call__(
         self, x: Float[Array, "places dim"], proposed: Boxes, allowed: Bool[Array, " places"]
     ) -> Detections:
-        """Return the logits and boxes of proposals. The logits are -inf where no box may be
-        proposed.
+        """Return the class logits and the box of every position of the map. The logits of a
+        position that may not propose a box are -inf.
 
         **Arguments:**
 
-        - `x`: the rows of the map.
+        - `x`: the vectors of the positions, by rows.
         - `proposed`: the initial box of each position.
         - `allowed`: whether each position may propose a box.
         """
@@ -307,17 +321,19 @@ class RfDetr(BackboneNetwork):
 
     @property
     def stride(self) -> int:
-        """Number of pixels of which a picture's sides are multiples: the pixels of one patch in
-        each window."""
+        """Number of pixels of which a picture's sides must be multiples: one patch in each
+        window."""
         return self.backbone.stride * self.windows
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Detections:
-        """Return the objects in one picture. Use `jax.vmap` for a batch.
+        """Return the objects in one picture, one for each query. Use `jax.vmap` for a batch.
 
         **Arguments:**
 
         - `pixel_values`: preprocessed RGB, not necessarily square. Its sides are multiples of the
           stride.
+
+        **Raises** `ValueError` if the sides are not multiples of the stride.
         """
         return self.stages(pixel_values)[-1]
 
@@ -325,7 +341,8 @@ class RfDetr(BackboneNetwork):
         """Return the proposals of all positions of the map, followed by the detections after each
         block.
 
-        Training uses all of them. The last ones are the result of the network.
+        Training uses all of them. The last detections are the result of the network, and the only
+        ones that have masks.
         """
         maps = compute_windowed_maps(
             self.backbone, pixel_values, self.layers, self.windows, self.windowed
@@ -333,8 +350,8 @@ class RfDetr(BackboneNetwork):
         source = self.projector(maps)
         height, width, dim = source.shape
         rows = source.reshape(height * width, dim)
-        starts = initial_boxes(height, width)
-        proposed = self.proposals[0](rows, starts, can_propose(starts))
+        start_boxes = initial_boxes(height, width)
+        proposed = self.proposals[0](rows, start_boxes, can_propose(start_boxes))
         boxes = self.choose_boxes(proposed)
         x = self.query_feat[: self.queries]
         positions = self.positions(compute_sine_positions(boxes, dim).astype(x.dtype))
@@ -351,29 +368,32 @@ class RfDetr(BackboneNetwork):
         return detections
 
     def choose_boxes(self, proposed: Detections) -> Boxes:
-        """Return the initial boxes of queries: those of the positions with the highest class
-        logits.
+        """Return the initial boxes of queries.
 
-        If there are fewer positions than queries, the remaining queries have learned boxes.
+        They are those of the positions with the highest class logits in `proposed`, which has the
+        logits and the box of every position of the map. If there are fewer positions than queries,
+        the remaining queries have learned boxes.
         """
-        learned = self.query_boxes[: self.queries].astype(jnp.float32)
-        best, count = proposed.logits.max(axis=-1), proposed.pred_boxes.shape[0]
+        learned_boxes = self.query_boxes[: self.queries].astype(jnp.float32)
+        best_logits, count = proposed.logits.max(axis=-1), proposed.pred_boxes.shape[0]
         boxes = jax.lax.stop_gradient(proposed.pred_boxes)
         if isinstance(count, int) and count >= self.queries:
-            return refine_boxes(boxes[jax.lax.top_k(best, self.queries)[1]], learned)
+            return refine_boxes(boxes[jax.lax.top_k(best_logits, self.queries)[1]], learned_boxes)
         # With an open size there may be fewer positions than queries.
-        padding = jnp.full((self.queries,), -jnp.inf, best.dtype)
-        indices = jax.lax.top_k(jnp.concatenate([best, padding]), self.queries)[1]
-        exists = indices < count
+        padding = jnp.full((self.queries,), -jnp.inf, best_logits.dtype)
+        indices = jax.lax.top_k(jnp.concatenate([best_logits, padding]), self.queries)[1]
+        is_position = indices < count
         return jnp.where(
-            exists[:, None], refine_boxes(boxes[jnp.where(exists, indices, 0)], learned), learned
+            is_position[:, None],
+            refine_boxes(boxes[jnp.where(is_position, indices, 0)], learned_boxes),
+            learned_boxes,
         )
 
 
 def refine_boxes(boxes: Boxes, deltas: Boxes) -> Boxes:
-    """Return boxes with centres moved by multiples of their size, and sizes multiplied by powers of
-    e.
+    """Return boxes changed by `deltas`, which a network has computed.
 
+    A centre is moved by `deltas` times the box's size, and a size is multiplied by `exp(deltas)`.
     It is computed in float32, because half precision would be wrong by a pixel.
     """
     boxes, deltas = boxes.astype(jnp.float32), deltas.astype(jnp.float32)
@@ -382,8 +402,8 @@ def refine_boxes(boxes: Boxes, deltas: Boxes) -> Boxes:
 
 
 def compute_sine_positions(boxes: Boxes, dim: int) -> Float[Array, "queries width"]:
-    """Return the sines and cosines of y, x, width and height of boxes, with `dim / 2` channels for
-    each.
+    """Return position embeddings of boxes: sines and cosines of y, x, width and height, with `dim /
+    2` channels for each of the four numbers.
 
     Source: `encode_sinusoidal_position_embedding` of transformers.
     """

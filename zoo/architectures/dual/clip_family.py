@@ -83,8 +83,18 @@ CENTRED = {"vitl14_laion2b": shared.centred(resample="bicubic")}
 def _models(
     variant: str, size: str, patch: int, pixels: int, parameters: int, repository: str, file: str
 ) -> Iterator[ModelInfo]:
-    """Yield the network for pictures, the network for texts, and the dual encoder with the scale of
-    its logits."""
+    """Yield the registry's rows of one CLIP: its network for pictures, its network for texts, and
+    the dual encoder.
+
+    **Arguments:**
+
+    - `variant`: the part of the models' names.
+    - `size`: a key of `SIZES`.
+    - `patch`, `pixels`: the sides of a patch and of a picture.
+    - `parameters`: the number of parameters of the network for pictures.
+    - `repository`: the part of the repository's name on the hub.
+    - `file`: the name of OpenAI's file; empty for LAION's networks.
+    """
     towers, name = SIZES[size], f"clip_{variant}"
     activation: Activation = "quick_gelu" if file else "gelu"
     vision = shared.plain_vit(

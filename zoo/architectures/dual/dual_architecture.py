@@ -21,6 +21,8 @@ from zoo.common.errors import BadRequest
 
 
 def _text_network_class() -> Callable[..., Any]:
+    """Return the class of the network for texts. Its module, and with it JAX, is imported only
+    now."""
     from zoo.architectures.dual.dual_network import TextTransformer
 
     return TextTransformer
@@ -29,15 +31,18 @@ def _text_network_class() -> Callable[..., Any]:
 def _complete(config: TextConfig, facts: CheckpointFacts) -> TextConfig:
     """Return the configuration with the values that tensor shapes do not determine.
 
-    One of them is the number of the token that ends a text, which settings files state."""
+    One of them is the number of the token that ends a text, which settings files state.
+    """
     return replace(with_settings(config, facts.settings), end=_end(config, facts))
 
 
 def _end(config: TextConfig, facts: CheckpointFacts) -> int | None:
-    """Return the number of the word that ends a text; None for the greatest number.
+    """Return the number of the word that ends a text; None if it is the greatest number in the
+    text.
 
-    transformers' settings are used only if they state another number than the last of the
-    vocabulary. Older settings have 2, which transformers treats as the greatest number.
+    transformers' settings are used only if the network pools at that word, and if they state
+    another number than the last one of the vocabulary. Older settings have 2, which transformers
+    treats as the greatest number. In all other cases the result is that of the configuration.
     """
     if config.pool != "end" or facts.transformers_settings is None:
         return config.end
@@ -62,7 +67,8 @@ TIPS_TEXT_SETTINGS: Template = (*TEXT_SETTINGS, {"scale_sqrt_depth": True})
 
 
 def _clip_text_settings(config: TextConfig) -> dict[str, Any]:
-    """Return the settings that only CLIP's classes for texts have."""
+    """Return the settings that only CLIP's classes for texts have: the numbers of the words that
+    begin, end and pad a text, and the width of the projection if there is one."""
     end = config.vocabulary - 1 if config.end is None else config.end
     projection = {"projection_dim": config.projection} if config.projection else {}
     return projection | {"eos_token_id": end, "bos_token_id": end - 1, "pad_token_id": end}
@@ -83,14 +89,15 @@ CLIP_BARE_TEXT = TransformersClass("CLIPTextModel", "clip_text_model", CLIP_TEXT
 
 
 def _check_pool(config: TextConfig) -> None:
-    """Raise `BadRequest` if transformers has no class for the network."""
+    """Raise `BadRequest` if the network takes the vector of the token with the greatest number, as
+    dino.txt does. transformers has no class for it."""
     if config.pool == "greatest":
         raise BadRequest("transformers has no class for dino.txt: write another format.")
 
 
 def _text_class(config: TextConfig) -> TransformersClass:
-    """Return the transformers class that computes a network for texts. **Raises** `BadRequest` if
-    there is none."""
+    """Return the transformers class that computes a network for texts. **Raises** `BadRequest` for
+    dino.txt, which transformers does not have."""
     _check_pool(config)
     if config.pool == "end" and config.projection is None:
         return CLIP_BARE_TEXT
@@ -107,6 +114,7 @@ TEXT = Architecture(
 
 
 def _dual_network_class() -> Callable[..., Any]:
+    """Return the class of the dual encoder. Its module, and with it JAX, is imported only now."""
     from zoo.architectures.dual.dual_network import DualEncoder
 
     return DualEncoder
@@ -115,7 +123,12 @@ def _dual_network_class() -> Callable[..., Any]:
 def _dual_settings(
     vision: TransformersClass, words: TransformersClass
 ) -> Callable[[DualConfig], dict[str, Any]]:
-    """Return a function that writes the settings of both networks in the form of their classes."""
+    """Return a function that returns the settings of a dual encoder: one section for each network,
+    in the format of its class.
+
+    `vision` and `words` are the transformers classes of the network for pictures and of that for
+    texts.
+    """
 
     def write_both(config: DualConfig) -> dict[str, Any]:
         pictures = {**THREE_CHANNELS, **vision.settings(config.vision)}
@@ -128,6 +141,8 @@ def _dual_settings(
 
 
 def _clip_dual_settings(config: DualConfig) -> dict[str, Any]:
+    """Return the settings of CLIP's dual encoder: those of both networks, and the width of the
+    common space."""
     return {"projection_dim": config.dim, **_dual_settings(CLIP, CLIP_TEXT)(config)}
 
 
@@ -143,8 +158,8 @@ CLIP_DUAL = TransformersClass(
 
 
 def _dual_class(config: DualConfig) -> TransformersClass:
-    """Return the transformers class that computes a dual encoder. **Raises** `BadRequest` if there
-    is none."""
+    """Return the transformers class that computes a dual encoder. **Raises** `BadRequest` for
+    dino.txt, which transformers does not have."""
     _check_pool(config.words)
     return {"mean": TIPS_DUAL, "end": CLIP_DUAL, "last": SIGLIP_DUAL}[config.words.pool]
 

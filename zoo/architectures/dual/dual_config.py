@@ -36,27 +36,32 @@ TOKEN_EMBEDDING = "token_embed.weight"
 
 
 def _read_hidden(config: TextConfig, shapes: Shapes) -> int:
-    """Return the number of channels between the layers of the feed-forward network; 0 if there is
-    no such network."""
+    """Return the number of channels between the layers of the feed-forward network; 0 if the
+    checkpoint has no such network."""
     return read_channels_between(shapes, "fc1", "fc2", 1)
 
 
 def _read_projection(config: TextConfig, shapes: Shapes) -> int | None:
-    """Return the number of channels of the projection; None without one, which CLIP's networks may
-    not have."""
+    """Return the number of channels of the linear layer after pooling, as a checkpoint has it; None
+    without such a layer.
+
+    None means that `config` has no projection, or that a CLIP checkpoint lacks the layer, which is
+    optional there. For other networks a missing layer has 0 channels, which is out of bounds.
+    """
     channels = length(shapes, "head.weight")
     is_absent = config.projection is None or (config.pool == "end" and not channels)
     return None if is_absent else channels
 
 
 def _has_projection(config: TextConfig) -> bool:
-    """Return True if every checkpoint of the network has a projection."""
+    """Return True if every checkpoint of the network has a projection. CLIP's networks
+    (`pool="end"`) may lack it."""
     return config.projection is not None and config.pool != "end"
 
 
 def _read_tokens(config: TextConfig, shapes: Shapes) -> int:
-    """Return the number of learned positions. Sinusoidal positions are no leaf, so that the
-    configuration's number is returned for them."""
+    """Return the number of learned positions in a checkpoint. Sinusoidal positions are no leaf, so
+    that the configuration's number of tokens is returned for them."""
     return length(shapes, "pos_embed") if config.positions == "learned" else config.tokens
 
 
@@ -119,7 +124,8 @@ class TextConfig(NoFeaturesConfig):
 
     @property
     def words(self) -> TextConfig:
-        """The configuration of the network for texts."""
+        """The configuration itself. A dual encoder has its network for texts in a field of this
+        name."""
         return self
 
     @property
@@ -134,8 +140,8 @@ class TextConfig(NoFeaturesConfig):
 
     @property
     def any_length(self) -> bool:
-        """Whether a file takes texts of any length without padding, as CLIP's. Clients pad its
-        texts to the longest one only."""
+        """Whether a file takes texts of any length without padding, as CLIP's files do. Clients pad
+        the texts of a batch only to the length of the longest one."""
         return self.pool == "end"
 
     @property
@@ -145,7 +151,7 @@ class TextConfig(NoFeaturesConfig):
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the heads divide the channels."""
+        """Whether the number of channels is a multiple of the number of heads."""
         return self.dim % self.heads == 0
 
     @property
@@ -162,11 +168,11 @@ class DualConfig(NoFeaturesConfig):
     """Configuration of a dual encoder: a network for pictures and one for texts, whose vectors are
     compared.
 
-    - `vision`, `words`: the two networks.
+    - `vision`, `words`: the configurations of the network for pictures and of that for texts.
     - `bias`: whether a bias is added to logits. Logits with a bias are for a sigmoid, others for a
       softmax over texts.
-    - `temperature`: whether cosines are divided by a weight. Otherwise they are multiplied by the
-      exponential of a weight.
+    - `temperature`: True if cosines are divided by the parameter `temperature`; False if they are
+      multiplied by the exponential of the parameter `logit_scale`.
     """
 
     vision: ViTConfig
@@ -183,7 +189,11 @@ class DualConfig(NoFeaturesConfig):
         return similarity_task(self.dim, self.scores, self.similarity)
 
     def similarity(self, leaves: Mapping[str, Any]) -> tuple[float, float]:
-        """Return the factor and the summand that convert a cosine to a logit, from the leaves."""
+        """Return the factor and the summand that convert a cosine to a logit.
+
+        `leaves` are the arrays of the network by path. The factor is computed from `temperature` or
+        `logit_scale`; the summand is `logit_bias`, or 0 without a bias.
+        """
         if self.temperature:
             scale = 1 / float(leaves["temperature"])
         else:

@@ -94,6 +94,9 @@ class TextTransformer(Network):
         - `input_ids`: the numbers of words, at most as many as there are positions. A number
           outside the vocabulary is replaced by the nearest one in it.
         - `attention_mask`: 1 for words, 0 for padding; None if all are words.
+
+        **Returns** an `Output` with the tokens and the vector of the text. CLIP's vector is
+        returned a second time as `text_embeds`.
         """
         x = self.embed_words(input_ids)
         words = None if attention_mask is None else attention_mask != 0
@@ -106,7 +109,8 @@ class TextTransformer(Network):
         return Output(x, pooled, text_embeds=pooled if self.pool == "end" else None)
 
     def embed_words(self, input_ids: Int[Array, " tokens"]) -> Float[Array, "tokens dim"]:
-        """Return the embeddings of words with their positions."""
+        """Return the embeddings of the words with these numbers, to which the embeddings of their
+        positions are added."""
         x = jnp.take(self.token_embed.weight, input_ids, axis=0, mode="clip")
         if self.pos_embed is not None:
             return x + self.select_positions(x.shape[0])
@@ -114,15 +118,25 @@ class TextTransformer(Network):
         return x * dim**0.5 + jnp.asarray(compute_sinusoids(tokens, dim), x.dtype)
 
     def select_positions(self, tokens: Size) -> Float[Array, "tokens dim"]:
-        """Return the first `tokens` learned positions. A symbolic number cannot be compared with
-        the length of the table, so the last position is repeated if there are more tokens."""
+        """Return the embeddings of the first `tokens` positions.
+
+        A symbolic number of tokens cannot be compared with the length of the table, so the last
+        position is repeated if there are more tokens than positions.
+        """
         assert self.pos_embed is not None
         if isinstance(tokens, int):
             return self.pos_embed[:tokens]
         return jnp.take(self.pos_embed, jnp.arange(tokens), axis=0, mode="clip")
 
     def make_mask(self, tokens: Size, words: Bool[Array, " tokens"] | None) -> Mask | None:
-        """Return the mask of the tokens that each token may attend to; None for all."""
+        """Return the mask of the tokens that each token may attend to; None if all tokens attend to
+        all.
+
+        **Arguments:**
+
+        - `tokens`: the number of tokens.
+        - `words`: True for words and False for padding; None if padding is not masked.
+        """
         if self.causal:
             triangle = np.tri if isinstance(tokens, int) else jnp.tri
             previous = jnp.asarray(triangle(tokens, dtype=bool))
@@ -135,7 +149,15 @@ class TextTransformer(Network):
         input_ids: Int[Array, " tokens"],
         words: Bool[Array, " tokens"] | None,
     ) -> Float[Array, " dim"]:
-        """Return the vector of the text; zeros for the mean of no words."""
+        """Return the vector of the text before the projection.
+
+        **Arguments:**
+
+        - `x`: the tokens after the final norm.
+        - `input_ids`: the numbers of words, among which the end of the text is searched.
+        - `words`: True for words and False for padding; None if all tokens are words. The mean of
+          no words is a vector of zeros.
+        """
         if self.pool == "last":
             return x[-1]
         if self.pool in ("greatest", "end"):
@@ -147,7 +169,8 @@ class TextTransformer(Network):
 
 
 def compute_sinusoids(tokens: int, dim: int) -> Float[np.ndarray, "tokens dim"]:
-    """Return positions as sines followed by cosines, with periods from 2π to 20,000π tokens.
+    """Return the embeddings of the positions 0, 1, …: sines followed by cosines, with periods from
+    2π to 20,000π tokens.
 
     They are computed in float32, as in TIPS: `sin(position · 10000^(-i / (dim / 2 - 1)))`.
 
@@ -211,12 +234,13 @@ class DualEncoder(Network):
         input_ids: Int[Array, "texts tokens"],
         attention_mask: Int[Array, "texts tokens"] | None = None,
     ) -> Similarities:
-        """Return the similarities of every picture and every text.
+        """Return the similarities of every picture and every text. Unlike other networks, a dual
+        encoder takes batches.
 
         **Arguments:**
 
-        - `pixel_values`: preprocessed RGB.
-        - `input_ids`: the numbers of words.
+        - `pixel_values`: preprocessed RGB pictures.
+        - `input_ids`: the numbers of words of each text.
         - `attention_mask`: 1 for words, 0 for padding; None if the network takes no mask.
         """
         texts = (input_ids,) if attention_mask is None else (input_ids, attention_mask)
@@ -228,11 +252,13 @@ class DualEncoder(Network):
         return Similarities(logits.T, logits, text, image)
 
     def compute_batch(self, request: FeatureRequest, *inputs: Shaped[Array, "..."]) -> Similarities:
-        """Return the similarities of every picture of a batch and every text of a batch."""
+        """Return the similarities of every picture of a batch and every text of a batch. `inputs`
+        are the arguments of a call; `request` is not used."""
         return self(*inputs)
 
     def logits(self, cosines: Float[Array, "texts images"]) -> Float[Array, "texts images"]:
-        """Return the logits for these cosines."""
+        """Return the logits for these cosines, by the network's scale or temperature, and its bias
+        if there is one."""
         if self.temperature is not None:
             cosines = cosines / self.temperature
         if self.logit_scale is not None:

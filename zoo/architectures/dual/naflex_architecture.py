@@ -1,4 +1,4 @@
-"""Records of SigLIP 2 NaFlex: what the zoo asks of these kinds of networks."""
+"""Architecture records of SigLIP 2 NaFlex: the network for pictures, and the dual encoder."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +16,8 @@ SETTINGS: Template = (
     *("hidden_act", "layer_norm_eps", "patch_size", "num_patches", "intermediate_size"),
     "vision_use_head",
 )
-"""What the class for pictures asks: a number of patches in place of a size."""
+"""Settings of transformers' class for pictures. It has the number of patches in place of the size
+of a picture."""
 
 VISION_CLASS = TransformersClass(
     "Siglip2VisionModel", "siglip2_vision_model", SETTINGS, antialias=True
@@ -26,6 +27,7 @@ TEXT_CLASS = replace(SIGLIP_TEXT, name="Siglip2TextModel", model_type="siglip2_t
 
 
 def _dual_settings(config: NaFlexDualConfig) -> dict[str, Any]:
+    """Return transformers' settings of the dual encoder: one section for each of its networks."""
     words, vision = TEXT_CLASS.settings(config.words), VISION_CLASS.settings(config.vision)
     return {
         "text_config": {"model_type": TEXT_CLASS.model_type, **words},
@@ -37,12 +39,15 @@ DUAL_CLASS = TransformersClass("Siglip2Model", "siglip2", (_dual_settings,), ant
 
 
 def _network_class() -> Callable[..., Any]:
+    """Return the class of the network for pictures. Its module, and with it JAX, is imported only
+    now."""
     from zoo.architectures.dual.naflex_network import NaFlexTransformer
 
     return NaFlexTransformer
 
 
 def _dual_network_class() -> Callable[..., Any]:
+    """Return the class of the dual encoder. Its module, and with it JAX, is imported only now."""
     from zoo.architectures.dual.naflex_network import NaFlexDualEncoder
 
     return NaFlexDualEncoder

@@ -1,5 +1,5 @@
-"""Input and hyperparameters of SigLIP 2 NaFlex, whose pictures have any aspect ratio: plain data
-without JAX (Tschannen et al., 2025, arXiv:2502.14786)."""
+"""Input and configurations of SigLIP 2 NaFlex, whose pictures may have any aspect ratio (Tschannen
+et al., 2025, arXiv:2502.14786). This module is plain data without JAX."""
 
 from __future__ import annotations
 
@@ -37,16 +37,19 @@ from zoo.tasks.task import OutputDescription, Task
 
 @dataclass(frozen=True)
 class PatchesInput(PictureInput):
-    """A picture as patches by rows, a mask of those that are no padding, and (rows, columns).
+    """A picture of any aspect ratio as patches by rows, a mask of the patches that are not padding,
+    and the grid (rows, columns).
 
-    A size (height, width) stands for the number of patches that it has, whatever the aspect ratio.
+    All pictures of a batch are padded to the same number of patches. Where a size (height, width)
+    is given, only the number of patches that fit into it matters, and not its aspect ratio.
 
     Source: `image_processing_siglip2.py` of transformers.
     """
 
     @property
     def arrays(self) -> tuple[InputArray, ...]:
-        """Patches, each by rows, columns and channels; the mask; rows and columns."""
+        """The patches, each as a vector of its pixels by rows, columns and channels; the mask,
+        which is 1 for patches and 0 for padding; the number of rows and columns."""
         return (
             InputArray("pixel_values", "float32", ("tokens", 3 * self.stride**2)),
             InputArray("pixel_attention_mask", "int32", ("tokens",)),
@@ -55,15 +58,17 @@ class PatchesInput(PictureInput):
 
     @property
     def open_sides(self) -> Mapping[str, str]:
-        """The number of patches, with padding."""
+        """The number of patches, including padding."""
         return {"tokens": "tokens"}
 
     def sides(self, size: Size) -> Mapping[str, int]:
-        """Return the number of patches."""
+        """Return the number of patches, with padding, in a file for pictures of this size (height,
+        width)."""
         return {"tokens": max(1, size[0] * size[1] // self.stride**2)}
 
     def describe_sizes(self, size: Size | None) -> str:
-        """Return words about the number of patches."""
+        """Return a text about the numbers of patches that a file takes. `size` is the fixed
+        (height, width) of the file; None if any number is taken."""
         stride = self.stride
         if size is None:
             return f"any number of patches of {stride} x {stride} pixels, of any aspect ratio"
@@ -73,34 +78,53 @@ class PatchesInput(PictureInput):
         )
 
     def resized(self, sides: Size, preprocessing: Preprocessing, size: Size) -> Size:
-        """Return the largest (height, width) of whole patches, at most as many as fit, found by
-        bisection of the factor as in `get_image_size_for_max_num_patches` of transformers."""
-        maximum, minimum, greatest = self.sides(size)["tokens"], LEAST_STEP / 10, 100.0
-        while greatest - minimum >= LEAST_STEP:
-            factor = (minimum + greatest) / 2
-            if math.prod(self._grid(sides, factor)) <= maximum:
-                minimum = factor
+        """Return the (height, width) to which a picture is resized.
+
+        It consists of complete patches, and has nearly the aspect ratio of the picture and the
+        largest number of patches that fits. The factor is found by bisection, as in
+        `get_image_size_for_max_num_patches` of transformers.
+
+        **Arguments:**
+
+        - `sides`: the (height, width) of the picture.
+        - `preprocessing`: not used.
+        - `size`: the (height, width) whose number of patches is the largest allowed.
+        """
+        max_patches, smallest_factor, largest_factor = (
+            self.sides(size)["tokens"],
+            LEAST_STEP / 10,
+            100.0,
+        )
+        while largest_factor - smallest_factor >= LEAST_STEP:
+            factor = (smallest_factor + largest_factor) / 2
+            if math.prod(self._grid(sides, factor)) <= max_patches:
+                smallest_factor = factor
             else:
-                greatest = factor
-        rows, columns = self._grid(sides, minimum)
+                largest_factor = factor
+        rows, columns = self._grid(sides, smallest_factor)
         return rows * self.stride, columns * self.stride
 
     def _grid(self, sides: Size, factor: float) -> Size:
-        """Return the rows and columns of patches of a picture that is resized by a factor."""
+        """Return the (rows, columns) of patches of a picture with these sides (height, width) after
+        it is resized by a factor. Both are rounded up, and at least 1."""
         rows, columns = (max(1, math.ceil(side * factor / self.stride)) for side in sides)
         return rows, columns
 
     def make(
         self, pictures: Sequence[ReadPicture], preprocessing: Preprocessing, size: Size
     ) -> Feeds:
-        """Return the arrays for some pictures, padded to the number of patches of a size."""
+        """Return the network's arrays for some pictures. They are padded to the number of patches
+        that fit into `size` (height, width)."""
         maximum = self.sides(size)["tokens"]
-        arrays = [self._one(each, preprocessing, size, maximum) for each in pictures]
-        return {name: np.stack([each[name] for each in arrays]) for name in self.names}
+        arrays = [self._make_one(picture, preprocessing, size, maximum) for picture in pictures]
+        return {name: np.stack([feeds[name] for feeds in arrays]) for name in self.names}
 
-    def _one(
+    def _make_one(
         self, picture: ReadPicture, preprocessing: Preprocessing, size: Size, maximum: int
     ) -> Feeds:
+        """Return the network's arrays for one picture, without a batch axis. It is preprocessed,
+        resized so that its patches fit into `size` (height, width), and padded with zeros to
+        `maximum` patches."""
         target, patch = self.resized(picture.sides, preprocessing, size), self.stride
         values = decoded_pixel_values(
             picture, replace(preprocessing, padded=False, multiple=None), target
@@ -117,41 +141,47 @@ class PatchesInput(PictureInput):
 
 
 LEAST_STEP = 1e-5
-"""The difference of factors at which the bisection of sizes ends."""
+"""Difference of factors at which the bisection of sizes ends."""
 
 
-def _grid_side(usual: NaFlexConfig, shapes: Shapes) -> int:
-    """Return the side of a square grid with the rows of learned positions; 0 where it is none."""
+def _grid_side(config: NaFlexConfig, shapes: Shapes) -> int:
+    """Return the side of the square grid of learned positions in a checkpoint; 0 if their number is
+    not a square."""
     rows = length(shapes, POSITIONS)
     return math.isqrt(rows) if math.isqrt(rows) ** 2 == rows else 0
 
 
-def _patch_side(usual: NaFlexConfig, shapes: Shapes) -> int:
-    """Return the side of a patch from its kernel `[dim, 3 * patch * patch]`.
+def _patch_side(config: NaFlexConfig, shapes: Shapes) -> int:
+    """Return the side of a patch from the shape of its kernel, `[dim, 3 * patch * patch]`.
 
-    It is 0 for a kernel of another form, as of pictures with other than three channels.
+    Return 0 for a kernel of another shape, for example of pictures that do not have three channels.
     """
     shape = shapes(PATCHES) or (0, 0)
     side = math.isqrt(shape[-1] // 3)
     return side if len(shape) == 2 and shape[-1] == 3 * side**2 else 0
 
 
-def _has_pool(usual: NaFlexConfig, shapes: Shapes) -> bool:
-    """Return whether there is a learned query that makes `pooler_output`."""
+def _has_pool(config: NaFlexConfig, shapes: Shapes) -> bool:
+    """Return True if a checkpoint has the learned query that computes `pooler_output`."""
     return shapes("attn_pool.latent") is not None
 
 
-def _read_hidden(usual: NaFlexConfig, shapes: Shapes) -> int:
-    """Return the channels between both layers of the feed-forward network; 0 without one."""
+def _read_hidden(config: NaFlexConfig, shapes: Shapes) -> int:
+    """Return the number of channels between the layers of the feed-forward network; 0 if the
+    checkpoint has no such network."""
     return read_channels_between(shapes, "fc1", "fc2", 1)
 
 
 @config_class
 class NaFlexConfig(NoFeaturesConfig):
-    """Hyperparameters of a vision transformer for patches of any aspect ratio.
+    """Configuration of a vision transformer for pictures of any aspect ratio, whose patches it
+    takes. The defaults are those of SigLIP 2 NaFlex.
 
-    Positions are learned on a square of `grid` patches along a side. With `pooled`, attention with
-    a learned query makes `pooler_output` of the tokens.
+    - `dim`, `depth`, `heads`, `hidden`: channels of a token, blocks, heads, and channels inside the
+      feed-forward network.
+    - `patch`: the number of pixels along a side of a patch.
+    - `grid`: the number of patches along a side of the square grid on which positions were learned.
+    - `pooled`: whether attention with a learned query computes `pooler_output` from the tokens.
     """
 
     dim: int = size(PATCHES, hf="hidden_size")
@@ -172,32 +202,34 @@ class NaFlexConfig(NoFeaturesConfig):
 
     @property
     def stride(self) -> int:
-        """Pixels along a side of a patch."""
+        """Number of pixels along a side of a patch."""
         return self.patch
 
     @property
     def width(self) -> int:
-        """Channels of `pooler_output`."""
+        """Number of channels of `pooler_output`."""
         return self.dim
 
     @property
     def native(self) -> tuple[int, int]:
-        """(height, width) of a square picture that has the positions as they were learned."""
+        """(height, width) of the square picture for which positions are used as they were
+        learned."""
         return self.grid * self.patch, self.grid * self.patch
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the heads share the channels."""
+        """Whether the number of channels is a multiple of the number of heads."""
         return self.dim % self.heads == 0
 
     @property
     def pictures(self) -> PictureInput:
-        """Patches, their mask, and the grid."""
+        """The input for pictures: patches, their mask, and the grid."""
         return PatchesInput(self.stride)
 
     @property
     def task(self) -> Task:
-        """Features. A drawing would need the grid, which is no output."""
+        """The task: features of pictures. No drawing is made, because that would need the grid,
+        which is not an output."""
         outputs = {
             "last_hidden_state": OutputDescription(
                 f"[batch_size, tokens, {self.dim}]",
@@ -212,7 +244,7 @@ class NaFlexConfig(NoFeaturesConfig):
 
     @property
     def text(self) -> str:
-        """The architecture in a line."""
+        """Description of the architecture in one line."""
         return (
             f"{self.depth} blocks of width {self.dim}, {self.heads} heads, mlp {self.hidden}, "
             f"patches of {self.patch} of any aspect ratio"
@@ -221,11 +253,13 @@ class NaFlexConfig(NoFeaturesConfig):
 
 @config_class
 class NaFlexDualConfig(DualConfig):
-    """Hyperparameters of such a network beside one for texts, in one space of vectors."""
+    """Configuration of a dual encoder whose network for pictures takes any aspect ratio. The fields
+    are those of `DualConfig`."""
 
     vision: NaFlexConfig  # type: ignore[assignment]
 
     @property
     def is_consistent(self) -> bool:
-        """Whether pictures have vectors, of as many channels as those of texts."""
+        """Whether the network for pictures has a pooled vector, and it has as many channels as the
+        vector of a text."""
         return super().is_consistent and self.vision.pooled

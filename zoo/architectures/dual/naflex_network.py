@@ -18,16 +18,18 @@ from zoo.architectures.parts.output import Output, Similarities
 
 
 class PatchProjection(eqx.Module):
-    """Projects each patch, which is a vector of its pixels, to a token."""
+    """Linear layer from a patch, given as the vector of its pixels, to a token."""
 
     proj: eqx.nn.Linear
 
 
 class FlexiblePositionEmbedding(eqx.Module):
-    """A table with a row for each patch of a square grid, interpolated to a grid that is data.
+    """A table with a row for each patch of a square grid, interpolated to a grid whose size is an
+    input of the network.
 
-    Each token takes the mean of the table by the weights of its row and of its column, which are
-    those of torch's `interpolate(mode="bilinear", antialias=True)`: no shape depends on the grid.
+    The embedding of a token is a weighted mean of the table's rows. Its weights are those of
+    torch's `interpolate(mode="bilinear", antialias=True)` at the token's row and column. No shape
+    depends on the size of the grid.
 
     Source: `Siglip2VisionEmbeddings.resize_positional_embeddings` of transformers.
     """
@@ -36,14 +38,24 @@ class FlexiblePositionEmbedding(eqx.Module):
     grid: int = eqx.field(static=True)
 
     def __init__(self, dim: int, grid: int, *, key: PRNGKeyArray):
-        """**Arguments:** channels of a token, and patches along a side of the grid."""
+        """**Arguments:**
+
+        - `dim`: the number of channels of a token.
+        - `grid`: the number of patches along a side of the table's grid.
+        """
         self.weight, self.grid = 0.02 * jr.normal(key, (grid**2, dim)), grid
 
     def __call__(
         self, spatial_shapes: Int[Array, " 2"], tokens: Size
     ) -> Float[Array, "tokens dim"]:
-        """Return the positions of so many tokens of a grid (rows, columns); tokens behind the last
-        patch have that of the first."""
+        """Return the position embeddings of the tokens of one picture.
+
+        **Arguments:**
+
+        - `spatial_shapes`: the numbers of rows and columns of the picture's patches.
+        - `tokens`: the number of tokens, including padding. A token after the last patch gets the
+          embedding of the first patch.
+        """
         rows, columns = jnp.maximum(spatial_shapes, 1)
         index = jnp.arange(tokens)
         index = jnp.where(index < rows * columns, index, 0)
@@ -54,26 +66,34 @@ class FlexiblePositionEmbedding(eqx.Module):
 
     @staticmethod
     def shares(
-        index: Int[Array, " tokens"], count: Int[Array, ""], own: int
-    ) -> Float[Array, "tokens own"]:
-        """Return the weight of each of `own` samples at positions `index` of `count`."""
-        scale = own / count.astype(jnp.float32)
+        index: Int[Array, " tokens"], count: Int[Array, ""], size: int
+    ) -> Float[Array, "tokens size"]:
+        """Return the weights of a linear interpolation with antialiasing along one axis. The
+        weights of a token sum to 1.
+
+        **Arguments:**
+
+        - `index`: the position of each token on the axis.
+        - `count`: the number of positions on the axis.
+        - `size`: the number of samples in the table that are interpolated.
+        """
+        scale = size / count.astype(jnp.float32)
         centre = (index.astype(jnp.float32) + 0.5) * scale - 0.5
-        distance = jnp.abs(jnp.arange(own, dtype=jnp.float32) - centre[:, None])
+        distance = jnp.abs(jnp.arange(size, dtype=jnp.float32) - centre[:, None])
         weights = jnp.maximum(1 - distance / jnp.maximum(scale, 1.0), 0)
         return weights / weights.sum(axis=1, keepdims=True)
 
 
 class NaFlexTransformer(Network):
-    """Patches of a picture of any aspect ratio become tokens, and attention mixes all that are no
-    padding.
+    """Vision transformer for pictures of any aspect ratio: patches become tokens, and blocks of
+    attention mix all tokens that are not padding.
 
         x = patch_embed(pixel_values) + positions(spatial_shapes)
         x = block(x, mask)                          for every block
         last_hidden_state = norm(x)
         pooler_output = attn_pool(last_hidden_state, mask)
 
-    Names of leaves are those of `VisionTransformer`.
+    Leaves have the names of those of `VisionTransformer`.
 
     Source: `Siglip2VisionModel` of transformers (Tschannen et al., 2025, arXiv:2502.14786).
     """
@@ -88,25 +108,30 @@ class NaFlexTransformer(Network):
     def __init__(
         self, config: NaFlexConfig, *, identity: Identity = NO_IDENTITY, key: PRNGKeyArray
     ):
-        """**Arguments:** the sizes, and what the network knows of itself."""
+        """**Arguments:**
+
+        - `config`: the sizes.
+        - `identity`: the metadata of the network.
+        - `key`: draws the initial parameters.
+        """
         patch_key, position_key, pool_key, *block_keys = jr.split(key, 3 + config.depth)
         dim, norm = config.dim, partial(eqx.nn.LayerNorm, eps=config.norm_eps)
         sizes = dim, config.heads, config.hidden
-        feed = partial(Mlp, activation=ACTIVATIONS[config.activation])
-        block = partial(Block, *sizes, ffn=feed, norm=norm)
+        feed_forward = partial(Mlp, activation=ACTIVATIONS[config.activation])
+        block = partial(Block, *sizes, ffn=feed_forward, norm=norm)
         block = partial(block, qkv_bias=True, qk_norm=None, layer_scale=None)
         pixels = 3 * config.patch**2
         self.patch_embed = PatchProjection(eqx.nn.Linear(pixels, dim, key=patch_key))
         self.global_pos_embed = FlexiblePositionEmbedding(dim, config.grid, key=position_key)
-        self.blocks = tuple(block(key=each) for each in block_keys)
+        self.blocks = tuple(block(key=block_key) for block_key in block_keys)
         self.norm = norm(dim)
-        pool = partial(AttentionPool, *sizes, ffn=feed, norm=norm, key=pool_key)
+        pool = partial(AttentionPool, *sizes, ffn=feed_forward, norm=norm, key=pool_key)
         self.attn_pool = pool() if config.pooled else None
         self.patch_size, self.about = config.patch, identity
 
     @property
     def stride(self) -> int:
-        """Pixels along a side of a patch."""
+        """Number of pixels along a side of a patch."""
         return self.patch_size
 
     def __call__(
@@ -115,10 +140,14 @@ class NaFlexTransformer(Network):
         pixel_attention_mask: Int[Array, " tokens"],
         spatial_shapes: Int[Array, " 2"],
     ) -> Output:
-        """Features of one picture; `jax.vmap` gives a batch.
+        """Return the features of one picture. Use `jax.vmap` for a batch.
 
-        **Arguments:** patches by rows, each by rows, columns and channels of preprocessed RGB; 1
-        for patches and 0 for padding behind them; the number of rows and columns of patches.
+        **Arguments:**
+
+        - `pixel_values`: the patches by rows. Each is a vector of preprocessed RGB, by rows,
+          columns and channels.
+        - `pixel_attention_mask`: 1 for patches, and 0 for the padding after them.
+        - `spatial_shapes`: the numbers of rows and columns of patches.
         """
         mask = (pixel_attention_mask != 0)[None]
         x = pointwise(self.patch_embed.proj, pixel_values)
@@ -130,7 +159,8 @@ class NaFlexTransformer(Network):
 
 
 class NaFlexDualEncoder(Network):
-    """Pictures of any aspect ratio and texts become vectors of one space, as in `DualEncoder`."""
+    """Dual encoder for pictures of any aspect ratio and texts, which computes what `DualEncoder`
+    does."""
 
     vision: NaFlexTransformer
     words: TextTransformer
@@ -140,17 +170,22 @@ class NaFlexDualEncoder(Network):
     def __init__(
         self, config: NaFlexDualConfig, *, identity: Identity = NO_IDENTITY, key: PRNGKeyArray
     ):
-        """**Arguments:** the sizes, and what the network knows of itself."""
+        """**Arguments:**
+
+        - `config`: the sizes.
+        - `identity`: the metadata of the network.
+        - `key`: draws the initial parameters.
+        """
         key1, key2 = jr.split(key)
         self.vision = NaFlexTransformer(config.vision, key=key1)
         self.words = TextTransformer(config.words, key=key2)
-        # What training began with, of the paper.
+        # These are the values at the start of training in the paper.
         self.logit_scale, self.logit_bias = jnp.log(jnp.array([10.0])), jnp.array([-10.0])
         self.about = identity
 
     @property
     def stride(self) -> int:
-        """Pixels along a side of a patch."""
+        """Number of pixels along a side of a patch."""
         return self.vision.stride
 
     def __call__(
@@ -160,16 +195,21 @@ class NaFlexDualEncoder(Network):
         spatial_shapes: Int[Array, "images 2"],
         input_ids: Int[Array, "texts words"],
     ) -> Similarities:
-        """Every picture beside every text.
+        """Return the similarities of every picture and every text.
 
-        **Arguments:** those of `NaFlexTransformer` for a batch, and numbers of words.
+        **Arguments:**
+
+        - `pixel_values`, `pixel_attention_mask`, `spatial_shapes`: a batch of the arrays of
+          `NaFlexTransformer`.
+        - `input_ids`: the numbers of words of each text.
         """
         pictures = jax.vmap(self.vision)(pixel_values, pixel_attention_mask, spatial_shapes)
         image = jax.vmap(unit_vector)(pictures.pooler_output)
-        text = jax.vmap(lambda each: unit_vector(self.words(each).pooler_output))(input_ids)
+        text = jax.vmap(lambda ids: unit_vector(self.words(ids).pooler_output))(input_ids)
         logits = text @ image.T * jnp.exp(self.logit_scale) + self.logit_bias
         return Similarities(logits.T, logits, text, image)
 
     def compute_batch(self, request: FeatureRequest, *inputs: Shaped[Array, "..."]) -> Similarities:
-        """Every picture of a batch meets every text of one."""
+        """Return the similarities of every picture of a batch and every text of a batch. `inputs`
+        are the arguments of a call; `request` is not used."""
         return self(*inputs)

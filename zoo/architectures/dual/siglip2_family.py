@@ -61,8 +61,8 @@ SIZES = {
     "giantopt": Size("giant-opt", (1536, 40, 16, 6144), shared.SO400M, 708_225_648),
 }
 
-# Neither Equimo nor timm has these models.
-NOWHERE_ELSE: dict[str, Any] = dict(aliases=(), archive="", mirrors=())
+# Neither Equimo nor timm has the networks for texts and the dual encoders.
+NO_OTHER_FILES: dict[str, Any] = dict(aliases=(), archive="", mirrors=())
 
 # size, patch, pixels, parameters, whether timm has the exact GELU, zero-shot accuracy on
 # ImageNet-1k (`README_siglip2.md` of google-research/big_vision)
@@ -86,36 +86,50 @@ VARIANTS = (
 
 
 def _vision(
-    size: str, patch: int, pixels: int, parameters: int, exact: bool, right: float
+    size: str, patch: int, pixels: int, parameters: int, has_exact_gelu: bool, accuracy: float
 ) -> ModelInfo:
+    """Return the registry's row of one SigLIP 2 network for pictures.
+
+    **Arguments:**
+
+    - `size`: a key of `SIZES`.
+    - `patch`, `pixels`: the sides of a patch and of a picture.
+    - `parameters`: the number of parameters.
+    - `has_exact_gelu`: whether timm's network has the exact GELU.
+    - `accuracy`: the zero-shot accuracy on ImageNet-1k in percent.
+    """
     name = f"siglip2_vit{size}{patch}_{pixels}"
     google = SIZES[size].google
-    called = f"siglip2-{google}-patch{patch}-{384 if pixels == 378 else pixels}"
+    hub_name = f"siglip2-{google}-patch{patch}-{384 if pixels == 378 else pixels}"
     in_timm = f"vit_{google.replace('-', '')}_patch{patch}_siglip_{pixels}.v2_webli"
     config = _vit(size, patch, pixels)
     exact_gelu = replace(config, activation="gelu")
     return ModelInfo(
         name=name,
         family="siglip2",
-        aliases=(called, f"timm/{in_timm}"),
+        aliases=(hub_name, f"timm/{in_timm}"),
         config=config,
         published=(
             PublishedNaming(huggingface_names.SIGLIP_VIT, config, options=("attention pool",)),
             PublishedNaming(equimo_names.VIT, replace(config, pool=None)),
-            PublishedNaming(timm_names.VIT, config, library_config=exact_gelu if exact else None),
+            PublishedNaming(
+                timm_names.VIT, config, library_config=exact_gelu if has_exact_gelu else None
+            ),
         ),
         preprocessing=shared.centred(size=(pixels, pixels)),
         publisher=GOOGLE,
         archive=f"{name}.tar.lz4",
-        **GOOGLE.hub_fields(called, INDEX if size == "giantopt" else TENSORS),
+        **GOOGLE.hub_fields(hub_name, INDEX if size == "giantopt" else TENSORS),
         mirrors=shared.equimo_files(name),
         parameters=parameters,
         pooler="attention with a learned query; none for Equimo's archives, which lack it",
-        reported=GOOGLE.report_results("README_siglip2.md", IMAGENET, zero_shot=right),
+        reported=GOOGLE.report_results("README_siglip2.md", IMAGENET, zero_shot=accuracy),
     )
 
 
 def _vit(size: str, patch: int, pixels: int) -> ViTConfig:
+    """Return the configuration of the network for pictures of a size, patch side and picture side
+    in pixels."""
     return shared.plain_vit(
         *SIZES[size].vision,
         activation="gelu_tanh",
@@ -128,7 +142,8 @@ def _vit(size: str, patch: int, pixels: int) -> ViTConfig:
 
 
 def _text(size: str, vision: ModelInfo) -> ModelInfo:
-    """Return the entry of the network for texts that belongs to a network for pictures."""
+    """Return the registry's row of the network for texts that was trained together with the network
+    for pictures `vision`. `size` is a key of `SIZES`."""
     config = TextConfig(*SIZES[size].words, projection=vision.config.dim)
     return replace(
         vision,
@@ -139,12 +154,13 @@ def _text(size: str, vision: ModelInfo) -> ModelInfo:
         parameters=SIZES[size].parameters,
         pooler="a linear layer on the last token",
         reported=(),
-        **NOWHERE_ELSE,
+        **NO_OTHER_FILES,
     )
 
 
 def _dual(vision: ModelInfo, text: ModelInfo) -> ModelInfo:
-    """Return the entry of the dual encoder, with the scale and the bias of its logits."""
+    """Return the registry's row of the dual encoder of a network for pictures (`vision`) and one
+    for texts (`text`). It also has the scale and the bias of its logits."""
     assert isinstance(vision.config, ViTConfig) and isinstance(text.config, TextConfig)
     config = DualConfig(vision.config, text.config)
     return replace(
@@ -155,7 +171,7 @@ def _dual(vision: ModelInfo, text: ModelInfo) -> ModelInfo:
         published=published_namings(config, huggingface_names.SIGLIP_DUAL),
         parameters=vision.parameters + text.parameters + 2,
         pooler="",
-        **NOWHERE_ELSE,
+        **NO_OTHER_FILES,
     )
 
 
@@ -164,26 +180,30 @@ NAFLEX_VARIANTS = (("b", 92_930_304), ("so400m", 427_888_064))
 
 
 def _naflex(size: str, parameters: int) -> tuple[ModelInfo, ...]:
-    """Return the entries of the networks for pictures of any aspect ratio, for texts, and of
-    both together."""
-    called = f"siglip2-{SIZES[size].google}-patch16-naflex"
+    """Return the registry's rows of one SigLIP 2 NaFlex: for pictures of any aspect ratio, for
+    texts, and the dual encoder of both.
+
+    `size` is a key of `SIZES`, and `parameters` the number of parameters of the network for
+    pictures.
+    """
+    hub_name = f"siglip2-{SIZES[size].google}-patch16-naflex"
     config = NaFlexConfig(*SIZES[size].vision)
     vision = ModelInfo(
         name=f"siglip2_vit{size}16_naflex",
         family="siglip2_naflex",
-        aliases=(called,),
+        aliases=(hub_name,),
         config=config,
         published=(PublishedNaming(huggingface_names.SIGLIP2_VIT, config),),
         preprocessing=shared.centred(size=(256, 256), multiple=16, padded=True),
         publisher=GOOGLE,
-        **GOOGLE.hub_fields(called),
+        **GOOGLE.hub_fields(hub_name),
         parameters=parameters,
         pooler="attention with a learned query",
     )
     text = _text(size, vision)
     assert isinstance(text.config, TextConfig)
     dual = NaFlexDualConfig(config, text.config)
-    both = replace(
+    dual_model = replace(
         vision,
         name=f"{vision.name}_dual",
         family="siglip2_naflex_dual",
@@ -191,9 +211,9 @@ def _naflex(size: str, parameters: int) -> tuple[ModelInfo, ...]:
         published=published_namings(dual, huggingface_names.SIGLIP2_DUAL),
         parameters=vision.parameters + text.parameters + 2,
         pooler="",
-        **NOWHERE_ELSE,
+        **NO_OTHER_FILES,
     )
-    return vision, text, both
+    return vision, text, dual_model
 
 
 _VISION = tuple(_vision(*row) for row in VARIANTS)

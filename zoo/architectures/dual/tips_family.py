@@ -93,6 +93,18 @@ def _vision(
     nearest: float,
     depth: float,
 ) -> ModelInfo:
+    """Return the registry's row of one TIPS network for pictures.
+
+    **Arguments:**
+
+    - `name`: the name of the model.
+    - `size`: a key of `SIZES`.
+    - `published`: the authors' name, with which the names of their files begin.
+    - `pixels`: the side of a picture.
+    - `parameters`: the number of parameters.
+    - `nearest`, `depth`: the results on ImageNet-1k by nearest neighbours in percent, and on NYU
+      Depth v2 in metres.
+    """
     is_second = name.startswith("tipsv2")
     linear = LearnedPositions(grid=pixels // 14, antialias=True, linear=True)
     config = shared.patches_of_14(
@@ -130,7 +142,8 @@ def _vision(
 
 
 def _text(size: str, vision: ModelInfo) -> ModelInfo:
-    """Return the entry of the network for texts that belongs to a network for pictures."""
+    """Return the registry's row of the network for texts that was trained together with the network
+    for pictures `vision`. `size` is a key of `SIZES`."""
     hub = (tower_names.HUB_TIPS_TEXT,) if vision.repository else ()
     config = TextConfig(
         *SIZES[size].words,
@@ -157,7 +170,8 @@ def _text(size: str, vision: ModelInfo) -> ModelInfo:
 
 
 def _dual(vision: ModelInfo, text: ModelInfo) -> ModelInfo:
-    """Return the entry of the dual encoder, with the temperature of its logits."""
+    """Return the registry's row of the dual encoder of a network for pictures (`vision`) and one
+    for texts (`text`). It also has the temperature of its logits."""
     assert isinstance(vision.config, ViTConfig) and isinstance(text.config, TextConfig)
     hub = (tower_names.HUB_TIPS_DUAL,) if vision.repository else ()
     config = DualConfig(vision.config, text.config, bias=False, temperature=True)

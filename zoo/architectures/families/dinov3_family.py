@@ -79,7 +79,7 @@ class Probes(NamedTuple):
 
     @property
     def results(self) -> tuple[ReportedResult, ...]:
-        """The results in the form of a `ModelInfo`."""
+        """Results as `ModelInfo.reported` has them, without those that are not known."""
         card = "arXiv:2508.10104, tables 14 and 15, and the model cards"
         return (
             *report_results(
@@ -126,8 +126,16 @@ DINOV3_NAMINGS = (
 
 
 def _dinov3_in_timm(arch: str, data: str) -> tuple[str, ...]:
-    """Return timm's names of a model: with and without biases of queries and values, both with the
-    same weights."""
+    """Return timm's names of a DINOv3 network on the hub; empty if timm does not have it.
+
+    A vision transformer has two names there: without and with biases of queries and values. Both
+    have the same weights.
+
+    **Arguments:**
+
+    - `arch`: Meta's name of the architecture, such as `vits16`.
+    - `data`: Meta's name of the training data, such as `lvd1689m`.
+    """
     if arch.startswith("convnext"):
         return (f"timm/{arch}.dinov3_{data}",)
     names = (
@@ -139,6 +147,16 @@ def _dinov3_in_timm(arch: str, data: str) -> tuple[str, ...]:
 def _dinov3(
     arch: str, data: str, config: Config, digest: str, parameters: int, probes: Probes | None
 ) -> ModelInfo:
+    """Return the registry's row of one DINOv3 network.
+
+    **Arguments:**
+
+    - `arch`, `data`: Meta's names of the architecture and of the training data.
+    - `config`: its configuration.
+    - `digest`: the digits of the sha256 in the name of Meta's file.
+    - `parameters`: the number of parameters.
+    - `probes`: the published results; None if there are none.
+    """
     identifier = f"dinov3_{arch}_pretrain_{data}"
     # The authors list no model card for ViT-L/16+; only their code has it.
     is_on_hub = arch != "vitl16plus"
@@ -214,6 +232,17 @@ def _eupe(
     depth: float,
     areas: float,
 ) -> ModelInfo:
+    """Return the registry's row of one EUPE network.
+
+    **Arguments:**
+
+    - `arch`: the part of our name.
+    - `title`: the part of the authors' name.
+    - `in_timm`: the part of timm's name; empty if timm does not have the network.
+    - `parameters`: the number of parameters.
+    - `nearest_neighbours`, `depth`, `areas`: results on ImageNet-1k and ADE20k in percent, and on
+      NYU Depth v2 in metres. None if a result is not known.
+    """
     name, published = f"eupe_{arch}", f"EUPE-{title}"
     is_vit = isinstance(config, ViTConfig)
     timm = (f"timm/vit_{in_timm}_patch16_dinov3_qkvb.eupe_lvd1689m",) if in_timm else ()

@@ -43,8 +43,8 @@ DIGESTS: dict[str, str] = _PINNED["sha256"]
 
 
 def equimo_files(identifier: str) -> tuple[HubFile, ...]:
-    """Return Equimo's archive with this name on the hub, at the pinned revision; empty if there is
-    none."""
+    """Return the file on the hub, at the pinned revision, of Equimo's archive with the name
+    `identifier`. The tuple is empty if Equimo has no such archive."""
     if identifier not in DIGESTS:
         return ()
     family = identifier.partition("_")[0]
@@ -54,24 +54,29 @@ def equimo_files(identifier: str) -> tuple[HubFile, ...]:
 
 
 def safetensors(repository: str) -> HubFile:
-    """Return the file that transformers or timm reads from a repository."""
+    """Return the safetensors file of a repository on the hub, which transformers or timm reads."""
     return HubFile(repository, TENSORS)
 
 
 def class_names(data: str) -> tuple[str, ...]:
-    """Return the classes of a data set, in the order of published networks."""
+    """Return the names of a data set's classes, in the order in which published networks number
+    them. `data` is the name of a file in `zoo/data`, without `.txt`."""
     return tuple((files("zoo") / "data" / f"{data}.txt").read_text(encoding="utf-8").splitlines())
 
 
 def mit(source: str, section: str) -> Licence:
-    """Return the MIT License of a repository on GitHub. `section` is the part of its `README.md`
-    that links to the weights, such as `#models`."""
+    """Return the MIT License of the repository `source` on GitHub, such as `facebookresearch/deit`.
+
+    `section` is the part of its `README.md` that links to the weights, such as `#models`.
+    """
     page = f"https://github.com/{source}"
     return Licence("MIT License", "mit.txt", f"{page}/blob/main/LICENSE", page + section)
 
 
 def apache(source: str, download: str) -> Licence:
-    """Return the Apache License of a repository on GitHub. `download` is the page on GitHub that
-    links to the weights."""
+    """Return the Apache License of the repository `source` on GitHub.
+
+    `download` is the page on GitHub that links to the weights, without `https://github.com/`.
+    """
     page = f"https://github.com/{source}/blob/main/LICENSE"
     return Licence("Apache License 2.0", "apache-2.0.txt", page, f"https://github.com/{download}")

@@ -45,7 +45,7 @@ class Rotation(eqx.Module):
     def __call__(
         self, x: Float[Array, "heads tokens head_dim"]
     ) -> Float[Array, "heads tokens head_dim"]:
-        """Return queries or keys rotated, in their dtype."""
+        """Return queries or keys, rotated by the angles of their tokens, in their dtype."""
         return x * self.cos.astype(x.dtype) + self.rotate(x) * self.sin.astype(x.dtype)
 
 
@@ -72,7 +72,8 @@ class AxialRoPE(eqx.Module):
         self.periods = base ** period_exponents(head_dim)
 
     def __call__(self, height: Size, width: Size, prefix_tokens: int) -> Rotation:
-        """Return the rotation of tokens without positions, followed by that of the patches by rows.
+        """Return the rotation of the tokens of a picture: first those without positions, then the
+        patches by rows.
 
         **Arguments:**
 
@@ -108,7 +109,7 @@ class GridRoPE(eqx.Module):
         """**Arguments:**
 
         - `head_dim`: the number of channels of an attention head, a multiple of 4.
-        - The other arguments are those of `RopeGrid`.
+        - `length`, `theta`, `register_theta`: as in `RopeGrid`.
         """
         self.freqs = theta ** -period_exponents(head_dim)
         self.reg_freqs = register_theta ** -period_exponents(head_dim)
@@ -135,8 +136,14 @@ class GridRoPE(eqx.Module):
     def angles(
         freqs: Float[Array, " quarter"], height: Size, width: Size, length: int
     ) -> Float[Array, "patches head_dim"]:
-        """Return the angles of a grid whose patches are spread over `length` steps along each
-        axis."""
+        """Return the angles of the patches of a grid by rows, for both axes.
+
+        **Arguments:**
+
+        - `freqs`: the angle of a step, for each pair of channels of one axis.
+        - `height`, `width`: the numbers of patches along each side.
+        - `length`: the number of steps over which the patches are spread along each axis.
+        """
         freqs = jax.lax.stop_gradient(freqs).astype(jnp.float32)
         sides = (patch_indices(side) / side * length for side in (height, width))
         angles = grid_positions(*sides)[..., None] * freqs
@@ -147,29 +154,34 @@ RoPE: TypeAlias = AxialRoPE | GridRoPE
 
 
 def period_exponents(head_dim: int) -> Float[Array, " quarter"]:
-    """Return `2k / (head_dim / 2)` for `k < head_dim / 4`."""
+    """Return `2k / (head_dim / 2)` for `k < head_dim / 4`. **Raises** `ValueError` if `head_dim` is
+    not a multiple of 4."""
     if head_dim % 4:
         raise ValueError(f"head_dim must be a multiple of 4 (two axes, two halves): {head_dim}")
     return 2 * jnp.arange(head_dim // 4, dtype=jnp.float32) / (head_dim // 2)
 
 
 def patch_indices(side: Size) -> Float[Array, " side"]:
-    """Return the indices 0, 1, … of the patches along a side."""
+    """Return the indices 0, 1, … of the patches along a side, as floats."""
     return jnp.arange(side, dtype=jnp.float32)
 
 
 def grid_positions(
     rows: Float[Array, " height"], columns: Float[Array, " width"]
 ) -> Float[Array, "height width 2"]:
-    """Return the (row, column) of every patch."""
+    """Return the (row, column) of every patch, where `rows` and `columns` are the coordinates along
+    each axis."""
     return jnp.stack(jnp.meshgrid(rows, columns, indexing="ij"), axis=-1)
 
 
 def make_rotation(
     angles: Float[Array, "positions head_dim"], unrotated: int, rotate: Rotate
 ) -> Rotation:
-    """Return the rotation by these angles, after `unrotated` tokens whose angle is 0. One
-    multiplication then serves all tokens."""
+    """Return the rotation of all tokens: `unrotated` tokens with the angle 0, then the tokens with
+    these angles.
+
+    A single multiplication then serves all tokens. `rotate` determines which channels are a pair.
+    """
     zeros = jnp.zeros((unrotated, angles.shape[-1]), angles.dtype)
     angles = jnp.concatenate([zeros, angles])
     return Rotation(jnp.sin(angles), jnp.cos(angles), rotate)
@@ -234,8 +246,9 @@ class Attention(eqx.Module):
         **Arguments:**
 
         - `x`: the tokens.
-        - `rotation`: the rotation of queries and keys; None for none.
-        - `mask`: the tokens that each token may attend to; None for all.
+        - `rotation`: the rotation of queries and keys; None if they are not rotated.
+        - `mask`: True for the tokens that each token may attend to; None if all tokens attend to
+          all.
         """
         return self.with_weights(x, rotation, mask)[0]
 
@@ -245,8 +258,12 @@ class Attention(eqx.Module):
         rotation: Rotation | None = None,
         mask: Mask | None = None,
     ) -> tuple[Float[Array, "tokens dim"], Float[Array, "heads tokens tokens"]]:
-        """Return the tokens after attention, and the attention weights of each token for each
-        token."""
+        """Return the tokens after attention, and the attention weights of each token (query) for
+        each token (key).
+
+        `rotation` rotates queries and keys; None leaves them unrotated. `mask` is True for the
+        tokens that each token may attend to; None allows all.
+        """
         q, k, v = self.operands(x, rotation)
         weights = attention_weights(q, k, mask)
         return pointwise(self.proj, mixed(weights, v)), weights
@@ -254,7 +271,8 @@ class Attention(eqx.Module):
     def operands(
         self, x: Float[Array, "tokens dim"], rotation: Rotation | None = None
     ) -> tuple[Queries, Keys, Keys]:
-        """Return the queries, keys and values of the heads. Queries and keys are rotated."""
+        """Return the queries, keys and values of all heads, after the norms and the rotation of
+        queries and keys. `rotation` is None if they are not rotated."""
         tokens, dim = x.shape
         qkv = pointwise(self.qkv, x).reshape(tokens, 3, self.heads, dim // self.heads)
         q, k, v = qkv.transpose(1, 2, 0, 3)
@@ -266,17 +284,23 @@ class Attention(eqx.Module):
 
 
 def attend(q: Queries, k: Keys, v: Keys, mask: Mask | None = None) -> Float[Array, "queries dim"]:
-    """Return `softmax(Q Kᵀ / √head_dim) V` of every head, the heads side by side.
+    """Return `softmax(Q Kᵀ / √head_dim) V` of every head, with the results of the heads
+    concatenated.
 
-    A mask says over which keys the softmax is taken."""
+    The softmax of a query is over the keys for which the mask is True; without a mask, over all
+    keys.
+    """
     return mixed(attention_weights(q, k, mask), v)
 
 
 def attention_weights(
     q: Queries, k: Keys, mask: Mask | None = None
 ) -> Float[Array, "heads queries keys"]:
-    """Return `softmax(Q Kᵀ / √head_dim)` of every head. The softmax is over the keys that the mask
-    allows."""
+    """Return `softmax(Q Kᵀ / √head_dim)` of every head.
+
+    The softmax of a query is over the keys for which the mask is True; without a mask, over all
+    keys. A query that may attend to no key has equal weights for all keys.
+    """
     scores = jnp.einsum("hqd,hkd->hqk", q, k) * q.shape[-1] ** -0.5
     # The softmax is computed in float32, whatever the dtype of the parameters.
     scores = scores.astype(jnp.float32)
@@ -287,7 +311,8 @@ def attention_weights(
 
 
 def mixed(weights: Float[Array, "heads queries keys"], v: Keys) -> Float[Array, "queries dim"]:
-    """Return the weighted means of the values of every head, with the heads next to each other."""
+    """Return the means of the values, weighted by the attention weights, with the results of the
+    heads concatenated."""
     heads, queries, _ = weights.shape
     out = jnp.einsum("hqk,hkd->hqd", weights, v)
     return out.transpose(1, 0, 2).reshape(queries, heads * v.shape[-1])

@@ -36,6 +36,7 @@ class Mlp(eqx.Module):
         self.activation = activation
 
     def __call__(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
+        """Return the tokens after both layers."""
         return pointwise(self.fc2, self.activation(pointwise(self.fc1, x)))
 
 
@@ -64,6 +65,7 @@ class SwiGlu(eqx.Module):
         self.w3 = eqx.nn.Linear(hidden, dim, key=key3)
 
     def __call__(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
+        """Return the tokens after the gated network."""
         return pointwise(self.w3, jax.nn.silu(pointwise(self.w1, x)) * pointwise(self.w2, x))
 
 
@@ -77,12 +79,17 @@ class SwiGluFused(eqx.Module):
     w3: eqx.nn.Linear
 
     def __init__(self, dim: int, hidden: int, *, key: PRNGKeyArray):
-        """**Arguments:** as for `SwiGlu`."""
+        """**Arguments:**
+
+        - `dim`: the number of channels of a token.
+        - `hidden`: the number of channels of the gate, and of the values that it multiplies.
+        """
         key12, key3 = jr.split(key)
         self.w12 = eqx.nn.Linear(dim, 2 * hidden, key=key12)
         self.w3 = eqx.nn.Linear(hidden, dim, key=key3)
 
     def __call__(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
+        """Return the tokens after the gated network."""
         gate, value = jnp.split(pointwise(self.w12, x), 2, axis=-1)
         return pointwise(self.w3, jax.nn.silu(gate) * value)
 
@@ -149,7 +156,15 @@ class Block(eqx.Module):
         rotation: Rotation | None = None,
         mask: Mask | None = None,
     ) -> Float[Array, "tokens dim"]:
-        """Return the tokens after the block. **Arguments** as for `Attention`."""
+        """Return the tokens after the block.
+
+        **Arguments:**
+
+        - `x`: the tokens.
+        - `rotation`: the rotation of queries and keys; None if they are not rotated.
+        - `mask`: True for the tokens that each token may attend to; None if all tokens attend to
+          all.
+        """
         return self.with_weights(x, rotation, mask)[0]
 
     @eqx.filter_jit
@@ -159,8 +174,8 @@ class Block(eqx.Module):
         rotation: Rotation | None = None,
         mask: Mask | None = None,
     ) -> tuple[Float[Array, "tokens dim"], Float[Array, "heads tokens tokens"]]:
-        """Return the tokens after the block, and the attention weights of each token for each
-        token."""
+        """Return the tokens after the block, and the attention weights of each token (query) for
+        each token (key). `rotation` and `mask` are as in a call."""
         attended, weights = self.attn.with_weights(pointwise(self.prenorm, x), rotation, mask)
         x = x + (attended if self.ls1 is None else self.ls1(attended))
         hidden = self.mlp(pointwise(self.norm, x))
@@ -173,17 +188,19 @@ before the patches."""
 
 
 def class_token(x: Float[Array, "tokens dim"], prefix_tokens: int) -> Float[Array, " dim"]:
-    """Return the first token (Dosovitskiy et al., 2021, arXiv:2010.11929)."""
+    """Return the first token (Dosovitskiy et al., 2021, arXiv:2010.11929). `prefix_tokens` is not
+    used."""
     return x[0]
 
 
 def mean_of_patches(x: Float[Array, "tokens dim"], prefix_tokens: int) -> Float[Array, " dim"]:
-    """Return the mean of all tokens except the first `prefix_tokens`."""
+    """Return the mean of the patches, which are all tokens except the first `prefix_tokens`."""
     return x[prefix_tokens:].mean(axis=0)
 
 
 def token_and_mean(x: Float[Array, "tokens dim"], prefix_tokens: int) -> Float[Array, " width"]:
-    """Return the first token followed by the mean of the patches, which has twice the channels."""
+    """Return the first token followed by the mean of the patches, which are all tokens after the
+    first `prefix_tokens`. The result has twice the channels of a token."""
     return jnp.concatenate([class_token(x, prefix_tokens), mean_of_patches(x, prefix_tokens)])
 
 
@@ -215,7 +232,13 @@ class AttentionPool(eqx.Module):
         norm: MakeNorm,
         key: PRNGKeyArray,
     ):
-        """**Arguments:** as for `Block`."""
+        """**Arguments:**
+
+        - `dim`: the number of channels of a token.
+        - `heads`: the number of heads.
+        - `hidden`: the number of channels inside the feed-forward network.
+        - `ffn`, `norm`: functions that return the feed-forward network and a norm, as for `Block`.
+        """
         if dim % heads:
             raise ValueError(f"dim must be a multiple of heads: got {dim} and {heads}")
         latent_key, q_key, kv_key, proj_key, mlp_key = jr.split(key, 5)
@@ -230,7 +253,13 @@ class AttentionPool(eqx.Module):
     def __call__(
         self, x: Float[Array, "tokens dim"], mask: Mask | None = None
     ) -> Float[Array, " dim"]:
-        """**Arguments:** the tokens; and which of them the query may attend to, if not to all."""
+        """Return one vector for the tokens.
+
+        **Arguments:**
+
+        - `x`: the tokens.
+        - `mask`: True for the tokens that the learned query may attend to; None for all.
+        """
         tokens, dim = x.shape
         width = dim // self.heads
         q = pointwise(self.q, self.latent).reshape(1, self.heads, width).transpose(1, 0, 2)

@@ -61,15 +61,22 @@ POSITIONS = "global_pos_embed.weight"
 
 
 def _grid_side(config: LearnedPositions, shapes: Shapes) -> int:
-    """Return the side of the square grid that has the rows of the table; 0 if no square grid has
-    them, so that only settings determine the height."""
+    """Return the side of the square grid of learned positions in a checkpoint.
+
+    Return 0 if their number is not a square, so that only settings determine the height of the
+    grid.
+    """
     patches = max(0, length(shapes, POSITIONS) - config.prefix)
     side = math.isqrt(patches)
     return side if side**2 == patches else 0
 
 
 def _columns(config: LearnedPositions, shapes: Shapes) -> int | None:
-    """Return the number of rows for patches if no square grid has them; None for a square grid."""
+    """Return the number of columns of a grid that is not square, or else None.
+
+    The height of such a grid is not known yet and counts as one row, so that the result is the
+    number of all patches.
+    """
     patches = max(0, length(shapes, POSITIONS) - config.prefix)
     return None if math.isqrt(patches) ** 2 == patches else patches
 
@@ -103,7 +110,7 @@ class LearnedPositions(Configuration):
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the grid is known."""
+        """Whether the number of rows and columns is known."""
         return self.grid > 0 and (self.columns is None or self.columns > 0)
 
     @property
@@ -113,18 +120,21 @@ class LearnedPositions(Configuration):
 
     @property
     def patches(self) -> int:
-        """Number of rows for patches. If the height is not known yet, it counts as 1."""
+        """Number of table rows that are for patches. If the height of the grid is not known yet, it
+        counts as 1."""
         return max(1, self.grid) * (self.columns or self.grid)
 
     @property
     def prefix(self) -> int:
-        """Number of rows before those for patches."""
+        """Number of table rows before those for patches: one for the class token, and the
+        registers."""
         return self.cls_token + self.registers
 
 
 @dataclass(frozen=True)
 class RopePeriods:
-    """Option for DINOv3's rotary positions: coordinates in [-1, 1], and periods up to `base`."""
+    """Option for DINOv3's rotary positions: patches have coordinates in [-1, 1], and `base` is the
+    upper limit of the periods."""
 
     base: float = 100.0
 

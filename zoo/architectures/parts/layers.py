@@ -31,7 +31,8 @@ Activation: TypeAlias = Callable[[Float[Array, "*shape"]], Float[Array, "*shape"
 def pointwise(
     layer: Callable[[Float[Array, " dim"]], Float[Array, " dim2"]], x: Float[Array, "*points dim"]
 ) -> Float[Array, "*points dim2"]:
-    """Apply a layer for vectors to every token or pixel, along the last axis."""
+    """Apply a layer for vectors to every vector along the last axis of `x`, for example to every
+    token or pixel."""
 
     # JAX names traced functions, and the name of a module would be its printed form.
     def apply(vector: Array) -> Array:
@@ -99,6 +100,7 @@ class LayerScale(eqx.Module):
         self.gamma = jnp.full((dim,), layer_scale)
 
     def __call__(self, x: Float[Array, "*lead dim"]) -> Float[Array, "*lead dim"]:
+        """Return `x · gamma`, where channels are the last axis."""
         return x * self.gamma
 
 
@@ -167,5 +169,6 @@ class BatchNorm(eqx.Module):
         self.mean, self.var = jnp.zeros(dim), jnp.ones(dim)
 
     def __call__(self, x: Float[Array, "*points dim"]) -> Float[Array, "*points dim"]:
+        """Return the normalised values, where channels are the last axis."""
         scale = self.weight * lax.rsqrt(self.var + 1e-5)
         return x * scale + (self.bias - self.mean * scale)

@@ -45,16 +45,23 @@ class LearnedPositionEmbedding(eqx.Module):
         """**Arguments:**
 
         - `dim`: the number of channels of a token.
-        - The other arguments are those of `LearnedPositions` in `layer_options.py`.
+        - `grid`, `columns`: the rows and columns of the table's grid; None for as many columns as
+          rows.
+        - `cls_token`, `registers`: whether the table has a row for the class token, and its number
+          of rows for registers.
+        - `antialias`, `offset`, `linear`: as in `LearnedPositions` in `layer_options.py`.
         """
         self.sides, self.prefix = (grid, columns or grid), cls_token + registers
         self.antialias, self.offset, self.linear = antialias, offset, linear
         self.weight = 0.02 * jr.normal(key, (self.prefix + math.prod(self.sides), dim))
 
     def __call__(self, height: Size, width: Size) -> Float[Array, "tokens dim"]:
-        """Return the positions of a grid of patches.
+        """Return the position embeddings for a grid of patches.
 
-        **Arguments:** the numbers of patches along each side, which may be symbolic dimensions.
+        **Arguments:**
+
+        - `height`, `width`: the numbers of patches along each side. They may be symbolic
+          dimensions.
 
         **Returns** the rows of the class token and of registers, if the table has them, then those
         of `height · width` patches by rows.
@@ -77,7 +84,8 @@ class LearnedPositionEmbedding(eqx.Module):
     def interpolation(
         self, size: int, new_size: Size, scale: Float[Array, ""]
     ) -> Float[Array, "new_size size"]:
-        """Return the matrix that interpolates one axis."""
+        """Return the matrix that interpolates `size` samples along one axis to `new_size` samples.
+        `scale` is the new size divided by the old one."""
         if self.linear:
             return filter_weights(size, new_size, scale, lambda x: jnp.maximum(1 - jnp.abs(x), 0))
         return cubic_weights(size, new_size, scale, self.antialias)
@@ -109,9 +117,11 @@ def cubic_weights(
 def filter_weights(
     size: int, new_size: Size, scale: Float[Array, ""], kernel: Callable[[Array], Array]
 ) -> Float[Array, "new_size size"]:
-    """Return the matrix that interpolates by a kernel that is widened if the picture shrinks.
+    """Return the matrix that interpolates `size` samples to `new_size` samples with a kernel.
 
-    Its weights are normalised over the existing samples.
+    The kernel is a function of the distance in samples. It is widened if the picture shrinks. Its
+    weights are normalised over the existing samples. `scale` is the new size divided by the old
+    one.
     """
     width = jnp.maximum(1 / scale, 1.0)
     weights = kernel(
@@ -121,12 +131,14 @@ def filter_weights(
 
 
 def sample_centres(new_size: Size, scale: Float[Array, ""]) -> Float[Array, "new_size 1"]:
-    """Return the positions of the centres of new pixels among the old pixels."""
+    """Return the positions of the new samples' centres, counted in old samples. `scale` is the new
+    size divided by the old one."""
     return (jnp.arange(new_size, dtype=jnp.float32)[:, None] + 0.5) / scale - 0.5
 
 
 def cubic_kernel(x: Float[Array, "*shape"], a: float) -> Float[Array, "*shape"]:
-    """Return the values of the piecewise cubic kernel of Keys, which is 0 from 2 on."""
+    """Return the values of the piecewise cubic kernel of Keys with parameter `a`, at the distances
+    `x`. They are 0 from the distance 2 on."""
     x = jnp.abs(x)
     inner = ((a + 2) * x - (a + 3)) * x * x + 1
     outer = (((x - 5) * x + 8) * x - 4) * a

@@ -41,8 +41,12 @@ class Depth(NamedTuple):
 
 
 class Similarities(NamedTuple):
-    """Similarities of pictures and texts, and the vectors of length 1 that they are computed
-    from."""
+    """Similarities of pictures and texts.
+
+    - `logits_per_image`, `logits_per_text`: the logits of each picture for each text, and their
+      transpose.
+    - `text_embeds`, `image_embeds`: the vectors of length 1 from which they are computed.
+    """
 
     logits_per_image: Float[Array, "images texts"]
     logits_per_text: Float[Array, "texts images"]
@@ -89,15 +93,16 @@ Returned: TypeAlias = Output | Depth | Masks | Detections | ClassMap | Similarit
 def by_name(
     output: Returned, layers: Sequence[int] = (), fields: Sequence[str] = ()
 ) -> OrderedDict[str, Any]:
-    """Return the outputs by their names in a file, in the file's order. The outputs may be
-    abstract, or those of a batch.
+    """Return the outputs of a network by their names in a file, in the file's order. The outputs
+    may be abstract, or those of a batch. Outputs that are None are left out.
 
     **Arguments:**
 
-    - `layers`: the requested layers. Outputs of a layer have its number in their names, as in
-      `attentions_3`.
-    - `fields`: fields of the output; by default all. Hidden states, which exist only on request,
-      are always included.
+    - `output`: the result of a network.
+    - `layers`: the requested layers. An output of a layer has the layer's number in its name, as in
+      `attentions_3`. Without requested layers, such an output has the name of its field.
+    - `fields`: fields of the output that are returned; by default all. Hidden states, which exist
+      only on request, are always included.
     """
     outputs: OrderedDict[str, Any] = OrderedDict()
     for field, value in output._asdict().items():

@@ -15,18 +15,24 @@ from zoo.architectures.vit.vit_settings import DINOV3_SETTINGS
 
 
 def _mask_network_class() -> Callable[..., Any]:
+    """Return the class of the network. Its module, and with it JAX, is imported only now."""
     from zoo.architectures.segmentation.segmentation_network import Eomt
 
     return Eomt
 
 
 def _mask_sizes(config: MaskConfig, shapes: Shapes) -> MaskConfig | None:
-    """Return the configuration with the sizes of a checkpoint; None for a gated feed-forward
-    network, because transformers then has another activation in the heads."""
+    """Return the configuration with the sizes of a checkpoint; None if a leaf is missing or a size
+    is out of bounds.
+
+    Return None also for a gated feed-forward network, because transformers then has another
+    activation in the heads.
+    """
     return with_sizes(config, shapes) if config.backbone.ffn == "mlp" else None
 
 
 def _backbone_settings(config: MaskConfig) -> dict[str, Any]:
+    """Return transformers' settings of the backbone, which EoMT's file has at the top level."""
     assert isinstance(config.backbone.rope, RopePeriods)
     rope = {"rope_theta": config.backbone.rope.base, "rope_type": "default"}
     return write_settings(config.backbone, DINOV3_SETTINGS) | {"rope_parameters": rope}
@@ -55,6 +61,7 @@ MASKS = Architecture(
 
 
 def _segmenter_network_class() -> Callable[..., Any]:
+    """Return the class of the network. Its module, and with it JAX, is imported only now."""
     from zoo.architectures.segmentation.segmentation_network import Segmenter
 
     return Segmenter

@@ -18,8 +18,11 @@ MASK_PROBABILITIES = "attn_mask_probs"
 
 
 def _read_masked(leaves: Mapping[str, Any]) -> tuple[bool, ...]:
-    """Return for each of the last blocks whether masks hide patches; empty if they do so in
-    none."""
+    """Return, for each of the last blocks, whether queries attend only to the patches in their
+    masks. The tuple is empty if they do so in no block.
+
+    `leaves` are the arrays of a checkpoint by path.
+    """
     masked = tuple((np.asarray(leaves[MASK_PROBABILITIES]) > 0).tolist())
     return masked if any(masked) else ()
 
@@ -28,12 +31,12 @@ def _read_masked(leaves: Mapping[str, Any]) -> tuple[bool, ...]:
 class MaskConfig(OnBackbone):
     """Configuration of EoMT, an encoder-only mask transformer, which finds areas and their classes.
 
-    - `queries`: number of queries. Each becomes a mask and a class, or none.
-    - `query_blocks`: number of last blocks in which queries join the tokens.
-    - `classes`: number of classes.
-    - `upscalings`: number of layers that double the rows and columns of masks.
-    - `masked`: for each of these blocks, whether queries attend only to the patches in their masks.
-      Empty if they do so in none, as after complete training.
+    - `queries`: the number of queries. Each becomes a mask and a class, or none.
+    - `query_blocks`: the number of last blocks in which queries join the tokens.
+    - `classes`: the number of classes.
+    - `upscalings`: the number of layers that double the rows and columns of masks.
+    - `masked`: for each of the `query_blocks` last blocks, whether queries attend only to the
+      patches in their masks. Empty if they do so in no block, as after complete training.
     """
 
     queries: int = size("queries", hf="num_queries")
@@ -50,13 +53,13 @@ class MaskConfig(OnBackbone):
 
     @property
     def mask_stride(self) -> int:
-        """Number of a picture's pixels along a side of a mask's pixel."""
+        """Side, in pixels of the picture, of the square that one pixel of a mask covers."""
         return self.stride >> self.upscalings
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the blocks with queries exist, and a mask's pixel is at least as large as a
-        picture's."""
+        """Whether the network has as many blocks as `query_blocks`, and a pixel of a mask covers at
+        least one pixel of the picture."""
         # Shifting back avoids `2 ** upscalings`, which has no upper bound.
         is_exact = self.mask_stride << self.upscalings == self.stride
         return self.query_blocks <= self.depth and is_exact
@@ -69,7 +72,8 @@ class MaskConfig(OnBackbone):
 
 
 def _count_layers(config: SegmenterConfig, shapes: Shapes) -> int:
-    """Return the number of blocks that are read, from the number of their channels together."""
+    """Return the number of blocks whose patches are read. The batch norm has the channels of all of
+    them."""
     return length(shapes, "batch_norm.weight") // config.dim
 
 
@@ -77,8 +81,8 @@ def _count_layers(config: SegmenterConfig, shapes: Shapes) -> int:
 class SegmenterConfig(OnBackbone):
     """Configuration of a linear classifier of patches, after a batch norm.
 
-    - `layers`: number of last blocks whose patches are read.
-    - `classes`: number of classes.
+    - `layers`: the number of last blocks whose patches are read.
+    - `classes`: the number of classes.
     """
 
     layers: int = size(_count_layers)
@@ -91,7 +95,7 @@ class SegmenterConfig(OnBackbone):
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the blocks that are read exist."""
+        """Whether the backbone has as many blocks as are read."""
         return self.layers <= self.depth
 
     @property

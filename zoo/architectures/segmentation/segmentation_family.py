@@ -54,6 +54,7 @@ EOMT_VARIANTS: tuple[EomtVariant, ...] = (
 
 
 def _eomt(variant: EomtVariant) -> ModelInfo:
+    """Return the registry's row of one EoMT. `variant` is a row of `EOMT_VARIANTS`."""
     task, size, side, names, queries, parameters, areas = variant
     data = ("ADE20k" if task.startswith("ade") else "COCO") + f", {task.partition('-')[2]}"
     dimensions, blocks = EOMT_SIZES[size]
@@ -96,12 +97,24 @@ SEGMENTER_DATASETS = {data: shared.class_names(data) for data in ("ade20k", "voc
 def _segmenter(
     letter: str,
     dimensions: shared.Dimensions,
-    body: int,
+    backbone_parameters: int,
     results: vit_family.Dinov2Results,
     data: str,
     head: str,
     layers: int,
 ) -> ModelInfo:
+    """Return the registry's row of a linear classifier of DINOv2's patches.
+
+    **Arguments:**
+
+    - `letter`, `dimensions`: the letter of DINOv2's size in names, and the dimensions of the
+      backbone.
+    - `backbone_parameters`: the number of parameters of the backbone.
+    - `results`: the published results of the backbone.
+    - `data`: the data set, a key of `SEGMENTER_DATASETS`.
+    - `head`: the name of the classifier's kind, `linear` or `ms`.
+    - `layers`: the number of last blocks that the classifier reads.
+    """
     backbone = shared.patches_of_14(
         *dimensions,
         ffn="swiglu_fused" if letter == "g" else "mlp",
@@ -123,7 +136,7 @@ def _segmenter(
         publisher=publisher,
         checkpoint=f"{name}_head.pth",
         # A batch norm has four numbers for each channel.
-        parameters=body + 4 * width + (width + 1) * len(names),
+        parameters=backbone_parameters + 4 * width + (width + 1) * len(names),
         labels=names,
         reported=publisher.report_results("MODEL_CARD.md", ADE20K, areas=areas),
     )

@@ -36,6 +36,7 @@ class Upscaling(eqx.Module):
         self.activation = activation
 
     def __call__(self, x: Float[Array, "dim height width"]) -> Float[Array, "dim height2 width2"]:
+        """Return the map with twice the rows and columns."""
         x = self.conv2(self.activation(self.conv1(x)))
         return pointwise(self.norm, x.transpose(1, 2, 0)).transpose(2, 0, 1)
 
@@ -61,6 +62,7 @@ class MaskHead(eqx.Module):
         self.activation = activation
 
     def __call__(self, x: Tokens) -> Tokens:
+        """Return one vector for each query, of the same width."""
         x = self.activation(pointwise(self.fc1, x))
         return pointwise(self.fc3, self.activation(pointwise(self.fc2, x)))
 
@@ -114,7 +116,7 @@ class Eomt(BackboneNetwork):
         self.about = identity
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Masks:
-        """Return the areas of one picture. Use `jax.vmap` for a batch.
+        """Return the areas of one picture, one for each query. Use `jax.vmap` for a batch.
 
         **Arguments:**
 
@@ -139,7 +141,13 @@ class Eomt(BackboneNetwork):
     def _predict(
         self, x: Tokens, height: Size, width: Size
     ) -> tuple[Float[Array, "queries classes"], Float[Array, "queries height2 width2"]]:
-        """Return the class logits of queries, and the logits of their masks."""
+        """Return the class logits of queries, and the logits of their masks.
+
+        **Arguments:**
+
+        - `x`: the queries, then the tokens of the picture.
+        - `height`, `width`: the numbers of patches along each side.
+        """
         vit, count = self.backbone, len(self.queries)
         x = pointwise(vit.norm, x)
         queries, patches = x[:count], x[count + vit.prefix_tokens :]
@@ -152,19 +160,25 @@ class Eomt(BackboneNetwork):
     def _make_mask(
         self, masks: Float[Array, "masks height2 width2"], height: Size, width: Size
     ) -> Mask:
-        """Return the mask of attention, in which a query may not attend to patches outside its own
+        """Return the attention mask in which a query may not attend to patches outside its own
         mask.
 
-        A patch is in the mask if torch's bilinear interpolation of the mask to the grid of patches,
-        without antialiasing, is positive: the mean of the two by two pixels in the middle of a
-        patch.
+        All other tokens attend to all tokens, and queries attend to all tokens before the patches.
+        A patch is in a query's mask if the mean of the pixels in the middle of the patch is
+        positive: the value of torch's bilinear interpolation of the mask to the grid of patches,
+        without antialiasing.
+
+        **Arguments:**
+
+        - `masks`: the logits of the mask of each query.
+        - `height`, `width`: the numbers of patches along each side.
         """
         count, prefix = len(self.queries), len(self.queries) + self.backbone.prefix_tokens
         pixels = 2 ** len(self.upscale)
         middle = slice((pixels - 1) // 2, pixels // 2 + 1)
         masks = masks.reshape(count, height, pixels, width, pixels)[:, :, middle, :, middle]
-        inside = masks.mean((2, 4)).reshape(count, height * width) > 0
-        query_rows = jnp.concatenate([jnp.ones((count, prefix), bool), inside], axis=1)
+        is_in_mask = masks.mean((2, 4)).reshape(count, height * width) > 0
+        query_rows = jnp.concatenate([jnp.ones((count, prefix), bool), is_in_mask], axis=1)
         other_rows = jnp.ones((prefix - count + height * width, prefix + height * width), bool)
         return jnp.concatenate([query_rows, other_rows])
 
@@ -206,7 +220,7 @@ class Segmenter(BackboneNetwork):
         self.layers, self.about = config.layers, identity
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> ClassMap:
-        """Return the class logits of one picture's patches. Use `jax.vmap` for a batch.
+        """Return the logits of the class of every patch of one picture. Use `jax.vmap` for a batch.
 
         **Arguments:**
 

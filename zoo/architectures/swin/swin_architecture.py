@@ -24,14 +24,18 @@ if TYPE_CHECKING:
 
 
 def _network_class() -> Callable[..., Any]:
+    """Return the class of the network. Its module, and with it JAX, is imported only now."""
     from zoo.architectures.swin.swin_network import SwinTransformer
 
     return SwinTransformer
 
 
 def _complete(config: SwinConfig, facts: CheckpointFacts) -> SwinConfig:
-    """Return the configuration completed from settings. Windows of earlier training are used only
-    if the settings have one for each stage."""
+    """Return the configuration with the values that a checkpoint's settings state.
+
+    The windows of earlier training are used only if the settings have one for each stage. The size
+    of the training pictures determines the grid of patches.
+    """
     result = replace(
         with_settings(config, facts.settings), scores=facts.choose_scores(config.classes)
     )
@@ -44,7 +48,8 @@ def _complete(config: SwinConfig, facts: CheckpointFacts) -> SwinConfig:
 
 
 def _training_image(settings: Settings) -> TwoInts | None:
-    """Return (height, width) of the pictures of training; None if the settings do not state them.
+    """Return (height, width) of the pictures of training; None if the settings do not state two
+    positive integers.
 
     transformers has the setting `image_size`. timm has arguments of its function, or else the size
     in `pretrained_cfg`.
@@ -62,6 +67,8 @@ def _training_image(settings: Settings) -> TwoInts | None:
 
 
 def _image_size(config: SwinConfig) -> int | list[int]:
+    """Return transformers' setting of the size of pictures: one number if they are square,
+    otherwise [height, width]."""
     height, width = config.native
     return height if height == width else [height, width]
 

@@ -29,8 +29,12 @@ TwoInts = tuple[int, int]
 
 @dataclass(frozen=True)
 class StageWindows:
-    """Windows of a stage: (height, width) of a window, and the shift of windows in every second
-    block."""
+    """Windows of a stage.
+
+    - `size`: (height, width) of a window.
+    - `shift`: the numbers of pixels, along (height, width), by which windows are shifted in every
+      second block.
+    """
 
     size: TwoInts
     shift: TwoInts
@@ -41,25 +45,26 @@ FIRST_BLOCK = "blocks.0.blocks.0."
 
 
 def _ratio(config: SwinConfig, shapes: Shapes) -> float:
-    """Return the ratio of the width of feed-forward networks to that of a token; 0 if there are
-    none."""
+    """Return the ratio of the channels inside a feed-forward network to those of a token, from the
+    first block of a checkpoint; 0 if it has no such leaf."""
     return length(shapes, f"{FIRST_BLOCK}mlp.fc1.weight") / (length(shapes, PATCHES) or 1)
 
 
 def _has_bias(config: SwinConfig, shapes: Shapes) -> bool:
-    """Return True if queries and values have biases."""
+    """Return True if the queries and values of a checkpoint have biases."""
     return shapes(f"{FIRST_BLOCK}attn.q_bias") is not None
 
 
 def _pretrained(config: SwinConfig, shapes: Shapes) -> tuple[int, ...]:
-    """Return the configuration's sides of windows of earlier training; zeros if the checkpoint has
-    more stages."""
+    """Return the sides of the windows of earlier training. No leaf determines them, so they are
+    those of `config`, or zeros if the checkpoint has more stages than `config` has sides."""
     stages = count_numbered_leaves(shapes, "blocks.{}.blocks.0.norm1.weight")
     return config.pretrained if len(config.pretrained) >= stages else (0,) * stages
 
 
 def _describe_missing_windows(config: SwinConfig, shapes: Shapes, settings: object) -> str:
-    """Return the end of a message about the missing size of windows."""
+    """Return a description of the size of windows, for the message that no file states it. The
+    arguments are not used."""
     return 'how large its windows are. Write {"window_size": NUMBER, "image_size": NUMBER}'
 
 
@@ -68,22 +73,22 @@ PRETRAINED_WINDOWS_KEY = Key("pretrained_window_sizes", read=parse_integers)
 
 @config_class
 class SwinConfig(MultiStageConfig):
-    """Configuration of a Swin V2. `depths` and `heads` have an entry for each stage; the next stage
-    has twice the channels, and half the height and width.
+    """Configuration of a Swin V2. `depths` and `heads` have an entry for each stage. Each stage has
+    twice the channels of the stage before, and half its height and width.
 
-    - `embed`: channels of the first stage.
-    - `depths`, `heads`: number of blocks and of attention heads of each stage.
+    - `embed`: the number of channels of the first stage.
+    - `depths`, `heads`: the number of blocks and of attention heads of each stage.
     - `window`: the side of a window. Windows are smaller in a stage whose map was smaller in
       training.
-    - `grid`: (height, width) of the pictures of training in patches.
-    - `pretrained`: sides of the windows of earlier training, in which relative positions are
-      measured; 0 for none.
-    - `ratio`: the ratio of the width of feed-forward networks to that of a token.
-    - `patch_size`: pixels along a side of a patch.
+    - `grid`: the numbers of patches along (height, width) of the pictures of training.
+    - `pretrained`: the side of a stage's windows in earlier training, in which relative positions
+      are measured; 0 if there was none.
+    - `ratio`: the ratio of the channels inside a feed-forward network to those of a token.
+    - `patch_size`: the number of pixels along a side of a patch.
     - `qkv_bias`: whether queries and values have biases.
-    - `library`: the library whose rules are used where the paper is silent. For sizes that are no
-      multiples of the window, timm shifts a map before it is padded, and transformers afterwards.
-      transformers uses the same window for both axes, and adds its mask twice.
+    - `library`: the library whose rules are used where the paper states none. For sizes that are
+      not multiples of the window, timm shifts a map before it is padded, and transformers shifts it
+      afterwards. transformers uses the same window for both axes, and adds its mask twice.
     - `classes`: the number of classes of a linear classifier; 0 without one.
     - `scores`: how scores are computed from logits, as in `ViTConfig`.
     """
@@ -123,8 +128,8 @@ class SwinConfig(MultiStageConfig):
 
     @property
     def is_consistent(self) -> bool:
-        """Whether each stage has heads that divide its channels, a window of earlier training, and
-        a map."""
+        """Whether every stage has a number of heads that divides its channels, an entry in
+        `pretrained`, and a map of at least one pixel."""
         stages = len(self.depths)
         # transformers has four windows of earlier training by default, for any number of stages.
         if not 0 < stages == len(self.heads) <= len(self.pretrained):
@@ -141,7 +146,7 @@ class SwinConfig(MultiStageConfig):
 
     @property
     def stride(self) -> int:
-        """Number of pixels along a side of the area that one row of the output stands for."""
+        """Side, in pixels, of the square of the picture that one pixel of the last map covers."""
         return self.patch_size << (len(self.depths) - 1)
 
     @property
@@ -152,11 +157,16 @@ class SwinConfig(MultiStageConfig):
 
     @property
     def windows(self) -> tuple[StageWindows, ...]:
-        """Windows of each stage. They are those of training for pictures of any size."""
+        """Windows of each stage. Their size does not depend on the picture: it is that of the
+        pictures of training."""
         return tuple(self._stage_windows(stage) for stage in range(len(self.depths)))
 
     def _stage_windows(self, stage: int) -> StageWindows:
-        """Return the windows of one stage, by the rules of the library."""
+        """Return the windows of the stage with this index, by the rules of the library.
+
+        A window is not larger than the map of the stage in training, and is not shifted if it is as
+        large as the map.
+        """
         if self.library == "transformers":
             sides = [side >> stage for side in self.grid]
         else:

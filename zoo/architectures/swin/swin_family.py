@@ -82,6 +82,18 @@ def _model(
     parameters: int,
     accuracy: float | None,
 ) -> ModelInfo:
+    """Return the registry's row of one Swin V2.
+
+    **Arguments:**
+
+    - `size`: a key of `SIZES`.
+    - `setup`: the windows and pictures in the name, such as `window8_256`.
+    - `window`, `side`: the sides of a window and of a picture.
+    - `training`: the training on ImageNet-22k, a key of `SUFFIXES`.
+    - `parameters`: the number of parameters.
+    - `accuracy`: the accuracy on ImageNet-1k in percent; None if the classes are those of
+      ImageNet-22k.
+    """
     file_suffix, hub_suffix, timm_suffix = SUFFIXES[training]
     config = SwinConfig(
         *SIZES[size],

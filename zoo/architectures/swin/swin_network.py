@@ -39,7 +39,8 @@ MASK_VALUE = -100.0
 def pad_to_multiples(
     x: Float[Array, "height width dim"], multiples: TwoInts
 ) -> Float[Array, "height2 width2 dim"]:
-    """Pad a map with zeros at the right and bottom edge, up to multiples of these sides."""
+    """Pad a map with zeros at the right and bottom edge, so that its height and width become
+    multiples of the two numbers."""
     # Older versions of JAX can divide open sizes only if they are written as multiples.
     sides = zip(x.shape, multiples, strict=False)
     missing = [(side + multiple - 1) // multiple * multiple - side for side, multiple in sides]
@@ -47,10 +48,15 @@ def pad_to_multiples(
 
 
 def relative_distances(window: TwoInts, pretrained: int) -> Float[np.ndarray, "distances 2"]:
-    """Return the distances of two pixels of a window, one row for each pair of a height and a
-    width, on a logarithmic scale.
+    """Return the possible distances (rows, columns) between two pixels of a window, on a
+    logarithmic scale. There is one row for each distance.
 
     A distance `d`, relative to the largest one in training, becomes `sign(d) log2(1 + 8 |d|) / 3`.
+
+    **Arguments:**
+
+    - `window`: (height, width) of the window.
+    - `pretrained`: the side of the window in earlier training; 0 if there was none.
 
     Source: section 3.3 of the paper.
     """
@@ -64,7 +70,8 @@ def relative_distances(window: TwoInts, pretrained: int) -> Float[np.ndarray, "d
 
 
 def distance_indices(window: TwoInts) -> Int[np.ndarray, "pixels pixels"]:
-    """Return the row of `relative_distances` for each pair of pixels of a window."""
+    """Return, for each pair of pixels of a window, the row of `relative_distances` that has their
+    distance."""
     height, width = window
     rows, columns = (axis.reshape(-1) for axis in np.indices(window))
     down, across = (axis[:, None] - axis[None, :] for axis in (rows, columns))
@@ -72,8 +79,17 @@ def distance_indices(window: TwoInts) -> Int[np.ndarray, "pixels pixels"]:
 
 
 def label_regions(size: Size, window: int, shift: int) -> Int[Array, " size"]:
-    """Return a label for each index along a shifted axis: 0, 1 and 2 from the start. Only pixels
-    with the same label were neighbours before the shift."""
+    """Return a label for each index along an axis of a shifted map: 0 for the first pixels, 1
+    within the last window, and 2 for the pixels that the shift has moved to the end.
+
+    Pixels of a window with different labels were not neighbours before the shift.
+
+    **Arguments:**
+
+    - `size`: the number of pixels along the axis.
+    - `window`: the side of a window.
+    - `shift`: the number of pixels by which windows are shifted.
+    """
     index = jnp.arange(size)
     return (index >= size - window).astype(int) + (index >= size - shift).astype(int)
 
@@ -118,7 +134,8 @@ class WindowAttention(eqx.Module):
         self.window, self.pretrained = config.windows[stage].size, config.pretrained[stage]
 
     def compute_bias(self) -> Float[Array, "heads pixels pixels"]:
-        """Return the bias for the distance of each pair of pixels of a window."""
+        """Return the bias of each head for each pair of pixels of a window, which depends on their
+        distance."""
         distances = jnp.asarray(
             relative_distances(self.window, self.pretrained), self.cpb1.weight.dtype
         )
@@ -135,8 +152,8 @@ class WindowAttention(eqx.Module):
         **Arguments:**
 
         - `x`: the pixels of every window.
-        - `mask`: numbers that are added to the logits of pixels that are not neighbours; None for
-          none.
+        - `mask`: numbers that are added to the logits: 0, or a large negative number for two pixels
+          that were not neighbours before the shift. None if windows are not shifted.
         """
         windows, pixels, dim = x.shape
         heads = len(self.logit_scale)
@@ -156,7 +173,8 @@ class WindowAttention(eqx.Module):
 
 
 def normalize(x: Float[Array, "*lead dim"]) -> Float[Array, "*lead dim"]:
-    """Return vectors scaled to length 1. Vectors of length 0 are unchanged."""
+    """Return vectors, along the last axis, scaled to length 1. A vector of zeros stays a vector of
+    zeros."""
     return x / jnp.maximum(jnp.linalg.norm(x, axis=-1, keepdims=True), 1e-12)
 
 
@@ -166,7 +184,7 @@ def attend_with_bias(
     v: Float[Array, "heads pixels head_dim"],
     bias: Float[Array, "heads pixels pixels"],
 ) -> Float[Array, "pixels dim"]:
-    """Return `softmax(Q Kᵀ + bias) V` of every head, with the heads next to each other."""
+    """Return `softmax(Q Kᵀ + bias) V` of every head, with the results of the heads concatenated."""
     scores = (jnp.einsum("hqd,hkd->hqk", q, k) + bias).astype(jnp.float32)
     return mixed(jax.nn.softmax(scores, axis=-1).astype(q.dtype), v)
 
@@ -182,8 +200,8 @@ class SwinBlock(eqx.Module):
     mlp: Mlp
     norm2: Norm
     shift: TwoInts = eqx.field(static=True)
-    pads_first: bool = eqx.field(static=True)  # before the shift
-    masked: float = eqx.field(static=True)  # added to logits of pixels that are not neighbours
+    pads_first: bool = eqx.field(static=True)  # whether maps are padded before the shift
+    masked: float = eqx.field(static=True)  # see `make_mask`
 
     def __init__(self, config: SwinConfig, stage: int, *, is_shifted: bool, key: PRNGKeyArray):
         """**Arguments:**
@@ -203,6 +221,7 @@ class SwinBlock(eqx.Module):
 
     @eqx.filter_jit  # traced once for all blocks of one width
     def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height width dim"]:
+        """Return the map after the block, of the same shape."""
         x = x + pointwise(self.norm1, self.attend_windows(x))
         rows = self.mlp(x.reshape(-1, x.shape[-1]))
         return x + pointwise(self.norm2, rows.reshape(x.shape))
@@ -210,7 +229,8 @@ class SwinBlock(eqx.Module):
     def attend_windows(
         self, x: Float[Array, "height width dim"]
     ) -> Float[Array, "height width dim"]:
-        """Return the map after attention in its windows."""
+        """Return the map after attention within its windows, of the same shape. The map is padded
+        to complete windows, and the padding is removed again."""
         height, width, _ = x.shape
         window, (down, across) = self.attn.window, self.shift
         y = pad_to_multiples(x, window) if self.pads_first else x
@@ -223,8 +243,11 @@ class SwinBlock(eqx.Module):
         return y[:height, :width]
 
     def make_mask(self, height: Size, width: Size) -> Float[Array, "windows pixels pixels"]:
-        """Return the mask that is added to the logits of pixels of a shifted map that are not
-        neighbours."""
+        """Return the numbers that are added to the attention logits of a shifted map: 0, or
+        `masked` for two pixels of a window that were not neighbours before the shift.
+
+        `height` and `width` are those of the padded map.
+        """
         rows, columns = (
             label_regions(side, window, shift)
             for side, window, shift in zip(
@@ -240,7 +263,10 @@ class SwinBlock(eqx.Module):
 def split_windows(
     x: Shaped[Array, "height width dim"], window: TwoInts
 ) -> Shaped[Array, "windows pixels dim"]:
-    """Return the windows of a map by rows, with the pixels of each by rows."""
+    """Return the windows of a map by rows. Each window has its pixels by rows.
+
+    The sides of the map are multiples of `window` (height, width).
+    """
     height, width, dim = x.shape
     down, across = height // window[0], width // window[1]
     parts = x.reshape(down, window[0], across, window[1], dim).transpose(0, 2, 1, 3, 4)
@@ -250,7 +276,7 @@ def split_windows(
 def join_windows(
     windows: Float[Array, "windows pixels dim"], window: TwoInts, shape: Sequence[Size]
 ) -> Float[Array, "height width dim"]:
-    """Return the map of these windows; the inverse of `split_windows`."""
+    """Return the map of shape `shape` whose windows these are; the inverse of `split_windows`."""
     height, width, dim = shape
     down, across = height // window[0], width // window[1]
     parts = windows.reshape(down, across, *window, dim).transpose(0, 2, 1, 3, 4)
@@ -307,7 +333,8 @@ class SwinStage(eqx.Module):
         self.downsample = None if is_last else PatchMerging(dim, key=down_key)
 
     def __call__(self, x: Float[Array, "height width dim"]) -> Float[Array, "height width dim"]:
-        """Return the map after the blocks, before it is halved."""
+        """Return the map after the blocks. It is not halved yet, because networks return this map
+        as a state."""
         for block in self.blocks:
             x = block(x)
         return x
@@ -353,8 +380,8 @@ class SwinTransformer(FeatureNetwork):
 
     @property
     def stride(self) -> int:
-        """Number of pixels along a side of the area that one row of the output stands for: 32 for
-        four stages."""
+        """Side, in pixels, of the square of the picture that one pixel of the last map covers: 32
+        for four stages."""
         return self.patch_embed.patch_size << (len(self.blocks) - 1)
 
     def __call__(
@@ -368,13 +395,17 @@ class SwinTransformer(FeatureNetwork):
 
         **Arguments:**
 
-        - `pixel_values`: preprocessed RGB, not necessarily square. Patches at the right and bottom
-          edge that it does not fill are filled with zeros.
-        - `layers`: stages, counted from 1, whose maps are returned too, before they are halved.
-          Only the last stage has a norm.
-        - `as_maps`: whether these are returned as `[dim, height, width]`.
+        - `pixel_values`: preprocessed RGB, not necessarily square. Incomplete patches at the right
+          and bottom edge are filled with zeros.
+        - `layers`: numbers of stages, counted from 1, whose maps are returned as `hidden_states`,
+          before they are halved. Only the last stage has a norm.
+        - `as_maps`: whether `hidden_states` are maps `[dim, height, width]`. Otherwise they are
+          rows of pixels.
 
-        **Returns** the rows of the last map.
+        **Returns** an `Output` whose `last_hidden_state` has a row for each pixel of the last map,
+        and whose `pooler_output` is their mean.
+
+        **Raises** `ValueError` for a stage that does not exist.
         """
         check_layers(layers, self.num_hidden_states)
         patch = self.patch_embed.patch_size

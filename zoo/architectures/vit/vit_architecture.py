@@ -30,15 +30,19 @@ if TYPE_CHECKING:
 
 
 def _network_class() -> Callable[..., Any]:
+    """Return the class of the network. Its module, and with it JAX, is imported only now."""
     from zoo.architectures.vit.vit_network import VisionTransformer
 
     return VisionTransformer
 
 
 def _complete(config: ViTConfig, facts: CheckpointFacts) -> ViTConfig:
-    """Return the configuration completed from settings and from the defaults of the source library.
+    """Return the configuration with the values that a checkpoint's settings state, or else with the
+    defaults of the source library.
 
-    timm's architectures have options by their names, and timm pools before every classifier.
+    The name of timm's architecture determines options of it, such as the activation. timm pools
+    before every classifier, and a custom head takes the vector that its settings or the source
+    library choose.
     """
     timm_name = facts.settings.architecture if facts.settings and facts.naming == "timm" else ""
     defaults = replace(
@@ -67,7 +71,11 @@ def _complete(config: ViTConfig, facts: CheckpointFacts) -> ViTConfig:
 
 
 def _pooled_by_timm(config: ViTConfig, pool: str) -> ViTConfig:
-    """Return the configuration with the pooling that timm applies before every classifier."""
+    """Return the configuration with the pooling that timm applies before every classifier.
+
+    `pool` is timm's setting: "avg", "token", or empty if it is not stated. The configuration is
+    returned unchanged if the setting agrees with it, or does not fit the network.
+    """
     if pool == "avg" and config.pool == "token" and not config.distilled:
         return replace(config, pool="mean")
     if pool == "token" and config.pool == "mean" and config.cls_token:
@@ -78,8 +86,9 @@ def _pooled_by_timm(config: ViTConfig, pool: str) -> ViTConfig:
 def _with_training_grid(
     positions: LearnedPositions, config: ViTConfig, settings: Settings | None
 ) -> LearnedPositions:
-    """Return the positions with the grid of the training pictures, if settings say that those were
-    not square."""
+    """Return the learned positions with the grid of the training pictures, if settings state that
+    these were not square and the table has as many rows as the grid. Otherwise return the positions
+    unchanged."""
     sides = settings_section(config, settings).trained_on if settings else ()
     rows, columns = (side // config.patch_size for side in sides or (0, 0))
     if rows == columns or rows * columns != positions.patches:
@@ -92,7 +101,7 @@ POOLED = {"token": TOKEN, "mean": MEAN, "attention": "what attention pools of th
 
 
 def _describe_head_input(config: ViTConfig) -> str:
-    """Return a description of the vector that the classifier of a network takes."""
+    """Return a description of the vector that the network's classifier takes, for messages."""
     if config.distilled:
         return f"{TOKEN} and the distillation token"
     if config.head_tokens:
@@ -105,8 +114,12 @@ def _describe_head_input(config: ViTConfig) -> str:
 
 
 def _custom_head_inputs(config: ViTConfig) -> dict[str, str] | None:
-    """Return the vectors that a custom head may take, as `ClassifierHead.custom_inputs` describes
-    them."""
+    """Return descriptions of the vectors that a custom head may take, by the value of
+    `global_pool`.
+
+    The dictionary is empty if only one vector is possible. Return None if no possible vector is
+    known.
+    """
     if config.head_tokens:
         # A custom head has the same width as this input. CLIP's pooled vector is normalised, but
         # its tokens are not, so that no input is known.
@@ -117,8 +130,8 @@ def _custom_head_inputs(config: ViTConfig) -> dict[str, str] | None:
 
 
 def _read_network(config: ViTConfig, network: VisionTransformer) -> ViTConfig:
-    """Return the configuration with the classifier and the number of blocks of a network in
-    memory."""
+    """Return the configuration with the classifier and the number of blocks that a network in
+    memory has. A user may have removed them."""
     classes = len(network.head.weight) if network.head else 0
     return replace(
         config,

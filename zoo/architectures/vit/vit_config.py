@@ -38,10 +38,12 @@ from zoo.tasks.task import OutputDescription, Task
 @config_class
 class HeadBlocks(Configuration):
     """Configuration of the additional blocks after the final norm of a pretrained vision
-    transformer, as in dino.txt.
+    transformer, as in dino.txt. They have no rotary positions, and no biases of queries, keys and
+    values.
 
-    They have gates of `hidden` channels. They have no rotary positions, and no biases of queries,
-    keys and values.
+    - `depth`: the number of blocks.
+    - `hidden`: the number of channels of the gates in their feed-forward networks.
+    - `norm_eps`: the epsilon of their norms.
     """
 
     depth: int = size("head_blocks.{}.prenorm.weight", maximum=MAX_DEPTH)
@@ -186,8 +188,8 @@ class ViTConfig(FeatureConfig):
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the heads divide the channels, and the tokens that are pooled, rotated and
-        classified exist."""
+        """Whether the fields fit each other: the number of heads divides the channels, and the
+        tokens that are pooled, rotated and classified exist."""
         heads_fit = self.dim % self.heads == 0
         # RoPE has two axes, and rotates pairs of channels.
         rope_fits = self.rope is None or self.head_dim % 4 == 0
@@ -225,7 +227,7 @@ class ViTConfig(FeatureConfig):
 
     @property
     def width(self) -> int:
-        """Number of channels of `pooler_output`."""
+        """Number of channels of `pooler_output`, after the projection if there is one."""
         pooled = self.dim * (2 if self.pool == "both" else 1)
         return pooled if self.projection is None else self.projection
 
@@ -241,13 +243,13 @@ class ViTConfig(FeatureConfig):
 
     @property
     def stride(self) -> int:
-        """Number of pixels along a side of a patch, which one row of the output stands for."""
+        """Number of pixels along a side of a patch. One row of the output belongs to one patch."""
         return self.patch_size
 
     @property
     def native(self) -> tuple[int, int] | None:
         """(height, width) of the pictures that learned positions were trained on; None without
-        learned positions."""
+        learned positions, or if their grid is not known yet."""
         if self.positions is None or not self.positions.grid:
             return None
         rows, columns = self.positions.sides
@@ -268,7 +270,8 @@ class ViTConfig(FeatureConfig):
 
 @config_class
 class OnBackbone(NoFeaturesConfig):
-    """Base class of configurations of networks on a vision transformer."""
+    """Base class of configurations of networks that read the features of a vision transformer, the
+    backbone. They return no tokens."""
 
     backbone: ViTConfig
 

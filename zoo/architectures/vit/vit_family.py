@@ -55,6 +55,11 @@ VIT_VARIANTS = (
 def _vit(
     size: str, dimensions: shared.Dimensions, patch: int, parameters: int, accuracy: float | None
 ) -> ModelInfo:
+    """Return the registry's row of one plain vision transformer.
+
+    `patch` is the side of a patch in pixels, and `accuracy` the accuracy on ImageNet-1k of the
+    classifier that timm publishes, in percent; None if timm publishes none.
+    """
     name = f"vit_{size}_patch{patch}_224"
     config = shared.plain_vit(
         *dimensions,
@@ -153,6 +158,8 @@ DEIT_VARIANTS = (
 
 
 def _deit(variant: DeitVariant, distilled: bool) -> ModelInfo:
+    """Return the registry's row of the DeiT with these sizes. `distilled` says whether it has a
+    distillation token."""
     side, middle = variant.side, "_distilled" if distilled else ""
     name = f"deit_{variant.size}{middle}_patch16_{side}"
     in_timm = f"timm/{name}.fb_in1k"
@@ -209,8 +216,8 @@ DEIT_MODELS = tuple(_deit(row, distilled) for distilled in (False, True) for row
 #
 # Training ended at 518 x 518 pixels. The default size here is 224 x 224, as in transformers' image
 # processor. Positions are interpolated as in `hubconf.py` and `dinov2/hub/backbones.py` of
-# facebookresearch/dinov2: with an offset of 0.1 and no antialiasing without registers, without an
-# offset and with antialiasing with registers.
+# facebookresearch/dinov2. Networks without registers have an offset of 0.1 and no antialiasing.
+# Networks with registers have antialiasing and no offset.
 
 DINOV2_SOURCE = "facebookresearch/dinov2"
 DINOV2 = Publisher(
@@ -279,6 +286,16 @@ def _dinov2(
     results: Dinov2Results,
     registers: int,
 ) -> ModelInfo:
+    """Return the registry's row of one DINOv2.
+
+    **Arguments:**
+
+    - `letter`, `size`: the letter and the word of the size in names.
+    - `dimensions`: width, blocks, heads and hidden channels.
+    - `parameters`: the number of parameters without registers.
+    - `results`: the published results of the size.
+    - `registers`: the number of registers; 0 for a network without them.
+    """
     config = shared.patches_of_14(
         *dimensions,
         ffn="swiglu_fused" if letter == "g" else "mlp",
@@ -350,6 +367,8 @@ VIT5_VARIANTS = (
 def _vit5(
     size: str, dimensions: shared.Dimensions, parameters: int, accuracy: float | None
 ) -> ModelInfo:
+    """Return the registry's row of one ViT-5. `accuracy` is the accuracy on ImageNet-1k in percent;
+    None if it is not known."""
     name = f"vit5_{size}"
     config = ViTConfig(
         *dimensions,

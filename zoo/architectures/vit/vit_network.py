@@ -142,7 +142,7 @@ class VisionTransformer(FeatureNetwork):
 
     @property
     def stride(self) -> int:
-        """Number of pixels along a side of a patch, which one row of the output stands for."""
+        """Number of pixels along a side of a patch. One row of the output belongs to one patch."""
         return self.patch_embed.patch_size
 
     @property
@@ -164,13 +164,18 @@ class VisionTransformer(FeatureNetwork):
 
         - `pixel_values`: preprocessed RGB, not necessarily square. Pixels at the right and bottom
           edge that do not fill a patch are ignored.
-        - `layers`: blocks, counted from 1, whose outputs are returned too, after the final norm.
-        - `as_maps`: whether these are returned as `[dim, height, width]`, patches only.
-        - `attentions`: whether the attention weights of these blocks, or of the last one, are
-          returned too.
+        - `layers`: numbers of blocks, counted from 1, whose tokens are returned as `hidden_states`,
+          after the final norm.
+        - `as_maps`: whether `hidden_states` are maps `[dim, height, width]` of the patches.
+          Otherwise they are rows of all tokens.
+        - `attentions`: whether the attention weights are returned of the blocks in `layers`, or of
+          the last block if `layers` is empty.
 
-        **Returns** `prefix_tokens + height * width` rows, and the vectors that are computed from
-        them.
+        **Returns** an `Output` whose `last_hidden_state` has `prefix_tokens + height * width` rows,
+        with the vectors that are computed from them. Fields that the network does not have are
+        None.
+
+        **Raises** `ValueError` for a block that does not exist.
         """
         check_layers(layers, self.num_hidden_states)
         x, height, width = self.embed_tokens(self.patch_embed(pixel_values))
@@ -200,23 +205,31 @@ class VisionTransformer(FeatureNetwork):
         return Output(x, pooled, logits, hidden, attended, heads, image_embeds=embeds)
 
     def compute(self, request: FeatureRequest, *inputs: Float[Array, "3 H W"]) -> Output:
-        """Return the features of one picture, with the requested layers and attention weights."""
+        """Return the features of one picture, with the states of the requested layers and, if
+        requested, their attention weights."""
         (pixel_values,) = inputs
         return self(
             pixel_values, request.layers, as_maps=request.as_maps, attentions=request.attentions
         )
 
     def make_rotation(self, height: Size, width: Size, extra_tokens: int = 0) -> Rotation | None:
-        """Return the rotation of queries and keys on a grid, for all blocks; None without rotary
-        positions. `extra_tokens` tokens before all others are not rotated."""
+        """Return the rotation of queries and keys, which all blocks use; None if the network has no
+        rotary positions.
+
+        **Arguments:**
+
+        - `height`, `width`: the numbers of patches along each side.
+        - `extra_tokens`: the number of tokens that another network has put before all tokens. They
+          are not rotated.
+        """
         rope = self.local_pos_embed
         return None if rope is None else rope(height, width, extra_tokens + self.prefix_tokens)
 
     def select_class_attention(
         self, attentions: Sequence[Float[Array, "heads tokens tokens"]]
     ) -> tuple[Float[Array, "heads patches"], ...]:
-        """Return the attention weights of the class token for each patch; empty without a class
-        token."""
+        """Return the part of the attention weights that the class token has for each patch, for
+        each layer in `attentions`. Return an empty tuple if the network has no class token."""
         if self.cls_token is None:
             return ()
         return tuple(weights[:, 0, self.prefix_tokens :] for weights in attentions)
@@ -224,8 +237,12 @@ class VisionTransformer(FeatureNetwork):
     def embed_tokens(
         self, patches: Float[Array, "dim height width"]
     ) -> tuple[Float[Array, "tokens dim"], Size, Size]:
-        """Return the class token, registers and patches with their learned positions, and the
-        (height, width) of the grid."""
+        """Return the tokens before the first block, and the height and width of the grid of
+        patches.
+
+        The tokens are the class token, the registers, and the patches by rows, with their learned
+        positions. CLIP's norm before the blocks is applied to them.
+        """
         dim, height, width = patches.shape
         x = patches.reshape(dim, height * width).T
         token, registers = self.cls_token, self.reg_tokens
@@ -242,18 +259,20 @@ class VisionTransformer(FeatureNetwork):
         return x if self.pre_norm is None else pointwise(self.pre_norm, x), height, width
 
     def apply_final_norm(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
-        """Return the tokens after the final norm; unchanged if that norm is applied to the pooled
-        vector."""
+        """Return the tokens after the final norm; unchanged in a network that applies this norm to
+        the pooled vector instead."""
         return x if self.pooled_norm else pointwise(self.norm, x)
 
     def apply_head_blocks(self, x: Float[Array, "tokens dim"]) -> Float[Array, "tokens dim"]:
-        """Return the tokens after the additional blocks, if the network has them."""
+        """Return the tokens after the additional blocks and their norm; unchanged if the network
+        does not have such blocks."""
         for block in self.head_blocks:
             x = block(x)
         return x if self.head_norm is None else pointwise(self.head_norm, x)
 
     def pool_tokens(self, x: Float[Array, "tokens dim"]) -> Float[Array, " width"] | None:
-        """Return one vector for the picture; None without pooling."""
+        """Return one vector for the picture, after the projection if there is one; None if the
+        network does not pool."""
         if self.attn_pool is not None:
             pooled = self.attn_pool(x[self.prefix_tokens :] if self.prefix_tokens else x)
         elif self.pool is not None:
@@ -269,13 +288,14 @@ class VisionTransformer(FeatureNetwork):
         pooled: Float[Array, " width"] | None,
         previous: Sequence[Float[Array, "tokens dim"]],
     ) -> Float[Array, " classes"] | None:
-        """Return the logits of the classifier; None without a classifier.
+        """Return the logits of the classifier; None if the network has no classifier, or no vector
+        for it.
 
         **Arguments:**
 
         - `x`: the tokens of the last block, after the final norm.
-        - `pooled`: the pooled vector.
-        - `previous`: the tokens of the blocks before the last, without the final norm.
+        - `pooled`: the pooled vector; None if the network does not pool.
+        - `previous`: the tokens of each block before the last one, without the final norm.
         """
         if self.head is None:
             return None
@@ -298,6 +318,7 @@ POOLS: Mapping[str | None, Pool] = {
 
 
 def _make_head_block(config: ViTConfig, blocks: HeadBlocks, key: PRNGKeyArray) -> Block:
+    """Return one of the additional blocks after the final norm."""
     return Block(
         *(config.dim, config.heads, blocks.hidden),
         ffn=SwiGlu,
@@ -310,19 +331,22 @@ def _make_head_block(config: ViTConfig, blocks: HeadBlocks, key: PRNGKeyArray) -
 
 
 def _make_feed_forward(config: ViTConfig) -> MakeFeedForward:
+    """Return the function that builds the feed-forward network of a block, by the kind in
+    `config.ffn`."""
     if config.ffn == "mlp":
         return partial(Mlp, activation=ACTIVATIONS[config.activation])
     return SwiGlu if config.ffn == "swiglu" else SwiGluFused
 
 
 def _make_rope(config: ViTConfig) -> RoPE | None:
-    """Return the layer of rotary positions; None without them."""
+    """Return the layer of rotary positions; None if the network has none."""
     make = AxialRoPE if isinstance(config.rope, RopePeriods) else GridRoPE
     return make(config.head_dim, **asdict(config.rope)) if config.rope else None
 
 
 class BackboneNetwork(Network):
-    """Base class of networks on a vision transformer that return no tokens."""
+    """Base class of networks that read the features of a vision transformer, the backbone, and
+    return no tokens."""
 
     backbone: eqx.AbstractVar[VisionTransformer]
 

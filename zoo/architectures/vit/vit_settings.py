@@ -32,6 +32,8 @@ DINOV3_SETTINGS: Template = (
 
 
 def _image_size(config: ViTConfig) -> int | list[int]:
+    """Return transformers' setting of the size of pictures: one number if they are square,
+    otherwise [height, width]."""
     assert config.native is not None
     height, width = config.native
     return height if height == width else [height, width]
@@ -46,27 +48,36 @@ LEARNED: Template = (
 
 
 def _is_gated(config: ViTConfig) -> bool:
+    """Return True if the feed-forward network has gates whose weights are joined with those of the
+    values."""
     return config.ffn == "swiglu_fused"
 
 
-def _whole_ratio(config: ViTConfig) -> int:
-    """Return the ratio of widths as an integer. The width of a gated network is two thirds of the
-    product, rounded up to a multiple of 8."""
+def _integer_ratio(config: ViTConfig) -> int:
+    """Return transformers' setting `mlp_ratio`, an integer.
+
+    It is the ratio of the channels inside the feed-forward network to those of a token. For a gated
+    network it is that ratio times 1.5, because transformers takes two thirds of the product and
+    rounds it up to a multiple of 8.
+    """
     return int(config.hidden * (1.5 if _is_gated(config) else 1) / config.dim)
 
 
 def _register_settings(config: ViTConfig) -> dict[str, Any]:
+    """Return the setting of the number of registers; empty for a network without registers."""
     return {"num_register_tokens": config.registers} if config.registers else {}
 
 
 def _mask_token_settings(config: ViTConfig) -> dict[str, Any]:
+    """Return the setting that the network has no mask token; empty if it has one, which is
+    transformers' default."""
     return {} if config.mask_token else {"use_mask_token": False}
 
 
 DINOV2_SETTINGS: Template = (
     *LEARNED,
     {
-        "mlp_ratio": _whole_ratio,
+        "mlp_ratio": _integer_ratio,
         "use_swiglu_ffn": _is_gated,
         "layerscale_value": lambda config: config.layer_scale,
     },
@@ -77,12 +88,17 @@ DINOV2_SETTINGS: Template = (
 
 
 def _ratio(config: ViTConfig) -> dict[str, Any]:
-    """Return the ratio of widths of TIPS as a float, because 1152 channels have no integer ratio.
-    transformers rounds the product down."""
+    """Return TIPS's setting `mlp_ratio` as a float, because 1152 channels have no integer ratio.
+    transformers rounds the product down.
+
+    Return no setting for a gated network, whose ratio is an integer.
+    """
     return {} if _is_gated(config) else {"mlp_ratio": config.hidden / config.dim}
 
 
 def _attention_pool_settings(config: ViTConfig) -> dict[str, Any]:
+    """Return the setting that the network has no pooling head; empty if it has one, which is
+    transformers' default."""
     return {} if config.pool else {"vision_use_head": False}
 
 
@@ -148,8 +164,8 @@ VIT_CLASSES = (
 
 
 def vit_class(config: ViTConfig) -> TransformersClass:
-    """Return the transformers class that computes a network. **Raises** `BadRequest` if there is
-    none."""
+    """Return the transformers class that computes a vision transformer. **Raises** `BadRequest` if
+    no class computes it."""
     if isinstance(config.rope, RopePeriods) and not config.classes:
         return DINOV3
     if config.positions and config.positions.linear and not config.classes:
@@ -161,7 +177,7 @@ def vit_class(config: ViTConfig) -> TransformersClass:
             return CLIP_BARE
         if config.head_tokens == 0:
             return CLIP_CLASSIFIER
-    result = _with_learned_positions(config) if _has_no_options(config) else None
+    result = _class_with_learned_positions(config) if _has_no_options(config) else None
     if result is None:
         raise BadRequest(
             "transformers has no class for this network: it is ViT-5, has options of timm, or its "
@@ -172,15 +188,16 @@ def vit_class(config: ViTConfig) -> TransformersClass:
 
 def _has_no_options(config: ViTConfig) -> bool:
     """Return True if a network has learned positions, and none of the norms and tokens that only
-    timm has."""
-    where = config.positions
-    if where is None or config.rope is not None or where.cls_token != config.cls_token:
+    timm's networks have."""
+    positions = config.positions
+    if positions is None or config.rope is not None or positions.cls_token != config.cls_token:
         return False
     return config.patch_bias and not (config.pre_norm or config.pooled_norm or config.qk_norm)
 
 
-def _with_learned_positions(config: ViTConfig) -> TransformersClass | None:
-    """Return the transformers class of a network with learned positions; None if there is none."""
+def _class_with_learned_positions(config: ViTConfig) -> TransformersClass | None:
+    """Return the transformers class of a network with learned positions; None if no class computes
+    it."""
     if config.pool in ("attention", None) and not config.cls_token:
         if not config.classes:
             return SIGLIP if config.pool else SIGLIP_BARE
@@ -206,12 +223,17 @@ EQUIMO_POOL = {"token": "token", "mean": "avg"}
 
 
 def _equimo_ratio(config: ViTConfig) -> float:
-    """Return Equimo's ratio of widths. Equimo uses two thirds of the product as the width of a
-    gated network."""
+    """Return Equimo's ratio of the channels inside the feed-forward network to those of a token.
+
+    Equimo uses two thirds of the product as the width of a gated network, so its ratio is larger by
+    1.5.
+    """
     return config.hidden / config.dim * (1 if config.ffn == "mlp" else 1.5)
 
 
 def _equimo_layers(config: ViTConfig) -> dict[str, Any]:
+    """Return Equimo's settings of the feed-forward network and of the pooling before a classifier.
+    Equimo's defaults are left out."""
     settings: dict[str, Any] = {}
     if config.ffn in EQUIMO_FEED_FORWARD:
         settings["ffn_layer"] = EQUIMO_FEED_FORWARD[config.ffn]
@@ -221,6 +243,8 @@ def _equimo_layers(config: ViTConfig) -> dict[str, Any]:
 
 
 def _equimo_positions(config: ViTConfig) -> dict[str, Any]:
+    """Return Equimo's settings of learned positions; empty without them. **Raises** `BadRequest`
+    for a grid that is not square, which Equimo does not support."""
     positions = config.positions
     if positions is None:
         return {}
@@ -235,6 +259,7 @@ def _equimo_positions(config: ViTConfig) -> dict[str, Any]:
 
 
 def _equimo_rope(config: ViTConfig) -> dict[str, Any]:
+    """Return Equimo's settings of ViT-5's rotary positions; empty for other networks."""
     rope = config.rope
     if not isinstance(rope, RopeGrid):
         return {}

@@ -39,7 +39,11 @@ layer to the columns of the last one."""
 
 
 def read_feed_forward(config: ViTConfig, shapes: Shapes) -> str:
-    """Return the kind of feed-forward network; empty if there is none, or more than one."""
+    """Return the kind of feed-forward network that a checkpoint has; empty if its leaves are of no
+    kind, or of several kinds.
+
+    `config` is not used; it is an argument of every reader of a size.
+    """
     kinds = [
         kind for kind, layers in FEED_FORWARD.items() if read_channels_between(shapes, *layers)
     ]
@@ -47,14 +51,14 @@ def read_feed_forward(config: ViTConfig, shapes: Shapes) -> str:
 
 
 def read_hidden_channels(config: ViTConfig, shapes: Shapes) -> int:
-    """Return the number of channels between the layers of the feed-forward network; 0 if there is
-    no such network."""
+    """Return the number of channels between the layers of a checkpoint's feed-forward network; 0 if
+    the kind of that network is not known."""
     layers = FEED_FORWARD.get(read_feed_forward(config, shapes))  # type: ignore[call-overload]
     return read_channels_between(shapes, *layers) if layers else 0
 
 
 def has_qkv_bias(config: ViTConfig, shapes: Shapes) -> bool:
-    """Return True if queries, keys and values have biases.
+    """Return True if the queries, keys and values of a checkpoint have biases.
 
     With rotary positions the configuration's value is returned, because files of such networks may
     leave the biases out.
@@ -65,13 +69,14 @@ def has_qkv_bias(config: ViTConfig, shapes: Shapes) -> bool:
 
 
 def read_projection(config: ViTConfig, shapes: Shapes) -> int | None:
-    """Return the number of channels of the projection; None without one."""
+    """Return the number of channels that a checkpoint's projection has; None if there is no
+    projection."""
     return length(shapes, "projection.weight") or None
 
 
 def read_heads(config: ViTConfig, shapes: Shapes) -> int:
-    """Return the number of heads that the rotary periods determine. Without periods, return the
-    configuration's number."""
+    """Return the number of heads that the rotary periods of a checkpoint determine. Without
+    periods, return the number in `config`."""
     periods = length(shapes, PERIODS)
     if isinstance(config.rope, RopePeriods) and periods:
         return length(shapes, PATCHES) // (4 * periods)
@@ -79,15 +84,16 @@ def read_heads(config: ViTConfig, shapes: Shapes) -> int:
 
 
 def describe_missing_heads(config: Any, shapes: Shapes, settings: object) -> str:
-    """Return the end of a message about the missing number of heads; empty if rotary periods
-    determine it."""
+    """Return a description of the number of heads, for the message that no file states it. Return
+    an empty text if rotary periods determine the number."""
     if shapes(PERIODS) is not None:
         return ""
     return 'how many heads share them. Write {"num_attention_heads": NUMBER}'
 
 
 def describe_missing_activation(config: ViTConfig, shapes: Shapes, settings: Any) -> str:
-    """Return the end of a message about the missing kind of GELU; empty if it need not be stated.
+    """Return a description of the kind of GELU, for the message that no file states it. Return an
+    empty text if it need not be stated.
 
     It must be stated for a checkpoint of CLIP in timm's names. In CLIP's own names, other settings
     determine it.
@@ -102,49 +108,66 @@ def describe_missing_activation(config: ViTConfig, shapes: Shapes, settings: Any
 
 
 def count_head_tokens(config: ViTConfig, shapes: Shapes) -> int | None:
-    """Return the number of class tokens that the classifier takes in addition to the mean of the
-    patches; None if it takes the pooled vector."""
+    """Return the number of class tokens that a checkpoint's classifier takes in addition to the
+    mean of the patches; None if it takes the pooled vector, or if there is no classifier."""
     return _head_tokens(config, shapes(HEAD_WEIGHT), length(shapes, PATCHES))
 
 
 def has_two_heads(config: ViTConfig, shapes: Shapes) -> bool:
-    """Return True if the distillation token has a classifier too."""
+    """Return True if a checkpoint has a classifier, and another one for the distillation token."""
     return count_classes(config, shapes) > 0 and bool(shapes("head_dist.weight"))
 
 
 def with_classes(config: ViTConfig, head: Shape | None) -> ViTConfig:
-    """Return the configuration with a classifier whose weight has shape `head`, and with the number
-    of tokens that it takes. None removes the classifier."""
+    """Return the configuration with another classifier.
+
+    The width of its weight determines the tokens that it takes: the pooled vector, or the mean of
+    the patches after some class tokens.
+
+    **Arguments:**
+
+    - `head`: the shape `(classes, width)` of the weight; None for no classifier.
+    """
     tokens = _head_tokens(config, head, config.dim)
     classes = head[0] if head and len(head) == 2 else 0
     return replace(config, classes=classes, head_tokens=tokens, distilled=False)
 
 
 def _head_tokens(config: ViTConfig, head: Shape | None, dim: int) -> int | None:
-    """Return the value of `head_tokens` for a classifier whose weight has shape `head`; None
-    without a classifier."""
+    """Return the value of `ViTConfig.head_tokens` that fits the width of a classifier; None if
+    there is no classifier.
+
+    **Arguments:**
+
+    - `head`: the shape `(classes, width)` of its weight; None without one.
+    - `dim`: the number of channels of a token. A classifier of this width takes the vector that
+      `config` states.
+    """
     if not head or len(head) != 2 or not head[0]:
         return None
     return config.head_tokens if head[1] == dim else head[1] // dim - 1
 
 
 def comparable_qkv_bias(config: ViTConfig) -> bool:
-    """Return the presence of biases for a comparison of networks. Without rotary positions it is
-    always True, because tensors determine it."""
+    """Return a value of `qkv_bias` by which networks are compared. Without rotary positions it is
+    always True, because tensors determine whether there are biases."""
     return config.qkv_bias or config.rope is None
 
 
 def comparable_pool(config: ViTConfig) -> Pooling:
-    """Return the pooling for a comparison of networks. Poolings of networks with the same tensors,
-    apart from those of the pooling itself, have the same value."""
+    """Return a value of `pool` by which networks are compared.
+
+    It is the same for poolings that networks with the same tensors may have: "token" also for the
+    mean of the patches if there is a class token, and "attention" also for no pooling.
+    """
     if config.pool == "mean" and config.cls_token:
         return "token"
     return "attention" if config.pool is None else config.pool
 
 
 def comparable_registers(config: ViTConfig) -> int:
-    """Return 1 if there are registers and learned positions, otherwise 0, for a comparison of
-    networks. Registers change how learned positions are interpolated."""
+    """Return 1 if there are registers and learned positions, otherwise 0. Networks are compared by
+    this number, because registers change how learned positions are interpolated."""
     return min(1, config.registers) if config.positions else 0
 
 
@@ -154,8 +177,8 @@ vector."""
 
 
 def _with_tokens(config: ViTConfig, shapes: Shapes) -> ViTConfig:
-    """Return the configuration with the class token, registers and learned positions of a
-    checkpoint."""
+    """Return the configuration with the class token, the registers and the learned positions that a
+    checkpoint has."""
     cls_token = shapes("cls_token") is not None
     registers = length(shapes, "reg_tokens")
     prefix = cls_token + registers
@@ -178,11 +201,12 @@ def _with_tokens(config: ViTConfig, shapes: Shapes) -> ViTConfig:
 
 
 def _is_square(count: int) -> bool:
+    """Return True if a number is the square of an integer."""
     return count >= 0 and math.isqrt(count) ** 2 == count
 
 
 def _with_norms(config: ViTConfig, shapes: Shapes) -> ViTConfig:
-    """Return the configuration with the norms, scales and biases of a checkpoint."""
+    """Return the configuration with the norms, layer scales and biases that a checkpoint has."""
     pre_norm = shapes("pre_norm.weight") is not None
     return replace(
         config,
@@ -195,7 +219,9 @@ def _with_norms(config: ViTConfig, shapes: Shapes) -> ViTConfig:
 
 
 def _with_pool(config: ViTConfig, shapes: Shapes) -> ViTConfig:
-    """Return the configuration with the pooling that the tensors of a checkpoint imply."""
+    """Return the configuration with the pooling that the tensors of a checkpoint imply: attention
+    if they have its query, the mean if there is a norm of the pooled vector or no class token,
+    otherwise the class token."""
     pooled_norm = shapes(f"{AVERAGED_NORM}.weight") is not None
     if shapes("attn_pool.latent") is not None:
         return replace(config, pool="attention", pooled_norm=pooled_norm)
@@ -204,13 +230,14 @@ def _with_pool(config: ViTConfig, shapes: Shapes) -> ViTConfig:
 
 
 def _with_attention_pool(config: ViTConfig, shapes: Shapes) -> ViTConfig:
-    """Return the configuration with SigLIP's pooling head, or without pooling."""
+    """Return the configuration with SigLIP's pooling head if a checkpoint has its query, otherwise
+    without pooling."""
     has_pool = shapes("attn_pool.latent") is not None
     return replace(config, pool="attention" if has_pool else None)
 
 
 def _with_mask_token(config: ViTConfig, shapes: Shapes) -> ViTConfig:
-    """Return the configuration with or without a token for masked patches."""
+    """Return the configuration with a mask token if a checkpoint has one, otherwise without it."""
     return replace(config, mask_token=shapes("mask_token") is not None)
 
 
@@ -251,7 +278,8 @@ computation."""
 
 
 def timm_activation(architecture: str) -> Activation | None:
-    """Return the activation of timm's architecture with this name; None for an empty name."""
+    """Return the activation of the timm architecture with this name; None if the name is empty.
+    Architectures that are not in `TIMM_ACTIVATIONS` have the exact GELU."""
     if not architecture:
         return None
     activations = (a for name, a in TIMM_ACTIVATIONS.items() if name.fullmatch(architecture))
@@ -270,8 +298,8 @@ def timm_norm_eps(config: ViTConfig, architecture: str) -> float:
 
 
 def find_unsupported_timm_option(architecture: str) -> str:
-    """Return the option of timm's architecture with this name that no network of the zoo supports;
-    empty if there is none."""
+    """Return the option of the timm architecture with this name that no network of the zoo
+    supports; empty if it has no such option."""
     options = (
         option for name, option in UNSUPPORTED_TIMM_OPTIONS.items() if name.fullmatch(architecture)
     )
