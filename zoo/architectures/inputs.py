@@ -207,11 +207,11 @@ class PictureInput(Input):
 
 @dataclass(frozen=True)
 class TextInput(Input):
-    """A text as `input_ids` [tokens], the numbers of its words.
+    """A text as `input_ids` [tokens], the ids of its tokens.
 
     **Arguments:**
 
-    - `vocabulary`: the number of words; each number of a word is below it.
+    - `vocabulary`: the number of different tokens; every id is below it.
     - `tokens`: the largest number of tokens of a text.
     - `any_length`: whether texts may have fewer tokens. Otherwise a shorter text is padded.
     - `masked`: whether the network also takes `attention_mask` [tokens].
@@ -226,7 +226,7 @@ class TextInput(Input):
 
     @property
     def arrays(self) -> tuple[InputArray, ...]:
-        """The numbers of words, and the mask, which is 1 for words and 0 for padding."""
+        """The ids of tokens, and the mask, which is 1 for tokens and 0 for padding."""
         # The arrays are int32 in JAX. Files have int64, as tokenizers return it.
         shape = ("sequence_length" if self.any_length else self.tokens,)
         mask = (InputArray("attention_mask", "int64", shape),) if self.masked else ()
@@ -245,7 +245,7 @@ class TextInput(Input):
         """Return a text about the number of tokens that a file takes. `size` is not used, because
         it is that of pictures."""
         shorter = "or fewer" if self.any_length else "a shorter one is padded"
-        return f"none: a text is {self.tokens} words, {shorter}"
+        return f"none: a text is {self.tokens} tokens, {shorter}"
 
     def read_sides(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, int]:
         """Return the number of texts as "batch" and their number of tokens as "tokens"; an empty
@@ -261,16 +261,16 @@ class TextInput(Input):
         return {name: encoded[name] for name in self.names}
 
     def sample(self, count: int, shorter: bool = False) -> Feeds:
-        """Return `count` texts of random words and several lengths, padded with zeros.
+        """Return `count` texts of random tokens and several lengths, padded with zeros.
 
         With `shorter`, a text has at most half the tokens, if the network takes texts of any
         length.
         """
         tokens = self.tokens // (2 if shorter and self.any_length else 1)
         rng = np.random.default_rng(0)
-        words = rng.integers(1, self.vocabulary, (count, tokens))
+        ids = rng.integers(1, self.vocabulary, (count, tokens))
         lengths = rng.integers(min(MIN_TEXT_LENGTH, tokens), tokens + 1, (count, 1))
-        ids = np.where(np.arange(tokens) < lengths, words, 0)
+        ids = np.where(np.arange(tokens) < lengths, ids, 0)
         mask = {"attention_mask": (ids != 0).astype(np.int64)} if self.masked else {}
         return {"input_ids": ids, **mask}
 

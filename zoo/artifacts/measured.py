@@ -49,7 +49,7 @@ class Comparison(Model):
     @property
     def size(self) -> str:
         """The height and width of the images, or the number of tokens of the texts, in words."""
-        return f"{self.height} x {self.width}" if self.height else f"{self.tokens} words"
+        return f"{self.height} x {self.width}" if self.height else f"{self.tokens} tokens"
 
     def error(self, measure: Measure) -> float | None:
         """Return the difference in this measure. None stands for an infinite value or NaN."""

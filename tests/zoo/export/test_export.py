@@ -70,8 +70,8 @@ def test_an_export(zoo):
 @pytest.mark.parametrize(
     ("name", "begins"),
     [
-        ("tips_vits14_hr_text", "none: a text is 64 words, a shorter one is padded"),
-        ("clip_vitb32_text", "none: a text is 77 words, or fewer"),
+        ("tips_vits14_hr_text", "none: a text is 64 tokens, a shorter one is padded"),
+        ("clip_vitb32_text", "none: a text is 77 tokens, or fewer"),
         ("tips_vits14_hr_dual", "any height and width"),
         ("dinov3_vits16", "any height and width from 16 on"),
     ],

@@ -67,7 +67,7 @@ TIPS_TEXT_SETTINGS: Template = (*TEXT_SETTINGS, {"scale_sqrt_depth": True})
 
 
 def _clip_text_settings(config: TextConfig) -> dict[str, Any]:
-    """Return the settings that only CLIP's classes for texts have: the numbers of the words that
+    """Return the settings that only CLIP's classes for texts have: the ids of the tokens that
     begin, end and pad a text, and the width of the projection if there is one."""
     end = config.vocabulary - 1 if config.end is None else config.end
     projection = {"projection_dim": config.projection} if config.projection else {}

@@ -32,7 +32,7 @@ its tokens, or its end token."""
 
 
 TOKEN_EMBEDDING = "token_embed.weight"
-"""Leaf `[vocabulary, dim]` with the embeddings of words."""
+"""Leaf `[vocabulary, dim]` with the embeddings of tokens."""
 
 
 def _read_hidden(config: TextConfig, shapes: Shapes) -> int:
@@ -159,7 +159,7 @@ class TextConfig(NoFeaturesConfig):
         """Description of the architecture in one line."""
         return (
             f"{self.depth} blocks of width {self.dim}, {self.heads} heads, mlp {self.hidden}, "
-            f"{self.tokens} of {self.vocabulary:,} words"
+            f"{self.tokens} of {self.vocabulary:,} tokens"
         )
 
 

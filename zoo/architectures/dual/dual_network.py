@@ -22,8 +22,8 @@ from zoo.architectures.vit.vit_network import VisionTransformer
 
 
 class TextTransformer(Network):
-    """Transformer for texts: words become tokens, blocks of attention mix them, and pooling makes
-    one vector for the text.
+    """Transformer for texts: token ids become vectors, blocks of attention mix them, and pooling
+    makes one vector for the text.
 
         x = token_embed[input_ids] + pos_embed      or √dim token_embed[input_ids] + sinusoids
         x = block(x, mask)                          for every block
@@ -32,12 +32,12 @@ class TextTransformer(Network):
 
     Shorter texts are padded to the full length. SigLIP 2 has no mask, and pools the last token,
     which may be padding. TIPS masks padding. In CLIP and dino.txt, a token attends only to itself
-    and the tokens before it, so that padding, which follows all words, has no effect.
+    and the tokens before it, so that padding, which follows the text, has no effect.
 
     SigLIP 2's, with initial parameters:
 
         model = zoo.create("siglip2_vitb16_224_text", key=jax.random.key(0))
-        output = model(input_ids)  # [64] numbers of words; for a batch jax.vmap(model)
+        output = model(input_ids)  # [64] token ids; for a batch jax.vmap(model)
 
     Sources: `big_vision/models/proj/image_text/text_transformer.py` of google-research/big_vision
     (Zhai et al., 2023, arXiv:2303.15343; Tschannen et al., 2025, arXiv:2502.14786);
@@ -93,24 +93,24 @@ class TextTransformer(Network):
 
         - `input_ids`: the numbers of words, at most as many as there are positions. A number
           outside the vocabulary is replaced by the nearest one in it.
-        - `attention_mask`: 1 for words, 0 for padding; None if all are words.
+        - `attention_mask`: 1 for tokens of the text, 0 for padding; None if all are words.
 
         **Returns** an `Output` with the tokens and the vector of the text. CLIP's vector is
         returned a second time as `text_embeds`.
         """
-        x = self.embed_words(input_ids)
-        words = None if attention_mask is None else attention_mask != 0
-        mask = self.make_mask(input_ids.shape[0], words)
+        x = self.embed_tokens(input_ids)
+        is_text = None if attention_mask is None else attention_mask != 0
+        mask = self.make_mask(input_ids.shape[0], is_text)
         for block in self.blocks:
             x = block(x, mask=mask)
         x = pointwise(self.norm, x)
-        pooled = self.pool_tokens(x, input_ids, words)
+        pooled = self.pool_tokens(x, input_ids, is_text)
         pooled = pooled if self.head is None else self.head(pooled)
         return Output(x, pooled, text_embeds=pooled if self.pool == "end" else None)
 
-    def embed_words(self, input_ids: Int[Array, " tokens"]) -> Float[Array, "tokens dim"]:
-        """Return the embeddings of the words with these numbers, to which the embeddings of their
-        positions are added."""
+    def embed_tokens(self, input_ids: Int[Array, " tokens"]) -> Float[Array, "tokens dim"]:
+        """Return the embeddings of the tokens with these ids, plus the embeddings of their
+        positions."""
         x = jnp.take(self.token_embed.weight, input_ids, axis=0, mode="clip")
         if self.pos_embed is not None:
             return x + self.select_positions(x.shape[0])
@@ -128,43 +128,43 @@ class TextTransformer(Network):
             return self.pos_embed[:tokens]
         return jnp.take(self.pos_embed, jnp.arange(tokens), axis=0, mode="clip")
 
-    def make_mask(self, tokens: Size, words: Bool[Array, " tokens"] | None) -> Mask | None:
+    def make_mask(self, tokens: Size, is_text: Bool[Array, " tokens"] | None) -> Mask | None:
         """Return the mask of the tokens that each token may attend to; None if all tokens attend to
         all.
 
         **Arguments:**
 
         - `tokens`: the number of tokens.
-        - `words`: True for words and False for padding; None if padding is not masked.
+        - `is_text`: True for tokens of the text, False for padding; None if padding is not masked.
         """
         if self.causal:
             triangle = np.tri if isinstance(tokens, int) else jnp.tri
             previous = jnp.asarray(triangle(tokens, dtype=bool))
-            return previous if words is None else previous & words
-        return None if words is None else words[None]
+            return previous if is_text is None else previous & is_text
+        return None if is_text is None else is_text[None]
 
     def pool_tokens(
         self,
         x: Float[Array, "tokens dim"],
         input_ids: Int[Array, " tokens"],
-        words: Bool[Array, " tokens"] | None,
+        is_text: Bool[Array, " tokens"] | None,
     ) -> Float[Array, " dim"]:
         """Return the vector of the text before the projection.
 
         **Arguments:**
 
         - `x`: the tokens after the final norm.
-        - `input_ids`: the numbers of words, among which the end of the text is searched.
-        - `words`: True for words and False for padding; None if all tokens are words. The mean of
-          no words is a vector of zeros.
+        - `input_ids`: the token ids, among which the end of the text is searched.
+        - `is_text`: True for tokens of the text and False for padding; None if there is no padding.
+          The mean of no tokens is a vector of zeros.
         """
         if self.pool == "last":
             return x[-1]
         if self.pool in ("greatest", "end"):
             return x[jnp.argmax(input_ids if self.end is None else input_ids == self.end)]
-        if words is None:
+        if is_text is None:
             return x.mean(axis=0)
-        weights = words.astype(x.dtype)
+        weights = is_text.astype(x.dtype)
         return weights @ x / jnp.maximum(weights.sum(), 1)
 
 
@@ -240,8 +240,8 @@ class DualEncoder(Network):
         **Arguments:**
 
         - `pixel_values`: preprocessed RGB pictures.
-        - `input_ids`: the numbers of words of each text.
-        - `attention_mask`: 1 for words, 0 for padding; None if the network takes no mask.
+        - `input_ids`: the token ids of each text.
+        - `attention_mask`: 1 for tokens of the text, 0 for padding; None without a mask.
         """
         texts = (input_ids,) if attention_mask is None else (input_ids, attention_mask)
         image = jax.vmap(lambda pixels: unit_vector(self.vision(pixels).pooler_output))(

@@ -193,7 +193,7 @@ class NaFlexDualEncoder(Network):
         pixel_values: Float[Array, "images tokens pixels"],
         pixel_attention_mask: Int[Array, "images tokens"],
         spatial_shapes: Int[Array, "images 2"],
-        input_ids: Int[Array, "texts words"],
+        input_ids: Int[Array, "texts text_tokens"],
     ) -> Similarities:
         """Return the similarities of every picture and every text.
 
@@ -201,7 +201,7 @@ class NaFlexDualEncoder(Network):
 
         - `pixel_values`, `pixel_attention_mask`, `spatial_shapes`: a batch of the arrays of
           `NaFlexTransformer`.
-        - `input_ids`: the numbers of words of each text.
+        - `input_ids`: the token ids of each text.
         """
         pictures = jax.vmap(self.vision)(pixel_values, pixel_attention_mask, spatial_shapes)
         image = jax.vmap(unit_vector)(pictures.pooler_output)
