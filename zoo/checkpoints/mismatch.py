@@ -414,7 +414,11 @@ class SiblingShapes:
 
 def _describe_channels(naming: Naming, view: Checkpoint) -> str:
     """Return a sentence about the number of channels of the network's pictures, or an empty string
-    if it is 3 or not known."""
+    if it is 3 or not known.
+
+    A kernel of patches is [channels, 3, height, width], or [channels, 3 * side²] for a linear layer
+    on the values of square patches.
+    """
     for prefix in ("", "vision.", "backbone."):
         for leaf in (PATCHES, "blocks.0.downsample.conv.weight"):
             kernel = leaf_shape(naming, view.tensors, prefix + leaf) or ()
@@ -423,6 +427,12 @@ def _describe_channels(naming: Naming, view: Checkpoint) -> str:
                 return (
                     f"it takes pictures of {channels}, and the zoo's networks take 3: export the "
                     "whole model with `converter.to_onnx`"
+                )
+            if len(kernel) == 2 and (side := math.isqrt(kernel[1] // 3)) ** 2 * 3 != kernel[1]:
+                return (
+                    f"its patches have {kernel[1]} values, and a square patch of {side} x {side} "
+                    f"pixels in 3 channels has {3 * side**2}: export the whole model with "
+                    "`converter.to_onnx`"
                 )
     return ""
 

@@ -5,11 +5,13 @@ import json
 import jax
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 import zoo as package
 from tests.references import siglip2_naflex as naflex
 from tests.references.towers import LABELS
 from tests.seeded import model_of
+from weights.errors import MappingError
 from zoo.architectures.builder import batched
 from zoo.architectures.dual.naflex_config import PatchesInput
 from zoo.artifacts.read import read_manifest
@@ -124,6 +126,16 @@ def test_settings_of_the_processor_are_written_and_read():
     assert written["image_processor_type"] == "Siglip2ImageProcessor"
     assert {name: written[name] for name in settings} == settings
     assert Processor.model_validate(written).preprocessing == how
+
+
+def test_patches_of_four_channels_are_refused(own, tmp_path):
+    state = load_file(own / "model.safetensors")
+    (name,) = (name for name in state if name.endswith("patch_embedding.weight"))
+    state[name] = np.resize(state[name], (len(state[name]), 4 * 16**2))
+    path = tmp_path / "four.safetensors"
+    save_file(state, path)
+    with pytest.raises(MappingError, match=r"patches have 1024 values, .* 18 x 18 .* has 972"):
+        package.from_pretrained(path)
 
 
 @pytest.mark.parametrize("opset", [18, pytest.param(23, marks=pytest.mark.full)])
