@@ -11,7 +11,7 @@ VERSION, WRITTEN = read()
 PROGRAMS = programs()
 NAMES = [name for name in PROGRAMS if name in WRITTEN]
 
-EVERY = 45
+EVERY = 90
 """The default tests compare one program in so many, the full tier all of them."""
 
 CHUNK = 100

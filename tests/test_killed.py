@@ -81,7 +81,8 @@ with staged(folder.parent) as stage, writing(folder):
 """
 
 
-@pytest.mark.parametrize("action", ["SIGTERM", "SIGKILL", "ENOSPC"])
+@pytest.mark.each()
+@pytest.mark.parametrize("action", ["SIGKILL", "SIGTERM", "ENOSPC"])
 def test_a_folder_that_is_replaced(action, run, tmp_path):
     """At each change: there is the older or the newer, and a killed process leaves it to the next
     one."""

@@ -146,7 +146,7 @@ BENCH = ["bench", f"{FOLDER}/onnx/model.onnx", "--rounds", "2"]
 @pytest.mark.parametrize(
     ("system", "commands"),
     [
-        pytest.param("win32", EXPORTED, id="win32, export"),
+        pytest.param("win32", EXPORTED, id="win32, export", marks=pytest.mark.full),
         pytest.param("win32", BUILT, id="win32, build", marks=pytest.mark.full),
         pytest.param("darwin", [*EXPORTED, *BUILT, BENCH], id="darwin", marks=pytest.mark.full),
     ],

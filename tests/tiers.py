@@ -3,7 +3,8 @@
 A test without a mark is a default test, one with `@pytest.mark.full` is not. Of a table or a cross
 product, `@pytest.mark.each("form", "dtype.kind")` leaves in the default tier the cases that have
 between them every value of each of these arguments, or of their attributes, and marks the others
-`full`. Without arguments it leaves the first case alone. Rows that are marked `full` stay so.
+`full`. Without arguments it leaves the first case alone. Rows that are marked `full` stay so. Of a
+table of names `default_rows` leaves some.
 
 `--draw SEED/COUNT/MINUTES` takes so many tests, which follow from the seed, and starts none after
 so many minutes. Of a cross product of three arguments and more it has every pair of values.
@@ -19,6 +20,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 Values = dict[str, Hashable]
 """What a case has for each argument."""
@@ -71,6 +73,13 @@ def mark_full(items: Iterable[pytest.Item]) -> None:
             chosen = covering([values(item, mark.args) for item in rest], min(1, len(mark.args)))
             for item in set(rest) - {rest[i] for i in chosen}:
                 item.add_marker("full")
+
+
+def default_rows(rows: Iterable[str], *names: str) -> list[ParameterSet]:
+    """Return the rows of a table for `parametrize`. Those that are not named are marked `full`."""
+    rows = list(rows)
+    assert {*names} <= {*rows}, f"rows that are not in the table: {sorted({*names} - {*rows})}"
+    return [pytest.param(row, marks=() if row in names else pytest.mark.full) for row in rows]
 
 
 def thinned(cases: list[pytest.Item]) -> list[pytest.Item]:

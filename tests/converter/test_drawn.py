@@ -29,8 +29,8 @@ def drawn(seed: str, monkeypatch: pytest.MonkeyPatch) -> Program:
 
 
 SEEDS = [
-    range(12),
-    *(pytest.param(range(n, n + 60), marks=pytest.mark.full) for n in range(12, 600, 60)),
+    range(6),
+    *(pytest.param(range(n, n + 60), marks=pytest.mark.full) for n in range(6, 600, 60)),
 ]
 
 

@@ -190,6 +190,7 @@ def in_bodies(*usual: tuple[str, str]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("dtype", "body"), rows)
 
 
+@pytest.mark.each("name", "dtype")
 @in_bodies(("int8", "scan"), ("float16", "while"))
 @pytest.mark.parametrize("name", TABLES)
 def test_bodies(name, dtype, body):

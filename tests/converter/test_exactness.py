@@ -117,6 +117,7 @@ def test_what_differs_by_default_is_said_and_strict_is_exact(name):
         assert apart(strict, fn, level=level) <= UNITS.get(name, 2)
 
 
+@pytest.mark.each("finite", "fn", "method")
 @pytest.mark.parametrize(
     ("finite", "fn"),
     [

@@ -19,6 +19,7 @@ def digests(*how: str) -> dict[str, str]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.full
 def test_the_same_bytes():
     """Of every dtype; `tests/fuzz` draws programs with such dtypes."""
     undisturbed = digests()

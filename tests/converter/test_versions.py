@@ -50,6 +50,7 @@ def lacking(model, version):
     ]
 
 
+@pytest.mark.each("operator", "dtype")
 @pytest.mark.parametrize("dtype", NARROW)
 @pytest.mark.parametrize("operator", BINARY)
 def test_what_an_old_version_has_no_kernel_for_is_computed_in_another_dtype(operator, dtype):
@@ -71,6 +72,7 @@ UNARY = {
 }
 
 
+@pytest.mark.each("operator", "dtype")
 @pytest.mark.parametrize(
     ("operator", "dtype"), [(name, dtype) for name in UNARY for dtype in UNARY[name][1]]
 )

@@ -40,8 +40,8 @@ class Framework:
 
 FRAMEWORKS = (
     Framework("Equinox", "equinox", "equinox", {"MLP", "Conv2d", "MultiheadAttention, causal"}),
-    Framework("Flax Linen", "flax", "linen", {"Embed", "GroupNorm", "Module, under nn.scan"}),
-    Framework("Flax NNX", "flax", "nnx", {"BatchNorm, between convolutions", "RNN", "RMSNorm"}),
+    Framework("Flax Linen", "flax", "linen", {"Embed", "GroupNorm"}),
+    Framework("Flax NNX", "flax", "nnx", {"BatchNorm, between convolutions", "RMSNorm"}),
     Framework("Haiku", "haiku", "haiku", {"LayerNorm", "MaxPool"}),
     Framework("Keras 3", "keras", "keras", {"Dense", "UpSampling2D, bilinear", "GRU", "PReLU"}),
     Framework("Brax", "brax", "policies", {"PPO policy"}, listed=False),

@@ -15,12 +15,14 @@ from tests.fuzz.judge import Outcome, is_open, judge
 from tests.fuzz.program import Program, Spec, Step, function
 from tests.fuzz.shrink import shrink
 from tests.fuzz.steps import STEPS
+from tests.tiers import default_rows
 
 
 @pytest.mark.parametrize(
     ("indices", "seed", "steps", "least"),
     [
-        (range(15), 11, 4, 12),
+        (range(7), 11, 4, 5),
+        pytest.param(range(15), 11, 4, 12, marks=pytest.mark.full),
         pytest.param(range(25, 225), 11, 4, 165, marks=pytest.mark.full),
         *(pytest.param(range(500), seed, 12, 350, marks=pytest.mark.full) for seed in range(6)),
     ],
@@ -92,7 +94,7 @@ REACHED = {
 }
 
 
-@pytest.mark.parametrize("name", REACHED)
+@pytest.mark.parametrize("name", default_rows(REACHED, "Boolean", "predicate", "vmap", "turns"))
 def test_each_branch_runs(name):
     """Verification takes all branches, as callbacks in the program's own source say."""
     outcome = judge(one_step(REACHED[name]))

@@ -133,9 +133,9 @@ SYMBOLIC = [
         x, 2 * x.shape[2], 3 * x.shape[3], method=m, antialias=m == "linear"), (IMAGE,), NEW,
         EXTRA) for m in ("linear", "cubic", "nearest")),
     Case("to another's size", lambda x, y: keep(x, *y.shape, method="cubic"),
-         (("B", 3, "N", 6), ("H", "W")), NEW, EXTRA, tags={SAMPLES}),
+         (("B", 3, "N", 6), ("H", "W")), NEW, EXTRA, tags=DEFAULT),
     Case("linear to another's size", lambda x, y: keep(x, *y.shape, antialias=False),
-         ((2, "H", "W"), ("B", "N")), ops=EXTRA, tags={SAMPLES}),
+         ((2, "H", "W"), ("B", "N")), ops=EXTRA, tags=DEFAULT),
     Case("half", lambda x: keep(x, x.shape[2] // 2, x.shape[3] // 2), (("B", 3, "2*H", "2*W"),),
          ops=EXTRA, tags=DEFAULT),
     Case("nearest to fixed", lambda x: keep(x, 12, 7, method="nearest"), (IMAGE,), (17, 23),
@@ -233,7 +233,7 @@ TABLES = [
     Case("table of a known size", TABLE, ((2, 3, 9, 4),), ops={"Add": 1, "Resize": 0},
          tags=DEFAULT),
     Case("table of any size", TABLE, (("B", 3, "H", "W"),), ops={"Resize": 1}, tolerance=2,
-         tags={SAMPLES}),
+         tags=DEFAULT),
     Case("loop", in_loop, tolerance=0.25, tags=DEFAULT),
 ]  # fmt: skip
 

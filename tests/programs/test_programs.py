@@ -144,6 +144,7 @@ def held(case: Case, compiled: Any) -> set[str]:
     return primitives(case)
 
 
+@pytest.mark.each("way")
 @pytest.mark.parametrize(
     ("name", "way"),
     [

@@ -80,25 +80,26 @@ Check = Callable[[Drawn], bool]
 """Whether what was drawn is of use; **raises** AssertionError where it is of use and wrong."""
 
 
-def search(check: Check, first: int, rounds: int, enough: int) -> int:
-    """How many programs that are of use were drawn, in so many rounds or until there are enough."""
-    found = 0
-    for number in range(first, first + rounds):
-        if found < enough:
-            found += _searched(check, number)
-    return found
-
-
 ROUND = 8
 """Programs that are drawn before it is asked whether there have been enough."""
 
 
-def _searched(check: Check, number: int) -> int:
+def search(check: Check, first: int, rounds: int, enough: int, size: int = ROUND) -> int:
+    """How many programs that are of use were drawn, in so many rounds of a ``size`` or until there
+    are enough."""
+    found = 0
+    for number in range(first, first + rounds):
+        if found < enough:
+            found += _searched(check, number, size)
+    return found
+
+
+def _searched(check: Check, number: int, size: int) -> int:
     found = 0
 
     @seed(number)
     @settings(
-        max_examples=ROUND,
+        max_examples=size,
         database=None,
         deadline=None,
         print_blob=False,

@@ -88,6 +88,7 @@ def test_iree_has_norms(tmp_path):
     assert operators.count("LayerNormalization") == 5
 
 
+@pytest.mark.each("target", "precision", "name")
 @pytest.mark.parametrize("opset", [pytest.param(18, marks=full), 23])
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=full if n == "vit_digits" else ()) for n in NETWORKS]
@@ -106,6 +107,7 @@ def test_precisions(target, precision, name, opset, tmp_path):
     assert furthest(found, wanted) < LIMITS.get(precision, 3e-2)
 
 
+@pytest.mark.each()
 @pytest.mark.parametrize("precision", LIMITS)
 def test_portable_files_hold_nothing_special(precision, tmp_path):
     for name in NETWORKS:

@@ -37,6 +37,7 @@ def test_a_program_names_the_file_that_is_in_the_way(name, tmp_path):
             assert last.startswith("ImportError: ")
 
 
+@pytest.mark.full
 def test_the_command_runs_beside_all_of_them(tmp_path):
     """The script `zoo`, which is in a folder of its own; it starts processes of Python."""
     put(tmp_path, "converter.py", "weights/__init__.py", "zoo.py")

@@ -75,6 +75,7 @@ def test_an_encoding_that_lacks_letters():
     assert done.returncode == 2 and "\\u6a21" in done.stderr
 
 
+@pytest.mark.each()
 @pytest.mark.parametrize("arguments", [("list",), ("list", "--json")])
 def test_a_reader_that_has_gone(arguments):
     """As `zoo list | head` ends; Typer and rich leave with 1."""
@@ -85,6 +86,7 @@ def test_a_reader_that_has_gone(arguments):
     assert (done.returncode, done.stderr) == (1, "")
 
 
+@pytest.mark.each()
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no full device")
 @pytest.mark.parametrize("arguments", [("list",), ("list", "--json")])
 def test_a_disk_that_is_full(arguments):

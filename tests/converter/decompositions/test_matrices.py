@@ -214,6 +214,7 @@ def test_elsewhere(name, dtype, opset):
     assert_as_accurate(fn, truth, typed(args, dtype), opset, *measure)
 
 
+@pytest.mark.each()
 @pytest.mark.parametrize(("name", "shape"), [("eigvalsh", (128, 128)), ("svdvals", (256, 256))])
 def test_large(name, shape):
     fn, truth, _ = ANSWERS[name]
@@ -300,6 +301,7 @@ def test_edges(name):
             np.testing.assert_array_equal(actual, wanted)
 
 
+@pytest.mark.each()
 @pytest.mark.parametrize("fn", [jnp.linalg.inv, jnp.linalg.qr, jnp.linalg.eigvalsh])
 def test_a_large_one_is_a_small_file(fn):
     small, large = (converter.to_onnx(fn, [(n, n)]).report.nodes for n in (96, 256))

@@ -37,6 +37,7 @@ def converted(fn, inputs, **how):
     return got
 
 
+@pytest.mark.each("name", "dtype")
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_as_near_to_the_truth_as_jax(name, dtype):

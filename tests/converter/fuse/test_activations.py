@@ -141,6 +141,7 @@ def test_slopes_that_are_parameters():
     np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.each()
 @pytest.mark.parametrize("opset", [17, 20, 25, 26])
 def test_every_opset_has_a_kernel(opset):
     for op, (fn, *_) in SPELLINGS.items():

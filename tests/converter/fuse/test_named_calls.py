@@ -1,7 +1,6 @@
 """Calls that JAX hands over by name: under ``vmap``, and functions that only have the name."""
 
 from functools import partial
-from itertools import product
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +27,7 @@ def resized(x, method="linear", antialias=True, size=(3, 9, 4)):
     return jax.image.resize(x, size, method, antialias)
 
 
-@pytest.mark.each("method", "in_axis", "dtype")
+@pytest.mark.each("out_axis", "dtype")
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("out_axis", [0, 2])
 @pytest.mark.parametrize("in_axis", [0, 1, 2, 3])
@@ -48,7 +47,15 @@ def test_a_batched_resize_is_found_at_any_axis(method, in_axis, out_axis, dtype)
         assert (found.shape[in_axis], sizes) == (3, [3, 9, 4])
 
 
-@pytest.mark.parametrize("levels", [*product((0, 2), (1, 3)), (1, 0, 2)])
+@pytest.mark.parametrize(
+    "levels",
+    [
+        (0, 3),
+        (2, 3),
+        (1, 0, 2),
+        *(pytest.param(x, marks=pytest.mark.full) for x in ((0, 1), (2, 1))),
+    ],
+)
 def test_several_batches_give_jax_s_numbers(levels):
     fn = partial(resized, size=(9, 4))
     shape = [5, 7]

@@ -44,7 +44,7 @@ FORMS = [(case.name, case) for case in (*SPELLINGS, *MORE)]
 WRAPS = ("plain", "vmap0", "vmap1", "vmap-1", "nested", "scan")
 
 
-@pytest.mark.each("how")
+@pytest.mark.each()
 @pytest.mark.parametrize("how", WRAPS)
 @pytest.mark.parametrize("form", [f for _, f in FORMS], ids=[n for n, _ in FORMS])
 def test_a_value_is_computed_once(form, how):

@@ -22,6 +22,7 @@ from converter.verify.steering import (
     is_small,
     steered_samples,
 )
+from tests.tiers import default_rows
 
 ROWS = np.arange(12, dtype=np.float32).reshape(4, 3)
 
@@ -166,7 +167,7 @@ REDUCTIONS = {
 }
 
 DRAWN = settings(
-    max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 
 
@@ -207,6 +208,7 @@ def test_both_branches_are_taken(reduction, size, negative, dtype, shape, below)
     assert not possible or taken == {True, False}, coverage.untaken()
 
 
+@pytest.mark.each()
 @pytest.mark.parametrize("bound", [1.0, 6.0, 2500.0])
 def test_an_error_in_one_branch_is_found(bound):
     def fn(x):
@@ -231,7 +233,12 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize(
+    "name",
+    default_rows(
+        WRONG, "before the first", "one turn", "an index from the end", "a start behind the end"
+    ),
+)
 def test_errors_at_one_side_are_found(name):
     fn, wrong = WRONG[name]
     export = converter.to_onnx(fn, [((), "int32"), (4, 3)], verify=True)
@@ -273,6 +280,7 @@ def test_given_inputs_are_not_added_to(tmp_path):
         assert f"{BRANCHES[0]} in 1 samples" in texts and len(texts) == 4
 
 
+@pytest.mark.full
 def test_samples_are_the_same_every_time():
     one, two = (steered(inner, ((), "int32"), (4, 3))[0] for _ in range(2))
     assert [name for name, _ in one] == [name for name, _ in two]

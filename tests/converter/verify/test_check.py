@@ -14,6 +14,7 @@ import converter
 from converter.ir.evaluation import COPIES, peak_memory
 from converter.model.verdict import LEVELS, Difference, Elements, Errors, Verdict
 from converter.verify.samples import MEMORY_BUDGET, samples
+from tests.tiers import default_rows
 
 RNG = np.random.default_rng(3)
 BASE = RNG.standard_normal((3, 5)).astype(np.float32)
@@ -111,6 +112,7 @@ def test_samples_are_of_every_size_and_type():
     assert np.abs(drawn["large"][1]).max() > 20
 
 
+@pytest.mark.each("dtype", "inside")
 @pytest.mark.parametrize("dtype", ["int32", "uint8"])
 @pytest.mark.parametrize("inside", [False, True])
 def test_a_loop_turns_a_few_times(dtype, inside):
@@ -145,6 +147,7 @@ def turned_rows(x, _, carry):
     return i[::-1], jnp.sin(row + x.at[i].get(**UNWRAPPED).T @ jnp.arange(4.0))
 
 
+@pytest.mark.each("name", "dtype")
 @pytest.mark.parametrize("dtype", ["int32", "uint8"])
 @pytest.mark.parametrize("name", INDEXED)
 def test_indices_are_drawn_within_bounds(name, dtype):
@@ -246,6 +249,7 @@ def test_where_a_zero_of_jax_leads_to_infinity():
     assert not converter.check(wrong, fn, x).passed
 
 
+@pytest.mark.each()
 @pytest.mark.parametrize("name", ["lgamma", "digamma"])
 def test_where_jax_itself_is_off(name):
     """XLA's formulas cancel near the zeros; a file that is nearer to the truth is right."""
@@ -257,6 +261,7 @@ def test_where_jax_itself_is_off(name):
     assert not converter.check(export, lambda x: fn(x) + 2e-5, [x]).passed
 
 
+@pytest.mark.full
 def test_roundings_of_a_large_matrix_add_up():
     x = RNG.standard_normal((64, 128)).astype(np.float32).view(np.complex64)
     fn = jax.jit(lambda x: jnp.abs(jnp.linalg.eigh(x + x.conj().T)[1]))
@@ -280,7 +285,9 @@ SUMMED = {
 }
 
 
-@pytest.mark.parametrize("name", SUMMED)
+@pytest.mark.parametrize(
+    "name", default_rows(SUMMED, "partial sums", "a softmax", "a product of vectors", "in a loop")
+)
 def test_long_sums_of_equal_numbers_may_be_added_up_in_any_order(name):
     fn = SUMMED[name]
     export = converter.to_onnx(fn, [EQUALS])
@@ -288,6 +295,7 @@ def test_long_sums_of_equal_numbers_may_be_added_up_in_any_order(name):
     assert not converter.check(export, lambda x: fn(x) * 1.001, [EQUALS]).passed
 
 
+@pytest.mark.full
 def test_an_image_is_sampled_at_whole_places():
     """JAX is exact there, and a runtime a rounding of its own places off, from -1 to 1."""
 
@@ -340,6 +348,7 @@ def test_cumulative_sums_of_nothing_beside_a_branch():
     assert not converter.check(export, lambda x: [y * 1.001 for y in fn(x)]).passed
 
 
+@pytest.mark.each()
 @pytest.mark.parametrize("seed", range(4))
 def test_integers_are_rounded_before_a_product_of_floats(seed):
     """A sum of 60 products of large integers cancels: each product is rounded to float32."""
@@ -459,7 +468,9 @@ ZEROS = {
 }
 
 
-@pytest.mark.parametrize("name", ZEROS)
+@pytest.mark.parametrize(
+    "name", default_rows(ZEROS, "sum", "sign of a sum", "max", "reduce_window", "round")
+)
 def test_a_zero_may_have_either_sign(name):
     """`docs/exactness.md` names these; what is divided by one is either infinity."""
     fn = ZEROS[name]
@@ -478,6 +489,7 @@ def test_functions_that_xla_rounds_coarsely_in_float64(fn, value):
         assert not converter.check(export, lambda x: fn(x) * (1 + 1e-12), [value]).passed
 
 
+@pytest.mark.each()
 @pytest.mark.parametrize("has_branches", [False, True])
 def test_attention_in_float16_is_judged(has_branches):
     """JAX traces it with an algorithm of products that its compiler for CPUs refuses by name."""

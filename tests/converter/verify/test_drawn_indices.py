@@ -50,7 +50,7 @@ def drawn_windows(draw):
     return shape, window, tuple(sorted(some)), draw(st.sampled_from([*MADE])), index
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=8, deadline=None, derandomize=True)
 @given(drawn_windows(), st.sampled_from(["int32", "uint8"]))
 def test_windows_are_drawn_inside(drawn, dtype):
     shape, *how = drawn

@@ -183,7 +183,7 @@ DIAGONALS = np.float32(LARGE[0] / 1e6)
 @pytest.mark.parametrize(
     "fn",
     [
-        lambda b: jnp.linalg.solve(DIAGONALS, b),
+        pytest.param(lambda b: jnp.linalg.solve(DIAGONALS, b), marks=pytest.mark.full),
         lambda b: lax.linalg.triangular_solve(DIAGONALS, b.T).T,
         lambda b: lax.linalg.tridiagonal_solve(*DIAGONALS[1:], b),
         lambda b: jnp.linalg.qr(b)[1].at[1:, 0].set(0),
@@ -218,7 +218,10 @@ def factors(a):
     ("fn", "matrix", "places"),
     [
         (jnp.linalg.cholesky, spread(5, 1e6), [(0, 0), (2, 1), (4, 0)]),
-        (jnp.linalg.cholesky, spread(5, 1e6) + 0j, [(0, 0), (2, 1), (4, 0)]),
+        pytest.param(
+            *(jnp.linalg.cholesky, spread(5, 1e6) + 0j, [(0, 0), (2, 1), (4, 0)]),
+            marks=pytest.mark.full,
+        ),
         (lambda a: factors(a)[1], spread(5, 1) * np.geomspace(1, 1e7, 5), [(0, 0), (1, 1), (0, 2)]),
     ],
     ids=["cholesky", "complex cholesky", "lu"],

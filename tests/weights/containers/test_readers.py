@@ -146,6 +146,7 @@ def test_values_of_npz_are_numpys(save, tmp_path):
 SWITCHES = ("block_linked", "content_checksum", "block_checksum", "store_size")
 
 
+@pytest.mark.each()
 @pytest.mark.parametrize("block_size", [0, 4, 5, 6, 7])
 def test_any_range_of_any_frame(block_size):
     """Noise, zeros and repeats; and none of them where the file ends early."""

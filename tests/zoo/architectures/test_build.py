@@ -60,6 +60,7 @@ def abstract_output(model):
     return eqx.filter_eval_shape(batched, model, image)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(
     is_older(jax.__version__, "0.10"), reason="JAX before 0.10 draws other last digits"
 )

@@ -95,7 +95,7 @@ def saved(tmp_path_factory):
 @pytest.mark.parametrize(
     ("kind", "size"),
     [
-        (2, (48, 48)),
+        pytest.param(2, (48, 48), marks=pytest.mark.full),
         pytest.param(1, (40, 56), marks=pytest.mark.full),
         pytest.param(1, (24, 32), marks=pytest.mark.full),
         pytest.param(2, (64, 64), marks=pytest.mark.full),
@@ -106,7 +106,7 @@ def saved(tmp_path_factory):
     ],
 )
 def test_is_what_transformers_computes(kind, size, saved):
-    """By default files of the others are compared, below."""
+    """By default files are compared, below."""
     own = saved[kind]
     images = pictures(2, size)
     assert_near(run(zoo.from_pretrained(None, own.path), images), own.outputs(images))
@@ -184,8 +184,8 @@ def test_checkpoint_of_its_authors(masks, tmp_path):
 @pytest.mark.parametrize(
     ("kind", "opset"),
     [
-        (2, 23),
         ("masks", 18),
+        pytest.param(2, 23, marks=pytest.mark.full),
         pytest.param(2, 18, marks=pytest.mark.full),
         pytest.param("masks", 23, marks=pytest.mark.full),
         ("deim", 23),
@@ -315,6 +315,7 @@ def canvases():
     return scatter(split_digits()[1], 40, seed=5)
 
 
+@pytest.mark.full
 def test_digits_that_nobody_trained_on(canvases):
     entry = zoo.info("boxes_digits")
     pixels = normalize_images(jnp.asarray(canvases.images), entry.preprocessing)
@@ -373,6 +374,7 @@ def test_low_precisions_are_judged_by_what_they_say():
     assert align_detections(alone, alone) == (alone, alone)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("opset", [18, pytest.param(23, marks=pytest.mark.full)])
 def test_eight_bits_move_boxes_by_less_than_half_a_pixel(opset, canvases, tmp_path):
     """Those that the network is sure of. A file has to be verified too, by a photograph."""

@@ -107,6 +107,7 @@ def test_split():
     assert not np.array_equal(digits.split_digits(1)[1].labels, digits.split_digits(0)[1].labels)
 
 
+@pytest.mark.full
 def test_depths_of_scenes_that_nobody_trained_on():
     entry = info("depth_digits")
     assert sha256((DATA / entry.checkpoint).read_bytes()).hexdigest() == entry.digest
@@ -125,7 +126,11 @@ NEVER_TRAINED = ("Somebody wrote {} on paper", "My child's first {}!", "I see a 
 training's."""
 
 
-@pytest.mark.parametrize("templates", [TRAINED, NEVER_TRAINED], ids=["trained", "never trained"])
+@pytest.mark.parametrize(
+    "templates",
+    [pytest.param(TRAINED, marks=pytest.mark.full), NEVER_TRAINED],
+    ids=["trained", "never trained"],
+)
 def test_words_for_digits_that_nobody_trained_on(templates):
     """Of ten sentences about a held-out digit the likeliest is right; measured: 98.3 to 98.9 %."""
     _, apart = digits.split_digits()

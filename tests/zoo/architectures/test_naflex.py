@@ -195,6 +195,7 @@ def assert_vectors(built, both):
         np.testing.assert_allclose(built.text(sentences), wanted["text_embeds"], atol=ATOL)
 
 
+@pytest.mark.full
 def test_zero_shot_questions(own_dual, both, tmp_path):
     file = tmp_path / "onnx" / "naflex.onnx"
     file.parent.mkdir()

@@ -237,7 +237,10 @@ NANO_BY_TIMM = {
 @pytest.mark.parametrize(
     ("name", "size"),
     [
-        *(("swinv2_tiny_window8_256", size) for size in ("40x52", "64x64", "36x92")),
+        *(
+            pytest.param("swinv2_tiny_window8_256", size, marks=pytest.mark.full)
+            for size in ("40x52", "64x64", "36x92")
+        ),
         *(("deit_tiny_distilled_patch16_224", size) for size in ("64x64", "48x80")),
     ],
 )

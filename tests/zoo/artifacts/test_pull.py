@@ -72,6 +72,7 @@ def test_a_variant_then_another_then_nothing_new(zoo, at):
     assert content(zoo.here / "elsewhere") == content(folder)
 
 
+@pytest.mark.each()
 @pytest.mark.parametrize("small", [False, True])
 def test_wrong_bytes_are_removed_and_fetched_again(small, zoo, at):
     """The hub names large files by their sha256, which is compared before a download."""
@@ -193,7 +194,8 @@ def test_from_the_cache_of_the_hub(zoo, at):
     assert content(zoo.here / "third") == expected("fp32")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.each()
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_pull_that_was_stopped_keeps_the_files_that_arrived(number, tmp_path):
     """The same command completes it."""
     name, small = f"{REPOSITORY}@{COMMIT}/{LARGE}", f"{REPOSITORY}@{COMMIT}/onnx/model_fp16.onnx"

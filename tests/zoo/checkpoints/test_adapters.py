@@ -65,7 +65,7 @@ ADAPTERS = {
 }
 
 
-LATER = {"attention", "dinov2", "siglip", "a norm as a whole"}
+LATER = {"attention", "dinov2", "dinov3", "siglip", "a norm as a whole", "names of files"}
 """Those whose kind other tests or adapters have."""
 
 

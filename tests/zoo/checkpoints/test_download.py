@@ -60,6 +60,7 @@ def test_to_a_folder(kept, zoo, hub):
     assert zoo.json(*DOWNLOAD) == [record(path.parent, out, 0)]
 
 
+@pytest.mark.full
 def test_two_at_once(tmp_path):
     """The second one waits, and finds it there."""
     with serving(hub_of(REPOSITORY, {NAME: CONTENT}, stall=100_000)) as hub:
@@ -77,6 +78,7 @@ def test_two_at_once(tmp_path):
     assert [process.returncode for process in both] == [0, 0], told
 
 
+@pytest.mark.each()
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_download_that_is_interrupted(number, tmp_path):
     """No partial file stays, and the same command completes the download."""

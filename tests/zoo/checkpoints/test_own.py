@@ -18,6 +18,7 @@ import zoo as package
 from tests.references.areas import AREAS
 from tests.references.classifiers import CLASSES, OWN
 from tests.seeded import REPRESENTATIVES, nano
+from tests.tiers import default_rows
 from weights import LazyTensor
 from weights.files import Checkpoint
 from weights.mapping import plan, source_shapes
@@ -56,7 +57,7 @@ def size_of(own):
     return "{}x{}".format(*own.size)
 
 
-@pytest.mark.each("opset")
+@pytest.mark.each()
 @pytest.mark.parametrize("opset", [18, 23])
 @pytest.mark.parametrize("kind", OWN)
 def test_a_checkpoint_without_a_name(kind, opset, zoo, tmp_path):
@@ -211,7 +212,7 @@ def test_sizes_that_are_not_sound(name):
         assert sound <= {"rope.length"}  # what angles are multiplied by
 
 
-@pytest.mark.parametrize("kind", ["vit", "vit on no square"])
+@pytest.mark.parametrize("kind", default_rows(["vit", "vit on no square"], "vit on no square"))
 def test_what_is_asked_for_is_enough(kind, zoo, tmp_path):
     """A `config.json` with what the refusal says, and nothing else."""
     own = OWN[kind](tmp_path / "own")
@@ -384,7 +385,19 @@ TOWERS = {
 }
 
 
-@pytest.mark.parametrize("name", TOWERS)
+@pytest.mark.parametrize(
+    "name",
+    default_rows(
+        TOWERS,
+        "CLIPVisionModel",
+        "CLIPTextModel",
+        "SiglipVisionModel",
+        "DINOv3ViTModel",
+        "Swinv2Model",
+        "ConvNextV2Model",
+        "Dinov2Model",
+    ),
+)
 def test_a_tower_of_its_own(name, tmp_path):
     family, settings = TOWERS[name]
     kind = getattr(transformers, name)
@@ -415,6 +428,7 @@ def test_a_tower_of_its_own(name, tmp_path):
         )
 
 
+@pytest.mark.each()
 @pytest.mark.parametrize("name", ["SiglipVisionModel", "CLIPVisionModel"])
 def test_a_folder_in_place_of_a_name(name, tmp_path):
     """As in transformers; SigLIP's without the head that pools, which then gives no vector."""

@@ -132,7 +132,10 @@ SCRIPT = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     ("program", "asked", "variables", "told"),
     [
         (PROGRAM, (), COMPLETED, "dinov3_vits16\ndinov3_vits16plus"),
-        ([sys.executable, "-m", "zoo"], (), COMPLETED, "dinov3_vits16\ndinov3_vits16plus"),
+        pytest.param(
+            *([sys.executable, "-m", "zoo"], (), COMPLETED, "dinov3_vits16\ndinov3_vits16plus"),
+            marks=pytest.mark.full,
+        ),
         (PROGRAM, ("--show-completion", "bash"), SCRIPT, "complete -o default -F _zoo_completion"),
         ([sys.executable, "-m", "zoo.export"], ("--help",), {}, "[MODEL]..."),
     ],

@@ -22,6 +22,7 @@ NEAR = 1e-5
 """Of shares; JAX and ONNX Runtime differ by 1e-6 there."""
 
 
+@pytest.mark.full
 def test_the_same_answers_wherever_a_model_lies(zoo):
     """Best first, the five best, of two pictures, the bundled photograph without one."""
     zoo("export", "vit_digits", "--opset", 18)

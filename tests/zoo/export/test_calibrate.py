@@ -86,6 +86,7 @@ def fixed(source, file, batches, runtime="onnxruntime"):
     return file
 
 
+@pytest.mark.each()
 @needs_quantized_23
 @pytest.mark.parametrize("opset", [18, 23])
 def test_it_runs_elsewhere(opset, tmp_path):

@@ -25,6 +25,7 @@ def assert_refused(checkpoint, out, kind, told):
     assert list(out.iterdir()) == []
 
 
+@pytest.mark.each()
 @pytest.mark.parametrize("name", ["w-08c60483.pth", "w-08C60483.pth", "w-08c60483.tar.lz4"])
 def test_a_name_that_promises_another_digest(name, vits16, tmp_path):
     checkpoint = tmp_path / name

@@ -208,6 +208,7 @@ def outliers(config, factor):
     return values
 
 
+@pytest.mark.full
 @pytest.mark.each()
 @pytest.mark.parametrize("name", ["vit5_small", "dinov3_vit7b16", "dinov3_vits16"])
 def test_outlier_channels(name, tmp_path):

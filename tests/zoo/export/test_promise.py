@@ -14,8 +14,11 @@ from zoo.cli.console import call
 from zoo.common.errors import NotVerified
 
 PRECISIONS = ("fp32", "fp16", "bf16", "int8", "q4", "q4f16")
+BY_DEFAULT = ("fp32", "fp16", "int8")
+"""An exact precision, a lower one of floats, and one of integers."""
+
 CASES = [
-    case
+    pytest.param(*case, marks=() if case[0] in BY_DEFAULT else pytest.mark.full)
     for case in product(PRECISIONS, (18, 23), ("onnxruntime", "openvino"))
     if case[:2] != ("bf16", 18)  # which has no operators for it
 ]

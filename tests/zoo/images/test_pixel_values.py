@@ -21,6 +21,7 @@ from converter.jax_versions import enable_x64
 from converter.opsets import is_older
 from converter.verify.sessions import run
 from tests.seeded import nano, values_of
+from tests.tiers import default_rows
 from zoo.architectures.builder import abstract
 from zoo.checkpoints.settings.processors import transformers_processor
 from zoo.common.errors import BadRequest
@@ -45,6 +46,11 @@ HOW["stretched, then cropped"] = Preprocessing(
 )
 DISTINCT = {how: name for name, how in reversed(HOW.items())}.values()
 """A model of every preprocessing of the zoo."""
+
+STEPS = {
+    replace(HOW[name], size=(1, 1), mean=(0, 0, 0), std=(1, 1, 1)): name for name in DISTINCT
+}.values()
+"""A model of every preprocessing that differs in more than the size and the constants."""
 
 SIZES = ((61, 700), (7, 5), (900, 500), (224, 301))
 """(width, height): a tall one, a tiny one, a large one, and one of the width that is made."""
@@ -87,7 +93,7 @@ def cropped_by_torchvision(image: Image.Image, how: Preprocessing) -> np.ndarray
 PICTURES = [photograph(), *map(noisy, SIZES)]
 
 
-@pytest.mark.parametrize("name", DISTINCT)
+@pytest.mark.parametrize("name", default_rows(DISTINCT, *STEPS))
 def test_pixels_are_the_image_processors(name, tmp_path):
     """One level of 8 bits is 0.0039 at least; rounding alone is left."""
     sizes = [HOW[name].size] + [(96, 480)] * HOW[name].rescale_first

@@ -40,6 +40,7 @@ def assert_segments(got, want):
         assert ours._asdict() == {**theirs, "score": pytest.approx(theirs["score"], abs=2e-6)}
 
 
+@pytest.mark.each()
 @pytest.mark.parametrize("size", [(64, 64), (90, 50), (37, 120)])
 def test_segments_are_those_of_transformers(size):
     for seed in range(5):

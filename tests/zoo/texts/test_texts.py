@@ -158,6 +158,7 @@ def under(values, prefix):
     return {k.removeprefix(prefix): v for k, v in values.items() if k.startswith(prefix)}
 
 
+@pytest.mark.each()
 @pytest.mark.parametrize("axis", [(), (1,)])
 def test_two_files_of_tips(axis, tmp_path):
     """A folder or the file of the tower for texts is both, beside the other; alone it is itself."""
@@ -365,7 +366,10 @@ def in_torch(model, **given):
         return model(**{name: torch.from_numpy(value) for name, value in given.items()})
 
 
-@pytest.mark.parametrize(("end", "opset"), [(2, 23), (95, 18), (17, 23), (17, 18)])
+@pytest.mark.parametrize(
+    ("end", "opset"),
+    [(2, 23), (17, 18), *(pytest.param(*x, marks=pytest.mark.full) for x in ((95, 18), (17, 23)))],
+)
 def test_a_tower_whose_words_end_elsewhere(end, opset, config, zoo):
     """Where `eos_token_id` is 2 the greatest number ends a text, else the first of that number."""
     whole = clip.both(config, values_of(config))
@@ -387,6 +391,7 @@ def test_a_tower_whose_words_end_elsewhere(end, opset, config, zoo):
         np.testing.assert_allclose(found[name], wanted[name], rtol=0, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.each()
 @pytest.mark.parametrize("name", [CLIP, "clip_vitb32_laion2b_dual"])
 def test_settings_say_who_trained_a_network(name, tmp_path):
     """OpenAI's and LAION's have the same tensors, and each its own GELU."""

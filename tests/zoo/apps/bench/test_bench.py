@@ -49,6 +49,7 @@ F32 = np.float32
 ONE, TWO = "y = MatMul(x, w)", "h = MatMul(x, w) y = MatMul(h, w)"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("opset", [pytest.param(18, marks=pytest.mark.full), 23])
 def test_products_of_vits16(opset):
     """By hand, and as many operations as torch counts while transformers' model runs.

@@ -302,6 +302,7 @@ def test_keys_have_their_accents(tmp_path):
     assert (more.width, more.height - GAP) == (sheet.shape[1], 2 * (len(sheet) - GAP))
 
 
+@pytest.mark.full
 def test_an_index_stays_when_rows_change(tmp_path, monkeypatch):
     """Rows that came after it are compared one by one, and removed ones are not found."""
     vectors = drawn(600, 32)

@@ -112,7 +112,7 @@ def kill_before_commit(folder, run, number, command=COMMAND):
     return len(written - used_files(folder / OUT))
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(10, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", [1, pytest.param(10, marks=pytest.mark.full)])
 def test_killed_between_a_write_and_its_commit(count, begin, run, undisturbed):
     for number in range(count):
         folder = begin()
@@ -123,7 +123,8 @@ def test_killed_between_a_write_and_its_commit(count, begin, run, undisturbed):
         assert complete(folder, run, undisturbed[0]) == 61 - left
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(10, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("count", [10])
 def test_killed_at_drawn_moments(count, begin, run, undisturbed):
     draw = random.Random(count)
     for _ in range(count):
@@ -218,6 +219,7 @@ def second_run(folder, run):
         (pictures / name).unlink()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("count", [1, pytest.param(8, marks=pytest.mark.full)])
 def test_an_update_is_killed(count, begin, run):
     """Every picture has one row at any moment: an older or the newer one."""
