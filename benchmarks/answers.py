@@ -33,11 +33,11 @@ from tests.references import classifiers
 from zoo.apps.bench.measure import compute_floor, product_tasks
 from zoo.checkpoints.settings.library_configs import transformers_config
 from zoo.common import runtime
-from zoo.export.precision import derive
+from zoo.export.precision import write_lower_precision
 from zoo.export.timing.rounds import as_task, measure_interleaved, resting_session
 from zoo.export.timing.timed_inputs import fix_input_shapes
 from zoo.export.timing.timed_products import timed_products
-from zoo.export.verify import move_inputs, nearest_within_rounding
+from zoo.export.verify import nearest_within_rounding, perturb_inputs
 from zoo.images.photograph import photographs
 from zoo.images.pixel_values import pixel_values
 from zoo.tasks.boxes import align_detections
@@ -298,7 +298,7 @@ def measure_error(
     if network.ranks and low:
         actual, expected = align_detections(actual, expected)
     elif network.ranks:
-        moved = [dict(zip(feeds, item, strict=True)) for item in move_inputs({**feeds})]
+        moved = [dict(zip(feeds, item, strict=True)) for item in perturb_inputs({**feeds})]
         expected = nearest_within_rounding(
             actual, expected, [run_torch(reference, item) for item in moved]
         )
@@ -330,7 +330,7 @@ def export_with_zoo(network: AnswerNetwork, reference: Reference, folder: Path) 
     for precision in ("int8", "fp16"):
         file = folder / f"zoo-{precision}.onnx"
         source, exact = folder / f"zoo-{OPSETS[-1]}.onnx", model.config.task.exact
-        derive(source, file, precision, [*feeds.values()], exact=exact)
+        write_lower_precision(source, file, precision, [*feeds.values()], exact=exact)
         row = rows[f"zoo, {precision}"] = describe_file(network, reference, file, feeds, low=True)
         row |= {"ranks": True} if network.ranks else {}
     return rows

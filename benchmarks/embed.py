@@ -51,8 +51,8 @@ from zoo.apps.embed.embed_request import EmbedResult
 from zoo.apps.embed.network import Runner, find_network, lane_session
 from zoo.architectures.inputs import Feeds
 from zoo.cli.app import app
-from zoo.cli.console import call
-from zoo.common.runtime import RESTING, open_session
+from zoo.cli.console import run_command
+from zoo.common.runtime import NO_SPINNING, open_session
 from zoo.data.digits.data import load_digits
 from zoo.images.pictures import pictures, read_picture
 
@@ -96,7 +96,7 @@ def build_folder(model: str, folder: Path, variants: str) -> Path:
     """Return the folder of a model with random weights, which is built if it does not exist."""
     if not (folder / model / "manifest.json").exists():
         arguments = ["--weights", "random", "--variant", variants, "--out", str(folder)]
-        assert call(app, ["build", model, *arguments]) == 0
+        assert run_command(app, ["build", model, *arguments]) == 0
     return folder / model
 
 
@@ -104,7 +104,7 @@ class NetworkAlone:
     """The network alone, on all cores, with its best batch size."""
 
     def __init__(self, path: Path):
-        self.session = open_session(path, settings=RESTING)
+        self.session = open_session(path, settings=NO_SPINNING)
         self.rate(8, 1)
         self.batch = max(BATCHES, key=partial(self.rate, 32))
 

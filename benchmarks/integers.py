@@ -43,8 +43,8 @@ import zoo
 from benchmarks.pages import table
 from weights.progress import Quiet
 from zoo.data.digits.data import split_digits
-from zoo.export.calibration import Calibrator, full_ranges, write_with_ranges
-from zoo.export.precision import derive
+from zoo.export.calibration import Calibrator, minmax_ranges, write_with_ranges
+from zoo.export.precision import write_lower_precision
 from zoo.export.timing.rounds import as_task, measure_interleaved, resting_session
 from zoo.images.photograph import photographs
 from zoo.images.picture_folder import read_picture_folder
@@ -107,7 +107,7 @@ def write_variants(folder: Path, name: str, pixels: np.ndarray) -> dict[str, Pat
         for precision in ("float32", "int8"):
             files[precision + suffix] = folder / f"{precision}-{opset}.onnx"
         zoo.to_onnx(model, files[f"float32{suffix}"], opset=opset, verify=False)
-        derive(files[f"float32{suffix}"], files[f"int8{suffix}"], "int8", [pixels])
+        write_lower_precision(files[f"float32{suffix}"], files[f"int8{suffix}"], "int8", [pixels])
     files["convolutions in integers"] = folder / "convolutions.onnx"
     quantize_static(
         *(files["int8"], files["convolutions in integers"], Photograph(pixels)),
@@ -145,7 +145,9 @@ def print_scales(name: str, rounds: int, folder: Path) -> None:
     model = zoo.from_pretrained(name, weights="random")
     zoo.to_onnx(model, files["float32"], size="dynamic", opset=23, verify=False)
     for granularity in ("tensor", "row"):
-        derive(files["float32"], files[granularity], "int8", [pixels[:1]], scales=granularity)
+        write_lower_precision(
+            files["float32"], files[granularity], "int8", [pixels[:1]], scales=granularity
+        )
     sessions = {granularity: resting_session(file, 1) for granularity, file in files.items()}
     rows = []
     for batch in BATCHES:
@@ -205,7 +207,7 @@ def write_files(model: object, name: str, pictures: Sequence[Image.Image], folde
     zoo.to_onnx(model, source, verify=False)
     for index, picture in enumerate(pictures):
         picture.save(folder / f"{index:04}.png")
-    derive(
+    write_lower_precision(
         source,
         files["dynamic"],
         "int8",
@@ -214,7 +216,7 @@ def write_files(model: object, name: str, pictures: Sequence[Image.Image], folde
     calibrator = Calibrator(read_picture_folder(folder), preprocessing, preprocessing.size, 1)
     ranges = calibrator.ranges(source, Quiet())
     means = {name: measured.means for name, measured in ranges.items()}
-    write_with_ranges(source, files["minmax"], full_ranges(ranges), means)
+    write_with_ranges(source, files["minmax"], minmax_ranges(ranges), means)
     return files
 
 

@@ -23,7 +23,7 @@ from tests.seeded import nano
 from weights.progress import Quiet
 from zoo.architectures.entry import ModelInfo
 from zoo.cli.app import app
-from zoo.cli.console import call
+from zoo.cli.console import run_command
 from zoo.export.request import Options, plan_files
 from zoo.export.run import run_export
 from zoo.export.timing.rounds import describe_machine
@@ -71,7 +71,7 @@ def command(*arguments: str) -> Export:
 
     def run(folder: Path) -> None:
         with redirect_stdout(sys.stderr):
-            code = call(app, [*arguments, "--out", str(folder), "--offline"], "zoo")
+            code = run_command(app, [*arguments, "--out", str(folder), "--offline"], "zoo")
         assert code == 0
 
     return Export(" ".join(arguments), run)

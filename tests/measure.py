@@ -33,10 +33,10 @@ from zoo.architectures.builder import abstract
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.parts.output import by_name
 from zoo.export.make import convert_model
-from zoo.export.precision import derive
+from zoo.export.precision import write_lower_precision
 from zoo.export.precisions import PRECISIONS
 from zoo.export.request import Signature
-from zoo.export.verify import move_inputs, nearest_within_rounding
+from zoo.export.verify import nearest_within_rounding, perturb_inputs
 from zoo.tasks.task import keep_outputs
 
 FAMILIES = (
@@ -131,8 +131,8 @@ def measure(name: str) -> Iterator[Row]:
         error, relative = worst(outputs(model, image), reference(config, values, image))
         against[who] = {"abs": error, "rel": relative}
     values, wanted = values_of(entry.config), outputs(model_of(entry.config), image)
-    ranks = entry.config.task.compare is not keep_outputs
-    images = move_inputs({"image": image}) if ranks else ()
+    ranks = entry.config.task.align_outputs is not keep_outputs
+    images = perturb_inputs({"image": image}) if ranks else ()
     moved = [outputs(model_of(entry.config), near) for (near,) in images]
     runtime = {}
     for opset, live in files(abstract(entry.config), values, Signature(size, None)):
@@ -228,7 +228,7 @@ def measure_precisions(name: str) -> Iterator[Row]:
         for precision in ON_CPUS:
             path = Path(folder) / f"{precision}.onnx"
             if precision != "fp32":
-                derive(exact, path, precision, [sample])
+                write_lower_precision(exact, path, precision, [sample])
             lives[precision] = converter.session(path)
         for size in ((height, width), (height - stride, width + 2 * stride)):
             image = make_image(2, *size)

@@ -69,12 +69,13 @@ def test_a_command_that_is_stopped(name, points, run, tmp_path):
 REPLACED = """
 import signal
 from pathlib import Path
-from zoo.common.staging import put_back, replace_folder, staged, stop, writing
+from zoo.common.staging import handle_stop_signal, replace_folder, report_write_errors
+from zoo.common.staging import restore_folder, staged
 
-signal.signal(signal.SIGTERM, stop)
+signal.signal(signal.SIGTERM, handle_stop_signal)
 folder = Path("site")
-with staged(folder.parent) as stage, writing(folder):
-    put_back(folder)
+with staged(folder.parent) as stage, report_write_errors(folder):
+    restore_folder(folder)
     (stage / "new").mkdir()
     (stage / "new" / "page").write_text("new")
     replace_folder(stage / "new", folder)

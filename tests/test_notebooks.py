@@ -82,8 +82,8 @@ def test_progress_is_not_red(tmp_path):
 
     works = (
         "import time\nfrom weights.progress import Quiet\n"
-        "from zoo.common.progress import Lines, bar\n"
-        "with bar(Lines()) as progress:\n"
+        "from zoo.common.progress import LogProgress, progress_bar\n"
+        "with progress_bar(LogProgress()) as progress:\n"
         "    progress.stage('fetching', 10**7)\n    time.sleep(1.1)\n    progress.step(5 * 10**6)\n"
         "    progress.note('by others')\nQuiet().note('terms')\n"
     )

@@ -31,7 +31,7 @@ from tests.references.classifiers import OWN
 from tests.seeded import state_of
 from tests.synthetic import save_pth
 from zoo.cli.app import app
-from zoo.cli.console import call
+from zoo.cli.console import run_command
 from zoo.images.photograph import photographs
 
 pytestmark = pytest.mark.full
@@ -62,7 +62,7 @@ def bring_folder():
     if importlib.util.find_spec("openvino") is None:
         pytest.skip("there is no OpenVINO here: the extra [test] brings it")
     command = ["build", "vit_digits", "--variant", "fp32", "--offline", "--out", "artifacts"]
-    assert call(app, command) == 0
+    assert run_command(app, command) == 0
 
 
 def bring_framework(package):
@@ -249,7 +249,7 @@ def run_lines(text):
     for line in text.replace("\\\n", " ").splitlines():
         program, *arguments = map(os.path.expanduser, shlex.split(line))
         assert program == "zoo"
-        assert call(app, arguments) == 0, line
+        assert run_command(app, arguments) == 0, line
 
 
 def test_the_site_builds_and_has_every_public_name(chromium):

@@ -109,12 +109,12 @@ delattr(os, "sched_getaffinity")
 sys.platform = system
 from zoo.export.timing import footprint, rounds
 from zoo.cli.app import app
-from zoo.cli.console import call
+from zoo.cli.console import run_command
 for module, names in ((rounds, ("CPUINFO", "STAT")), (footprint, ("STATUS", "RESET"))):
     for name in names:
         setattr(module, name, Path("nowhere", "proc"))
 for words in commands:
-    code = call(app, words, "zoo")
+    code = run_command(app, words, "zoo")
     if code:
         sys.exit(f"{words} ended with {code}")
 """

@@ -23,7 +23,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from zoo.cli.app import app
-from zoo.cli.console import call
+from zoo.cli.console import run_command
 from zoo.images.photograph import photograph
 
 ROOT = Path(__file__).parents[1]
@@ -122,7 +122,7 @@ def export(folder: Path) -> Callable[[], int]:
     """An export of a small network from a file."""
     file = str(ROOT / "zoo" / "data" / "vit_digits.safetensors")
     options = ["export", "vit_digits", "--weights", file, "--out", str(folder), "--force"]
-    return lambda: call(app, options, "zoo")
+    return lambda: run_command(app, options, "zoo")
 
 
 def embed(folder: Path) -> Callable[[], int]:
@@ -130,12 +130,12 @@ def embed(folder: Path) -> Callable[[], int]:
     network, pictures = folder / "vit_digits.onnx", folder / "pictures"
     pictures.mkdir()
     photograph().save(pictures / "one.png")
-    assert call(app, ["export", "vit_digits", "--out", str(network)], "zoo") == 0
+    assert run_command(app, ["export", "vit_digits", "--out", str(network)], "zoo") == 0
     options = ["embed", str(pictures), "--model", str(network)]
     options += ["--out", str(folder / "vectors.lance")]
 
     def run() -> int:
-        return call(app, options, "zoo")
+        return run_command(app, options, "zoo")
 
     return run
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from zoo.cli.console import progress_bar, run_command_line
+from zoo.cli.console import command_progress, run_command_line
 from zoo.common.errors import BadRequest, MissingLibrary
 from zoo.common.staging import check_free, replacing
 from zoo.common.terminal import say
@@ -50,7 +50,7 @@ def train_digits(
 
     entry = info(model)
     training, held_out = split_digits(seed, validate)
-    with progress_bar() as progress:
+    with command_progress() as progress:
         progress.stage(f"training on {len(training.labels)} digits")
 
         def tell(steps: int, loss: float) -> None:

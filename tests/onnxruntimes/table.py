@@ -39,7 +39,7 @@ def build(folder: Path, target: str, model: str = MODELS[0]) -> dict[str, str]:
     build_folder(plan_folder(info(model), "auto", options, variants, folder / model), Quiet())
     manifest = read_folder_manifest(folder / model)
     golden = read_golden(folder / model / GOLDEN)
-    inputs = dict(golden.fed)
+    inputs = dict(golden.feeds)
     for name, variant in manifest.variants.items():
         file = folder / model / variant.file
         (folder / f"{name}.onnx").write_bytes(file.read_bytes())

@@ -14,7 +14,7 @@ from zoo.architectures.architecture import Config
 from zoo.architectures.builder import abstract, batched
 from zoo.artifacts.choices import Precision, Target
 from zoo.export.make import convert_model
-from zoo.export.precision import derive
+from zoo.export.precision import write_lower_precision
 from zoo.export.request import Signature
 
 NETWORKS: Mapping[str, Config] = {
@@ -48,7 +48,9 @@ def write(
     export.save(file, values_of(config))
     if precision != "fp32":
         source = file.rename(file.with_suffix(".source"))
-        derive(source, file, precision, [pixels(config, signature.batch or 1)], None, target)
+        write_lower_precision(
+            source, file, precision, [pixels(config, signature.batch or 1)], None, target
+        )
     return file
 
 

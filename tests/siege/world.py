@@ -20,7 +20,7 @@ from tests.siege.things import OUTSIDE
 from zoo.apps.site.browser_runtime import ONNXRUNTIME_WEB, TRANSFORMERS_JS, write_package
 from zoo.artifacts.schema import MANIFEST
 from zoo.common.errors import ZooError
-from zoo.common.progress import Lines
+from zoo.common.progress import LogProgress
 from zoo.images.photograph import photograph
 from zoo.registry.lookup import info
 from zoo.texts.tokenizer import SETTINGS, WORDS
@@ -78,7 +78,7 @@ def prepare(place: Path, run: Run) -> Path:
     _write_adapter(made / ADAPTER)
     with suppress(ZooError):
         for package in (ONNXRUNTIME_WEB, TRANSFORMERS_JS):
-            write_package(package, None, place / "dist", place, Lines())
+            write_package(package, None, place / "dist", place, LogProgress())
         (made / RUNTIME).mkdir()
         shutil.move(place / "dist", made / RUNTIME)
     for words in (*(line.split() for line in PREPARED), ["-c", OUTPUTS]):

@@ -10,7 +10,7 @@ import pytest
 from huggingface_hub import close_session, constants
 
 from zoo.cli.app import app
-from zoo.cli.console import call
+from zoo.cli.console import run_command
 
 FILE = "/{repo_id}/resolve/{revision}/{filename}"
 NOWHERE = "http://127.0.0.1:9"
@@ -43,7 +43,7 @@ class Zoo:
     def __call__(self, *arguments: object, code: int = 0) -> Said:
         """What it printed; its exit code must be `code`."""
         self.capsys.readouterr()
-        got = call(app, [str(argument) for argument in arguments], "zoo")
+        got = run_command(app, [str(argument) for argument in arguments], "zoo")
         said = Said(*self.capsys.readouterr())
         assert got == code, said
         return said

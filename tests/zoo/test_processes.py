@@ -9,8 +9,8 @@ import pytest
 
 from tests import folders
 from weights.opening import open_inside
-from zoo.common.processes import SAFE_PATH, fresh, run_program
-from zoo.common.progress import Bar, Lines, bar
+from zoo.common.processes import SAFE_PATH, isolated_context, run_program
+from zoo.common.progress import LogProgress, TerminalProgress, progress_bar
 from zoo.common.staging import staged
 from zoo.export.assemble.schedule import process_pool
 
@@ -44,7 +44,7 @@ def test_blocks_that_overlap_leave_the_environment_as_it_was(monkeypatch):
     for before in (None, "0"):
         if before:
             monkeypatch.setenv(SAFE_PATH, before)
-        first, second = fresh(), fresh()
+        first, second = isolated_context(), isolated_context()
         first.__enter__()
         second.__enter__()
         first.__exit__(None, None, None)
@@ -53,21 +53,21 @@ def test_blocks_that_overlap_leave_the_environment_as_it_was(monkeypatch):
         assert os.environ.get(SAFE_PATH) == before
 
 
-@pytest.mark.parametrize(("cell", "kind"), [(False, Bar), (True, Lines)])
+@pytest.mark.parametrize(("cell", "kind"), [(False, TerminalProgress), (True, LogProgress)])
 def test_a_cell_of_a_notebook_gets_lines(cell, kind, monkeypatch):
     """What Jupyter's `!` runs has a terminal, but one that keeps every picture of a moving bar."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.delenv("JPY_PARENT_PID", raising=False)
     if cell:
         monkeypatch.setenv("JPY_PARENT_PID", "1")
-    with bar(fallback=Lines()) as progress:
+    with progress_bar(fallback=LogProgress()) as progress:
         assert type(progress) is kind
 
 
 def test_a_bar_shows_bytes_where_bytes_are_counted(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.delenv("JPY_PARENT_PID", raising=False)
-    with bar() as progress:
+    with progress_bar() as progress:
         progress.stage("looking for pictures")
         progress.rich.refresh()
         progress.stage("9 pictures, 3 a second")

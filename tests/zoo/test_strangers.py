@@ -18,7 +18,7 @@ from zoo.apps.show.features import compute_file_features
 from zoo.apps.site.write import CATALOGUE, check_replaceable
 from zoo.artifacts.read import entry_of_manifest, read_manifest
 from zoo.cli.app import app
-from zoo.cli.console import call
+from zoo.cli.console import run_command
 from zoo.cli.models_command import resolve_entry
 from zoo.common.errors import WRONG_USE, BadFile, BadOutput, ZooError
 from zoo.images.photograph import photograph
@@ -29,7 +29,7 @@ NETWORKS, OTHERS = ("vit_digits", "depth_digits"), ("boxes_digits", "siglip_digi
 
 def export(names, folder):
     for name in names:
-        assert call(app, ["export", name, "--out", str(folder / f"{name}.onnx")], "zoo") == 0
+        assert run_command(app, ["export", name, "--out", str(folder / f"{name}.onnx")], "zoo") == 0
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def test_commands_end_with_one_sentence(command, exported, zoo):
     for change in (strangers.summed, strangers.cut, strangers.renamed):
         (zoo.here / "b.onnx").write_bytes(strangers.changed(random.Random(2), data, change))
         words = ["b.onnx", "a.png"] if command in ("show", "run") else ["b.onnx"]
-        code = call(app, [command, *words], "zoo")
+        code = run_command(app, [command, *words], "zoo")
         said = zoo.capsys.readouterr()
         assert "Traceback" not in said.err
         if command in ("show", "run"):

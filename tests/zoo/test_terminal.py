@@ -15,7 +15,7 @@ import pytest
 from weights.printable import printable
 from zoo.cli.console import print_json
 from zoo.cli.tables import prefix_lines, print_blocks, print_facts, print_table
-from zoo.common.progress import Lines
+from zoo.common.progress import LogProgress
 from zoo.common.terminal import complain, say
 
 HOSTILE = "".join(
@@ -40,8 +40,8 @@ def is_shown(text):
         lambda text: print_table(("a",), [(text,)], text),
         lambda text: print_blocks(prefix_lines(text, [text])),
         lambda text: print_facts(text, {"a": text}),
-        lambda text: Lines().stage(text),
-        lambda text: Lines().note(text),
+        lambda text: LogProgress().stage(text),
+        lambda text: LogProgress().note(text),
     ],
 )
 def test_nothing_that_a_terminal_obeys(tell, capsys):

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from zoo.common.fields import Line, Model, Side, Three, without_controls
+from zoo.common.fields import Line, Model, Side, ThreeFactors, without_controls
 from zoo.images.preprocessing import IMAGENET_PIXELS, Filter, Preprocessing
 
 NUMBER = re.compile(r"\s*[+-]?\d{1,6}\s*", re.ASCII)
@@ -124,8 +124,8 @@ class TimmPreprocessing(Model, extra="allow"):
     interpolation: Filter = "bicubic"
     crop_pct: Annotated[float, Field(gt=0.1, le=1)] = 0.875
     crop_mode: Literal["center", "squash"] = "center"
-    mean: Three = IMAGENET_PIXELS[0]
-    std: Three = IMAGENET_PIXELS[1]
+    mean: ThreeFactors = IMAGENET_PIXELS[0]
+    std: ThreeFactors = IMAGENET_PIXELS[1]
 
     @model_validator(mode="after")
     def _check_sides(self) -> TimmPreprocessing:

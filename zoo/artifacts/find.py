@@ -11,7 +11,7 @@ from zoo.artifacts.pull import PullRequest, hub_namespace, pull_folder
 from zoo.artifacts.read import read_folder_manifest, read_nearby_manifest
 from zoo.artifacts.schema import MANIFEST, Manifest, Variant
 from zoo.common.errors import BadFile
-from zoo.common.progress import bar
+from zoo.common.progress import progress_bar
 from zoo.registry.lookup import info
 
 
@@ -55,7 +55,7 @@ def pull_variant(model: str, variant: str, revision: str | None, offline: bool) 
     if COMMIT.fullmatch(manifest.revision):
         commit = cached_commit = manifest.revision
     elif not offline:
-        with bar() as progress:
+        with progress_bar() as progress:
             commit = resolve_file(manifest, advice, progress).revision
     elif cached_commit is None:
         raise BadFile(
@@ -66,10 +66,10 @@ def pull_variant(model: str, variant: str, revision: str | None, offline: bool) 
         commit = cached_commit
     folder = model_folder / commit
     if not _has_variant(folder, variant):
-        with bar() as progress:
+        with progress_bar() as progress:
             pull_folder(PullRequest(model, (variant,), folder, commit, offline), progress)
     if commit != cached_commit:
-        with bar() as progress:
+        with progress_bar() as progress:
             download(manifest, advice, progress)
     return folder
 
@@ -93,14 +93,14 @@ class FoundVariant:
     """A variant of a model whose files exist on this machine.
 
     Arguments:
-        place: the folder or the ONNX file that the user named.
+        named_path: the folder or the ONNX file that the user named.
         name: name of the variant.
         manifest: the manifest that describes the variant.
         variant: the part of the manifest about the variant.
         path: the ONNX file.
     """
 
-    place: Path
+    named_path: Path
     name: str
     manifest: Manifest
     variant: Variant

@@ -16,7 +16,7 @@ from zoo.artifacts.measured import Verification
 from zoo.artifacts.read import read_folder_manifest
 from zoo.artifacts.schema import MANIFEST, File, Manifest
 from zoo.common.errors import BadFile
-from zoo.common.staging import links
+from zoo.common.staging import find_links
 from zoo.images.pixel_values import Size
 
 
@@ -194,7 +194,7 @@ def _describe_fault(folder: Path, item: File, progress: Progress) -> str | None:
     except FileNotFoundError:
         return f"{item.name} is missing"
     except OSError as error:
-        if links(folder, item.name):
+        if find_links(folder, item.name):
             return f"{item.name} is reached through a symbolic link"
         return f"{item.name} cannot be read ({error.strerror})"
     return None

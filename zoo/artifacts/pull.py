@@ -23,7 +23,7 @@ from weights.sources.hub import HubFile, download, find_cached, resolve_file
 from zoo.artifacts.read import MAX_MANIFEST_BYTES, parse_manifest
 from zoo.artifacts.schema import MANIFEST, File, Manifest, Variant
 from zoo.common.errors import BadFile, BadOutput, BadRequest
-from zoo.common.staging import locked_output, refuse_links, undivided, writing
+from zoo.common.staging import delay_signals, locked_output, refuse_links, report_write_errors
 
 NAMESPACE = "jax-onnx-zoo"
 """The owner of the repositories on the hub.
@@ -140,7 +140,11 @@ def pull_folder(request: PullRequest, progress: Progress) -> PullResult:
     names and the request does not allow them to be replaced.
     """
     (located, variants), folder = _read_wanted(request, progress), request.folder
-    with locked_output(folder, progress), writing(folder), _parts_folder(folder) as parts:
+    with (
+        locked_output(folder, progress),
+        report_write_errors(folder),
+        _parts_folder(folder) as parts,
+    ):
         comparison, differing = _compare_folder(request, located, variants, progress)
         if comparison.missing:
             report_licence(located, progress)
@@ -354,7 +358,7 @@ def _move_files(
 
     If the process is killed meanwhile, the folder has no manifest and is not read.
     """
-    with undivided():
+    with delay_signals():
         for name in sorted(differing, key=lambda name: name != MANIFEST):
             (folder / name).unlink()
         # The files that a model needs are moved before the model.

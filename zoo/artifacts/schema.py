@@ -26,7 +26,7 @@ from zoo.common.fields import (
     Name,
     Size,
     Text,
-    Three,
+    ThreeFactors,
 )
 from zoo.common.html import html_table
 from zoo.images.preprocessing import Preprocessing
@@ -38,8 +38,10 @@ MIN_STD = 1e-6
 class StatedPreprocessing(Model):
     """Steps from an RGB image of 8 bits to `pixel_values`: resize, crop, rescale, normalize."""
 
-    mean: Three = Field(description="Subtracted from red, green and blue after rescaling.")
-    std: Three = Field(description="What red, green and blue are divided by; none is near zero.")
+    mean: ThreeFactors = Field(description="Subtracted from red, green and blue after rescaling.")
+    std: ThreeFactors = Field(
+        description="What red, green and blue are divided by; none is near zero."
+    )
     size: Size = Field(description="Height and width of the result, in pixels.")
     resize: Edge | Size | None = Field(
         description="Pixels of the shorter edge before `size` is cropped from the centre, or "
@@ -71,7 +73,7 @@ class StatedPreprocessing(Model):
 
     @field_validator("std")
     @classmethod
-    def _check_std(cls, std: Three) -> Three:
+    def _check_std(cls, std: ThreeFactors) -> ThreeFactors:
         """Return `std` unchanged. **Raises** `ValueError` if a number in it is nearly zero."""
         if min(map(abs, std)) < MIN_STD:
             raise ValueError(f"`preprocessing.std` has a zero, or less than {MIN_STD}")

@@ -11,7 +11,7 @@ from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import SeededWeights, Source, open_weight_source, read_weights
 from zoo.common.errors import BadRequest
-from zoo.common.progress import bar
+from zoo.common.progress import progress_bar
 from zoo.texts.tokenizer import (
     SETTINGS,
     WORDS,
@@ -85,7 +85,7 @@ def load_tokenizer(name: str, weights: str) -> Tokenizer:
     or `WeightsError` if the model or its weights are not found.
     """
     entry, choice = find_entry(name, read_weights(weights))
-    with bar() as progress, open_weight_source(choice, entry, progress) as source:
+    with progress_bar() as progress, open_weight_source(choice, entry, progress) as source:
         files = find_tokenizer_files(source, entry, False, progress)
     if files is None:
         raise BadRequest(

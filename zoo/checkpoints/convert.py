@@ -28,7 +28,13 @@ from zoo.checkpoints.settings.processors import transformers_processor
 from zoo.checkpoints.settings.settings_files import CONFIG, PROCESSOR
 from zoo.checkpoints.source import GivenCheckpoint
 from zoo.common.errors import BadOutput, BadRequest
-from zoo.common.staging import check_free, put, staged, write_text, writing
+from zoo.common.staging import (
+    check_free,
+    move_staged_files,
+    report_write_errors,
+    staged,
+    write_text,
+)
 
 
 @dataclass(frozen=True)
@@ -163,7 +169,7 @@ def convert_file(
     # The settings files describe the network of these weights, not the published one.
     described_entry = replace(entry, config=loaded.config)
     progress.stage(f"writing {target.name}", sum(map(byte_size, items.values())))
-    with staged(target.parent) as stage, writing(target):
+    with staged(target.parent) as stage, report_write_errors(target):
         write_checkpoint_file(form, stage / target.name, items, described_entry, progress)
         bfloat16_values = {
             key: item.read() for key, item in items.items() if item.dtype == "bfloat16"
@@ -171,7 +177,7 @@ def convert_file(
         dropped = find_dropped_leaves(loaded, leaves)
         checkpoint.close()  # Windows does not replace an open file, which may be the source
         if target.is_dir():
-            put(stage / target.name, target, TRANSFORMERS_FILES, last=CONFIG)
+            move_staged_files(stage / target.name, target, TRANSFORMERS_FILES, last=CONFIG)
         else:
             os.replace(stage / target.name, target)
     rounded = (

@@ -37,7 +37,7 @@ from zoo.checkpoints.settings.settings_files import (
 from zoo.checkpoints.source import Choice, GivenCheckpoint, SeededWeights, open_given_checkpoint
 from zoo.checkpoints.use import report_settings, report_used_tensors
 from zoo.common.errors import BadRequest
-from zoo.common.fields import OWN_NAME
+from zoo.common.fields import FOLDER_NAME
 from zoo.images.preprocessing import Preprocessing
 from zoo.registry.lookup import MODELS
 
@@ -69,7 +69,7 @@ def apply_user_name(entry: ModelInfo, request: GivenCheckpoint) -> ModelInfo:
     another published model.
     """
     if request.name:
-        if not OWN_NAME.fullmatch(request.name):
+        if not FOLDER_NAME.fullmatch(request.name):
             raise BadRequest(
                 f"{parameter('name')} {request.name!r} cannot be the name of a folder everywhere: "
                 "write letters, digits, `_`, `-` and `.`, 80 at most."

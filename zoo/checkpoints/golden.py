@@ -206,7 +206,7 @@ def check_jax(golden: Golden, loaded: LoadedWeights) -> dict[str, float]:
 
     **Raises** `BadFile` if the model does not take these inputs or lacks one of the outputs.
     """
-    if (input_names := tuple(golden.fed)) != loaded.config.takes:
+    if (input_names := tuple(golden.feeds)) != loaded.config.takes:
         inputs = " and ".join(input_names)
         raise BadFile(
             f"its input is {inputs}, which the model does not take: compare with "
@@ -214,7 +214,7 @@ def check_jax(golden: Golden, loaded: LoadedWeights) -> dict[str, float]:
         )
     model = bind(abstract(loaded.config), loaded.weights.arrays)
     run_model = partial(eqx.filter_jit(batched), outputs=tuple(golden.outputs))
-    return largest_differences(golden, run_model(model, *map(jnp.asarray, golden.fed.values())))
+    return largest_differences(golden, run_model(model, *map(jnp.asarray, golden.feeds.values())))
 
 
 def check_onnx(golden: Golden, file: Path, provider: str) -> dict[str, float]:
@@ -229,7 +229,7 @@ def check_onnx(golden: Golden, file: Path, provider: str) -> dict[str, float]:
 
     check_provider(provider)
     try:
-        outputs = converter.run(session(file, provider), [*golden.fed.values()])
+        outputs = converter.run(session(file, provider), [*golden.feeds.values()])
     except ERRORS as error:
         raise BadFile(
             f"{file} does not run on the golden file's input ({first_line(error)}): name the file "

@@ -11,7 +11,7 @@ from weights import Checkpoint
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.source import Choice, GivenCheckpoint, read_weights
 from zoo.common.errors import BadRequest
-from zoo.common.progress import bar
+from zoo.common.progress import progress_bar
 from zoo.registry.lookup import FAMILY_NAMES, info, is_model_name, registered_name
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def from_pretrained(
     from zoo.architectures.builder import abstract
     from zoo.checkpoints.load import open_weights
 
-    with bar() as progress:
+    with progress_bar() as progress:
         loaded = open_weights(choice, entry, progress)
         values = {
             path: jnp.asarray(value, None if FLOAT32 in path else dtype)

@@ -14,19 +14,24 @@ from weights.sources.hashing import hash_in_background
 from weights.sources.hub import HubFile
 from zoo.architectures.entry import ModelInfo
 from zoo.common.errors import BadRequest
-from zoo.common.options import OWN, Option, flag, weights_from
+from zoo.common.options import CHECKPOINT_PANEL, Option, flag, weights_from
 from zoo.registry.lookup import MODELS
 
 TAKE = Option(
     "NAME",
     "Of several networks in a checkpoint, the one to take: a word before its tensors' names, such "
     "as teacher, ema or model. By default the averaged one.",
-    OWN,
+    CHECKPOINT_PANEL,
     default=False,
 )
-WITHOUT_HEAD = flag("Leave out the head on a checkpoint's network: features alone.", OWN)
+WITHOUT_HEAD = flag(
+    "Leave out the head on a checkpoint's network: features alone.", CHECKPOINT_PANEL
+)
 ADAPTER_BASE = Option(
-    "PATH", "The checkpoint on which the adapter (LoRA) at --weights was trained.", OWN, given=Path
+    "PATH",
+    "The checkpoint on which the adapter (LoRA) at --weights was trained.",
+    CHECKPOINT_PANEL,
+    command_line_type=Path,
 )
 
 
@@ -78,7 +83,7 @@ class WeightsOptions:
         Option(
             "NAME",
             "What a checkpoint of your own is called, in file names, manifest and card.",
-            OWN,
+            CHECKPOINT_PANEL,
             default="the name of its file or folder",
         ),
     ] = ""
@@ -88,7 +93,7 @@ class WeightsOptions:
             "NAME",
             "The licence of a checkpoint of your own: apache-2.0, mit, cc-by-4.0, cc-by-nc-4.0, or "
             "any other in words.",
-            OWN,
+            CHECKPOINT_PANEL,
             default="not stated",
         ),
     ] = ""

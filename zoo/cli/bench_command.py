@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from zoo.apps.bench.bench_options import BenchOptions
 from zoo.cli.command_options import Plot, derive_options
-from zoo.cli.console import CommandResult, progress_bar
+from zoo.cli.console import CommandResult, command_progress
 from zoo.common.options import argument
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def bench(
     from zoo.cli.tables.bench_table import bench_blocks, bench_record, timed_rows
 
     check_plot(plot)
-    with progress_bar() as progress:
+    with command_progress() as progress:
         results = measure.measure_files(files, options, progress)
     if plot is not None:
         title = f"Time of one run, threads: {options.threads}"

@@ -16,7 +16,7 @@ from zoo.cli.console import CommandResult, announce_checkpoint
 from zoo.cli.dry_run import preview_plans
 from zoo.common.errors import BadRequest
 from zoo.common.options import (
-    FILE,
+    FILE_PANEL,
     FORCE,
     OFFLINE,
     SIZE,
@@ -31,7 +31,7 @@ from zoo.export.assemble.plan import (
     variant_option,
 )
 from zoo.export.export_options import CALIBRATE, INPUT, KEEP_INEXACT, OUTPUTS, SCALES
-from zoo.export.request import Options, Plan, Size, check_activations, read_calibration
+from zoo.export.request import Options, Plan, Size, check_activation_options, read_calibration
 from zoo.registry.lookup import select_models
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ OLDEST = Option(
     "VERSION",
     "The oldest version of ONNX Runtime that has to run the files, such as 1.20; variants that "
     "it cannot run are left out.",
-    FILE,
+    FILE_PANEL,
     name="--for",
     default=OLDEST_RUNTIME,
 )
@@ -113,7 +113,7 @@ def build(
         outputs=output,
         input=input,
     )
-    check_activations(options, [VARIANTS[name].precision for name in variants])
+    check_activation_options(options, [VARIANTS[name].precision for name in variants])
     pictures, folder = read_calibration(options), out.absolute()
     plans_by_model = {
         entry.name: plan_folder(entry, choice, options, variants, folder / entry.name, pictures)
@@ -124,7 +124,7 @@ def build(
         jobs_by_model = {plan.model.name: partial(replace, plan) for plan in plans}
         return preview_plans(jobs_by_model, offline, FOLDER_NOTE)
     outcomes = run_plans(plans, jobs, memory)
-    code = max(outcome.code for outcome in outcomes)
+    code = max(outcome.exit_code for outcome in outcomes)
     return CommandResult(
         outcomes, build_blocks, lambda outcomes: [*map(build_record, plans, outcomes)], code
     )
@@ -150,7 +150,7 @@ def run_plans(plans: list[Plan], jobs: int, memory: float | None) -> list["Outco
         if jobs > 1:
             pool = process_pool(jobs, display.show_step)
         else:
-            pool = nullcontext(Pool(InProcessExecutor, display.show_step, lost=()))
+            pool = nullcontext(Pool(InProcessExecutor, display.show_step, worker_errors=()))
         with pool as opened:
             return run_builds(plans, opened, budget, display.show_outcome)
 

@@ -36,7 +36,7 @@ class BuildLog:
         log(f"{model}: {summarize_outcome(outcome)}")
 
 
-class BuildRows:
+class BuildDisplay:
     """The progress of builds as rows of a progress display of rich, one for each model.
 
     `plans` are the builds, whose rows are created at once and marked as waiting.
@@ -61,14 +61,14 @@ class BuildRows:
 
 
 @contextmanager
-def show_builds(plans: Sequence[Plan]) -> Generator[BuildLog | BuildRows]:
+def show_builds(plans: Sequence[Plan]) -> Generator[BuildLog | BuildDisplay]:
     """Yield a display of one row for each build if stderr is a terminal, otherwise a log."""
     if not is_terminal(sys.stderr):
         yield BuildLog()
         return
     columns = (SpinnerColumn(), "{task.fields[model]}", "{task.description}", TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as rich_progress:
-        yield BuildRows(rich_progress, plans)
+        yield BuildDisplay(rich_progress, plans)
 
 
 def summarize_outcome(outcome: Outcome) -> str:

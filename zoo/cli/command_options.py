@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from weights.parameters import use_option_names
-from zoo.cli.console import CommandResult, progress_bar
+from zoo.cli.console import CommandResult, command_progress
 from zoo.common.options import SEVERAL, Option, argument, flag, option_parameters
 from zoo.registry.lookup import MODELS
 
@@ -162,7 +162,7 @@ def _call_maker(maker: Function, settings: dict[str, Any]) -> Any:
     """
     if "progress" not in signature(maker).parameters:
         return maker(**settings)
-    with progress_bar() as progress:
+    with command_progress() as progress:
         return maker(**settings, progress=progress)
 
 
@@ -192,7 +192,7 @@ def _convert_value(option: Option, value: Any) -> Any:
         value = split_commas(value)
     if option.negates:
         value = not value
-    return value if option.read is None else option.read(value)
+    return value if option.convert is None else option.convert(value)
 
 
 def _typer_parameter(declared: Parameter, option: Option) -> Parameter:
@@ -203,7 +203,7 @@ def _typer_parameter(declared: Parameter, option: Option) -> Parameter:
     """
     settings: dict[str, Any] = {"metavar": option.metavar, "rich_help_panel": option.panel}
     settings |= {"help": option.help, "show_default": option.default}
-    settings |= {"min": option.least, "max": option.most}
+    settings |= {"min": option.minimum, "max": option.maximum}
     if option.models:
         settings["autocompletion"] = complete
     named = option.flag or option.name
@@ -212,7 +212,10 @@ def _typer_parameter(declared: Parameter, option: Option) -> Parameter:
         if option.positional
         else typer.Option(*[option_name(declared.name, option)] * bool(named), **settings)
     )
-    default, annotation = declared.default, option.given or declared.annotation.__origin__
+    default, annotation = (
+        declared.default,
+        option.command_line_type or declared.annotation.__origin__,
+    )
     if get_origin(annotation) is Sequence:
         annotation = GenericAlias(list, get_args(annotation))
     if option.flag and option.negates:

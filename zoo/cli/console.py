@@ -21,8 +21,8 @@ from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import Choice, GivenCheckpoint
 from zoo.common.errors import WRONG_USE, ZooError
-from zoo.common.progress import Lines, bar
-from zoo.common.staging import INTERRUPTION, stop
+from zoo.common.progress import LogProgress, progress_bar
+from zoo.common.staging import INTERRUPTION, handle_stop_signal
 from zoo.common.terminal import complain, leave_closed, make_streams_tolerant, say, say_json
 from zoo.registry.lookup import registered_name
 
@@ -39,9 +39,9 @@ MIN_ADDRESS_SPACE = 2 << 30
 T = TypeVar("T")
 
 
-def progress_bar() -> AbstractContextManager[Progress]:
+def command_progress() -> AbstractContextManager[Progress]:
     """Return a progress bar on stderr. If stderr is no terminal, progress is printed as lines."""
-    return bar(fallback=Lines())
+    return progress_bar(fallback=LogProgress())
 
 
 def announce_checkpoint(checkpoint: GivenCheckpoint) -> tuple[ModelInfo, Choice]:
@@ -61,17 +61,17 @@ def run_command_line(app: typer.Typer, name: str | None = None) -> None:
     streams are configured first.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
+        signal.signal(number, handle_stop_signal)
     # The official packages of ONNX Runtime send telemetry of every session to Microsoft.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     # A trace creates a million objects that all stay in use. With the default thresholds the
     # garbage collector scans them so often that it takes a fifth of the time of a conversion.
     gc.set_threshold(100_000, 50, 100)
     make_streams_tolerant()
-    sys.exit(call(app, sys.argv[1:], name))
+    sys.exit(run_command(app, sys.argv[1:], name))
 
 
-def call(app: typer.Typer, arguments: Sequence[str], name: str | None = None) -> int:
+def run_command(app: typer.Typer, arguments: Sequence[str], name: str | None = None) -> int:
     """Run a command with these arguments and return its exit code.
 
     The exit code is 2 and one sentence is printed to stderr if the command is used in a wrong way,

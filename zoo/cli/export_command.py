@@ -18,7 +18,7 @@ from zoo.cli.command_options import (
     examples,
     model_names,
 )
-from zoo.cli.console import CommandResult, announce_checkpoint, progress_bar, warn_nonfinite
+from zoo.cli.console import CommandResult, announce_checkpoint, command_progress, warn_nonfinite
 from zoo.cli.dry_run import preview_plans
 from zoo.common.errors import BadRequest
 from zoo.export.request import Options, plan_files
@@ -86,14 +86,14 @@ def export_one(entry: ModelInfo, options: Options) -> "CommandResult[Outcome]":
     from zoo.export import run as pipeline
 
     plan = plan_files(entry, options)
-    with progress_bar() as progress:
+    with command_progress() as progress:
         outcome = pipeline.run_export(plan, progress)
     # Import these modules late, so that the checkpoint is read before.
     from zoo.cli.tables.export_table import export_blocks
 
     warn_nonfinite(outcome.nonfinite)
     blocks = partial(export_blocks, plan)
-    return CommandResult(outcome, blocks, lambda outcome: outcome.manifests, outcome.code)
+    return CommandResult(outcome, blocks, lambda outcome: outcome.manifests, outcome.exit_code)
 
 
 def export_many(jobs: Sequence[tuple[ModelInfo, Options]]) -> "CommandResult[list[Outcome]]":
@@ -105,9 +105,9 @@ def export_many(jobs: Sequence[tuple[ModelInfo, Options]]) -> "CommandResult[lis
     from zoo.cli.tables.export_table import outcome_blocks
     from zoo.export.bulk import export_models
 
-    with progress_bar() as progress:
+    with command_progress() as progress:
         outcomes = export_models(jobs, progress)
-    code = max(outcome.code for outcome in outcomes)
+    code = max(outcome.exit_code for outcome in outcomes)
     return CommandResult(
         outcomes, outcome_blocks, lambda outcomes: [outcome.record for outcome in outcomes], code
     )

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from zoo.checkpoints.source import read_weights
 from zoo.cli.command_options import Model, derive_options
-from zoo.cli.console import CommandResult, progress_bar
+from zoo.cli.console import CommandResult, command_progress
 from zoo.common.errors import BadRequest
 from zoo.common.options import FORCE, Option, argument, weights_from
 from zoo.registry.lookup import info
@@ -40,7 +40,7 @@ def golden_command(
     check_free(target, force)
 
     if target.suffix == ".pth":
-        with progress_bar() as progress:
+        with command_progress() as progress:
             write_random_checkpoint(entry, target, seed, progress)
         reference = f"seed {seed}"
     elif target.suffix != ".safetensors":
@@ -58,7 +58,7 @@ def golden_command(
         from zoo.images.pictures import pictures
 
         images = pictures(image) if image else photographs(1)
-        with progress_bar() as progress:
+        with command_progress() as progress:
             loaded = load_named_weights(entry.name, read_weights(weights), progress)
         golden = compute_golden(entry, loaded, images, reference)
         with replacing(target) as path:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from zoo.cli.command_options import DryRun, Model, Revision, derive_options
-from zoo.cli.console import CommandResult, progress_bar
+from zoo.cli.console import CommandResult, command_progress
 from zoo.common.options import FORCE, OFFLINE, out_folder
 from zoo.export.assemble.plan import variant_option
 from zoo.registry.lookup import info
@@ -35,7 +35,7 @@ def pull(
     name = info(model).name
     folder = out or Path(name)
     request = hub.PullRequest(name, tuple(variant or ("fp32",)), folder, revision, offline, force)
-    with progress_bar() as progress:
+    with command_progress() as progress:
         result = (
             hub.preview_pull(request, progress) if dry_run else hub.pull_folder(request, progress)
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from zoo.cli.command_options import DryRun, Revision, derive_options
-from zoo.cli.console import CommandResult, progress_bar
+from zoo.cli.console import CommandResult, command_progress
 from zoo.common.options import Option, argument, flag
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def push(
     from zoo.artifacts.pull import DEFAULT_BRANCH
     from zoo.artifacts.push import PushTarget, commit_push, plan_push
 
-    with progress_bar() as progress:
+    with command_progress() as progress:
         plan = plan_push(folder, PushTarget(repo, revision or DEFAULT_BRANCH, private), progress)
     page = None if dry_run else commit_push(plan)
     return CommandResult(

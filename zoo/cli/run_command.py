@@ -34,8 +34,8 @@ THRESHOLD = Option(
     "SHARE",
     "The least score of a box that is printed, from 0 to 1.",
     default="0.5",
-    least=0,
-    most=1,
+    minimum=0,
+    maximum=1,
 )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from zoo.apps.embed.search_request import ASKED, DATASET, SearchRequest
 from zoo.cli.command_options import Json, derive_options
-from zoo.cli.console import CommandResult, print_picture, progress_bar
+from zoo.cli.console import CommandResult, command_progress, print_picture
 from zoo.common.errors import BadRequest
 from zoo.common.options import FILE_OUT, FORCE, Option, flag
 from zoo.common.terminal import complain
@@ -65,7 +65,7 @@ def search_command(
     if index:
         from zoo.cli.tables.found_table import index_blocks
 
-        with progress_bar() as progress:
+        with command_progress() as progress:
             index_facts = build_index(table, progress)
         return CommandResult(index_facts, index_blocks).show(json)
     sheet_options = _SheetOptions(table, pictures, out, force, json)
@@ -115,7 +115,7 @@ def _search_duplicates(
         )
     if count is not None and count < 1:
         raise BadRequest(f"--count {count} is no number of groups: write 1 or more.")
-    with progress_bar() as progress:
+    with command_progress() as progress:
         groups = find_duplicates(sheet_options.table, above, where, progress)
     listed_groups = groups[:count]
     sheet_options.draw([list(map(SheetCell, group.rows, group.cosines)) for group in listed_groups])

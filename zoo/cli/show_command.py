@@ -39,8 +39,8 @@ PATCH = Option(
     "ROW,COLUMN",
     "The patch of the first image that all patches are compared with, counted from 0.",
     default="the patch in the middle",
-    given=str,
-    read=read_patch,
+    command_line_type=str,
+    convert=read_patch,
 )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from zoo.cli.command_options import derive_options
-from zoo.cli.console import CommandResult, progress_bar
+from zoo.cli.console import CommandResult, command_progress
 from zoo.common.options import FORCE, Option, argument, out_folder
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def site(
     """
     from zoo.apps.site.write import write_site
 
-    with progress_bar() as progress:
+    with command_progress() as progress:
         result = write_site(folders, out, runtime, force, progress, transformers, dataset)
     return CommandResult(result, _blocks)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from zoo.checkpoints.source import ADAPTER_BASE, TAKE, WITHOUT_HEAD, read_weights
 from zoo.cli.command_options import Plot, derive_options
-from zoo.cli.console import CommandResult, progress_bar
+from zoo.cli.console import CommandResult, command_progress
 from zoo.common.errors import FAILED_CHECK, BadFile, BadRequest
 from zoo.common.options import Option, argument, weights_from
 from zoo.common.staging import manifest_path
@@ -68,13 +68,13 @@ def verify(
             f"--weights {weights} has no effect on a folder, because its files are compared with "
             "the golden numbers in the folder: leave it out."
         )
-    from zoo.export.audit.checks import audit_export, audit_folder, audit_one
+    from zoo.export.audit.checks import audit_export, audit_folder, audit_folder_file
 
-    with progress_bar() as progress:
+    with command_progress() as progress:
         if is_export:
             report = audit_export(target, weights and choice, provider, progress)
         else:
-            check = audit_folder if target.is_dir() else audit_one
+            check = audit_folder if target.is_dir() else audit_folder_file
             report = check(target, provider, progress)
     if plot is not None:
         _draw_errors(report, plot)
@@ -118,7 +118,7 @@ def _verify_golden(
     reference = read_golden(file)
     rows: list[dict[str, Any]] = []
     if choice is not None:
-        with progress_bar() as progress:
+        with command_progress() as progress:
             loaded = load_named_weights(reference.model, choice, progress)
         rows += golden_errors("JAX", check_jax(reference, loaded), JAX_ATOL)
     if onnx is not None:

@@ -9,7 +9,7 @@ import typer
 
 from zoo.checkpoints.source import ADAPTER_BASE, TAKE, WITHOUT_HEAD, GivenCheckpoint
 from zoo.cli.command_options import DryRun, derive_options, examples, model_names
-from zoo.cli.console import CommandResult, progress_bar, show_group_help, warn_nonfinite
+from zoo.cli.console import CommandResult, command_progress, show_group_help, warn_nonfinite
 from zoo.common.options import FORCE, Option, argument, flag, out_folder
 from zoo.registry.lookup import info
 
@@ -103,7 +103,7 @@ def convert_checkpoint(
     """Write a checkpoint in the format of another library."""
     from zoo.checkpoints.convert import convert_file
 
-    with progress_bar() as progress:
+    with command_progress() as progress:
         checkpoint = GivenCheckpoint(source, take, without_head, base=base)
         conversion = convert_file(checkpoint, target, model, force, progress)
     warn_nonfinite(conversion.nonfinite)
@@ -145,7 +145,7 @@ def download_checkpoints(
     """Download the checkpoint that `--weights auto` would use."""
     from zoo.checkpoints.download import download_checkpoint
 
-    with progress_bar() as progress:
+    with command_progress() as progress:
         downloads = [
             download_checkpoint(info(name), out, mirror, dry_run, progress) for name in models
         ]

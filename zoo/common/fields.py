@@ -20,10 +20,10 @@ from zoo.common.staging import NAME
 
 DIGEST = "^[0-9a-f]{64}$"
 LABEL = "^[a-z0-9_]+$"
-OWN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}")
+FOLDER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}")
 """Pattern of the name of a folder and of a page of the site. Such a name may also stand in a
 program."""
-UNSHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Characters that are not shown: controls, line ends, marks that change the direction of writing,
 and surrogates."""
 LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
@@ -47,7 +47,7 @@ Edge = Annotated[int, Field(ge=1, le=1 << 13)]
 """The side in pixels of a square, or of a picture that is resized."""
 Factor = Annotated[float, Field(ge=-1e6, le=1e6)]
 """A number that float32 can hold, also after products and sums with other factors."""
-Three = tuple[Factor, Factor, Factor]
+ThreeFactors = tuple[Factor, Factor, Factor]
 
 MOST_PIXELS = 1 << 26
 
@@ -72,7 +72,7 @@ def without_controls(text: str) -> str:
     Invisible characters are control characters, line separators, marks that change the direction of
     text, and surrogates.
     """
-    return UNSHOWN.sub(lambda match: ascii(match[0])[1:-1], text)
+    return INVISIBLE.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def first_fault(error: ValidationError) -> str:

@@ -34,14 +34,14 @@ class Golden:
     - `model`: the name of the model.
     - `reference`: the implementation that computed the outputs.
     - `weights_sha256`: the digest of the weights.
-    - `fed`: the arrays that the network was run on, by input name.
+    - `feeds`: the arrays that the network was run on, by input name.
     - `outputs`: the outputs of the reference implementation, by output name.
     """
 
     model: str
     reference: str
     weights_sha256: str
-    fed: Mapping[str, NDArray[np.generic]]
+    feeds: Mapping[str, NDArray[np.generic]]
     outputs: Mapping[str, NDArray[np.generic]]
 
 
@@ -52,9 +52,9 @@ def write_golden(path: Path, golden: Golden) -> None:
     `INPUT_RANKS`.
     """
     header = {name: getattr(golden, name) for name in HEADER_FIELDS}
-    if any(INPUT_RANKS.get(name) != array.ndim for name, array in golden.fed.items()):
-        header[INPUTS] = ",".join(golden.fed)
-    write_arrays(path, {**golden.fed, **golden.outputs}, header)
+    if any(INPUT_RANKS.get(name) != array.ndim for name, array in golden.feeds.items()):
+        header[INPUTS] = ",".join(golden.feeds)
+    write_arrays(path, {**golden.feeds, **golden.outputs}, header)
 
 
 def read_golden(path: Path) -> Golden:
@@ -71,15 +71,17 @@ def read_golden(path: Path) -> Golden:
         raise BadFile(str(error)) from error
     listed_names = str(header.get(INPUTS, ""))
     input_names = listed_names.split(",") if listed_names else [*INPUT_RANKS]
-    fed = {name: arrays.pop(name) for name in input_names if name in arrays}
-    unexpected_inputs = [name for name, value in fed.items() if value.ndim != INPUT_RANKS.get(name)]
+    feeds = {name: arrays.pop(name) for name in input_names if name in arrays}
+    unexpected_inputs = [
+        name for name, value in feeds.items() if value.ndim != INPUT_RANKS.get(name)
+    ]
     if (
-        not fed
+        not feeds
         or not arrays
         or (unexpected_inputs and not listed_names)
-        or not all(map(np.ndim, fed.values()))
+        or not all(map(np.ndim, feeds.values()))
     ):
-        names = ascii([*fed, *arrays])[:200]
+        names = ascii([*feeds, *arrays])[:200]
         raise BadFile(f"{path} holds no images or texts and outputs, but {names}.")
     model, reference, digest = (str(header.get(name, "")) for name in HEADER_FIELDS)
-    return Golden(model, reference, digest, fed, arrays)
+    return Golden(model, reference, digest, feeds, arrays)

@@ -35,9 +35,10 @@ class Option:
     - `name`: the name of the option, if it differs from the parameter's.
     - `default`: True to show the parameter's default in `--help`, False to hide it, or the default
       in words if it depends on other settings.
-    - `given`: the type of the value on the command line, by default the type of the parameter.
-    - `read`: the function that converts the value from the command line to the parameter's type.
-    - `least`, `most`: the bounds of a number, both included.
+    - `command_line_type`: the type of the value on the command line, by default the type of the
+      parameter.
+    - `convert`: the function that converts the value from the command line to the parameter's type.
+    - `minimum`, `maximum`: the bounds of a number, both included.
     - `several`: whether the option may be repeated and may take several values separated by commas.
     - `positional`: whether the parameter is an argument without an option name.
     - `flag`: whether the option takes no value.
@@ -51,10 +52,10 @@ class Option:
     panel: str | None = None
     name: str = ""
     default: str | bool = True
-    given: Any = None
-    read: Callable[[Any], Any] | None = None
-    least: float | None = None
-    most: float | None = None
+    command_line_type: Any = None
+    convert: Callable[[Any], Any] | None = None
+    minimum: float | None = None
+    maximum: float | None = None
     several: bool = False
     positional: bool = False
     flag: bool = False
@@ -72,21 +73,21 @@ class Option:
         return f"{text.removesuffix('.')}; by default {self.default}." if words else text
 
 
-def flag(help: str, panel: str | None = None, **more: Any) -> Option:
+def flag(help: str, panel: str | None = None, **fields: Any) -> Option:
     """Return an option without a value, such as `--force`.
 
-    `panel` is the heading of `--help` under which it is listed. `more` sets other fields of
+    `panel` is the heading of `--help` under which it is listed. `fields` sets other fields of
     `Option`.
     """
-    return Option("", help, panel, flag=True, **more)
+    return Option("", help, panel, flag=True, **fields)
 
 
-def argument(metavar: str, help: str, **more: Any) -> Option:
+def argument(metavar: str, help: str, **fields: Any) -> Option:
     """Return a positional argument of a command.
 
-    `metavar` is its placeholder in `--help`. `more` sets other fields of `Option`.
+    `metavar` is its placeholder in `--help`. `fields` sets other fields of `Option`.
     """
-    return Option(metavar, help, positional=True, **more)
+    return Option(metavar, help, positional=True, **fields)
 
 
 def option_parameters(function: Callable[..., Any]) -> dict[str, tuple[Parameter, Option]]:
@@ -125,53 +126,60 @@ def read_size(text: str) -> tuple[int, int] | Literal["dynamic"]:
     return "dynamic" if text == "dynamic" else read_sides(text, ", or `dynamic`")
 
 
-def read_sides(text: str, more: str = "") -> tuple[int, int]:
+def read_sides(text: str, other_forms: str = "") -> tuple[int, int]:
     """Return (height, width) from a text such as `224` or `256x384`.
 
-    A single number is both height and width. `more` is added to the allowed forms that the error
-    message lists. **Raises** `BadRequest` for any other text.
+    A single number is both height and width. `other_forms` is added to the allowed forms that the
+    error message lists. **Raises** `BadRequest` for any other text.
     """
     match = re.fullmatch(r"(\d{1,6})(?:x(\d{1,6}))?", text, re.ASCII)
     sides = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if 0 in sides:
         raise BadRequest(
-            f"{parameter('size')} {text} is no size: write one such as 224 or 256x384 (HxW){more}."
+            f"{parameter('size')} {text} is no size: write one such as 224 or 256x384 "
+            f"(HxW){other_forms}."
         )
     return sides
 
 
-NETWORK, FILE, OWN = "The network's input and output", "The ONNX file", "A checkpoint of your own"
+NETWORK_PANEL, FILE_PANEL, CHECKPOINT_PANEL = (
+    "The network's input and output",
+    "The ONNX file",
+    "A checkpoint of your own",
+)
 REPLACE = "Replace existing files."
 FORCE = flag(REPLACE)
 OFFLINE = flag("Do not connect to the hub; use only files on this machine.")
 SIZE = Option(
     "N|HxW",
     "Height and width in pixels, such as 224 or 256x384; `dynamic` leaves them open.",
-    NETWORK,
+    NETWORK_PANEL,
     default="the model's own",
-    given=str,
-    read=read_size,
+    command_line_type=str,
+    convert=read_size,
     in_python="Height and width in pixels, `224` or `(256, 384)`; `'dynamic'` leaves them open, "
     "and by default they are the model's own.",
 )
 FILE_SIZE = Option(
     "N|HxW",
     "Height and width in pixels, such as 224 or 256x384, where a file leaves them open.",
-    given=str,
-    read=read_sides,
+    command_line_type=str,
+    convert=read_sides,
 )
 
 
-def out_folder(default: str | bool, more: str = "") -> Option:
+def out_folder(default: str | bool, suffix: str = "") -> Option:
     """Return the option for the output folder of a command.
 
     `default` is True to show the parameter's default in `--help`, False to hide it, or a text to
-    show in its place. `more` is added to the end of the help sentence.
+    show in its place. `suffix` is added to the end of the help sentence.
     """
-    return Option("FOLDER", f"The folder to write to{more}.", default=default, given=Path)
+    return Option(
+        "FOLDER", f"The folder to write to{suffix}.", default=default, command_line_type=Path
+    )
 
 
-FILE_OUT = Option("FILE", "The file to write.", given=Path)
+FILE_OUT = Option("FILE", "The file to write.", command_line_type=Path)
 
 
 def weights_from(default: str | bool) -> Option:
@@ -184,5 +192,5 @@ def weights_from(default: str | bool) -> Option:
         "Where the weights come from. `auto` searches this machine and downloads missing weights; "
         "`random` or `random:SEED` draws them; anything else is the path of a checkpoint.",
         default=default,
-        given=str,
+        command_line_type=str,
     )

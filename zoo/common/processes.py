@@ -56,7 +56,7 @@ Blocks of several threads may overlap.
 
 
 @contextmanager
-def fresh() -> Generator[SpawnContext]:
+def isolated_context() -> Generator[SpawnContext]:
     """Yield a context for processes that do not import modules from the current folder.
 
     The processes are spawned. They must be started before the `with` block ends.
@@ -71,11 +71,12 @@ def workers(
     initializer: Callable[[], object] | None = None,
     max_tasks_per_child: int | None = None,
 ) -> ProcessPoolExecutor:
-    """Return a pool of `count` worker processes, for use within the `with` block of `fresh`.
+    """Return a pool of `count` worker processes, for use within the `with` block of
+    `isolated_context`.
 
     **Arguments**
 
-    - `context`: the context that `fresh` yields.
+    - `context`: the context that `isolated_context` yields.
     - `initializer`: a function that each worker calls once when it starts.
     - `max_tasks_per_child`: the number of tasks after which a worker is replaced by a new one. None
       means that workers are not replaced.
@@ -85,27 +86,27 @@ def workers(
 
 def run_tasks(
     tasks: Iterable[Task],
-    open: Callable[[], AbstractContextManager[Opened]],
+    open_workers: Callable[[], AbstractContextManager[Opened]],
     submit: Callable[[Opened, Task], Future[TaskResult]],
-    fits: Callable[[Task, Collection[Task]], bool],
-    settle: Callable[[Task, TaskResult | None], None],
-    lost: tuple[type[Exception], ...],
+    can_start: Callable[[Task, Collection[Task]], bool],
+    handle_result: Callable[[Task, TaskResult | None], None],
+    worker_errors: tuple[type[Exception], ...],
     tries: int,
 ) -> None:
-    """Run all tasks in worker processes and pass each result to `settle`.
+    """Run all tasks in worker processes and pass each result to `handle_result`.
 
-    Tasks start in order, as soon as `fits` allows. Results are settled as the tasks end.
+    Tasks start in order, as soon as `can_start` allows. Results are handled as the tasks end.
 
     **Arguments**
 
     - `tasks`: the tasks. The next one is read only when the previous one has started.
-    - `open`: returns a context manager that starts the workers. It is called again if the workers
-      no longer accept tasks.
+    - `open_workers`: returns a context manager that starts the workers. It is called again if the
+      workers no longer accept tasks.
     - `submit`: starts a task in the opened workers and returns its future.
-    - `fits`: returns whether a task can start while the given tasks are running.
-    - `settle`: is called with each task and its result. The result is None if the worker died in
-      every try.
-    - `lost`: the exceptions that mean that a worker died. The task is then tried again.
+    - `can_start`: returns whether a task can start while the given tasks are running.
+    - `handle_result`: is called with each task and its result. The result is None if the worker
+      died in every try.
+    - `worker_errors`: the exceptions that mean that a worker died. The task is then tried again.
     - `tries`: the maximum number of times that a task is tried.
 
     Other exceptions of a task are raised.
@@ -113,28 +114,28 @@ def run_tasks(
     remaining, waiting, failures = iter(tasks), deque[Task](), Counter[Task]()
     waiting.extend(islice(remaining, 1))
     while waiting:
-        with open() as opened:
+        with open_workers() as opened:
             running, finished = dict[Future[TaskResult], Task](), SimpleQueue[Future[TaskResult]]()
             while running or waiting:
                 try:
-                    while finished.empty() and waiting and fits(waiting[0], running.values()):
+                    while finished.empty() and waiting and can_start(waiting[0], running.values()):
                         future = submit(opened, waiting[0])
                         running[future] = waiting.popleft()
                         future.add_done_callback(finished.put)
                         waiting.extend(islice(remaining, not waiting))
-                except lost:
+                except worker_errors:
                     if not running:
                         break
                 future = finished.get()
                 task, result = running.pop(future), None
                 try:
                     result = future.result()
-                except lost:
+                except worker_errors:
                     failures[task] += 1
                     if failures[task] < tries:
                         waiting.append(task)
                         continue
-                settle(task, result)
+                handle_result(task, result)
 
 
 def run_program(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:

@@ -44,13 +44,13 @@ def shows_stderr_as_error() -> bool:
 
 
 @contextmanager
-def bar(fallback: Progress | None = None) -> Generator[Progress]:
+def progress_bar(fallback: Progress | None = None) -> Generator[Progress]:
     """Yield a progress bar below the notebook cell, or on stderr if that is a terminal.
 
     Otherwise yield `fallback`. The default fallback shows nothing.
     """
     if is_notebook_cell():
-        with BelowCell() as cell_line:
+        with CellProgress() as cell_line:
             yield cell_line
         return
     if not is_terminal(sys.stderr):
@@ -64,7 +64,7 @@ def bar(fallback: Progress | None = None) -> Generator[Progress]:
     with rich.Progress(
         *columns, *time_columns, console=Console(stderr=True), transient=True
     ) as rich_progress:
-        yield Bar(rich_progress)
+        yield TerminalProgress(rich_progress)
 
 
 def log(text: str) -> None:
@@ -73,7 +73,7 @@ def log(text: str) -> None:
         complain(text)
 
 
-class Lines:
+class LogProgress:
     """Progress as lines on stderr, for logs.
 
     One line is printed for each stage. A stage with a known size also gets a line about every ten
@@ -83,7 +83,7 @@ class Lines:
     PAUSE = 10.0
 
     total: int | None = None
-    done = 0
+    completed = 0
 
     def stage(self, text: str, total: int | None = None) -> None:
         """Print the name of a stage of the work. `total` is its size in bytes, or None."""
@@ -93,12 +93,12 @@ class Lines:
 
     def step(self, size: int) -> None:
         """Record that `size` more bytes are done. Print the progress at most every ten seconds."""
-        self.done += size
+        self.completed += size
         now = time.monotonic()
         if self.total is not None and now - self.shown_at >= self.PAUSE:
-            done, total = self.done / 1e6, self.total / 1e6
-            rate = done / (now - self.started_at)
-            log(f"  {done:,.0f} of {total:,.0f} MB, {rate:,.0f} MB/s")
+            completed, total = self.completed / 1e6, self.total / 1e6
+            rate = completed / (now - self.started_at)
+            log(f"  {completed:,.0f} of {total:,.0f} MB, {rate:,.0f} MB/s")
             self.shown_at = now
 
     def note(self, text: str) -> None:
@@ -106,7 +106,7 @@ class Lines:
         complain(text)
 
 
-class BelowCell:
+class CellProgress:
     """Progress as one line below a notebook cell, which is cleared when the `with` block ends.
 
     Nothing is shown during the first second.
@@ -115,11 +115,11 @@ class BelowCell:
     PATIENCE, PAUSE, WIDTH = 1.0, 0.2, 20
 
     def __init__(self) -> None:
-        self.text, self.total, self.done = "", 0, 0
+        self.text, self.total, self.completed = "", 0, 0
         self.shown_at = time.monotonic() + self.PATIENCE - self.PAUSE
         self.line: DisplayHandle | None = None
 
-    def __enter__(self) -> BelowCell:
+    def __enter__(self) -> CellProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -128,12 +128,12 @@ class BelowCell:
 
     def stage(self, text: str, total: int | None = None) -> None:
         """Show the name of a stage of the work. `total` is its size in bytes, or None."""
-        self.text, self.total, self.done = text, total or 0, 0
+        self.text, self.total, self.completed = text, total or 0, 0
         self._update_line()
 
     def step(self, size: int) -> None:
         """Record that `size` more bytes of the stage are done, and show it."""
-        self.done += size
+        self.completed += size
         self._update_line()
 
     def note(self, text: str) -> None:
@@ -147,9 +147,9 @@ class BelowCell:
             return
         self.shown_at, text = now, printable(self.text)
         if self.total:
-            full = min(self.WIDTH, self.WIDTH * self.done // self.total)
+            full = min(self.WIDTH, self.WIDTH * self.completed // self.total)
             bar_text = "█" * full + "░" * (self.WIDTH - full)
-            text += f" {bar_text} {self.done / 1e6:,.0f} of {self.total / 1e6:,.0f} MB"
+            text += f" {bar_text} {self.completed / 1e6:,.0f} of {self.total / 1e6:,.0f} MB"
         if self.line is None:
             from IPython.display import display
 
@@ -158,7 +158,7 @@ class BelowCell:
             self.line.update({"text/plain": text}, raw=True)
 
 
-class Bar:
+class TerminalProgress:
     """Progress as a bar of the library rich, with the number of megabytes and the speed."""
 
     def __init__(self, rich: RichProgress):

@@ -55,12 +55,12 @@ RECORD_ASSIGNMENT = {"session.record_ep_graph_assignment_info": "1"}
 """A setting with which a session records the provider of each node (ONNX Runtime 1.24 and newer).
 """
 
-RESTING = {"session.force_spinning_stop": "1"}
+NO_SPINNING = {"session.force_spinning_stop": "1"}
 """A setting with which the threads of a session do not spin between runs, so that they take no time
 from others."""
 
 
-def available() -> list[str]:
+def available_providers() -> list[str]:
     """Return the execution providers of the installed ONNX Runtime, the preferred one first."""
     return list(ort.get_available_providers())
 
@@ -70,7 +70,7 @@ def check_provider(name: str) -> None:
 
     **Raises** `BadRequest` with the names of the installed ones.
     """
-    names = available()
+    names = available_providers()
     if name not in names:
         raise BadRequest(
             f"provider {name} is not installed: choose from {', '.join(names)}, or install the "
@@ -91,7 +91,9 @@ def session(model: Path | ir.Model, provider: str = CPU, level: Level = "all") -
     if isinstance(model, Path):
         _check_file(model)
     providers = list(dict.fromkeys([provider, CPU]))
-    opened_session = converter.session(model, providers, RECORD_ASSIGNMENT | RESTING, level=level)
+    opened_session = converter.session(
+        model, providers, RECORD_ASSIGNMENT | NO_SPINNING, level=level
+    )
     check_started(opened_session, provider)
     return opened_session
 
@@ -160,7 +162,7 @@ def check_started(opened_session: Session, provider: str) -> None:
         )
 
 
-def placed(opened_session: Session) -> dict[str, Counter[str]] | None:
+def read_placement(opened_session: Session) -> dict[str, Counter[str]] | None:
     """Return how often each operator runs on each provider, as `{provider: {operator: number}}`.
 
     `opened_session` must come from `session`, which asks ONNX Runtime to record this. Return None

@@ -34,7 +34,7 @@ INTERRUPTION = "interrupted; nothing unfinished was put in place"
 _OPEN: dict[Path, Callable[[], None] | None] = {}
 """The staged folders of this process, with the functions that release their locks."""
 
-_UNDIVIDED: list[object] = []
+_CRITICAL_BLOCKS: list[object] = []
 """Blocks that must finish before this process is stopped."""
 
 _PENDING: list[int] = []
@@ -53,7 +53,7 @@ def staged(folder: Path) -> Generator[Path]:
     """
     release = None
     with ExitStack() as stack:
-        with writing(folder):
+        with report_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             sweep(folder)
             # Try again if another process has removed the new folder.
@@ -78,7 +78,7 @@ def replacing(path: Path) -> Generator[Path]:
 
     **Raises** `BadOutput` if the file cannot be written.
     """
-    with staged(path.parent) as stage, writing(path):
+    with staged(path.parent) as stage, report_write_errors(path):
         yield stage / path.name
         (stage / path.name).replace(path)
 
@@ -134,7 +134,7 @@ def discard() -> None:
 
 
 @contextmanager
-def writing(path: Path) -> Generator[None]:
+def report_write_errors(path: Path) -> Generator[None]:
     """Raise `BadOutput` about `path` in place of any `OSError` of the `with` block."""
     try:
         yield
@@ -167,7 +167,7 @@ def locked_output(destination: Path, progress: Progress) -> Generator[None]:
                 f"{path} is a link to nothing: name another place with {parameter('out')}."
             )
     with ExitStack() as stack:
-        with writing(destination):
+        with report_write_errors(destination):
             stack.enter_context(lock.hold_lock(destination, progress))
         yield
 
@@ -185,7 +185,7 @@ def sidecar_path(model_file: Path) -> Path:
     return model_file.with_name(model_file.name + "_data")
 
 
-def links(folder: Path, name: str) -> list[Path]:
+def find_links(folder: Path, name: str) -> list[Path]:
     """Return the symbolic links among a file and its parent folders below `folder`.
 
     `name` is the file's path relative to `folder`. `folder` itself is not examined.
@@ -202,48 +202,48 @@ def refuse_links(folder: Path, names: Iterable[str]) -> None:
     **Raises** `BadOutput` for the first link.
     """
     for parent in {str(Path(name).parent) for name in names} - {"."}:
-        if linked := links(folder, parent):
+        if linked := find_links(folder, parent):
             raise BadOutput(
                 f"{linked[0]} is a link: remove it, or name another folder with {parameter('out')}."
             )
 
 
 @contextmanager
-def undivided() -> Generator[None]:
+def delay_signals() -> Generator[None]:
     """Delay the signals that stop this process until the `with` block has ended.
 
     Use it around a few renames that must all be done, because the files are unusable if only some
     of them are moved.
     """
     token = object()
-    _UNDIVIDED.append(token)
+    _CRITICAL_BLOCKS.append(token)
     try:
         yield
     finally:
-        _UNDIVIDED.remove(token)
-        if _PENDING and not _UNDIVIDED:
-            stop(_PENDING[0], None)
+        _CRITICAL_BLOCKS.remove(token)
+        if _PENDING and not _CRITICAL_BLOCKS:
+            handle_stop_signal(_PENDING[0], None)
 
 
 def replace_folder(new: Path, folder: Path) -> None:
     """Move the folder `new` to the path `folder` and delete the folder that was there.
 
     If the move fails, the previous folder is kept. If the process is killed between the two
-    renames, `put_back` restores the previous folder.
+    renames, `restore_folder` restores the previous folder.
     """
     moved_folder = _moved_away(folder)
     shutil.rmtree(moved_folder, ignore_errors=True)
-    with undivided():
+    with delay_signals():
         try:
             if folder.exists():
                 folder.rename(moved_folder)
             new.rename(folder)
         finally:
-            put_back(folder)
+            restore_folder(folder)
     shutil.rmtree(moved_folder, ignore_errors=True)
 
 
-def put_back(folder: Path) -> None:
+def restore_folder(folder: Path) -> None:
     """Restore the previous folder after an interrupted `replace_folder`.
 
     Nothing is done if `folder` exists, or if `replace_folder` has not moved a folder away.
@@ -257,7 +257,7 @@ def _moved_away(folder: Path) -> Path:
     return folder.with_name(f"{PREFIX}{folder.name}.old")
 
 
-def put(stage: Path, folder: Path, names: Sequence[str], last: str) -> None:
+def move_staged_files(stage: Path, folder: Path, names: Sequence[str], last: str) -> None:
     """Move staged files from the folder `stage` into `folder`. Other files there are not changed.
 
     **Arguments**
@@ -270,7 +270,7 @@ def put(stage: Path, folder: Path, names: Sequence[str], last: str) -> None:
 
     **Raises** `BadOutput` if a file cannot be moved.
     """
-    with writing(folder), undivided():
+    with report_write_errors(folder), delay_signals():
         (folder / last).unlink(missing_ok=True)
         for name in sorted(names, key=lambda name: name == last):
             (stage / name).replace(folder / name)
@@ -284,7 +284,7 @@ def replace_export(stage: Path, target: Path) -> None:
     model stands next to the sidecar of another one.
     """
     staged_model = stage / target.name
-    with undivided():
+    with delay_signals():
         manifest_path(target).unlink(missing_ok=True)
         if sidecar_path(target).exists() or sidecar_path(staged_model).exists():
             target.unlink(missing_ok=True)
@@ -295,13 +295,13 @@ def replace_export(stage: Path, target: Path) -> None:
                 path_of(target).unlink(missing_ok=True)
 
 
-def stop(number: int, frame: FrameType | None) -> None:
+def handle_stop_signal(number: int, frame: FrameType | None) -> None:
     """Handle a signal: remove staged folders, terminate the workers and exit the process.
 
-    Within an `undivided` block, the signal is only recorded. It is handled when the block ends. The
-    exit code is 128 plus the number of the signal.
+    Within a `delay_signals` block, the signal is only recorded. It is handled when the block ends.
+    The exit code is 128 plus the number of the signal.
     """
-    if _UNDIVIDED:
+    if _CRITICAL_BLOCKS:
         _PENDING.append(number)
         return
     # Raising here is not enough: an exception that arrives inside a destructor is dropped.
@@ -316,7 +316,7 @@ class Digests(dict[str, str]):
     """The sha256 of each file as it was last written, by file name."""
 
     @contextmanager
-    def taken(self) -> Generator[Callable[[str, bytes | memoryview], None]]:
+    def compute(self) -> Generator[Callable[[str, bytes | memoryview], None]]:
         """Yield a function that adds the next bytes of a file to the file's digest.
 
         The function takes the name of the file and the bytes. The digests are stored in this

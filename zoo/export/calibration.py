@@ -20,12 +20,12 @@ from zoo.artifacts.choices import Target
 from zoo.artifacts.measured import Calibration, RangedFile, Ranging
 from zoo.common.runtime import session
 from zoo.common.staging import Digests
-from zoo.export.precision import derive, load_typed
+from zoo.export.precision import load_with_types, write_lower_precision
 from zoo.export.precisions import PRECISIONS
 from zoo.export.quantise.activations import ActivationStatistics, measure_ranges
 from zoo.export.quantise.int8 import ActivationRange, FixedColumns
 from zoo.export.quantise.products import Floats, quantise
-from zoo.export.quantise.smooth_quant import even_out
+from zoo.export.quantise.smooth_quant import smooth_activations
 from zoo.export.timing.rounds import (
     Task,
     as_task,
@@ -65,7 +65,7 @@ def choose_candidate(candidates: Mapping[Ranging, RangedFile], min_cosine: float
     return max(fast or candidates, key=cosine_of)
 
 
-def full_ranges(statistics: Mapping[str, ActivationStatistics]) -> dict[str, ActivationRange]:
+def minmax_ranges(statistics: Mapping[str, ActivationStatistics]) -> dict[str, ActivationRange]:
     """Return for each activation the range from its smallest to its largest number, extended to
     contain zero.
 
@@ -92,19 +92,21 @@ def write_with_ranges(
         target: the path to write to.
         ranges: range of the activation that each matrix is multiplied by, by the name of the
             matrix.
-        means: channel means of these activations after `even_out`, by the name of the matrix.
+        means: channel means of these activations after `smooth_activations`, by the name of the
+            matrix.
         on_write: callback that receives the bytes as they are written.
         runtime: name of the target runtime, whose quirks are avoided.
     """
-    model = load_typed(source)
-    even_out(model)
+    model = load_with_types(source)
+    smooth_activations(model)
     quantise(model, FixedColumns(model.graph, ranges), means)
     converter.find_target(runtime).remove_quirks(model)
     converter.save(model, target, on_write=on_write)
 
 
 Writer: TypeAlias = Callable[..., None]
-"""Function that writes a float32 file in another precision, with arguments as those of `derive`."""
+"""Function that writes a float32 file in another precision, with arguments as those of
+`write_lower_precision`."""
 
 
 @dataclass(frozen=True)
@@ -130,10 +132,11 @@ class Calibrator:
         """Run a float32 file on the calibration pictures, and return statistics of its activations.
 
         The keys are the names of the matrices that the activations are multiplied by. The
-        statistics are of the model after `even_out` has moved outlier scales into the matrices.
+        statistics are of the model after `smooth_activations` has moved outlier scales into the
+        matrices.
         """
-        paths, model = self.pictures.kept, load_typed(source)
-        even_out(model)
+        paths, model = self.pictures.kept, load_with_types(source)
+        smooth_activations(model)
 
         def counted_batches() -> Iterable[list[NDArray[Any]]]:
             """Yield the inputs of each batch of pictures, and report progress."""
@@ -160,7 +163,7 @@ class Calibrator:
             yield self.picture_input.make(pictures, self.preprocessing, self.size)
 
 
-def write_best(
+def write_best_int8(
     source: Path,
     file: Path,
     calibrator: Calibrator,
@@ -179,7 +182,7 @@ def write_best(
     - `source`: the float32 file.
     - `file`: the path to write to.
     - `calibrator`: the user's pictures and their preprocessing.
-    - `inputs`: sample arrays, as for `derive`.
+    - `inputs`: sample arrays, as for `write_lower_precision`.
     - `target`: name of the runtime that the file is for.
     - `progress`: reports progress.
 
@@ -189,17 +192,17 @@ def write_best(
     statistics = calibrator.ranges(source, progress)
     means = {name: activation.means for name, activation in statistics.items()}
     writers: dict[Ranging, Writer] = {
-        "minmax": partial(write_with_ranges, ranges=full_ranges(statistics), means=means),
+        "minmax": partial(write_with_ranges, ranges=minmax_ranges(statistics), means=means),
     }
     if converter.find_target(target).dynamic_integers:
-        writers["dynamic"] = partial(derive, precision="int8", inputs=inputs)
+        writers["dynamic"] = partial(write_lower_precision, precision="int8", inputs=inputs)
     # Each file gets its own folder, because a model contains the name of its sidecar.
     files = {method: file.parent / f"{file.stem}-{method}" / file.name for method in writers}
     digests = {method: Digests() for method in writers}
     for method, write in writers.items():
         progress.stage(f"int8, {method}: writing")
         files[method].parent.mkdir()
-        with digests[method].taken() as on_write:
+        with digests[method].compute() as on_write:
             write(source, files[method], on_write=on_write, runtime=target)
     progress.stage(f"int8: measuring on {len(calibrator.pictures.held_out)} pictures")
     measured = measure_candidates(source, files, calibrator)

@@ -9,7 +9,7 @@ from converter.opsets import OPSETS, TARGET_NAMES
 from weights.parameters import parameter
 from zoo.artifacts.choices import Precision
 from zoo.common.errors import BadRequest
-from zoo.common.options import FILE, NETWORK, SEVERAL, Option, flag
+from zoo.common.options import FILE_PANEL, NETWORK_PANEL, SEVERAL, Option, flag
 
 
 def parse_opsets(texts: Sequence[str]) -> list[int]:
@@ -25,7 +25,7 @@ def parse_opsets(texts: Sequence[str]) -> list[int]:
     return [int(text) for text in texts]
 
 
-def read_batch(text: str) -> int | None:
+def parse_batch(text: str) -> int | None:
     """Return the batch size that a text of the command line means: a positive number, or None for
     `dynamic`, an open batch.
 
@@ -40,7 +40,7 @@ def read_batch(text: str) -> int | None:
     return int(text)
 
 
-def read_layers(text: str) -> tuple[int, ...] | str:
+def parse_layers(text: str) -> tuple[int, ...] | str:
     """Return the block numbers in a text of the command line: `3,6,9` gives `(3, 6, 9)`.
 
     A text such as `last4` is returned unchanged, because its meaning depends on the model.
@@ -57,11 +57,11 @@ OPSET = Option(
     "N",
     f"The version of ONNX's operators, from {OPSETS[0]} to {OPSETS[-1]}. Several, as in 18,23, "
     "give a file each.",
-    FILE,
+    FILE_PANEL,
     name="--opset",
     default="what suits the target",
-    given=list[str],
-    read=parse_opsets,
+    command_line_type=list[str],
+    convert=parse_opsets,
     several=True,
     in_python=f"The version of ONNX's operators, from {OPSETS[0]} to {OPSETS[-1]}, by default what "
     "suits the target.",
@@ -72,20 +72,20 @@ OPSET = Option(
 PRECISION = Option(
     "NAME",
     f"The precision of weights and computations: {', '.join(_PRECISIONS)} or {_LAST}.",
-    FILE,
+    FILE_PANEL,
 )
 CALIBRATE = Option(
     "FOLDER",
     "For int8: a folder with pictures, on which the ranges of activations are measured. The file "
     "gets these or computes its own, whichever is faster and near enough to fp32.",
-    FILE,
-    given=Path,
+    FILE_PANEL,
+    command_line_type=Path,
 )
 SCALES = Option(
     None,
     "For int8: one scale for each tensor of activations, which depends on all images of a batch, "
     "or one for each row, which does not and takes a sixth longer.",
-    FILE,
+    FILE_PANEL,
 )
 TARGET = Option(
     "NAME",
@@ -93,19 +93,19 @@ TARGET = Option(
     "others that want fixed sizes, standard for any that has all operators of the opset. With "
     "versions, as in 'onnxruntime>=1.32', it is for these alone, and does without what only older "
     "ones need.",
-    FILE,
+    FILE_PANEL,
 )
 ATTENTION_LAYOUT = Option(
     "4d|3d",
     "How many axes the inputs of `Attention` have. 4d has one for the heads; 3d has the heads side "
     "by side, which ONNX Runtime often runs a little faster.",
-    FILE,
+    FILE_PANEL,
     name="--attention-layout",
     default="what suits the target",
 )
 VERIFY = flag(
     "Do not compare the file with JAX.",
-    FILE,
+    FILE_PANEL,
     name="--no-verify",
     negates=True,
     in_python="Compare the file with JAX on photographs.",
@@ -113,23 +113,23 @@ VERIFY = flag(
 KEEP_INEXACT = flag(
     "Also write files of low precision whose numbers are too far from fp32's; the manifest says "
     "that they did not pass.",
-    FILE,
+    FILE_PANEL,
 )
 BATCH = Option(
     "N|dynamic",
     "The number of images in a batch; `dynamic` leaves it open.",
-    NETWORK,
+    NETWORK_PANEL,
     default="dynamic",
-    given=str,
-    read=read_batch,
+    command_line_type=str,
+    convert=parse_batch,
     in_python="The number of images in a batch, which is left open by default.",
 )
 LAYERS = Option(
     "I,J|lastN",
     "The layers whose hidden states are outputs too: 3,6 or last4.",
-    NETWORK,
-    given=str,
-    read=read_layers,
+    NETWORK_PANEL,
+    command_line_type=str,
+    convert=parse_layers,
     in_python="The layers, from 1, whose hidden states are outputs too: `(3, 6)` or `'last4'`; "
     "only of a network of the zoo itself.",
 )
@@ -137,18 +137,18 @@ OUTPUTS = Option(
     "NAME",
     "An output that a file is to have, such as pooler_output, attentions or class_attention; a "
     f"wrong name is answered with all of them. {SEVERAL}",
-    NETWORK,
+    NETWORK_PANEL,
     name="--output",
     default="what the network gives unasked",
-    given=list[str],
+    command_line_type=list[str],
     several=True,
     in_python="The outputs that the file is to have, such as `['attentions']`; by default what the "
     "network gives unasked. Only of a network of the zoo itself.",
 )
-RESHAPE = flag("Give hidden states as maps [B, D, h, w].", NETWORK)
+RESHAPE = flag("Give hidden states as maps [B, D, h, w].", NETWORK_PANEL)
 INPUT = Option(
     None,
     "float32 takes preprocessed pixels; uint8 takes RGB images of any size, which the file "
     "preprocesses itself.",
-    NETWORK,
+    NETWORK_PANEL,
 )

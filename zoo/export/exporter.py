@@ -16,12 +16,12 @@ from zoo.common.staging import (
     locked_output,
     manifest_path,
     replace_export,
+    report_write_errors,
     write_text,
-    writing,
 )
 from zoo.export.describe import describe_shared
 from zoo.export.make import ExportedFile, produce
-from zoo.export.request import Plan, check_targets
+from zoo.export.request import Plan, check_output_path
 from zoo.export.subject import Subject
 
 
@@ -50,7 +50,7 @@ class Outcome:
     nonfinite: Sequence[str] = ()
 
     @property
-    def code(self) -> int:
+    def exit_code(self) -> int:
         """Exit code of the command line: 0 if all succeeded, `WRONG_USE` after an error,
         `FAILED_CHECK` if a file failed its verification."""
         if self.error is not None:
@@ -88,9 +88,9 @@ def export_model(
         for target in sorted(plan.targets):
             stack.enter_context(locked_output(target, progress))
             # Another process may have written the file since the options were checked.
-            check_targets(target, plan.options.force)
+            check_output_path(target, plan.options.force)
         production = stack.enter_context(produce(plan, subject, progress))
-        for file in production.files(plan.files):
+        for file in production.write_and_verify(plan.files):
             name = file.spec.name
             manifests[name] = describe_file(plan, file, provenance())
             move = partial(_move_to_target, file, manifests[name], plan.folder / name)
@@ -119,6 +119,6 @@ def describe_file(plan: Plan, file: ExportedFile, provenance: Provenance) -> Man
 
 def _move_to_target(file: ExportedFile, manifest: Manifest, target: Path) -> None:
     """Write the manifest beside the staged file, and move both to the path `target`."""
-    with writing(target):
+    with report_write_errors(target):
         write_text(manifest_path(file.path), to_text(manifest))
         replace_export(file.path.parent, target)

@@ -24,10 +24,10 @@ from zoo.artifacts.choices import Layout, Target
 from zoo.artifacts.measured import Calibration, Verification
 from zoo.artifacts.schema import Variant
 from zoo.common.prefetch import prefetching
-from zoo.common.staging import Digests, sidecar_path, staged, writing
+from zoo.common.staging import Digests, report_write_errors, sidecar_path, staged
 from zoo.export.describe import describe_variant
 from zoo.export.network_inputs import input_specs, sample_inputs
-from zoo.export.precision import derive
+from zoo.export.precision import write_lower_precision
 from zoo.export.precisions import PRECISIONS
 from zoo.export.request import FileSpec, Options, Plan, Signature
 from zoo.export.subject import Subject
@@ -108,7 +108,7 @@ class Production:
     digests: Digests = field(default_factory=Digests)
     calibrations: dict[str, Calibration] = field(default_factory=dict)
 
-    def files(self, specs: Sequence[FileSpec]) -> Iterator[ExportedFile]:
+    def write_and_verify(self, specs: Sequence[FileSpec]) -> Iterator[ExportedFile]:
         """Write all files that `specs` describes, then verify them one by one and yield each.
 
         All files are written before the first is verified, because a thread computes the samples in
@@ -127,7 +127,7 @@ class Production:
             return self.untaken(exports[opset])
 
         for spec in in_order:
-            yield self.verified(spec, exports[spec.opset], untaken(spec.opset))
+            yield self.verify_and_describe(spec, exports[spec.opset], untaken(spec.opset))
 
     def write_opset(self, opset: int, specs: Sequence[FileSpec]) -> converter.Export:
         """Write all files of one opset to the staged folder, and return the JAX export that they
@@ -145,12 +145,12 @@ class Production:
             self.subject.model, opset, self.signature, options.layout, options.target
         )
         progress.stage(f"opset {opset}: writing", self.subject.entry.parameters * 4)
-        with writing(source), self.digests.taken() as on_write:
+        with report_write_errors(source), self.digests.compute() as on_write:
             values, step = self.subject.weights.arrays, lambda _, size: progress.step(size)
             export.save(source, values=values, progress=step, on_write=on_write)
         for spec in specs:
             if self.stage / spec.name != source:
-                self.lower(source, spec)
+                self.write_lower_precision_file(source, spec)
             if spec.input == "uint8":
                 self.add_preprocessing(spec)
         if float32_name is None:
@@ -158,7 +158,7 @@ class Production:
             sidecar_path(source).unlink(missing_ok=True)
         return export
 
-    def lower(self, source: Path, spec: FileSpec) -> None:
+    def write_lower_precision_file(self, source: Path, spec: FileSpec) -> None:
         """Write the file of `spec`, which has a lower precision, from the float32 file `source`.
 
         An int8 file is calibrated on the user's pictures if there are any.
@@ -174,19 +174,19 @@ class Production:
         )
         if self.pictures is not None and picture_input is not None and is_scaled:
             # ONNX Runtime is imported only where something runs in it.
-            from zoo.export.calibration import Calibrator, write_best
+            from zoo.export.calibration import Calibrator, write_best_int8
 
             calibrator = Calibrator(self.pictures, picture_input, preprocessing, size, batch)
             target, progress = options.target, self.progress
-            with writing(file):
-                calibrated = write_best(source, file, calibrator, inputs, target, progress)
+            with report_write_errors(file):
+                calibrated = write_best_int8(source, file, calibrator, inputs, target, progress)
             self.calibrations[file.name] = calibrated[0]
             self.digests.update(calibrated[1])
             return
-        with writing(file), self.digests.taken() as on_write:
+        with report_write_errors(file), self.digests.compute() as on_write:
             exact_outputs = entry.config.task.exact
             settings = (options.target, options.scales, exact_outputs)
-            derive(source, file, spec.precision, inputs, on_write, *settings)
+            write_lower_precision(source, file, spec.precision, inputs, on_write, *settings)
 
     def add_preprocessing(self, spec: FileSpec) -> None:
         """Rewrite a staged file so that it takes images in uint8, and resizes and normalizes them
@@ -198,7 +198,7 @@ class Production:
             preprocessing, spec.size or preprocessing.size, spec.opset, spec.batch, target
         )
         joined = converter.join(first.model, ir.load(file), target)
-        with writing(file), self.digests.taken() as on_write:
+        with report_write_errors(file), self.digests.compute() as on_write:
             converter.save(joined, file, on_write=on_write)
 
     def untaken(self, export: converter.Export) -> tuple[str, ...]:
@@ -212,7 +212,7 @@ class Production:
 
         return describe_untaken_sides(export, self.samples(), self.subject.weights.arrays)
 
-    def verified(
+    def verify_and_describe(
         self, spec: FileSpec, export: converter.Export, untaken: tuple[str, ...]
     ) -> ExportedFile:
         """Verify a staged file, unless verification is off, and return the file with its record for
@@ -239,7 +239,7 @@ class Production:
         variant = describe_variant(
             model,
             export.report.near_misses,
-            files=tuple(spec.beside(path.name) for path in paths),
+            files=tuple(spec.sibling_path(path.name) for path in paths),
             precision=spec.precision,
             target=self.options.target,
             verification=verification,
@@ -310,9 +310,9 @@ def produce(
         samples = None
         if plan.options.verify:
             # ONNX Runtime is imported only where a file is verified.
-            from zoo.export.verify import sample_tasks
+            from zoo.export.verify import plan_samples
 
-            tasks = sample_tasks(subject.entry, subject.model, subject.weights.arrays, signature)
+            tasks = plan_samples(subject.entry, subject.model, subject.weights.arrays, signature)
             samples = stack.enter_context(prefetching(tasks))
             del tasks
         stage = stack.enter_context(staged(plan.folder))
@@ -356,11 +356,11 @@ def convert_model(
         input_names=config.takes,
     )
     if signature.size is None:
-        name_sides(export.model.graph, config.stride)
+        name_open_dimensions(export.model.graph, config.stride)
     return export
 
 
-def name_sides(graph: ir.Graph, stride: int) -> None:
+def name_open_dimensions(graph: ir.Graph, stride: int) -> None:
     """Rename the open dimensions of a graph's inputs and outputs, in place, to the names that other
     exporters use.
 

@@ -70,7 +70,7 @@ def _is_right(file: Path, sample: Sample, limit: Limit, python: Path) -> bool:
     """
     with TemporaryDirectory() as scratch:
         inputs, outputs = (Path(scratch, f"{name}.npz") for name in ("inputs", "outputs"))
-        arrays: dict[str, Any] = {name: np.asarray(array) for name, array in sample.fed.items()}
+        arrays: dict[str, Any] = {name: np.asarray(array) for name, array in sample.feeds.items()}
         np.savez(inputs, **arrays)
         names = [str(path) for path in (file.absolute(), inputs, outputs)]
         process = run_program([str(python), "-P", str(RUNTIME_PROGRAM), *names], Path(scratch))

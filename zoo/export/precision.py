@@ -16,7 +16,7 @@ from zoo.export.quantise.activations import measure_means
 from zoo.export.quantise.int4 import Blocks
 from zoo.export.quantise.int8 import Columns, ScaledRows
 from zoo.export.quantise.products import Codec, quantise
-from zoo.export.quantise.smooth_quant import even_out
+from zoo.export.quantise.smooth_quant import smooth_activations
 
 MAX_FLOAT16_PEAK = 65504 / 8
 """Largest magnitude on the sample of a value that is computed in float16. Larger values are
@@ -27,7 +27,7 @@ CODECS: dict[Integers, Codec] = {"columns": Columns(), "blocks": Blocks()}
 """Storage formats of integer matrices by name (`PrecisionTraits.integers`)."""
 
 
-def derive(
+def write_lower_precision(
     source: Path,
     target: Path,
     precision: Precision,
@@ -53,13 +53,13 @@ def derive(
         scales: whether int8 activations have one scale for each tensor or for each row.
         exact: names of outputs that half precision computes in float32.
     """
-    traits, model = PRECISIONS[precision], load_typed(source)
+    traits, model = PRECISIONS[precision], load_with_types(source)
     codec, half = traits.integers and CODECS[traits.integers], traits.half
     if traits.scales_activations and scales == "row":
         codec = ScaledRows(model)
     overflows = find_float16_overflows(model.clone(), inputs) if half == "float16" else []
     averages = measure_means(model.clone(), inputs) if codec else {}
-    factors = even_out(model) if codec else {}
+    factors = smooth_activations(model) if codec else {}
     if half:
         model = converter.lower_precision(model, half, [*overflows, *exact], "standard")
     if codec:
@@ -68,7 +68,7 @@ def derive(
     converter.save(model, target, on_write=on_write)
 
 
-def load_typed(source: Path) -> ir.Model:
+def load_with_types(source: Path) -> ir.Model:
     """Return the model in an ONNX file, with types for all values.
 
     Files for some runtimes do not state the types of intermediate values. They are inferred then.

@@ -67,11 +67,11 @@ class PrecisionTraits:
         operator: operator that multiplies by an integer matrix; empty if matrices are not integers.
         activation_operator: operator that converts activations to integers with fixed ranges or row
             by row; empty if activations stay floating-point numbers.
-        least_opset: oldest opset that the file can have in a built folder.
+        min_opset: oldest opset that the file can have in a built folder.
         on_cpu: whether ONNX Runtime has kernels of this precision for CPUs. Without them a file is
             emulated there.
-        rank: rank among the precisions that WebAssembly runs, 1 for the best, or None if it does
-            not run this precision.
+        web_rank: rank among the precisions that WebAssembly runs, 1 for the best, or None if it
+            does not run this precision.
     """
 
     file: str
@@ -82,9 +82,9 @@ class PrecisionTraits:
     integers: Integers | None = None
     operator: str = ""
     activation_operator: str = ""
-    least_opset: int = OPSETS[0]
+    min_opset: int = OPSETS[0]
     on_cpu: bool = True
-    rank: int | None = None
+    web_rank: int | None = None
 
     @property
     def scales_activations(self) -> bool:
@@ -95,10 +95,12 @@ class PrecisionTraits:
 # Opset 18 is supported by all runtimes of recent years.
 PRECISIONS: dict[Precision, PrecisionTraits] = {
     # Ten times the rounding error of float32, for outputs of magnitude 1.
-    "fp32": PrecisionTraits("model", Limit("max_abs", 1e-4), bits=32, rank=1),
+    "fp32": PrecisionTraits("model", Limit("max_abs", 1e-4), bits=32, web_rank=1),
     # A hundred successive roundings, of relative size 2^-11 and 2^-8, reduce the cosine by 1e-5 and
     # 8e-4. Weights of 7 bits and activations of 8 bits reduce it by about 5e-4 for twelve blocks.
-    "fp16": PrecisionTraits("model_fp16", Limit("cosine", 0.9999), bits=16, half="float16", rank=4),
+    "fp16": PrecisionTraits(
+        "model_fp16", Limit("cosine", 0.9999), bits=16, half="float16", web_rank=4
+    ),
     # ONNX allows bfloat16 in convolutions from opset 22 on.
     "bf16": PrecisionTraits(
         "model_bf16",
@@ -106,7 +108,7 @@ PRECISIONS: dict[Precision, PrecisionTraits] = {
         bits=16,
         opset=23,
         half="bfloat16",
-        least_opset=23,
+        min_opset=23,
         on_cpu=False,
     ),
     # Integer products are fast, so that the other operators take a larger share of the time: opset
@@ -130,7 +132,7 @@ PRECISIONS: dict[Precision, PrecisionTraits] = {
         bits=5,
         integers="blocks",
         operator="MatMulNBits",
-        rank=2,
+        web_rank=2,
     ),
     "q4f16": PrecisionTraits(
         "model_q4f16",
@@ -139,7 +141,7 @@ PRECISIONS: dict[Precision, PrecisionTraits] = {
         half="float16",
         integers="blocks",
         operator="MatMulNBits",
-        rank=3,
+        web_rank=3,
     ),
 }
 """Properties of each precision, in the order in which they are listed to users."""

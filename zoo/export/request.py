@@ -108,7 +108,7 @@ class FileSpec(Signature):
         """File name without folders."""
         return PurePosixPath(self.path).name
 
-    def beside(self, name: str) -> str:
+    def sibling_path(self, name: str) -> str:
         """Return the path of a file called `name` in the same folder as this file."""
         return PurePosixPath(self.path).with_name(name).as_posix()
 
@@ -172,12 +172,12 @@ def plan_files(entry: ModelInfo, options: Options) -> Plan:
         runtime = converter.find_target(options.target)
     except converter.SpecError as error:
         raise BadRequest(f"target {options.target} is not known: {error}.") from error
-    folder, names = read_paths(entry.name, read_opsets(options, runtime), options)
+    folder, names = choose_paths(entry.name, read_opsets(options, runtime), options)
     for name in names.values():
-        check_targets(folder / name, options.force)
+        check_output_path(folder / name, options.force)
     signature = read_signature(entry, options)
     check_target(runtime, options.precision, signature, entry)
-    check_activations(options, [options.precision])
+    check_activation_options(options, [options.precision])
     check_scale_operator(options, runtime, max(names))
     pictures = read_calibration(options)
     files = tuple(
@@ -195,18 +195,18 @@ def plan_files(entry: ModelInfo, options: Options) -> Plan:
     return Plan(entry, options, weights, folder, files, pictures)
 
 
-def scaling(precisions: Iterable[Precision]) -> list[Precision]:
+def with_integer_activations(precisions: Iterable[Precision]) -> list[Precision]:
     """Return the precisions out of `precisions` whose activations are quantized to integers, in the
     same order."""
     return [precision for precision in precisions if PRECISIONS[precision].scales_activations]
 
 
-SCALING = " or ".join(scaling(PRECISIONS))
+INTEGER_ACTIVATION_PRECISIONS = " or ".join(with_integer_activations(PRECISIONS))
 """The same precisions in words, for messages: the options `scales` and `calibrate` apply to
 these."""
 
 
-def check_activations(options: Options, precisions: Iterable[Precision]) -> None:
+def check_activation_options(options: Options, precisions: Iterable[Precision]) -> None:
     """Check the options about integer activations, `scales` and `calibrate`.
 
     `precisions` are the precisions of the files to write. **Raises** `BadRequest` if `scales` is
@@ -217,14 +217,17 @@ def check_activations(options: Options, precisions: Iterable[Precision]) -> None
     if options.scales not in get_args(Scales):
         raise BadRequest(f"{scales} {options.scales} is not known: choose from tensor, row.")
     if options.scales == "row" and options.calibrate is not None:
-        raise BadRequest(f"{scales} row and {calibrate} are two ways for {SCALING}: leave one out.")
+        raise BadRequest(
+            f"{scales} row and {calibrate} are two ways for {INTEGER_ACTIVATION_PRECISIONS}: leave "
+            "one out."
+        )
     option_given = f"{scales} row" if options.scales == "row" else ""
     if options.calibrate is not None:
         option_given = f"calibrate {options.calibrate}"
-    if option_given and not scaling(precisions):
+    if option_given and not with_integer_activations(precisions):
         raise BadRequest(
-            f"{option_given} is about {SCALING}, which is not what is asked for: ask for "
-            f"{SCALING}, or leave it out."
+            f"{option_given} is about {INTEGER_ACTIVATION_PRECISIONS}, which is not what is asked "
+            f"for: ask for {INTEGER_ACTIVATION_PRECISIONS}, or leave it out."
         )
 
 
@@ -306,11 +309,11 @@ def read_signature(entry: ModelInfo, options: Options) -> Signature:
 
     **Raises** `BadRequest` for the first option that is not valid for the model.
     """
-    layers, size, batch = chosen_layers(options.layers, entry), options.size, options.batch
-    check_takes(entry, options)
+    layers, size, batch = read_layers(options.layers, entry), options.size, options.batch
+    check_input_options(entry, options)
     if options.reshape and not layers:
         raise BadRequest("reshape is about hidden states: say of which layers.")
-    if batch is not None and not (is_whole(batch) and batch > 0):
+    if batch is not None and not (is_integer(batch) and batch > 0):
         raise BadRequest(f"batch {batch} is no batch size: give a positive number.")
     if size == "dynamic" and options.input == "uint8":
         raise BadRequest(
@@ -325,11 +328,11 @@ def read_signature(entry: ModelInfo, options: Options) -> Signature:
     sides = None
     if size != "dynamic" and entry.config.pictures is not None:
         sides = check_size(size or entry.preprocessing.size, entry)
-    outputs = chosen_outputs(options.outputs, layers, entry)
+    outputs = read_outputs(options.outputs, layers, entry)
     return Signature(sides, batch, layers, options.reshape, options.input, outputs)
 
 
-def check_takes(entry: ModelInfo, options: Options) -> None:
+def check_input_options(entry: ModelInfo, options: Options) -> None:
     """Check that the options `size`, `input` and `calibrate` fit the kinds of input that the model
     takes.
 
@@ -351,12 +354,12 @@ def check_takes(entry: ModelInfo, options: Options) -> None:
         )
 
 
-def is_whole(value: object) -> bool:
+def is_integer(value: object) -> bool:
     """Return whether a value is an integer of Python or numpy. False for a Boolean."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def chosen_layers(layers: Sequence[int] | str, entry: ModelInfo) -> tuple[int, ...]:
+def read_layers(layers: Sequence[int] | str, entry: ModelInfo) -> tuple[int, ...]:
     """Return the numbers of the blocks whose hidden states are requested, counted from 1 and in
     ascending order.
 
@@ -371,7 +374,7 @@ def chosen_layers(layers: Sequence[int] | str, entry: ModelInfo) -> tuple[int, .
     if isinstance(layers, str):
         last = re.fullmatch(r"last([1-9]\d{0,5})", layers, re.ASCII)
         layers = numbers[-int(last[1]) :] if last and int(last[1]) <= count else (0,)
-    if not all(is_whole(layer) and layer in numbers for layer in layers):
+    if not all(is_integer(layer) and layer in numbers for layer in layers):
         raise BadRequest(
             f"{entry.name} has layers 1 to {count}: give some of these, or the last, as in last4."
         )
@@ -380,7 +383,7 @@ def chosen_layers(layers: Sequence[int] | str, entry: ModelInfo) -> tuple[int, .
     return tuple(sorted(layers))
 
 
-def chosen_outputs(
+def read_outputs(
     outputs: Sequence[str], layers: Sequence[int], entry: ModelInfo
 ) -> tuple[str, ...]:
     """Return the names of the requested outputs without duplicates, in the order in which a file
@@ -409,7 +412,7 @@ def check_size(size: tuple[int, int], entry: ModelInfo) -> tuple[int, int]:
     **Raises** `BadRequest` if a side is not a positive multiple of the model's patch size.
     """
     stride = entry.config.stride
-    sides_fit = (is_whole(side) and side > 0 and side % stride == 0 for side in size)
+    sides_fit = (is_integer(side) and side > 0 and side % stride == 0 for side in size)
     if len(size) != 2 or not all(sides_fit):
         raise BadRequest(
             f"size {'x'.join(map(str, size))} does not fit {entry.name}: height and width must be "
@@ -418,7 +421,9 @@ def check_size(size: tuple[int, int], entry: ModelInfo) -> tuple[int, int]:
     return size
 
 
-def read_paths(name: str, opsets: tuple[int, ...], options: Options) -> tuple[Path, dict[int, str]]:
+def choose_paths(
+    name: str, opsets: tuple[int, ...], options: Options
+) -> tuple[Path, dict[int, str]]:
     """Return the folder to write to, and the file name for each opset.
 
     `options.out` may be a folder or, for a single opset, a file name that ends in `.onnx`. In a
@@ -446,7 +451,7 @@ def read_paths(name: str, opsets: tuple[int, ...], options: Options) -> tuple[Pa
     return out or Path(), {opset: f"{stem}.onnx" for opset, stem in names.items()}
 
 
-def check_targets(target: Path, force: bool) -> None:
+def check_output_path(target: Path, force: bool) -> None:
     """Check that an ONNX file can be written to the path `target`, with its manifest and sidecar
     beside it.
 

@@ -10,7 +10,7 @@ from converter.opsets import DEFAULT_TARGET
 from zoo.artifacts.choices import Input, Precision, Scales, Target
 from zoo.common.errors import BadRequest, NotVerified
 from zoo.common.options import SIZE, documented
-from zoo.common.progress import bar
+from zoo.common.progress import progress_bar
 from zoo.export import export_options as cli_options
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def to_onnx(
         verify=verify,
     )
     plan = plan_files(subject.entry, options)
-    with bar() as progress:
+    with progress_bar() as progress:
         check_resources(plan, progress)
         outcome = export_model(plan, subject, lambda: subject.weights.provenance, progress)
     if outcome.nonfinite:

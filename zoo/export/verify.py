@@ -56,11 +56,11 @@ TEXTS = "random words in texts of several lengths, padded"
 VERIFIED_IMAGES = f"{STORED} in 8 bits, and cropped on its side; mirrored where the batch is larger"
 """Description of the samples of a file that takes images in uint8, for the manifest."""
 
-MOVED_SAMPLES = 8
+PERTURBED_SAMPLES = 8
 """Number of copies of a sample whose inputs are changed by rounding errors, for a network that
 ranks its results."""
 
-MOVED_SHARE = 4e-6
+PERTURBATION = 4e-6
 """Standard deviation of these changes, relative to each number. Their effect is a few times the
 rounding error of float32."""
 
@@ -86,23 +86,23 @@ class Sample:
         inputs: the arrays that the network takes, by name.
         outputs: the outputs of the network in JAX, by name or in any other structure.
         images: images in uint8 for a file that preprocesses images itself; otherwise None.
-        compared: function of the file's outputs and the outputs in JAX. It returns the values to
-            compare in low precision, where rounding may change the order of results. By default it
-            returns both unchanged.
-        moved: outputs in JAX for the same inputs with small rounding errors, for a network that
-            ranks its results; otherwise empty.
-        taken: descriptions of the network's inputs.
+        align_outputs: function of the file's outputs and the outputs in JAX. It returns the values
+            to compare in low precision, where rounding may change the order of results. By default
+            it returns both unchanged.
+        perturbed_outputs: outputs in JAX for the same inputs with small rounding errors, for a
+            network that ranks its results; otherwise empty.
+        network_inputs: descriptions of the network's inputs.
     """
 
     inputs: Inputs
     outputs: Any
     images: NDArray[np.uint8] | None = None
-    compared: Callable[[Outputs, Outputs], tuple[Outputs, Outputs]] = keep_outputs
-    moved: tuple[Any, ...] = ()
-    taken: tuple[Input, ...] = ()
+    align_outputs: Callable[[Outputs, Outputs], tuple[Outputs, Outputs]] = keep_outputs
+    perturbed_outputs: tuple[Any, ...] = ()
+    network_inputs: tuple[Input, ...] = ()
 
     @property
-    def fed(self) -> Inputs:
+    def feeds(self) -> Inputs:
         """Inputs of the ONNX file, by name: the images if the file preprocesses them, otherwise
         `inputs`."""
         return self.inputs if self.images is None else {IMAGE.name: self.images}
@@ -110,23 +110,23 @@ class Sample:
     @property
     def sides(self) -> dict[str, int]:
         """Batch size and other named sizes of the inputs, such as `height` and `width`."""
-        return read_feed_sides(self.taken, self.fed) or {
-            "batch": len(next(iter(self.fed.values())))
+        return read_feed_sides(self.network_inputs, self.feeds) or {
+            "batch": len(next(iter(self.feeds.values())))
         }
 
 
 def nearest_within_rounding(
-    outputs: Outputs, expected: Outputs, moved: Sequence[Outputs]
+    outputs: Outputs, expected: Outputs, perturbed: Sequence[Outputs]
 ) -> Outputs:
     """Return the expected values that are nearest to the outputs of a file, by output.
 
-    `expected` are the outputs in JAX, and `moved` are outputs in JAX for inputs that differ by
+    `expected` are the outputs in JAX, and `perturbed` are outputs in JAX for inputs that differ by
     rounding errors. For each number the result is the file's number, limited to the range of these
     JAX outputs. A network that ranks results may exchange two results with equal scores, which
     stays within this range.
     """
     return {
-        name: _clip_to_range(outputs[name], [arrays[name] for arrays in (expected, *moved)])
+        name: _clip_to_range(outputs[name], [arrays[name] for arrays in (expected, *perturbed)])
         for name in expected
     }
 
@@ -148,12 +148,12 @@ def make_samples(
 ) -> list[Sample]:
     """Return all samples for the verification of a model's files, computed in JAX.
 
-    **Arguments:** as for `sample_tasks`.
+    **Arguments:** as for `plan_samples`.
     """
-    return [run() for run in sample_tasks(entry, model, values, signature)]
+    return [run() for run in plan_samples(entry, model, values, signature)]
 
 
-def sample_tasks(
+def plan_samples(
     entry: ModelInfo, model: Network, values: Mapping[str, ArrayLike], signature: Signature
 ) -> list[Callable[[], Sample]]:
     """Return a function for each sample of the verification. Each function computes its sample in
@@ -187,7 +187,7 @@ def sample_tasks(
     def draw_samples() -> Sequence[Inputs]:
         """Return the inputs of all samples."""
         samples = [sample_inputs(entry, *shape, signature.batch is None) for shape in shapes]
-        return steer_samples(entry, model, values, signature, samples)
+        return steer_inputs(entry, model, values, signature, samples)
 
     def make_sample(step: int, batch: int, size: tuple[int, int]) -> Sample:
         """Return a sample with its outputs in JAX. `step` is its index among the samples."""
@@ -197,15 +197,17 @@ def sample_tasks(
             inputs = {PIXELS.name: pixel_values(photos, entry.preprocessing, size)}
             images = np.stack([*map(np.asarray, photos)])
         outputs = jax.block_until_ready(compile_network()(*inputs.values()))
-        compare = entry.config.task.compare
-        moved_samples = move_inputs(inputs) if compare is not keep_outputs else ()
-        moved = tuple(compile_network()(*arrays) for arrays in moved_samples)
-        return Sample(inputs, outputs, images, compare, moved, entry.config.inputs)
+        align_outputs = entry.config.task.align_outputs
+        perturbed_inputs = perturb_inputs(inputs) if align_outputs is not keep_outputs else ()
+        perturbed_outputs = tuple(compile_network()(*arrays) for arrays in perturbed_inputs)
+        return Sample(
+            inputs, outputs, images, align_outputs, perturbed_outputs, entry.config.inputs
+        )
 
     return [partial(make_sample, step, *shape) for step, shape in enumerate(shapes)]
 
 
-def steer_samples(
+def steer_inputs(
     entry: ModelInfo,
     model: Network,
     values: Mapping[str, ArrayLike],
@@ -242,14 +244,14 @@ def describe_untaken_sides(
     return tuple(coverage_of(export.retrace(), values, inputs).untaken(portable_line))
 
 
-def move_inputs(inputs: Inputs) -> Iterator[list[NDArray[Any]]]:
+def perturb_inputs(inputs: Inputs) -> Iterator[list[NDArray[Any]]]:
     """Yield copies of the inputs in which each number is changed by a small random rounding error.
 
-    There are `MOVED_SAMPLES` copies. Each is a list of arrays in the order of the inputs.
+    There are `PERTURBED_SAMPLES` copies. Each is a list of arrays in the order of the inputs.
     """
     rng = np.random.default_rng(0)
-    for _ in range(MOVED_SAMPLES):
-        shares = (1 + MOVED_SHARE * rng.standard_normal(array.shape) for array in inputs.values())
+    for _ in range(PERTURBED_SAMPLES):
+        shares = (1 + PERTURBATION * rng.standard_normal(array.shape) for array in inputs.values())
         pairs = zip(inputs.values(), shares, strict=True)
         yield [(array * share).astype(array.dtype) for array, share in pairs]
 
@@ -370,14 +372,14 @@ def _compare_pixel_values(file: Path, samples: Sequence[Sample], provider: str) 
     model = ir.load(file)
     graph = ir.convenience.extract(model.graph, [IMAGE.name], [PIXELS.name])
     session = runtime.session(ir.Model(graph, ir_version=model.ir_version), provider)
-    plain_samples = [replace(sample, compared=keep_outputs) for sample in samples]
+    plain_samples = [replace(sample, align_outputs=keep_outputs) for sample in samples]
     return [*_compare_samples(session, plain_samples, PRECISIONS["fp32"].limit)]
 
 
 def describe_inputs(sample: Sample) -> str:
     """Return a description of the kinds of input that a sample has, for the manifest."""
     kinds = {"picture": PHOTOGRAPHS, "text": TEXTS}
-    return "; ".join(kinds[network_input.kind] for network_input in sample.taken)
+    return "; ".join(kinds[network_input.kind] for network_input in sample.network_inputs)
 
 
 def judge_comparisons(
@@ -440,19 +442,19 @@ def _compare_sample(
     A number is excused if it agrees with JAX only for inputs changed by rounding errors. The share
     is 0 for networks that do not rank their results. `expected` are the values to compare with.
     """
-    feeds = [*sample.fed.values()]
-    if sample.compared is keep_outputs:
+    feeds = [*sample.feeds.values()]
+    if sample.align_outputs is keep_outputs:
         errors = converter.check(session, lambda *_: expected, feeds)
         return {name: (error, 0.0) for name, error in errors.items()}
     expected_arrays = {name: np.asarray(value) for name, value in expected.items()}
     outputs = converter.run(session, feeds)
     if limit.measure == "cosine":
-        compared_outputs, compared_expected = sample.compared(outputs, expected_arrays)
+        aligned_outputs, aligned_expected = sample.align_outputs(outputs, expected_arrays)
         return {
-            name: (converter.compare(compared_outputs[name], compared_expected[name]), 0.0)
-            for name in compared_expected
+            name: (converter.compare(aligned_outputs[name], aligned_expected[name]), 0.0)
+            for name in aligned_expected
         }
-    nearest = nearest_within_rounding(outputs, expected_arrays, sample.moved)
+    nearest = nearest_within_rounding(outputs, expected_arrays, sample.perturbed_outputs)
     return {
         name: (
             converter.compare(outputs[name], nearest[name]),

@@ -47,7 +47,7 @@ def box_task(queries: int, classes: int, mask_stride: int | None = None) -> Task
         outputs=outputs,
         answer=_answer,
         page_draws=BOX_OUTPUTS,
-        compare=align_detections,
+        align_outputs=align_detections,
         exact=("pred_boxes",),
     )
 

@@ -34,7 +34,7 @@ A logit is the scale times the cosine of two vectors, plus the bias. The leaves 
 
 
 def keep_outputs(actual: Outputs, expected: Outputs) -> tuple[Outputs, Outputs]:
-    """Return both arguments unchanged: the default of `Task.compare`.
+    """Return both arguments unchanged: the default of `Task.align_outputs`.
 
     It suits outputs whose rows have a fixed order.
     """
@@ -72,8 +72,8 @@ class Task:
       whose numbers are finite, and the (height, width) of the picture. It returns None if there is
       nothing to draw.
     - `page_draws`: the names of the outputs that the web page of a network needs for its drawing.
-    - `compare`: makes the numbers of a low-precision file's outputs comparable with those of the
-      expected outputs, if rounding may change the order of rows.
+    - `align_outputs`: makes the numbers of a low-precision file's outputs comparable with those of
+      the expected outputs, if rounding may change the order of rows.
     - `exact`: the names of outputs that half precision computes in float32, because they are
       coordinates.
     - `similarity`: reads the scale and the bias of the logits of a network that compares pictures
@@ -87,7 +87,7 @@ class Task:
     label_outputs: tuple[str, ...] = ()
     draw: Callable[[Outputs, Size], Drawing | None] = draw_nothing
     page_draws: frozenset[str] = frozenset()
-    compare: Callable[[Outputs, Outputs], tuple[Outputs, Outputs]] = keep_outputs
+    align_outputs: Callable[[Outputs, Outputs], tuple[Outputs, Outputs]] = keep_outputs
     exact: tuple[str, ...] = ()
     similarity: Similarity | None = None
 

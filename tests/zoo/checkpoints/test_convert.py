@@ -59,7 +59,7 @@ def test_transformers_as_reference(vits16, zoo):
     make = ("golden", "dinov3_vits16", "a.safetensors", "--weights", vits16.path)
     zoo(*make)
     made = read_golden(Path("a.safetensors"))
-    assert made.fed["pixel_values"].shape == (1, 3, 224, 224)
+    assert made.feeds["pixel_values"].shape == (1, 3, 224, 224)
     assert made.outputs["last_hidden_state"].shape == (1, 201, 384)
     assert made.reference.startswith("transformers ")
     assert "FAILED" not in zoo("verify", "a.safetensors", "--weights", vits16.path).out

@@ -29,7 +29,7 @@ from zoo.architectures.entry import DATA
 from zoo.checkpoints.identify import identify_checkpoint, inspect
 from zoo.checkpoints.load import model_shapes
 from zoo.checkpoints.source import GivenCheckpoint
-from zoo.cli.console import call
+from zoo.cli.console import run_command
 from zoo.cli.export_command import app
 
 OPENED: list[str] = []
@@ -85,7 +85,7 @@ def saved(path: Path, size: int) -> Path:
 
 def export(path: Path) -> None:
     words = ["--weights", str(path), "--out", str(path.with_name("out")), "--name", "own"]
-    assert call(app, [*words, "--licence", "mit"]) == 0
+    assert run_command(app, [*words, "--licence", "mit"]) == 0
 
 
 USES = {

@@ -13,7 +13,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import RuntimeException
 import zoo as package
 from tests.command import PROGRAM, Command
 from zoo.cli.app import app
-from zoo.cli.console import call, run_command_line
+from zoo.cli.console import run_command, run_command_line
 
 ORDER = ["list", "info", "export", "verify", "golden", "show", "run", "bench", "pull", "build"]
 ORDER += ["embed", "search", "site", "push", "weights"]
@@ -56,7 +56,7 @@ FULL = "the memory of this machine"
     ids=["python", "xla", "onnxruntime", "a file", "shared memory"],
 )
 def test_what_the_system_refuses_is_one_sentence(error, words, capfd):
-    assert call(failing(error), []) == 2
+    assert run_command(failing(error), []) == 2
     told = capfd.readouterr()
     assert told.out == "" and told.err.startswith("error: ")
     assert told.err.count("\n") == 1 and words in told.err
@@ -65,14 +65,14 @@ def test_what_the_system_refuses_is_one_sentence(error, words, capfd):
 def test_too_few_addresses_are_one_sentence(monkeypatch, capfd):
     """XLA would end the process without a word."""
     monkeypatch.setattr(resource, "getrlimit", lambda limit: (700_000_000, 700_000_000))
-    assert call(app, ["info", "vit_digits"]) == 2
+    assert run_command(app, ["info", "vit_digits"]) == 2
     assert "may use 700 MB of addresses" in capfd.readouterr().err
 
 
 def test_a_current_folder_that_is_gone_is_one_sentence(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     tmp_path.rmdir()
-    assert call(app, ["info", "vit_digits"]) == 2
+    assert run_command(app, ["info", "vit_digits"]) == 2
     assert (
         capfd.readouterr().err
         == "error: the current folder was removed: change to another folder.\n"
@@ -81,7 +81,7 @@ def test_a_current_folder_that_is_gone_is_one_sentence(tmp_path, monkeypatch, ca
 
 def test_mistakes_of_ours_keep_their_traceback():
     with pytest.raises(RuntimeError, match="something else"):
-        call(failing(RuntimeError("something else")), [])
+        run_command(failing(RuntimeError("something else")), [])
 
 
 def test_commands_turn_telemetry_off(monkeypatch):
@@ -96,7 +96,7 @@ def test_commands_turn_telemetry_off(monkeypatch):
 
 
 AT_ONCE = {"onnxruntime", "torch", "huggingface_hub", "jax", "onnx_ir", "httpx2"}
-CALL = "from zoo.cli.app import app; from zoo.cli.console import call"
+CALL = "from zoo.cli.app import app; from zoo.cli.console import run_command"
 READ = "import converter, zoo.cli.export_command, zoo.export.run"
 
 
@@ -109,7 +109,7 @@ READ = "import converter, zoo.cli.export_command, zoo.export.run"
             AT_ONCE | {"pydantic"},
         ),
         # Typer itself reads values with pydantic.
-        (f"{CALL}; call(app, ['list'])", AT_ONCE),
+        (f"{CALL}; run_command(app, ['list'])", AT_ONCE),
         # A request is read before JAX is imported, so that a thread hashes the checkpoint then.
         (f"{READ}; converter.OPSETS", {"jax", "onnx_ir"}),
     ],

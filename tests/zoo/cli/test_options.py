@@ -8,7 +8,7 @@ import zoo as package
 from zoo.cli.command_options import split_commas
 from zoo.common.errors import BadRequest, UnknownModel
 from zoo.common.options import read_sides, read_size
-from zoo.export.export_options import parse_opsets, read_batch, read_layers
+from zoo.export.export_options import parse_batch, parse_layers, parse_opsets
 from zoo.registry.lookup import MODELS, find_models, select_models
 
 
@@ -19,10 +19,10 @@ from zoo.registry.lookup import MODELS, find_models, select_models
         (read_size, "dynamic", "dynamic"),
         (read_size, "224", (224, 224)),
         (read_sides, "256x384", (256, 384)),
-        (read_batch, "dynamic", None),
-        (read_batch, "8", 8),
-        (read_layers, "12,3,6", (12, 3, 6)),
-        (read_layers, "last4", "last4"),
+        (parse_batch, "dynamic", None),
+        (parse_batch, "8", 8),
+        (parse_layers, "12,3,6", (12, 3, 6)),
+        (parse_layers, "last4", "last4"),
     ],
 )
 def test_values(read, text, value):
@@ -34,8 +34,8 @@ def test_values(read, text, value):
     [
         (read_size, ("", "0", "-16", "224x", "224x0", "1e3", "٢٤", "x", "0x16"), "is no size"),
         (read_sides, ("dynamic", "224x0"), "is no size"),
-        (read_batch, ("0", "-1", "two", "", "1.5", "٢"), "is no batch size"),
-        (read_layers, ("", "last", "3,", "x", "-1", "٣"), "names no layers"),
+        (parse_batch, ("0", "-1", "two", "", "1.5", "٢"), "is no batch size"),
+        (parse_layers, ("", "last", "3,", "x", "-1", "٣"), "names no layers"),
         (lambda text: parse_opsets([text]), ("x", "", "-1", "18.0"), "`opset`"),
     ],
 )

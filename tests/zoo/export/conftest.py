@@ -7,7 +7,7 @@ from contextlib import redirect_stdout
 import pytest
 
 from zoo.cli.app import app
-from zoo.cli.console import call
+from zoo.cli.console import run_command
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +17,6 @@ def built(tmp_path_factory):
     variants = ("--variant", "fp32,fused,fp16,bf16,int8")
     command = ["build", "vit_digits", *variants, "--out", str(place), "--offline", "--json"]
     with redirect_stdout(io.StringIO()) as said:
-        assert call(app, command) == 0
+        assert run_command(app, command) == 0
     (record,) = json.loads(said.getvalue())
     return place / "vit_digits", record

@@ -218,8 +218,8 @@ def test_files_of_other_versions_are_not_dropped_without_a_word(built, tmp_path)
     told = r"fp16 and bf16 and int8 of a build with onnxruntime 1\.0\.0"
     with pytest.raises(BadOutput, match=told):
         Ledger(tmp_path, header, ("fp32", "fused"), force=False)
-    assert Ledger(tmp_path, header, tuple(FILES), force=False).content.variants == {}
-    assert Ledger(tmp_path, header, ("fp32",), force=True).content.variants == {}
+    assert Ledger(tmp_path, header, tuple(FILES), force=False).manifest.variants == {}
+    assert Ledger(tmp_path, header, ("fp32",), force=True).manifest.variants == {}
 
 
 @pytest.mark.parametrize(("budget", "most"), [(2.8e9, 2), (1e6, 1), (1e12, 4)])
@@ -272,9 +272,9 @@ def test_golden_numbers_are_those_of_the_published_settings(size):
     assert how.size == (size or (224, 224))
     got = make_golden(subject, choose_golden_sample(production, how))
     np.testing.assert_array_equal(
-        got.fed["pixel_values"], pixel_values([photograph()], how, how.size)
+        got.feeds["pixel_values"], pixel_values([photograph()], how, how.size)
     )
-    run = jax.vmap(bind(model, weights.arrays))(got.fed["pixel_values"])
+    run = jax.vmap(bind(model, weights.arrays))(got.feeds["pixel_values"])
     assert set(got.outputs) == {"last_hidden_state", "pooler_output"}
     for name, value in got.outputs.items():
         np.testing.assert_allclose(value, getattr(run, name), rtol=0, atol=1e-5)

@@ -18,11 +18,11 @@ from zoo import from_pretrained, to_onnx
 from zoo.artifacts.measured import RangedFile, Speed
 from zoo.artifacts.read import read_nearby_manifest
 from zoo.data.digits.data import split_digits
-from zoo.export.calibration import choose_candidate, full_ranges, write_with_ranges
-from zoo.export.precision import load_typed
+from zoo.export.calibration import choose_candidate, minmax_ranges, write_with_ranges
+from zoo.export.precision import load_with_types
 from zoo.export.quantise.activations import measure_ranges
 from zoo.export.quantise.products import find_products
-from zoo.export.quantise.smooth_quant import even_out
+from zoo.export.quantise.smooth_quant import smooth_activations
 from zoo.images.picture_folder import MOST_PICTURES, read_picture_folder
 
 EXPORT = ("export", "vit_digits", "--precision", "int8", "--calibrate", "seen", "--out", "out")
@@ -42,7 +42,7 @@ def test_least_and_largest(name, tmp_path):
     """As in ONNX Runtime's own calibrator, batch by batch, of pictures that are not square."""
     file = write(tmp_path / "source.onnx", MODELS[name], 18)
     batches = [(1 + index) * pixels(MODELS[name]) for index in range(3)]
-    seen = measure_ranges(load_typed(file), [[batch] for batch in batches])
+    seen = measure_ranges(load_with_types(file), [[batch] for batch in batches])
     theirs = create_calibrator(
         file, ["MatMul"], str(tmp_path / "more.onnx"), CalibrationMethod.MinMax
     )
@@ -78,11 +78,11 @@ def test_the_choice(measured, best):
 
 def fixed(source, file, batches, runtime="onnxruntime"):
     """A file with ranges that the batches gave."""
-    model = load_typed(source)
-    even_out(model)
+    model = load_with_types(source)
+    smooth_activations(model)
     seen = measure_ranges(model, [[batch] for batch in batches])
     means = {name: each.means for name, each in seen.items()}
-    write_with_ranges(source, file, full_ranges(seen), means, runtime=runtime)
+    write_with_ranges(source, file, minmax_ranges(seen), means, runtime=runtime)
     return file
 
 

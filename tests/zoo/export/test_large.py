@@ -18,7 +18,7 @@ from zoo.common import runtime
 from zoo.common.errors import BadOutput
 from zoo.export import resources
 from zoo.export.make import convert_model
-from zoo.export.precision import derive
+from zoo.export.precision import write_lower_precision
 from zoo.export.request import Options, Signature, plan_files
 from zoo.export.verify import make_samples, to_runnable, verify_file
 
@@ -42,9 +42,9 @@ def test_a_sidecar_is_verified(precision, tmp_path, monkeypatch):
     file = tmp_path / "model.onnx"
     convert_model(model, 23, signature).save(file, values)
     if precision != "fp32":
-        derive(file, tmp_path / "low.onnx", precision, [make_image(0, 64, 96)[None]])
+        write_lower_precision(file, tmp_path / "low.onnx", precision, [make_image(0, 64, 96)[None]])
         file = tmp_path / "low.onnx"
-    monkeypatch.setattr("zoo.export.verify.LARGEST_WHOLE", 0)
+    monkeypatch.setattr("zoo.export.verify.MAX_UNSPLIT_BYTES", 0)
     samples = make_samples(entry, model, values, signature)
     within, beside = (verify_file(each, samples, precision) for each in (file, outside(file)))
     assert within.passed and beside.passed

@@ -25,11 +25,11 @@ from zoo.architectures.swin.swin_config import SwinConfig
 from zoo.artifacts.words import describe_limit
 from zoo.common import runtime
 from zoo.export.make import convert_model
-from zoo.export.precision import CODECS, derive, find_float16_overflows
+from zoo.export.precision import CODECS, find_float16_overflows, write_lower_precision
 from zoo.export.precisions import PRECISIONS
 from zoo.export.quantise.activations import measure_means
 from zoo.export.quantise.products import find_products, quantise
-from zoo.export.quantise.smooth_quant import even_out
+from zoo.export.quantise.smooth_quant import smooth_activations
 from zoo.export.request import Signature
 from zoo.export.verify import Sample, to_runnable, verify_file
 from zoo.tasks.boxes import align_detections
@@ -39,7 +39,7 @@ FLOAT, HALF, BFLOAT = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT
 
 MODELS = {name: nano(config) for name, config in NETWORKS.items() if name != "vit_digits"}
 
-NUMBERS = [n for n in MODELS if MODELS[n].task.compare is keep_outputs]
+NUMBERS = [n for n in MODELS if MODELS[n].task.align_outputs is keep_outputs]
 """What gives numbers; tests of detection try what ranks the things that it finds."""
 
 LOWER = tuple(precision for precision in PRECISIONS if precision != "fp32")
@@ -87,7 +87,7 @@ def test_every_network_in_every_precision(name, opset, tmp_path):
     matrices = len([*find_products(ir.load(source).graph)])
     for precision in LOWER:
         file = tmp_path / f"{precision}.onnx"
-        derive(source, file, precision, [image])
+        write_lower_precision(source, file, precision, [image])
         onnx.checker.check_model(file, full_check=True)
         model = ir.load(file)
         assert unused(model) == []
@@ -112,7 +112,7 @@ def test_every_detector_in_every_precision(name, tmp_path):
     source = write(tmp_path / "source.onnx", MODELS[name], 18)
     for precision in LOWER:
         file = tmp_path / f"{precision}.onnx"
-        derive(source, file, precision, [pixels(MODELS[name])])
+        write_lower_precision(source, file, precision, [pixels(MODELS[name])])
         onnx.checker.check_model(file, full_check=True)
         assert unused(ir.load(file)) == []
         results = converter.run(to_runnable(file, precision), [pixels(MODELS[name])])
@@ -123,7 +123,7 @@ def test_keys_of_padding_stay_zero(tmp_path):
     """Where windows are filled up: what a product loses in the mean gave them a direction."""
     config = MODELS["swinv2_base_window12to16_192to256"]
     source = write(tmp_path / "source.onnx", config, 23)
-    derive(source, tmp_path / "int8.onnx", "int8", [pixels(config)])
+    write_lower_precision(source, tmp_path / "int8.onnx", "int8", [pixels(config)])
     before, after = (
         value.const_value.numpy().reshape(3, -1)
         for file in (source, tmp_path / "int8.onnx")
@@ -169,7 +169,7 @@ def test_large_values_stay_in_float32(tmp_path):
     converter.save(naive, tmp_path / "naive.onnx")
     right = worst(tmp_path / "naive.onnx", "fp16", source, image) >= PRECISIONS["fp16"].limit.value
     assert right == is_older(runtime.RELEASE, "1.27")  # before that it computes in float32
-    derive(source, tmp_path / "half.onnx", "fp16", [image])
+    write_lower_precision(source, tmp_path / "half.onnx", "fp16", [image])
     assert worst(tmp_path / "half.onnx", "fp16", source, image) >= PRECISIONS["fp16"].limit.value
     assert {path.name for path in tmp_path.iterdir()} == {"source.onnx", "naive.onnx", "half.onnx"}
 
@@ -218,13 +218,13 @@ def test_outlier_channels(name, tmp_path):
     image = pixels(config)
     evened = ir.load(source)
     matrices = len([*find_products(evened.graph)])
-    even_out(evened)
+    smooth_activations(evened)
     before, after = (converter.run(model, [image]) for model in (source, evened))
     for output in before:
         np.testing.assert_allclose(after[output], before[output], rtol=0, atol=2e-5)
     for precision in LOWER:
         file = tmp_path / f"{precision}.onnx"
-        derive(source, file, precision, [image])
+        write_lower_precision(source, file, precision, [image])
         assert worst(file, precision, source, image) >= least(precision, matrices, config)
     options = {"op_types_to_quantize": ["MatMul"], "weight_type": QuantType.QInt8}
     quantize_dynamic(source, file, per_channel=True, **options)
@@ -289,7 +289,7 @@ def halves(tmp_path):
 
     whole, file = tmp_path / "whole.onnx", tmp_path / "halves.onnx"
     converter.to_onnx(fn, [x], params=params, path=whole, opset=18)
-    derive(whole, file, "q4f16", [x])
+    write_lower_precision(whole, file, "q4f16", [x])
     return file, x, fn(params, x)["y"]
 
 
@@ -372,7 +372,7 @@ def test_scales_by_row_depend_on_no_other_image(name, opset, tmp_path):
     moved, exact = {}, {}
     for scales in ("row", "tensor"):
         file = tmp_path / f"{scales}.onnx"
-        derive(source, file, "int8", [image], scales=scales)
+        write_lower_precision(source, file, "int8", [image], scales=scales)
         alone, beside = (converter.run(file, [batch]) for batch in (image, pair))
         moved[scales] = max(float(abs(alone[n] - beside[n][:1]).max()) for n in alone)
         exact[scales] = worst(file, "int8", source, image)
@@ -388,7 +388,9 @@ def test_a_row_of_zeros_stays_one(tmp_path):
     )
     export.save(tmp_path / "source.onnx")
     rows = np.array([[0, 0, 0, 0], [1e-3, -2e-3, 0, 1e-4], [5, -6, 7, 1e6]], np.float32)
-    derive(tmp_path / "source.onnx", tmp_path / "int8.onnx", "int8", [rows], scales="row")
+    write_lower_precision(
+        tmp_path / "source.onnx", tmp_path / "int8.onnx", "int8", [rows], scales="row"
+    )
     (got,) = converter.run(tmp_path / "int8.onnx", [rows]).values()
     assert (got[0] == got[0][0]).all() and abs(got[0]).max() < 1e-2
     step = abs(rows).max(1, keepdims=True) / 127

@@ -10,7 +10,7 @@ import zoo
 from tests.folders import listed
 from zoo.architectures.builder import batched
 from zoo.cli.app import app
-from zoo.cli.console import call
+from zoo.cli.console import run_command
 from zoo.common.errors import NotVerified
 
 PRECISIONS = ("fp32", "fp16", "bf16", "int8", "q4", "q4f16")
@@ -45,7 +45,7 @@ def by_command(path, keep, **options):
     """Whether it stays."""
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     command = ["export", "vit_digits", *words, "--out", str(path), "--force"]
-    code = call(app, [*command, *["--keep-inexact"] * keep])
+    code = run_command(app, [*command, *["--keep-inexact"] * keep])
     assert code in (0, 1)
     return code == 0
 
@@ -77,9 +77,9 @@ def test_exports(elsewhere, entry, precision, opset, target, tmp_path):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_builds(elsewhere, variant, tmp_path):
     command = ["build", "vit_digits", "--variant", variant, "--size", "8", "--out", str(tmp_path)]
-    assert call(app, command) == 1
+    assert run_command(app, command) == 1
     assert not [name for name in listed(tmp_path) if ".onnx" in name]
     kept = variant not in ("fp32", "fused")
-    assert call(app, [*command, "--keep-inexact"]) == (0 if kept else 1)
+    assert run_command(app, [*command, "--keep-inexact"]) == (0 if kept else 1)
     assert bool([name for name in listed(tmp_path) if ".onnx" in name]) == kept
     assert verdicts(tmp_path) == [False] * kept

@@ -9,7 +9,7 @@ import zoo
 from converter.targets import find_target
 from zoo.common.errors import BadOutput, BadRequest
 from zoo.common.staging import manifest_path, replace_export, sidecar_path, staged
-from zoo.export.request import Options, check_scale_operator, plan_files, read_paths
+from zoo.export.request import Options, check_scale_operator, choose_paths, plan_files
 
 BAD = {
     "positive multiples of its patch size, 16": (
@@ -39,23 +39,23 @@ def test_what_cannot_be(told, options, tmp_path):
 
 def test_files():
     both = Path(), {18: "m-opset18.onnx", 23: "m-opset23.onnx"}
-    assert read_paths("m", (18, 23), Options()) == both
+    assert choose_paths("m", (18, 23), Options()) == both
     named = {"m-opset23-int8": {"precision": "int8"}, "m-opset23-web": {"target": "web"}}
     named["m-opset23-web-fp16"] = {"target": "web", "precision": "fp16"}
     for name, options in named.items():
         for out, file in (("a", f"{name}.onnx"), ("a/b.onnx", "b.onnx")):
-            found = read_paths("m", (23,), Options(out=Path(out), **options))
+            found = choose_paths("m", (23,), Options(out=Path(out), **options))
             assert found == (Path("a"), {23: file})
-    assert read_paths("m", (23,), Options(out=Path(f"{'a' * 145}.onnx")))
+    assert choose_paths("m", (23,), Options(out=Path(f"{'a' * 145}.onnx")))
     with pytest.raises(BadRequest, match="2 opsets"):
-        read_paths("m", (18, 23), Options(out=Path("a/b.onnx")))
+        choose_paths("m", (18, 23), Options(out=Path("a/b.onnx")))
 
 
 @pytest.mark.parametrize("name", [".a", "-", "a b", "a\nb", "modèle", "a\\b", "\udcff", "a" * 146])
 def test_names_that_no_manifest_can_hold(name):
     told = "a manifest cannot hold that name. Write one of at most 150"
     with pytest.raises(BadRequest, match=told) as caught:
-        read_paths("m", (23,), Options(out=Path("a folder") / f"{name}.onnx"))
+        choose_paths("m", (23,), Options(out=Path("a folder") / f"{name}.onnx"))
     assert str(caught.value).isprintable()
 
 

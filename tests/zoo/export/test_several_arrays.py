@@ -260,6 +260,6 @@ def test_words_and_golden_files(model, tmp_path):
     outputs = {"pooler_output": np.ones((2, 8), np.float32)}
     write_golden(tmp_path / "golden.safetensors", Golden(NAME, "this test", "", fed, outputs))
     read = read_golden(tmp_path / "golden.safetensors")
-    assert [*read.fed] == [*fed] and [*read.outputs] == ["pooler_output"]
+    assert [*read.feeds] == [*fed] and [*read.outputs] == ["pooler_output"]
     for name, array in fed.items():
-        np.testing.assert_array_equal(read.fed[name], array)
+        np.testing.assert_array_equal(read.feeds[name], array)

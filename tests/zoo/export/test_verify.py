@@ -24,9 +24,9 @@ from zoo.cli.console import print_json
 from zoo.cli.verify_command import report_record
 from zoo.common import runtime
 from zoo.common.errors import BadFile
-from zoo.common.progress import Lines
+from zoo.common.progress import LogProgress
 from zoo.common.runtime import CPU
-from zoo.export.audit.checks import audit_export, audit_folder, audit_one
+from zoo.export.audit.checks import audit_export, audit_folder, audit_folder_file
 from zoo.export.audit.jax import choose_weights, read_manifest_signature
 from zoo.export.audit.onnx_file import read_graph
 
@@ -40,8 +40,8 @@ def folder(built, tmp_path):
     return shutil.copytree(built[0], tmp_path / "vit_digits", ignore=others)
 
 
-audit = partial(audit_folder, provider=CPU, progress=Lines())
-audit_network = partial(audit_one, provider=CPU, progress=Lines())
+audit = partial(audit_folder, provider=CPU, progress=LogProgress())
+audit_network = partial(audit_folder_file, provider=CPU, progress=LogProgress())
 
 
 def listed(folder, **changes):
@@ -277,7 +277,7 @@ PIXELS = {"name": "pixel_values", "dtype": "float32", "shape": ["batch_size", 3,
 
 def audited(file, weights=None):
     """Checks by name: those of the files together, then those of the network."""
-    report = audit_export(file, weights, CPU, Lines())
+    report = audit_export(file, weights, CPU, LogProgress())
     (variant,) = report.variants
     findings = {each.check: each for each in (*report.findings, *variant.findings)}
     assert report.passed == all(each.passed for each in findings.values())
@@ -317,7 +317,7 @@ def test_an_export_whose_files_are_others(tmp_path):
     for name in "ab":
         (tmp_path / f"{name}.manifest.json").write_text(described().model_dump_json())
     with pytest.raises(BadFile, match="keep the names"):
-        audit_export(tmp_path / "b.onnx", None, CPU, Lines())
+        audit_export(tmp_path / "b.onnx", None, CPU, LogProgress())
     (tmp_path / "a.onnx_data").write_bytes(b"Tensors")
     _, findings = audited(tmp_path / "a.onnx")
     assert findings["files"].detail == "a.onnx_data has another sha256"
@@ -353,7 +353,7 @@ def test_a_network_of_the_users_own(tmp_path):
 
 def test_weights_of_a_manifest():
     def read(option=None, **weights):
-        return choose_weights(option, described(weights=weights), ENTRY, Lines())
+        return choose_weights(option, described(weights=weights), ENTRY, LogProgress())
 
     assert read(kind="random", seed=7) == SeededWeights(7)
     assert read("random", kind="random", seed=7) == SeededWeights(0)

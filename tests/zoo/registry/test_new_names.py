@@ -14,8 +14,8 @@ from zoo.checkpoints.load import open_weights
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import GivenCheckpoint
 from zoo.cli.app import app
-from zoo.cli.console import call
-from zoo.common.progress import Lines
+from zoo.cli.console import run_command
+from zoo.common.progress import LogProgress
 from zoo.registry.lookup import MODELS, info
 
 ROW = info("vit_digits")
@@ -61,14 +61,14 @@ def trial(monkeypatch, tmp_path):
 
 
 def test_a_file_in_new_names_is_inspected(trial, capsys):
-    assert call(app, ["weights", "inspect", str(trial)]) == 0
+    assert run_command(app, ["weights", "inspect", str(trial)]) == 0
     told = capsys.readouterr().out
     assert "Trial University" in told and "vit_digits" in told
 
 
 def test_a_file_in_new_names_is_of_their_network(trial):
     entry, choice = find_entry(None, GivenCheckpoint(trial))
-    loaded = open_weights(choice, entry, Lines())
+    loaded = open_weights(choice, entry, LogProgress())
     assert loaded.config.activation == "gelu_tanh"
     assert loaded.weights.provenance.kind == "trial"
 

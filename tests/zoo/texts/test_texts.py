@@ -45,7 +45,7 @@ from zoo.checkpoints.load import load_checkpoint, model_shapes, with_leaf_names
 from zoo.checkpoints.settings.library_configs import transformers_config
 from zoo.common.errors import BadFile, BadRequest
 from zoo.export.make import convert_model
-from zoo.export.precision import derive
+from zoo.export.precision import write_lower_precision
 from zoo.export.precisions import PRECISIONS
 from zoo.export.request import Signature
 from zoo.images.photograph import photograph
@@ -106,7 +106,7 @@ def test_files_agree_with_pytorch(name, tmp_path):
         worst = differences(path, inputs, wanted)
         assert all(error.max_abs <= ATOL for error in worst.values()), worst
     for precision in ("fp16", "int8", "q4", "q4f16"):
-        derive(path, tmp_path / "less.onnx", precision, [*inputs.values()])
+        write_lower_precision(path, tmp_path / "less.onnx", precision, [*inputs.values()])
         found = differences(tmp_path / "less.onnx", inputs, wanted)
         vectors = {each: error for each, error in found.items() if each.endswith("embeds")}
         assert all(e.cosine >= PRECISIONS[precision].limit.value for e in vectors.values()), vectors

@@ -17,7 +17,7 @@ from weights.parameters import parameter
 from zoo.apps.embed.description import METADATA_KEY, Description, read_description
 from zoo.apps.embed.sources import need_library
 from zoo.common.errors import BadFile, BadOutput, BadRequest, first_line
-from zoo.common.staging import writing
+from zoo.common.staging import report_write_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -99,7 +99,7 @@ def readable(path: Path) -> Generator[None]:
 @contextmanager
 def lance_writing(path: Path) -> Generator[None]:
     """Raise `BadOutput` in place of the errors of Lance while it writes."""
-    with writing(path):
+    with report_write_errors(path):
         try:
             yield
         except (RuntimeError, OSError) as error:

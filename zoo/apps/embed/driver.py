@@ -68,7 +68,7 @@ def make_dataset(
         _check_changes(dataset, changes, request)
         dataset.add_column(columns.vector_field())
         dataset.describe(description)
-        path, digest = str(network.place), network.digest
+        path, digest = str(network.named_path), network.digest
         recipe = Recipe(path, digest, request, description.sources, columns.column)
         run = Run(dataset, changes, columns.column, progress)
         run.work(recipe, threads, scheduler)
@@ -91,7 +91,7 @@ def describe_dataset(
         model=manifest.model,
         variant=network.name,
         model_sha256=network.digest,
-        place=str(network.place),
+        place=str(network.named_path),
         dtype=columns.dtype,
         dim=columns.dim,
         size=manifest.size or (None if network.is_free else manifest.preprocessing.size),

@@ -153,10 +153,10 @@ class Runner:
 
 def lane_session(path: Path) -> Session:
     """Session that runs a file, on one thread a run. **Raises** `BadFile`."""
-    from zoo.common.runtime import ERRORS, RESTING, open_session
+    from zoo.common.runtime import ERRORS, NO_SPINNING, open_session
 
     try:
-        return open_session(path, threads=1, settings=RESTING)
+        return open_session(path, threads=1, settings=NO_SPINNING)
     except ERRORS as error:
         raise BadFile(
             f"{path} does not load ({first_line(error)}): pull or build the folder again."

@@ -49,7 +49,7 @@ MODEL = Option(
     "FILE|FOLDER",
     "The model that made the vectors.",
     default="where the dataset notes it",
-    given=Path,
+    command_line_type=Path,
     in_python="The model that made the vectors, a file or a folder; by default that which the "
     "dataset notes.",
 )

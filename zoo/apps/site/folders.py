@@ -11,7 +11,7 @@ from zoo.artifacts.measured import Speeds
 from zoo.artifacts.read import entry_of_manifest, read_folder_manifest
 from zoo.artifacts.schema import File, Manifest, Variant
 from zoo.common.errors import BadFile, BadRequest
-from zoo.common.fields import OWN_NAME
+from zoo.common.fields import FOLDER_NAME
 from zoo.texts.tokenizer import SETTINGS, WORDS
 
 SERVED_ENDINGS = ("", ".json", ".md", ".onnx", ".onnx_data", ".png", ".safetensors")
@@ -116,7 +116,7 @@ def _read_folder(folder: Path, progress: Progress) -> BuiltFolder:
     for label, variant in variants.items():
         if not variant.passed:
             raise BadFile(f"variant {label} of {folder} failed its verification: {REBUILD_ADVICE}.")
-    if not OWN_NAME.fullmatch(manifest.model):
+    if not FOLDER_NAME.fullmatch(manifest.model):
         raise BadFile(f"{folder} is of a model whose name cannot name a folder: {REBUILD_ADVICE}.")
     for label, variant in variants.items():
         if label in manifest.speeds.variants and not _is_timed_on(variant, manifest.speeds):

@@ -46,7 +46,7 @@ def draw_thumbnail(built: BuiltFolder) -> Thumbnail | None:
     if GOLDEN not in {file.name for file in built.files}:
         return None
     golden = read_golden(built.folder / GOLDEN)
-    network_input = _network_input(built, golden.fed)
+    network_input = _network_input(built, golden.feeds)
     drawing = _draw_outputs(built, golden.outputs, network_input.shape[:2]) or (
         network_input,
         "The photograph of a cat",

@@ -26,11 +26,11 @@ from zoo.common.errors import BadFile, BadOutput
 from zoo.common.fields import Model
 from zoo.common.staging import (
     locked_output,
-    put_back,
     replace_folder,
+    report_write_errors,
+    restore_folder,
     staged,
     write_text,
-    writing,
 )
 
 CATALOGUE = "catalogue.json"
@@ -81,8 +81,8 @@ def write_site(
     check_replaceable(out, force)
     models = read_folders(folders, progress)
     searched = None if dataset is None else read_searchable(dataset, models)
-    with staged(out.parent) as stage, locked_output(out, progress), writing(out):
-        put_back(out)
+    with staged(out.parent) as stage, locked_output(out, progress), report_write_errors(out):
+        restore_folder(out)
         new = stage / "new"
         new.mkdir()
         write_package(TRANSFORMERS_JS, transformers, new / RUNTIME, stage, progress)

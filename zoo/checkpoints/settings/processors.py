@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, Strict, model_validator
 
-from zoo.common.fields import Line, Model, Side, Three
+from zoo.common.fields import Line, Model, Side, ThreeFactors
 from zoo.images.preprocessing import (
     CENTRED_PIXELS,
     IMAGENET_PIXELS,
@@ -52,7 +52,7 @@ class Sides(Model, extra="forbid"):
 
 
 Size = tuple[int, int]  # (height, width)
-ChannelStatistic = Annotated[Three, Strict(False)] | float | None
+ChannelStatistic = Annotated[ThreeFactors, Strict(False)] | float | None
 SizeSetting = Sides | Side | Annotated[tuple[Side, Side], Strict(False)] | None
 
 
@@ -105,7 +105,7 @@ Defaults = dict[str, Any]
 """Settings of an image processor by name."""
 
 
-def _normalized(pixels: tuple[Three, Three], resample: int) -> Defaults:
+def _normalized(pixels: tuple[ThreeFactors, ThreeFactors], resample: int) -> Defaults:
     """Return default settings for normalization and resampling.
 
     `pixels` are the mean and the standard deviation of the channels. `resample` is Pillow's number
@@ -439,7 +439,7 @@ def _to_sides(value: SizeSetting, is_square: bool) -> Sides:
     return value or Sides()
 
 
-def _per_channel(value: ChannelStatistic, default: float) -> Three:
+def _per_channel(value: ChannelStatistic, default: float) -> ThreeFactors:
     """Return a number for each of the three channels. A single number applies to all channels, and
     None stands for `default`."""
     if isinstance(value, tuple):

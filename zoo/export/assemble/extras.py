@@ -100,7 +100,9 @@ def transformers_js_settings(
     return settings
 
 
-WEB_RANKS = {name: traits.rank for name, traits in PRECISIONS.items() if traits.rank is not None}
+WEB_RANKS = {
+    name: traits.web_rank for name, traits in PRECISIONS.items() if traits.web_rank is not None
+}
 """Rank of each precision that WebAssembly runs."""
 IN_BROWSERS = sorted(WEB_RANKS, key=WEB_RANKS.__getitem__)
 """Precisions that WebAssembly runs, the best first. transformers.js has the same names for them."""
@@ -111,7 +113,7 @@ def make_golden(subject: Subject, sample: Sample) -> Golden:
     outputs = {name: np.asarray(value) for name, value in sample.outputs.items()}
     digest = subject.weights.provenance.sha256 or ""
     made_by = f"jax {jax.__version__}"
-    return Golden(subject.entry.name, made_by, digest, sample.fed, outputs)
+    return Golden(subject.entry.name, made_by, digest, sample.feeds, outputs)
 
 
 def choose_golden_sample(production: Production, preprocessing: Preprocessing) -> Sample:

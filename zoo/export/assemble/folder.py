@@ -26,9 +26,9 @@ from zoo.common.runtime import Session
 from zoo.common.staging import (
     locked_output,
     refuse_links,
+    report_write_errors,
     staged,
     write_text,
-    writing,
 )
 from zoo.export.assemble.extras import EXTRAS, choose_golden_sample, render_card, write_extras
 from zoo.export.assemble.ledger import Ledger
@@ -76,7 +76,7 @@ def write_tokenizer(stage: Path, tokenizer: TokenizerFiles) -> tuple[str, ...]:
     return WORDS, SETTINGS
 
 
-def yield_subjects(entry: ModelInfo, loaded: LoadedWeights) -> Iterator[tuple[str, Subject]]:
+def iterate_networks(entry: ModelInfo, loaded: LoadedWeights) -> Iterator[tuple[str, Subject]]:
     """Yield each tower of a network with its name, and at last the full network with an empty name.
 
     A network without towers is yielded alone.
@@ -155,18 +155,18 @@ def build_folder(plan: Plan, progress: Progress) -> Outcome:
         header = describe_shared(entry, plan.signature, loaded.weights.provenance)
         header = header.with_changes(similarity=read_similarity(loaded))
         ledger = Ledger(plan.folder, header, [spec.variant for spec in plan.files], options.force)
-        missing = find_missing_files(plan, ledger.content)
+        missing = find_missing_files(plan, ledger.manifest)
         existing = [spec.variant for spec in plan.files if spec not in missing]
-        if not missing and ledger.content.complete:
-            return Outcome(entry.name, [ledger.content], already_there=existing)
+        if not missing and ledger.manifest.complete:
+            return Outcome(entry.name, [ledger.manifest], already_there=existing)
         ledger.write(complete=False)
         tokenizer = find_tokenizer_files(source, entry, options.offline, progress)
         published: dict[str, bool] = {}
         sessions: dict[str, Session] = {}
-        for tower, subject in yield_subjects(entry, loaded):
+        for tower, subject in iterate_networks(entry, loaded):
             specs = [spec for spec in missing if spec.tower == tower]
             with produce(plan, subject, progress, tower) as production:
-                for file in production.files(specs):
+                for file in production.write_and_verify(specs):
                     publish = partial(_publish_variant, ledger, file)
                     name = file.spec.variant
                     published[name] = file.publish(options.keep_inexact, publish)
@@ -180,7 +180,7 @@ def build_folder(plan: Plan, progress: Progress) -> Outcome:
                     )
         return Outcome(
             entry.name,
-            [ledger.content],
+            [ledger.manifest],
             [name for name, is_published in published.items() if is_published],
             existing,
             [name for name, is_published in published.items() if not is_published],
@@ -237,7 +237,7 @@ def _check_replaceable(folder: Path) -> None:
 
 def _publish_variant(ledger: Ledger, file: ExportedFile) -> None:
     """Move a verified file and its sidecar to the folder, and add it to the manifest."""
-    variants = {**ledger.content.variants, file.spec.variant: file.variant}
+    variants = {**ledger.manifest.variants, file.spec.variant: file.variant}
     in_order = {name: variants[name] for name in PLANNED_FILES if name in variants}
     # The sidecar is moved first, because a model without its tensors does not load.
     names = file.variant.files[::-1]
@@ -266,16 +266,16 @@ def write_shared_files(
     - `is_complete`: whether all variants were published, for the manifest.
     - `progress`: reports progress.
     """
-    sample = choose_golden_sample(production, ledger.content.preprocessing.settings)
+    sample = choose_golden_sample(production, ledger.manifest.preprocessing.settings)
     progress.stage("measuring speed")
-    variants = ledger.content.variants
+    variants = ledger.manifest.variants
     files = {name: ledger.folder / VARIANTS[name].path for name in VARIANTS if name in variants}
-    speeds = measure_speeds(files, sample.fed, sessions)
+    speeds = measure_speeds(files, sample.feeds, sessions)
     progress.stage("writing what goes along")
-    with staged(ledger.folder) as stage, writing(ledger.folder):
-        write_extras(stage, production.subject, sample, ledger.content)
+    with staged(ledger.folder) as stage, report_write_errors(ledger.folder):
+        write_extras(stage, production.subject, sample, ledger.manifest)
         tokenizer_files = write_tokenizer(stage, tokenizer) if tokenizer else ()
         extras = [name for name in EXTRAS if (stage / name).exists()]
         ledger.publish(stage, [*extras, *tokenizer_files], {}, speeds=speeds)
-        write_text(stage / CARD, render_card(ledger.content))
+        write_text(stage / CARD, render_card(ledger.manifest))
         ledger.publish(stage, [CARD], {}, complete=is_complete)

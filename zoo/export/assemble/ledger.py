@@ -7,7 +7,7 @@ from weights.parameters import parameter
 from zoo.artifacts.read import read_manifest, to_text
 from zoo.artifacts.schema import MANIFEST, File, Manifest
 from zoo.common.errors import BadFile, BadOutput
-from zoo.common.staging import replacing, sidecar_path, write_text, writing
+from zoo.common.staging import replacing, report_write_errors, sidecar_path, write_text
 from zoo.export.assemble.plan import PLANNED_FILES
 
 IDENTITY = {"model", "input", "size", "outputs", "weights"}
@@ -33,7 +33,7 @@ class Ledger:
         another model, of other weights or with other inputs and outputs, or a build by other
         versions with variants that this build does not replace.
         """
-        self.folder, self.content = folder, header
+        self.folder, self.manifest = folder, header
         earlier_manifest = None if force else read_earlier_manifest(folder)
         if earlier_manifest is None:
             return
@@ -54,7 +54,7 @@ class Ledger:
             }
             # A build is complete if no file is missing or has changed.
             complete = earlier_manifest.complete and len(intact) == len(earlier_manifest.files)
-            self.content = header.with_changes(
+            self.manifest = header.with_changes(
                 files=intact,
                 variants=kept_variants,
                 complete=complete,
@@ -81,27 +81,27 @@ class Ledger:
         - `digests`: sha256 of files by name. Those that are missing are computed.
         - `changes`: further fields of the manifest to set.
         """
-        with writing(self.folder):
+        with report_write_errors(self.folder):
             for name in names:
                 target = self.folder / name
                 target.parent.mkdir(exist_ok=True)
                 (stage / PurePosixPath(name).name).replace(target)
         staged = {name: digests.get(PurePosixPath(name).name) for name in names}
         new_files = {name: File.at(self.folder / name, name, staged[name]) for name in names}
-        files = sorted((self.content.files_by_name | new_files).items())
+        files = sorted((self.manifest.files_by_name | new_files).items())
         self.write(files=tuple(file for _, file in files), **changes)
 
     def write(self, **changes: object) -> None:
         """Set fields of the manifest, and write it to the folder."""
-        self.content = self.content.with_changes(**changes)
+        self.manifest = self.manifest.with_changes(**changes)
         with replacing(self.folder / MANIFEST) as file:
-            write_text(file, to_text(self.content))
+            write_text(file, to_text(self.manifest))
 
     def remove_left_over_files(self) -> None:
         """Remove ONNX files and sidecars of an earlier build that the manifest does not list."""
         for spec in PLANNED_FILES.values():
             for path in (self.folder / spec.path, sidecar_path(self.folder / spec.path)):
-                if path.relative_to(self.folder).as_posix() not in self.content.files_by_name:
+                if path.relative_to(self.folder).as_posix() not in self.manifest.files_by_name:
                     path.unlink(missing_ok=True)
 
 

@@ -38,7 +38,7 @@ def _variant_specs() -> Iterator[FileSpec]:
 VARIANTS = {row.variant: row for row in _variant_specs()}
 """File of each variant of a full network, by the name of the variant."""
 
-MIN_OPSETS = {name: PRECISIONS[row.precision].least_opset for name, row in VARIANTS.items()}
+MIN_OPSETS = {name: PRECISIONS[row.precision].min_opset for name, row in VARIANTS.items()}
 """Oldest opset of each variant."""
 MIN_OPSETS["fused"] = FUSED
 """Oldest opset of each variant."""

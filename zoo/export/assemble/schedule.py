@@ -12,8 +12,8 @@ from typing import Any
 
 from weights.parameters import current_option_names, parameter, use_option_names
 from weights.progress import Quiet
-from zoo.common.processes import fresh, run_tasks, workers
-from zoo.common.staging import stop
+from zoo.common.processes import isolated_context, run_tasks, workers
+from zoo.common.staging import handle_stop_signal
 from zoo.export.assemble.folder import build_folder
 from zoo.export.bulk import run_catching_errors
 from zoo.export.exporter import Outcome
@@ -61,14 +61,14 @@ class Pool:
     """The worker processes of a run of builds.
 
     Arguments:
-        open: function that starts the workers.
+        open_workers: function that starts the workers.
         report: function for the workers to call with a model's name and its current stage.
-        lost: exceptions that mean that a worker died.
+        worker_errors: exceptions that mean that a worker died.
     """
 
-    open: Callable[[], AbstractContextManager[Executor]]
+    open_workers: Callable[[], AbstractContextManager[Executor]]
     report: ReportProgress
-    lost: tuple[type[Exception], ...]
+    worker_errors: tuple[type[Exception], ...]
 
 
 def run_builds(
@@ -117,11 +117,11 @@ def run_builds(
 
     run_tasks(
         [*plans_by_model],
-        pool.open,
+        pool.open_workers,
         submit,
         has_memory,
         record_outcome,
-        pool.lost,
+        pool.worker_errors,
         MAX_BUILD_ATTEMPTS,
     )
     return [outcomes[model] for model in plans_by_model]
@@ -143,12 +143,12 @@ def process_pool(jobs: int, report: ReportProgress) -> Generator[Pool]:
     Each build gets a new process, so that all its memory is freed afterwards. `report` is called in
     this process with a model's name and its current stage.
     """
-    with fresh() as context, context.Manager() as manager:
+    with isolated_context() as context, context.Manager() as manager:
         queue = manager.Queue()
         listener = threading.Thread(target=_report_stages, args=(queue, report), daemon=True)
         listener.start()
-        open = partial(workers, context, jobs, _prepare_worker, max_tasks_per_child=1)
-        yield Pool(open, partial(_send_stage, queue), lost=(BrokenExecutor,))
+        open_workers = partial(workers, context, jobs, _prepare_worker, max_tasks_per_child=1)
+        yield Pool(open_workers, partial(_send_stage, queue), worker_errors=(BrokenExecutor,))
         queue.put(None)
         listener.join()
 
@@ -172,4 +172,4 @@ def _prepare_worker() -> None:
     If it is terminated, it removes its staged files.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process terminates its workers
-    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGTERM, handle_stop_signal)

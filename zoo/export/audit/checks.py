@@ -23,7 +23,7 @@ from zoo.common.errors import BadFile
 from zoo.common.staging import manifest_path
 from zoo.export.assemble.extras import GOLDEN
 from zoo.export.audit import golden_check, jax
-from zoo.export.audit.golden_check import Compare
+from zoo.export.audit.golden_check import CompareSession
 from zoo.export.audit.onnx_file import (
     check_fused,
     check_model,
@@ -64,7 +64,7 @@ def audit_folder(folder: Path, provider: str, progress: Progress) -> AuditReport
     return replace(report, absent=[name for name in manifest.variants if name not in variant_names])
 
 
-def audit_one(file: Path, provider: str, progress: Progress) -> AuditReport:
+def audit_folder_file(file: Path, provider: str, progress: Progress) -> AuditReport:
     """Check one file of a built folder, and return the report.
 
     The file is compared with the manifest of the folder above it, and with the folder's golden
@@ -139,7 +139,7 @@ def _audit_files(
     findings: list[Finding],
     names: list[str],
     faults: Mapping[str, str],
-    compare: Compare,
+    compare: CompareSession,
     provider: str,
     progress: Progress,
 ) -> AuditReport:
@@ -165,7 +165,12 @@ def _audit_files(
 
 
 def audit_file(
-    folder: Path, name: str, variant: Variant, compare: Compare, provider: str, progress: Progress
+    folder: Path,
+    name: str,
+    variant: Variant,
+    compare: CompareSession,
+    provider: str,
+    progress: Progress,
 ) -> FileReport:
     """Run all checks of one variant, and return their results.
 

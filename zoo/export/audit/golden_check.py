@@ -28,11 +28,11 @@ TOWER_OUTPUTS: dict[Kind, str] = {"picture": "image_embeds", "text": "text_embed
 """Names of a tower's vectors among the outputs of the full network, by the kind of input that the
 tower takes."""
 
-Compare: TypeAlias = Callable[[runtime.Session, Variant], NumbersCheck]
+CompareSession: TypeAlias = Callable[[runtime.Session, Variant], NumbersCheck]
 """Function that compares the outputs of a session, for a variant's file, with expected numbers."""
 
 
-def compare_golden(folder: Path, manifest: Manifest) -> tuple[Finding, Compare]:
+def compare_golden(folder: Path, manifest: Manifest) -> tuple[Finding, CompareSession]:
     """Read the golden numbers of a folder, and return a finding about them and the function that
     compares a session with them.
 
@@ -45,7 +45,7 @@ def compare_golden(folder: Path, manifest: Manifest) -> tuple[Finding, Compare]:
         return Finding("golden numbers", False, str(error)), lambda session, variant: NumbersCheck(
             no_numbers
         )
-    shapes = {name: "x".join(map(str, value.shape)) for name, value in golden.fed.items()}
+    shapes = {name: "x".join(map(str, value.shape)) for name, value in golden.feeds.items()}
     shapes_listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
     return Finding("golden numbers", True, shapes_listed), partial(
         _compare_all_levels, folder, golden, manifest
@@ -93,15 +93,15 @@ def compare_session(
         {session_input.name for session_input in session.get_inputs()},
         entry_of_manifest(manifest).config,
     )
-    if input_names < golden.fed.keys():
+    if input_names < golden.feeds.keys():
         return _compare_tower(golden, input_names, config.inputs, session, variant)
     names = [output.name for output in session.get_outputs()]
     unmatched = sorted(set(names) ^ golden.outputs.keys())
     if unmatched:
         return NumbersCheck(Finding("golden", False, f"only one side has {', '.join(unmatched)}"))
     try:
-        outputs = dict(zip(names, session.run(names, golden.fed), strict=True))
-        sides = read_feed_sides(config.inputs, golden.fed)
+        outputs = dict(zip(names, session.run(names, golden.feeds), strict=True))
+        sides = read_feed_sides(config.inputs, golden.feeds)
         comparisons = [
             to_comparison(sides, name, converter.compare(np.asarray(outputs[name]), expected))
             for name, expected in golden.outputs.items()
@@ -134,7 +134,7 @@ def _compare_tower(
     tower takes, and `inputs` describe those of the full network.
     """
     feeds, kinds = (
-        {input_name: golden.fed[input_name] for input_name in sorted(input_names)},
+        {input_name: golden.feeds[input_name] for input_name in sorted(input_names)},
         find_kinds(inputs, input_names),
     )
     name = TOWER_OUTPUTS[kinds.pop()] if len(kinds) == 1 else ""

@@ -20,14 +20,14 @@ from zoo.checkpoints.load import open_weights
 from zoo.checkpoints.source import Choice, GivenCheckpoint, SeededWeights, resolve_weights
 from zoo.common import runtime
 from zoo.common.errors import BadFile, first_line
-from zoo.export.audit.golden_check import Compare, to_finding
+from zoo.export.audit.golden_check import CompareSession, to_finding
 from zoo.export.request import Signature
 from zoo.export.verify import Sample, choose_limit, make_samples, verify_file
 
 
 def compare_with_jax(
     file: Path, manifest: Manifest, weights: str | Choice | None, provider: str, progress: Progress
-) -> Compare:
+) -> CompareSession:
     """Run the model of an exported file in JAX on all samples, and return a function that compares
     sessions with the results.
 
@@ -90,16 +90,16 @@ def compute_first_residuals(
     """Run a session on the first sample, and return its differences from JAX on the grid of
     patches."""
     expected = {name: np.asarray(value) for name, value in sample.outputs.items()}
-    outputs = dict(zip(expected, session.run([*expected], sample.fed), strict=True))
+    outputs = dict(zip(expected, session.run([*expected], sample.feeds), strict=True))
     stride = entry.config.stride
     # These are the sizes at the network, not those of images that the file resizes.
-    network_sides = read_feed_sides(sample.taken, sample.inputs)
+    network_sides = read_feed_sides(sample.network_inputs, sample.inputs)
     return compute_residuals(
         (network_sides["height"] // stride, network_sides["width"] // stride), outputs, expected
     )
 
 
-def skip_comparison(passed: bool, detail: str) -> Compare:
+def skip_comparison(passed: bool, detail: str) -> CompareSession:
     """Return a function for use as `Compare` that runs nothing. Its finding is the given result
     (`passed`) with the given reason (`detail`)."""
     return lambda session, variant: NumbersCheck(Finding("JAX", passed, detail))

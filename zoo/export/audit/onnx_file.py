@@ -144,7 +144,7 @@ def count_fallback_nodes(
 
     **Returns** a finding, which always passes, and the numbers by provider and operator.
     """
-    nodes_by_provider = runtime.placed(session)
+    nodes_by_provider = runtime.read_placement(session)
     if nodes_by_provider is None:
         return Finding("fallback", True, f"not known to {runtime.VERSION}"), {}
     total = sum(counts.total() for counts in nodes_by_provider.values())

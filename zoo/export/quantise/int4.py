@@ -4,7 +4,7 @@ floating-point numbers."""
 import numpy as np
 import onnx_ir as ir
 
-from zoo.export.quantise.products import FloatProduct, Floats, Integers
+from zoo.export.quantise.products import FloatProduct, Floats, IntegerMatrix
 
 BITS, BLOCK_SIZE = 4, 32
 LOWEST, HIGHEST = -(2 ** (BITS - 1)), 2 ** (BITS - 1) - 1
@@ -29,7 +29,7 @@ class Blocks:
     operator = "MatMulNBits"
     dtype = ir.DataType.UINT8
 
-    def stored(self, inputs: int, outputs: int) -> tuple[int, ...]:
+    def stored_shape(self, inputs: int, outputs: int) -> tuple[int, ...]:
         """Return the shape of the stored bytes, `[outputs, blocks, 16]`.
 
         A byte holds two numbers of a column of the matrix `[inputs, outputs]`. The last block of a
@@ -57,7 +57,7 @@ class Blocks:
             least_error = np.minimum(error, least_error)
         return best[..., 0]
 
-    def integers(self, matrix: Floats, scales: Floats) -> Integers:
+    def to_integers(self, matrix: Floats, scales: Floats) -> IntegerMatrix:
         """Return the matrix as stored bytes, with two integers of four bits each.
 
         The first of two numbers is in the lower four bits. The integer 8 stands for zero.
@@ -67,7 +67,7 @@ class Blocks:
         ).astype(np.uint8)
         return levels[..., ::2] | levels[..., 1::2] << BITS
 
-    def rounded(self, matrix: Floats, scales: Floats) -> Floats:
+    def round_matrix(self, matrix: Floats, scales: Floats) -> Floats:
         """Return the matrix after rounding, as float32 numbers, without the padding of the last
         block."""
         values = (
@@ -75,7 +75,9 @@ class Blocks:
         )
         return values.reshape(len(values), -1).T[: len(matrix)]
 
-    def nodes(self, product: FloatProduct, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
+    def emit_product(
+        self, product: FloatProduct, integers: ir.Value, scales: ir.Value
+    ) -> list[ir.Node]:
         """Return the `MatMulNBits` node that computes the product from the stored integers and
         scales."""
         inputs, outputs = product.shape

@@ -11,7 +11,7 @@ from zoo.export.quantise.activations import AXES_ARE_INPUTS
 from zoo.export.quantise.products import (
     FloatProduct,
     Floats,
-    Integers,
+    IntegerMatrix,
     add_parameter,
     find_products,
 )
@@ -33,7 +33,7 @@ class Columns:
     operator = "MatMulInteger"
     dtype = ir.DataType.INT8
 
-    def stored(self, inputs: int, outputs: int) -> tuple[int, ...]:
+    def stored_shape(self, inputs: int, outputs: int) -> tuple[int, ...]:
         """Return the shape of the stored integers, `[inputs, outputs]`."""
         return inputs, outputs
 
@@ -43,15 +43,17 @@ class Columns:
         largest = abs(matrix).max(0, initial=0)
         return np.where(largest > 0, largest, 1).astype(np.float32) / np.float32(MAX_INTEGER)
 
-    def integers(self, matrix: Floats, scales: Floats) -> Integers:
+    def to_integers(self, matrix: Floats, scales: Floats) -> IntegerMatrix:
         """Return the integers to store: the matrix divided by its scales, and rounded."""
         return np.rint(matrix / scales).astype(np.int8)
 
-    def rounded(self, matrix: Floats, scales: Floats) -> Floats:
+    def round_matrix(self, matrix: Floats, scales: Floats) -> Floats:
         """Return the matrix after rounding, as float32 numbers."""
         return np.rint(matrix / scales) * scales
 
-    def nodes(self, product: FloatProduct, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
+    def emit_product(
+        self, product: FloatProduct, integers: ir.Value, scales: ir.Value
+    ) -> list[ir.Node]:
         """Return the nodes that quantize the activation and multiply it by the stored matrix.
 
         If another product has quantized the same activation already, its node is used again.
@@ -116,7 +118,9 @@ class FixedColumns(Columns):
     def __init__(self, graph: ir.Graph, ranges: Mapping[str, ActivationRange]) -> None:
         self.graph, self.ranges = graph, ranges
 
-    def nodes(self, product: FloatProduct, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
+    def emit_product(
+        self, product: FloatProduct, integers: ir.Value, scales: ir.Value
+    ) -> list[ir.Node]:
         """Return the nodes that quantize the activation and multiply it by the stored matrix.
 
         If another product has quantized the same activation already, its node is used again.
@@ -168,7 +172,9 @@ class ScaledRows(FixedColumns):
         self.axes_are_inputs = model.opset_imports[""] >= AXES_ARE_INPUTS
         self.rows: dict[ir.Value, tuple[ir.Value, ir.Value]] = {}
 
-    def nodes(self, product: FloatProduct, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
+    def emit_product(
+        self, product: FloatProduct, integers: ir.Value, scales: ir.Value
+    ) -> list[ir.Node]:
         """Return the nodes that scale the rows of the activation, multiply it by the stored matrix,
         and scale the result back.
 
@@ -177,14 +183,14 @@ class ScaledRows(FixedColumns):
         """
         division = [] if product.left in self.rows else self._divide(product.left)
         largest, ratios = self.rows[product.left]
-        product_nodes = super().nodes(replace(product, left=ratios), integers, scales)
+        product_nodes = super().emit_product(replace(product, left=ratios), integers, scales)
         product_nodes[-1].outputs[0].name = f"{product.result.name}_ratios"
         return [*division, *product_nodes, ir.node("Mul", [product_nodes[-1].outputs[0], largest])]
 
     def _divide(self, left: ir.Value) -> list[ir.Node]:
         """Return the nodes that divide each row of an activation by its largest magnitude.
 
-        The largest magnitudes and the quotients are recorded in `rows`, for `nodes`.
+        The largest magnitudes and the quotients are recorded in `rows`, for `emit_product`.
         """
         name = left.name
         axes = (

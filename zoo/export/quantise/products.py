@@ -38,7 +38,7 @@ def parameter_values(value: ir.Value) -> NDArray[np.float32]:
     return value.const_value.numpy().astype(np.float32, copy=False)
 
 
-def lazily_changed(
+def with_lazy_values(
     value: ir.Value, dtype: ir.DataType, shape: Sequence[int], change: Change
 ) -> ir.Value:
     """Return a new initializer with the name of `value`, whose tensor is computed when it is read.
@@ -63,7 +63,7 @@ def change_parameter(value: ir.Value, change: Change) -> None:
     """Replace the values of a parameter in place. `change` computes the new values, of the same
     type and shape, whenever they are read."""
     assert value.dtype is not None
-    value.const_value = lazily_changed(
+    value.const_value = with_lazy_values(
         value, value.dtype, parameter_shape(value), change
     ).const_value
 
@@ -77,7 +77,7 @@ def add_parameter(graph: ir.Graph, name: str, numbers: NDArray[Any]) -> ir.Value
     return value
 
 
-Integers = NDArray[np.int8] | NDArray[np.uint8]
+IntegerMatrix = NDArray[np.int8] | NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
 
@@ -124,25 +124,27 @@ class Codec(Protocol):
     dtype: ir.DataType
     """Type of the stored integers."""
 
-    def stored(self, inputs: int, outputs: int) -> tuple[int, ...]:
+    def stored_shape(self, inputs: int, outputs: int) -> tuple[int, ...]:
         """Return the shape of the stored integers for a matrix `[inputs, outputs]`."""
 
     def scales(self, matrix: Floats) -> Floats:
         """Return the scales of a matrix: the number that one step of the integers stands for. They
         are never zero."""
 
-    def integers(self, matrix: Floats, scales: Floats) -> Integers:
+    def to_integers(self, matrix: Floats, scales: Floats) -> IntegerMatrix:
         """Return the integers to store for a matrix with these scales."""
 
-    def rounded(self, matrix: Floats, scales: Floats) -> Floats:
+    def round_matrix(self, matrix: Floats, scales: Floats) -> Floats:
         """Return the matrix after rounding: the floating-point numbers that the stored integers
         stand for."""
 
-    def nodes(self, product: FloatProduct, integers: ir.Value, scales: ir.Value) -> list[ir.Node]:
+    def emit_product(
+        self, product: FloatProduct, integers: ir.Value, scales: ir.Value
+    ) -> list[ir.Node]:
         """Return new nodes that multiply `product.left` by the stored matrix. The only output of
         the last node is the product.
 
-        `integers` and `scales` are the initializers with the results of the methods of these names.
+        `integers` and `scales` are the initializers with the results of `to_integers` and `scales`.
         """
 
 
@@ -187,18 +189,21 @@ def quantise(model: ir.Model, codec: Codec, means: Mapping[str, Floats]) -> None
         factors = codec.scales(matrix).astype(product.type)
         # A scale that is too small for float16 becomes zero. With 1 in its place the numbers do.
         scales = np.where(factors == 0, 1, factors).astype(np.float32)
-        correction = means[product.name] @ (matrix - codec.rounded(matrix, scales))
+        correction = means[product.name] @ (matrix - codec.round_matrix(matrix, scales))
         bias = _find_bias(product)
         if _is_padded(product.left):
             # Keys of cosine attention are normalized: a key that is nearly zero in place of zero
             # would get a direction.
             correction = np.where(0 if bias is None else parameter_values(bias), correction, 0)
-        shape, to_integers = codec.stored(*product.shape), partial(codec.integers, scales=scales)
-        integers = lazily_changed(product.matrix, codec.dtype, shape, to_integers)
+        shape, to_integers = (
+            codec.stored_shape(*product.shape),
+            partial(codec.to_integers, scales=scales),
+        )
+        integers = with_lazy_values(product.matrix, codec.dtype, shape, to_integers)
         del graph.initializers[product.name]
         graph.initializers.add(integers)
         steps = add_parameter(graph, f"{product.name}_scale", scales.astype(product.type))
-        nodes = codec.nodes(product, integers, steps)
+        nodes = codec.emit_product(product, integers, steps)
         if bias is None:
             shift = add_parameter(graph, f"{product.name}_shift", correction.astype(product.type))
             nodes.append(ir.node("Add", [nodes[-1].outputs[0], shift]))
@@ -209,7 +214,9 @@ def quantise(model: ir.Model, codec: Codec, means: Mapping[str, Floats]) -> None
         model.opset_imports[codec.domain] = 1
 
 
-MOVING = frozenset(("Concat", "Gather", "Reshape", "Slice", "Split", "Squeeze", "Transpose"))
+REORDERING_OPERATORS = frozenset(
+    ("Concat", "Gather", "Reshape", "Slice", "Split", "Squeeze", "Transpose")
+)
 """Operators that return rows of their input in another order or shape."""
 
 
@@ -220,7 +227,7 @@ def _is_padded(value: ir.Value) -> bool:
     Nodes that only move rows are followed to their inputs.
     """
     node = value.producer()
-    if node is None or node.op_type not in MOVING:
+    if node is None or node.op_type not in REORDERING_OPERATORS:
         return node is not None and node.op_type == "Pad"
     return any(v is not None and _is_padded(v) for v in node.inputs)
 

@@ -13,7 +13,7 @@ SPREAD = 3.0
 """Assumed ratio of the largest value of a normalized channel to its standard deviation."""
 
 
-def even_out(model: ir.Model) -> dict[str, Floats]:
+def smooth_activations(model: ir.Model) -> dict[str, Floats]:
     """Make the channels of normalized activations equally large, in place, by moving their scales
     into the matrices that read them.
 

@@ -12,7 +12,7 @@ import psutil
 
 from weights.parameters import parameter
 from zoo.common.errors import BadFile
-from zoo.common.processes import fresh, workers
+from zoo.common.processes import isolated_context, workers
 from zoo.export.timing.rounds import resting_session
 from zoo.export.timing.timed_inputs import InputSpec, draw_inputs
 
@@ -47,7 +47,7 @@ def measure_footprint(file: Path, specs: Sequence[InputSpec], threads: int) -> F
     **Raises** `BadFile` if the process dies, as for lack of memory.
     """
     try:
-        with fresh() as context, workers(context, 1) as pool:
+        with isolated_context() as context, workers(context, 1) as pool:
             return pool.submit(measure_in_process, file, specs, threads).result()
     except BrokenProcessPool as error:
         raise BadFile(

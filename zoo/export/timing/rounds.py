@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zoo.artifacts.measured import Speed
-from zoo.common.runtime import RESTING, Session, open_session
+from zoo.common.runtime import NO_SPINNING, Session, open_session
 
 WARM_UP = 2
 """Number of rounds that run before the measured ones."""
@@ -54,7 +54,7 @@ def as_task(session: Session, feeds: Mapping[str, NDArray[Any]]) -> Task:
 def resting_session(model: Path | bytes, threads: int) -> Session:
     """Open a session on the CPU whose threads sleep after a run. Threads that spin would slow down
     the next task."""
-    return open_session(model, threads=threads, settings=RESTING)
+    return open_session(model, threads=threads, settings=NO_SPINNING)
 
 
 ROUNDS = range(5, 26)

@@ -15,9 +15,9 @@ from zoo.apps.embed.embed_call import embed
 from zoo.apps.site.browser_runtime import ONNXRUNTIME_WEB, TRANSFORMERS_JS, write_package
 from zoo.apps.site.write import write_site
 from zoo.cli.app import app
-from zoo.cli.console import call
+from zoo.cli.console import run_command
 from zoo.common.errors import ZooError
-from zoo.common.progress import Lines
+from zoo.common.progress import LogProgress
 from zoo.data.digits.data import load_digits
 from zoo.images.pixel_values import pixel_values
 
@@ -38,11 +38,11 @@ def folders(tmp_path_factory):
     # The workers of a run share them: who comes second finds them built.
     place = (place.parent if "PYTEST_XDIST_WORKER" in os.environ else place) / "built"
     wanted = ("--variant", "fp32,int8", "--out", str(place), "--offline")
-    assert call(app, ["build", "vit_digits", *wanted]) == 0
-    assert call(app, ["build", "depth_digits", *wanted]) == 0
-    assert call(app, ["build", WORDS, *wanted]) == 0
-    assert call(app, ["build", BOXES, "--variant", "fp32", *wanted[2:]]) == 0
-    assert call(app, ["build", PICTURES, "--weights", "random", *wanted]) == 0
+    assert run_command(app, ["build", "vit_digits", *wanted]) == 0
+    assert run_command(app, ["build", "depth_digits", *wanted]) == 0
+    assert run_command(app, ["build", WORDS, *wanted]) == 0
+    assert run_command(app, ["build", BOXES, "--variant", "fp32", *wanted[2:]]) == 0
+    assert run_command(app, ["build", PICTURES, "--weights", "random", *wanted]) == 0
     names = ("vit_digits", PICTURES, "depth_digits", WORDS, BOXES)
     return [place / name for name in names]
 
@@ -53,7 +53,7 @@ def runtime(tmp_path_factory):
     place = tmp_path_factory.mktemp("package")
     try:
         for package in (ONNXRUNTIME_WEB, TRANSFORMERS_JS):
-            write_package(package, None, place / "dist", place, Lines())
+            write_package(package, None, place / "dist", place, LogProgress())
     except ZooError as error:
         pytest.skip(f"npm gives no {package.name} here: {error}")
     return place
@@ -76,7 +76,9 @@ def made(runtime, folders, digits, tmp_path_factory):
     searched = embed(
         [digits], model=folders[3], out=digits.parent / "d.lance", extra=("thumbnail",)
     )
-    return write_site(folders, place / "site", runtime, False, Lines(), runtime, searched.dataset)
+    return write_site(
+        folders, place / "site", runtime, False, LogProgress(), runtime, searched.dataset
+    )
 
 
 @pytest.fixture(scope="session")

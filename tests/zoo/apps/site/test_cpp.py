@@ -14,8 +14,8 @@ from zoo.apps.site.catalogue import catalogue
 from zoo.apps.site.folders import read_folders
 from zoo.apps.site.pages import render_pages
 from zoo.cli.app import app
-from zoo.cli.console import call
-from zoo.common.progress import Lines
+from zoo.cli.console import run_command
+from zoo.common.progress import LogProgress
 
 pytestmark = pytest.mark.full
 
@@ -58,7 +58,7 @@ def of_bytes(tmp_path_factory):
     """A folder whose file takes RGB of 8 bits."""
     place = tmp_path_factory.mktemp("of_bytes")
     options = ("--input", "uint8", "--variant", "fp32", "--offline", "--out", str(place))
-    assert call(app, ["build", "vit_digits", *options]) == 0
+    assert run_command(app, ["build", "vit_digits", *options]) == 0
     return place / "vit_digits"
 
 
@@ -72,8 +72,10 @@ FED = {
 @pytest.mark.parametrize("which", FED)
 def test_the_program_of_a_page_gives_what_python_gives(which, said, folders, of_bytes):
     folder = dict(zip(FED, (*folders[:2], of_bytes), strict=True))[which]
-    models = read_folders([folder], Lines())
-    page = render_pages(models, catalogue(models, Lines()), 0, None, {})[f"{folder.name}.html"]
+    models = read_folders([folder], LogProgress())
+    page = render_pages(models, catalogue(models, LogProgress()), 0, None, {})[
+        f"{folder.name}.html"
+    ]
     (shown,) = SHOWN.findall(page)
     *shape, first = said(html.unescape(shown), folder)
     session = onnxruntime.InferenceSession(folder / "onnx" / "model.onnx")

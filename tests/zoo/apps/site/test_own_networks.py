@@ -15,8 +15,8 @@ from zoo.apps.site.write import write_site
 from zoo.artifacts.read import read_folder_manifest
 from zoo.artifacts.session import load
 from zoo.cli.app import app
-from zoo.cli.console import call
-from zoo.common.progress import Lines
+from zoo.cli.console import run_command
+from zoo.common.progress import LogProgress
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import size_inside
 from zoo.tasks import maps
@@ -39,11 +39,11 @@ def built(tmp_path_factory):
     given = {"eomt": own / "eomt", "dinov2_segmentation": patches}
     for checkpoint in given.values():
         command = ["build", "--weights", str(checkpoint), "--variant", "fp32", "--offline"]
-        assert call(app, [*command, "--out", str(place)]) == 0
+        assert run_command(app, [*command, "--out", str(place)]) == 0
     config = build_tips(own / "tips")
     command = ["build", "--weights", str(own / "tips"), "--variant", "fp32", "--offline"]
     side = str(4 * config.stride)
-    assert call(app, [*command, "--size", side, "--out", str(place)]) == 0
+    assert run_command(app, [*command, "--size", side, "--out", str(place)]) == 0
     checkpoints = given | {"tipsv2_dual": own / "tips"}
     return {family: place / Path(path).stem for family, path in checkpoints.items()}
 
@@ -52,7 +52,7 @@ def built(tmp_path_factory):
 def address(built, runtime, tmp_path_factory):
     """Where a site of them is served."""
     place = tmp_path_factory.mktemp("www") / "site"
-    made = write_site([*built.values()], place, runtime, False, Lines(), runtime)
+    made = write_site([*built.values()], place, runtime, False, LogProgress(), runtime)
     with served(made.folder) as found:
         yield found
 

@@ -17,7 +17,7 @@ from zoo.apps.site.pages import demo_facts, render_pages
 from zoo.apps.site.write import write_site
 from zoo.artifacts.read import read_folder_manifest
 from zoo.common.errors import BadFile, BadOutput, BadRequest, ZooError
-from zoo.common.progress import Lines
+from zoo.common.progress import LogProgress
 
 from .conftest import PICTURES
 
@@ -45,7 +45,7 @@ def test_folders_that_no_build_makes(more, changes, message, tmp_path):
     told = json.dumps(folders_of_files.manifest(held, speeds=speeds, **changes)).encode()
     folder = folders_of_files.write(tmp_path / "built", held | {"manifest.json": told})
     with pytest.raises(BadFile, match=message):
-        read_folders([folder], Lines())
+        read_folders([folder], LogProgress())
 
 
 def test_folders_of_one_model(tmp_path):
@@ -58,21 +58,21 @@ def test_folders_of_one_model(tmp_path):
         return folders_of_files.write(tmp_path / name, held | {"manifest.json": told})
 
     one, again, elsewhere = (built(m, m[:1]) for m in ("one", "once more", "elsewhere"))
-    (found,) = read_folders([one, elsewhere], Lines())
+    (found,) = read_folders([one, elsewhere], LogProgress())
     assert [each.machine for each in found.elsewhere] == ["e"]
     other = built("other", "x", **{"onnx/model.onnx": b"another"})
     for second in (again, other):
         with pytest.raises(BadRequest, match="are both of dinov3_vits16"):
-            read_folders([one, second], Lines())
+            read_folders([one, second], LogProgress())
 
 
 def test_a_file_has_no_page(tmp_path):
     """It is there, unlike what is not."""
     (tmp_path / "gpt.onnx").write_bytes(b"")
     with pytest.raises(BadRequest, match=r"gpt\.onnx is a file, and a page shows a folder"):
-        read_folders([tmp_path / "gpt.onnx"], Lines())
+        read_folders([tmp_path / "gpt.onnx"], LogProgress())
     with pytest.raises(BadFile, match="does not exist"):
-        read_folders([tmp_path / "none"], Lines())
+        read_folders([tmp_path / "none"], LogProgress())
     with pytest.raises(BadFile, match=r"gpt\.onnx is a file: give a folder"):
         read_folder_manifest(tmp_path / "gpt.onnx")
 
@@ -88,8 +88,8 @@ def test_no_program_is_made_of_a_manifest(tmp_path):
     }
     told["speeds"] = {"runtime": evil, "machine": evil, "input": [1], "rounds": 1, "variants": {}}
     files = held | {"manifest.json": json.dumps(told).encode()}
-    built = read_folders([folders_of_files.write(tmp_path / "built", files)], Lines())
-    (row,) = catalogue(built, Lines()).rows
+    built = read_folders([folders_of_files.write(tmp_path / "built", files)], LogProgress())
+    (row,) = catalogue(built, LogProgress()).rows
     page = render_pages(built, Catalogue("", "", [row]), 0, None, {})[f"{row.model}.html"]
     programs = [html.unescape(text) for text in re.findall("<code>([^<]*)</code></pre>", page)]
     assert len(programs) > 2
@@ -105,7 +105,7 @@ def test_features_are_shown_at_a_size_with_more_patches(model, first, tmp_path):
     told["preprocessing"]["size"] = [224, 224]
     told["speeds"] = {"runtime": "", "machine": "", "input": [1], "rounds": 1, "variants": {}}
     files = held | {"manifest.json": json.dumps(told).encode()}
-    (built,) = read_folders([folders_of_files.write(tmp_path / "built", files)], Lines())
+    (built,) = read_folders([folders_of_files.write(tmp_path / "built", files)], LogProgress())
     shown = demo_facts(built)
     assert shown["sizes"] == [(224, 224), (448, 448), (672, 672)]
     assert shown["first_size"] == first
@@ -127,23 +127,23 @@ def test_what_stands_where_a_site_goes(tmp_path, monkeypatch):
     out.mkdir()
     (out / "link").symlink_to(tmp_path)
     with pytest.raises(BadOutput, match=r"files that belong to no site \(link\)"):
-        write_site([], out, None, True, Lines())
+        write_site([], out, None, True, LogProgress())
     monkeypatch.chdir(out)
     for place in (".", "..", "/", "new/.."):
         with pytest.raises(BadOutput, match="contains the current folder"):
-            write_site([], Path(place), None, True, Lines())
+            write_site([], Path(place), None, True, LogProgress())
     monkeypatch.chdir(tmp_path)
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(BadOutput, match="loop is no folder"):
-        write_site([], Path("loop"), None, True, Lines())
+        write_site([], Path("loop"), None, True, LogProgress())
     nested = tmp_path / "nested"
     nested.mkdir()
     (nested / "catalogue.json").write_text("[" * 100_000)
     with pytest.raises(BadOutput, match=r"files that belong to no site \(catalogue"):
-        write_site([], nested, None, True, Lines())
+        write_site([], nested, None, True, LogProgress())
     out.rename(old)
     with pytest.raises(ZooError):
-        write_site([], out, tmp_path, True, Lines())
+        write_site([], out, tmp_path, True, LogProgress())
     assert (out / "link").is_symlink() and not old.exists()
 
 
@@ -193,7 +193,7 @@ def test_what_is_written(made, folders):
 def test_a_site_is_replaced_whole_or_not_at_all(runtime, folders, zoo):
     out, digits = zoo.here / "out", zoo.here / "digits"
     shutil.copytree(folders[0], digits)
-    write_site([digits], out, runtime, False, Lines(), runtime)
+    write_site([digits], out, runtime, False, LogProgress(), runtime)
     before = (out / "index.html").read_bytes()
     wrong = zoo.here / "wrong"
     shutil.copytree(runtime / "dist", wrong / "dist")
@@ -214,13 +214,16 @@ def test_a_site_is_replaced_whole_or_not_at_all(runtime, folders, zoo):
     manifest = json.loads((digits / "manifest.json").read_text())
     manifest["speeds"] |= {"machine": "another one, 64 cores", "others": 3.21}
     (elsewhere / "manifest.json").write_text(json.dumps(manifest))
-    write_site([digits, elsewhere], out, runtime, True, Lines(), runtime)
+    write_site([digits, elsewhere], out, runtime, True, LogProgress(), runtime)
     rows = re.findall(r'<th scope="row">(.+?) <small>', (out / "vit_digits.html").read_text())
-    assert rows == [read_folders([digits], Lines())[0].speeds.machine, "another one, 64 cores"]
+    assert rows == [
+        read_folders([digits], LogProgress())[0].speeds.machine,
+        "another one, 64 cores",
+    ]
     assert "busy: other programs took 3.2 cores" in (out / "vit_digits.html").read_text()
     # A variant that is not there is not shown, as in a folder that was pulled.
     (digits / "onnx" / "model_quantized.onnx").unlink()
-    write_site([digits], out, runtime, True, Lines(), runtime)
+    write_site([digits], out, runtime, True, LogProgress(), runtime)
     (row,) = json.loads((out / "catalogue.json").read_text())["rows"]
     assert row["variant"] == "fp32"
     with (digits / "onnx" / "model.onnx").open("ab") as file:
