@@ -30,7 +30,7 @@ import zoo
 from benchmarks.pages import number, table, with_part
 from benchmarks.peers import MAKERS, Results, Row, arguments, count_nodes, header, run_exporter
 from tests.references import classifiers
-from zoo.apps.bench.measure import compute_floor, product_tasks
+from zoo.apps.bench.measure import compute_product_times, product_tasks
 from zoo.checkpoints.settings.library_configs import transformers_config
 from zoo.common import runtime
 from zoo.export.precision import write_lower_precision
@@ -404,7 +404,7 @@ def measure_speed(
     specs = fix_input_shapes(file, sessions[label].get_inputs(), 1, network.size)
     products = timed_products(ir.load(file), specs)
     times = measure_interleaved(tasks | product_tasks(products, THREADS), options.rounds, clock)
-    total = compute_floor(products, times).total
+    total = compute_product_times(products, times).total
     return {
         "products_ms": round(1e3 * total, 3),
         "to_products": {label: round(min(times[label]) / total, 3) for label in tasks},

@@ -203,11 +203,11 @@ def measure_speed(
         label: {
             "fastest_ms": round(1e3 * measured.fastest, 3),
             "median_ms": round(1e3 * measured.percentile(50), 3),
-            "to_products": round(measured.fastest / measurements.floor.total, 4),
+            "to_products": round(measured.fastest / measurements.product_times.total, 4),
         }
-        for label, measured in zip(paths, measurements.contenders, strict=True)
+        for label, measured in zip(paths, measurements.models, strict=True)
     }
-    total = round(1e3 * measurements.floor.total, 3)
+    total = round(1e3 * measurements.product_times.total, 3)
     return {"rounds": options.rounds, "products_ms": total, "files": rows}
 
 

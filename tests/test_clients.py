@@ -165,7 +165,7 @@ def test_depths(node, tmp_path):
     image = photograph().resize((84, 56))
     image.save(picture)
     with torch.no_grad():
-        pixels = pixel_values([image], how, how.fitted(image.height, image.width))
+        pixels = pixel_values([image], how, how.input_size_for(image.height, image.width))
         wanted = model(torch.from_numpy(pixels)).predicted_depth[0].numpy()
     answers = in_a_pipeline(node, "depth-estimation", path, picture)
     assert wanted.shape == (56, 84) and wanted.std() > 0.05

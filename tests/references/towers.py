@@ -59,7 +59,7 @@ def save_towers(folder: Path) -> Any:
     # Without a mask: padding has a part in SigLIP's vectors.
     settings |= {"model_input_names": ["input_ids"]}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    how = info("siglip2_vitb16_224").preprocessing.at((64, 64))
+    how = info("siglip2_vitb16_224").preprocessing.with_size((64, 64))
     (folder / "preprocessor_config.json").write_text(json.dumps(transformers_processor(how)))
     return model
 

@@ -55,7 +55,7 @@ class Network(eqx.Module):
     """Base class of networks. A network takes one example: a picture, a text, or pictures and texts
     to compare."""
 
-    about: Identity = eqx.field(static=True)
+    identity: Identity = eqx.field(static=True)
 
     gives_features: ClassVar[bool] = False
     """Whether the network returns tokens of a picture, and logits if it is a classifier."""
@@ -63,22 +63,22 @@ class Network(eqx.Module):
     @property
     def name(self) -> str:
         """Name of the model; empty for a network that was built directly from a configuration."""
-        return self.about.name
+        return self.identity.name
 
     @property
     def preprocessing(self) -> Preprocessing | None:
         """Preprocessing of the network's pictures; None if it is not known."""
-        return self.about.preprocessing
+        return self.identity.preprocessing
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Names of the classes, in the order of the logits."""
-        return self.about.labels
+        return self.identity.labels
 
     @property
     def config(self) -> Config | None:
         """Configuration that the network was built from; None if it is not known."""
-        return self.about.config
+        return self.identity.config
 
     @property
     def stride(self) -> int:

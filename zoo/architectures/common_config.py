@@ -23,11 +23,11 @@ class FeatureConfig(NetworkInputs, NetworkConfig):
     have classes.
 
     - `has_global_attention`: whether every token attends to every other token.
-    - `settings_in`: see `NetworkConfig`.
+    - `settings_sections`: see `NetworkConfig`.
     """
 
     has_global_attention: ClassVar[bool] = True
-    settings_in: ClassVar[tuple[str, ...]] = ("vision_config", "backbone_config")
+    settings_sections: ClassVar[tuple[str, ...]] = ("vision_config", "backbone_config")
 
 
 class MultiStageConfig(FeatureConfig):

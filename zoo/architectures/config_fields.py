@@ -345,15 +345,15 @@ class NetworkConfig(Configuration):
     """Base class of the configurations of networks.
 
     - `towers`: the nested networks that a folder has separate files of, by transformers.js' names.
-    - `settings_in`: names of the section of a settings file that describes such a network, if it is
-      not the full file.
-    - `settings_need`: a name that a settings file must have; a file without it does not describe
+    - `settings_sections`: names of the section of a settings file that describes such a network, if
+      it is not the full file.
+    - `required_setting`: a name that a settings file must have; a file without it does not describe
       the network.
     """
 
     towers: ClassVar[Mapping[str, str]] = {}
-    settings_in: ClassVar[tuple[str, ...]] = ()
-    settings_need: ClassVar[str] = ""
+    settings_sections: ClassVar[tuple[str, ...]] = ()
+    required_setting: ClassVar[str] = ""
 
 
 C = TypeVar("C", bound=Configuration)

@@ -39,10 +39,10 @@ def settings_section(config: NetworkConfig, settings: Settings) -> Settings:
     """Return the section of a settings file that describes a network of this kind, such as
     `vision_config`.
 
-    The names of sections are `config.settings_in`. If the file has none of them, return the full
-    settings.
+    The names of sections are `config.settings_sections`. If the file has none of them, return the
+    full settings.
     """
-    sections = (settings.get(name) for name in config.settings_in)
+    sections = (settings.get(name) for name in config.settings_sections)
     return next((section for section in sections if isinstance(section, type(settings))), settings)
 
 
@@ -51,13 +51,13 @@ def with_settings(config: N, settings: Settings | None) -> N:
 
     A field that the file does not state gets the library's default, or else keeps its value. The
     configuration is returned unchanged if `settings` is None, or if the file lacks the setting that
-    every file of such a network has (`config.settings_need`).
+    every file of such a network has (`config.required_setting`).
 
     **Raises** `MappingError` for a value that the field cannot have.
     """
     if settings is None:
         return config
-    if config.settings_need and settings.get(config.settings_need) is None:
+    if config.required_setting and settings.get(config.required_setting) is None:
         return config
     return _read_fields(config, settings_section(config, settings))
 

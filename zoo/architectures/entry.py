@@ -350,7 +350,7 @@ class ModelInfo:
         return tuple(row.naming for row in self.published)
 
     @cached_property
-    def readable(self) -> tuple[PublishedNaming, ...]:
+    def readable_namings(self) -> tuple[PublishedNaming, ...]:
         """All namings in which a checkpoint of this model can be read, each with the network that
         it contains.
 
@@ -364,7 +364,7 @@ class ModelInfo:
     def config_for(self, name: str) -> Config:
         """Return the network of the checkpoints in the naming with this name. **Raises** `KeyError`
         if the model has no checkpoints in it."""
-        for row in self.readable:
+        for row in self.readable_namings:
             if row.naming.name == name:
                 return row.config
         raise KeyError(f"{self.name} has no checkpoints in the names of {name}")

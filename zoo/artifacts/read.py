@@ -13,7 +13,7 @@ from zoo.artifacts.schema import MANIFEST, Manifest
 from zoo.common.errors import BadFile
 from zoo.common.fields import first_fault
 from zoo.common.staging import manifest_path
-from zoo.registry.lookup import MODELS, architecture, info
+from zoo.registry.lookup import MODELS, find_model_or_family, info
 
 MAX_MANIFEST_BYTES = 4 << 20
 """The largest size of a manifest."""
@@ -119,7 +119,7 @@ def entry_of_manifest(manifest: Manifest) -> ModelInfo:
         entry = info(manifest.model)
         has_class_names = len(manifest.classes) == entry.config.classes != 0
         return replace(entry, labels=manifest.classes) if has_class_names else entry
-    family = architecture(manifest.family or manifest.model)
+    family = find_model_or_family(manifest.family or manifest.model)
     kinds = {type(entry.config) for entry in MODELS.values() if entry.family == family.family}
     if type(manifest.network) not in kinds:
         raise BadFile(

@@ -387,7 +387,7 @@ class Manifest(Model):
         return {file.name: file for file in self.files}
 
     @property
-    def only(self) -> Variant:
+    def only_variant(self) -> Variant:
         """The one variant of a manifest that describes a single exported file."""
         (variant,) = self.variants.values()
         return variant

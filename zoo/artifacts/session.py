@@ -114,7 +114,7 @@ class VisionModel:
             return {IMAGE.name: stack_images(images)}
         size = self.manifest.size
         if size is None:
-            sizes = {preprocessing.fitted(image.height, image.width) for image in images}
+            sizes = {preprocessing.input_size_for(image.height, image.width) for image in images}
             size = sizes.pop() if len(sizes) == 1 else preprocessing.size
         # A model of texts alone has no picture input: these pictures are compared with the texts.
         picture_input = self._config.pictures or PictureInput(stride=1)
@@ -166,7 +166,7 @@ class VisionModel:
         **Raises** `BadRequest` if the network cannot answer the question, and the errors of
         `tokenizer` for a question with labels.
         """
-        from zoo.artifacts.ask import AnsweringNetwork, check_logits
+        from zoo.artifacts.answering_network import AnsweringNetwork, check_logits
         from zoo.artifacts.read import entry_of_manifest
 
         def run(feeds: Feeds, names: Sequence[str]) -> Outputs:

@@ -146,7 +146,7 @@ def read_candidates(
     linear layer on top of a network counts as its head.
     """
     parts = views_of(checkpoint, with_head)
-    for published in entry.readable:
+    for published in entry.readable_namings:
         naming = published.naming
         for view in parts(naming):
             config = with_options(

@@ -9,7 +9,7 @@ from weights.sources.fetch import fetch
 from weights.sources.hub import HubFile, find_cached
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.pretrained import find_entry
-from zoo.checkpoints.source import SeededWeights, Source, open_weight_source, read_weights
+from zoo.checkpoints.source import OpenWeights, SeededWeights, open_weight_source, read_weights
 from zoo.common.errors import BadRequest
 from zoo.common.progress import progress_bar
 from zoo.texts.tokenizer import (
@@ -41,7 +41,7 @@ class TokenizerFiles:
 
 
 def find_tokenizer_files(
-    source: Source | SeededWeights, entry: ModelInfo, offline: bool, progress: Progress
+    source: OpenWeights | SeededWeights, entry: ModelInfo, offline: bool, progress: Progress
 ) -> TokenizerFiles | None:
     """Return the tokenizer files of a checkpoint: those next to it or, unless `offline`, those in
     its repository, which are downloaded.

@@ -96,7 +96,9 @@ def naming_to_write(entry: ModelInfo, form: Form) -> PublishedNaming:
     **Raises** `BadRequest` if no library reads the model in this format.
     """
     namings = (
-        published for published in entry.readable if published.naming.convention.form == form
+        published
+        for published in entry.readable_namings
+        if published.naming.convention.form == form
     )
     for published in naming_all_leaves(namings):
         return published

@@ -34,7 +34,12 @@ from zoo.checkpoints.settings.settings_files import (
     describe_ignored_settings,
     read_settings,
 )
-from zoo.checkpoints.source import Choice, GivenCheckpoint, SeededWeights, open_given_checkpoint
+from zoo.checkpoints.source import (
+    GivenCheckpoint,
+    SeededWeights,
+    WeightsChoice,
+    open_given_checkpoint,
+)
 from zoo.checkpoints.use import report_settings, report_used_tensors
 from zoo.common.errors import BadRequest
 from zoo.common.fields import FOLDER_NAME
@@ -111,7 +116,7 @@ FREE_SETTINGS = (
 that are read from the tensors, and tokens that the tokenizer defines."""
 
 
-def describe_checkpoint(entry: ModelInfo, choice: Choice) -> tuple[ModelInfo, Choice]:
+def describe_checkpoint(entry: ModelInfo, choice: WeightsChoice) -> tuple[ModelInfo, WeightsChoice]:
     """Find the network of a model in the user's checkpoint. Return an entry that describes it, and
     the part of the checkpoint that is the network.
 
@@ -221,12 +226,16 @@ def _default_preprocessing(
     """
     native, published_size = config.native, published.config.native
     if native is not None:
-        return entry.preprocessing if native == published_size else entry.preprocessing.at(native)
+        return (
+            entry.preprocessing
+            if native == published_size
+            else entry.preprocessing.with_size(native)
+        )
     size = settings.picture_size if settings and published.naming.name == "huggingface" else None
     is_multiple = size is not None and not any(side % config.stride for side in size)
     if size is None or not (is_multiple or config.crops):
         return entry.preprocessing
-    return entry.preprocessing.at(size)
+    return entry.preprocessing.with_size(size)
 
 
 def is_published_checkpoint(

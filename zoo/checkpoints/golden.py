@@ -33,7 +33,7 @@ from zoo.checkpoints.convert import naming_to_write, write_transformers_folder
 from zoo.checkpoints.load import LoadedWeights, model_shapes, open_weights
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.settings.library_configs import find_transformers_class
-from zoo.checkpoints.source import Choice
+from zoo.checkpoints.source import WeightsChoice
 from zoo.common.errors import BadFile, BadRequest, MissingLibrary, first_line
 from zoo.common.golden_file import Golden
 from zoo.common.staging import replacing
@@ -83,7 +83,7 @@ def run_transformers(
     items = items_for(naming, loaded.weights.arrays, model_shapes(config))
     with TemporaryDirectory() as folder:
         path = Path(folder) / entry.name
-        preprocessing = entry.preprocessing.at(size)
+        preprocessing = entry.preprocessing.with_size(size)
         described_entry = replace(entry, config=config, preprocessing=preprocessing)
         write_transformers_folder(path, items, described_entry, Quiet())
         model = getattr(transformers, transformers_class.auto_class).from_pretrained(path)
@@ -141,7 +141,7 @@ ONNX_ATOL = 1e-4
 Arrays = dict[str, NDArray[np.float32]]
 
 
-def load_named_weights(name: str, choice: Choice, progress: Progress) -> LoadedWeights:
+def load_named_weights(name: str, choice: WeightsChoice, progress: Progress) -> LoadedWeights:
     """Return the weights of the model called `name`, with its configuration.
 
     **Raises** a `ZooError` or a `WeightsError` if the model or its weights are not found or do not

@@ -237,7 +237,7 @@ class Inspection:
         models: names of the published models that it fits.
         network: the network that it holds, in words, if it fits no published model; otherwise
             empty.
-        strangeness: why the zoo has no network for it, or empty if it has one.
+        mismatch: why the zoo has no network for it, or empty if it has one.
         prefix: the prefix of the network's tensors, or empty if it fits a published model.
         objects: classes of the objects that were not read, by their position in the file.
         parameters: number of elements of all tensors.
@@ -250,7 +250,7 @@ class Inspection:
     naming: Convention
     models: tuple[str, ...]
     network: str
-    strangeness: str
+    mismatch: str
     prefix: str
     objects: dict[str, str]
     parameters: int
@@ -259,7 +259,7 @@ class Inspection:
     periods: str
 
 
-def inspect(request: GivenCheckpoint) -> Inspection:
+def inspect_checkpoint(request: GivenCheckpoint) -> Inspection:
     """Describe the checkpoint that a user names: its format, its names, and the network in it.
 
     Settings that have no effect are reported on the terminal. **Raises** a `WeightsError` if the
@@ -278,14 +278,14 @@ def inspect(request: GivenCheckpoint) -> Inspection:
         settings_warnings(checkpoint_settings, config) if config else checkpoint_settings.warnings,
     )
     naming = candidate.naming if candidate else find_naming(checkpoint, models)
-    strangeness = "" if candidate or models else describe_mismatch(checkpoint, settings)
+    mismatch = "" if candidate or models else describe_mismatch(checkpoint, settings)
     tensors = checkpoint.tensors.values()
     return Inspection(
         checkpoint=checkpoint,
         naming=naming.convention if naming else UNKNOWN_CONVENTION,
         models=models,
         network=f"{candidate.display_name}: {candidate.config.text}" if candidate else "",
-        strangeness=strangeness,
+        mismatch=mismatch,
         prefix=candidate.view.prefix if candidate else "",
         objects=dict(checkpoint.objects),
         parameters=sum(math.prod(tensor.shape) for tensor in tensors),

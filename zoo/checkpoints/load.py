@@ -28,7 +28,7 @@ from zoo.architectures.config_fields import with_values
 from zoo.architectures.entry import ModelInfo, PublishedNaming
 from zoo.architectures.kinds import architecture_of, has_sizes, nested_networks
 from zoo.checkpoints.settings.settings_files import LIBRARY_FILE_NAME, add_temperature_tensor
-from zoo.checkpoints.source import Choice, SeededWeights, Source, open_weight_source
+from zoo.checkpoints.source import OpenWeights, SeededWeights, WeightsChoice, open_weight_source
 from zoo.registry.lookup import MODELS
 
 MAX_PERIODS = 256
@@ -51,7 +51,7 @@ def model_shapes(config: Config) -> dict[str, Shape]:
 
 
 def open_weights(
-    choice: Choice, entry: ModelInfo, listener: Progress, offline: bool = False
+    choice: WeightsChoice, entry: ModelInfo, listener: Progress, offline: bool = False
 ) -> LoadedWeights:
     """Find and open the weights of a model. Their tensors are read when they are used.
 
@@ -68,7 +68,7 @@ def open_weights(
         return read_for_model(source, entry)
 
 
-def read_for_model(source: Source | SeededWeights, entry: ModelInfo) -> LoadedWeights:
+def read_for_model(source: OpenWeights | SeededWeights, entry: ModelInfo) -> LoadedWeights:
     """Return the weights of an open source for a model, with their provenance. Tensors are read
     when they are used.
 
@@ -80,21 +80,21 @@ def read_for_model(source: Source | SeededWeights, entry: ModelInfo) -> LoadedWe
     return replace(loaded, weights=weights)
 
 
-def load_without_digest(source: Source | SeededWeights, entry: ModelInfo) -> LoadedWeights:
+def load_without_digest(source: OpenWeights | SeededWeights, entry: ModelInfo) -> LoadedWeights:
     """Return the weights of an open source for a model, without waiting for the digest of the file.
 
     Call `complete_provenance` before the weights are used, because the digest can show that the
     file is damaged. **Raises** a `WeightsError` if they belong to another network.
     """
     if isinstance(source, SeededWeights):
-        return LoadedWeights(entry.config, random_weights(model_shapes(entry.config), source.value))
+        return LoadedWeights(entry.config, random_weights(model_shapes(entry.config), source.seed))
     published, view = select_view(with_leaf_names(source.checkpoint), entry)
     config = published.config
     return _with_tensor_values(config, map_weights(view, published.naming, model_shapes(config)))
 
 
 def complete_provenance(
-    loaded: LoadedWeights, source: Source | SeededWeights, entry: ModelInfo
+    loaded: LoadedWeights, source: OpenWeights | SeededWeights, entry: ModelInfo
 ) -> Provenance:
     """Wait for the digest of the file that `loaded` was read from, and return the provenance of the
     weights with it.
@@ -137,7 +137,9 @@ def find_models_with_other_licences(
             f"{entry.name}: export that model, or give the file {entry.file}."
         )
     models = (model for model in MODELS.values() if model.licence.name != entry.licence.name)
-    names = (model.name for model in models if any(fitting_views(checkpoint, model.readable)))
+    names = (
+        model.name for model in models if any(fitting_views(checkpoint, model.readable_namings))
+    )
     return () if published else tuple(names)
 
 
@@ -170,7 +172,7 @@ def with_leaf_names(checkpoint: Checkpoint) -> Checkpoint:
 def known_namings() -> list[Naming]:
     """Return the namings of all publishers, for files and for networks in memory, without
     duplicates."""
-    readable = (published for entry in MODELS.values() for published in entry.readable[:-1])
+    readable = (published for entry in MODELS.values() for published in entry.readable_namings[:-1])
     return [*dict.fromkeys(published.naming for published in readable)]
 
 
@@ -220,9 +222,9 @@ def select_view(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[PublishedNami
     of this one.
     """
     same_naming = [
-        published for published in entry.readable if published.naming == checkpoint.naming
+        published for published in entry.readable_namings if published.naming == checkpoint.naming
     ]
-    if fitting := list(fitting_views(checkpoint, same_naming or entry.readable)):
+    if fitting := list(fitting_views(checkpoint, same_naming or entry.readable_namings)):
         prefixes = dict.fromkeys(view.prefix for _, view in fitting)
         prefix = choose_prefix([*prefixes], "", checkpoint.path)
         return next(match for match in fitting if match[1].prefix == prefix)
@@ -235,7 +237,7 @@ def select_view(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[PublishedNami
             f"{checkpoint.path} is of another variant: it looks like {' or '.join(other_models)}, "
             f"not like {entry.name}. Export that model, or {advice}."
         )
-    complete = naming_all_leaves(entry.readable[:-1])
+    complete = naming_all_leaves(entry.readable_namings[:-1])
     naming, view = find_nearest_naming([published.naming for published in complete], checkpoint)
     published = next(published for published in complete if published.naming == naming)
     leaves = model_shapes(published.config)
@@ -281,7 +283,9 @@ def fitting_models(checkpoint: Checkpoint) -> list[str]:
     """Return the names of the published models whose tensor names and shapes a checkpoint has
     exactly."""
     return [
-        name for name, model in MODELS.items() if any(fitting_views(checkpoint, model.readable))
+        name
+        for name, model in MODELS.items()
+        if any(fitting_views(checkpoint, model.readable_namings))
     ]
 
 
@@ -293,7 +297,7 @@ def find_naming(checkpoint: Checkpoint, models: Sequence[str]) -> Naming | None:
     the first one, or the nearest naming if the list is empty.
     """
     if models:
-        return next(fitting_views(checkpoint, MODELS[models[0]].readable))[0].naming
+        return next(fitting_views(checkpoint, MODELS[models[0]].readable_namings))[0].naming
     # A checkpoint with the leaf paths of an unknown model has names of no publisher.
     with suppress(NotACheckpoint):
         return find_nearest_naming(known_namings(), checkpoint)[0]

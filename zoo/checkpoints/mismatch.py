@@ -130,7 +130,7 @@ def describe_mismatch(checkpoint: Checkpoint, settings: Settings | None) -> str:
         same_naming = [
             (entry.family, published.config)
             for entry in MODELS.values()
-            for published in entry.readable
+            for published in entry.readable_namings
             if published.naming == naming
         ]
         texts = (_describe_sizes(naming, view, config) for _, config in same_naming)
@@ -266,7 +266,7 @@ def find_nearest_misfits(
     similar = [
         (entry, published, view)
         for entry in MODELS.values()
-        for published in entry.readable[:-1]
+        for published in entry.readable_namings[:-1]
         for view in parts(published.naming)
         if len(view.tensors) > min_tensors and _knows_half(published.naming, view)
     ]
@@ -445,7 +445,7 @@ def _describe_grid(naming: Naming, view: Checkpoint) -> str:
     """
     for prefix in ("", "vision.", "backbone."):
         table = leaf_shape(naming, view.tensors, prefix + POSITIONS)
-        readable = (published for entry in MODELS.values() for published in entry.readable)
+        readable = (published for entry in MODELS.values() for published in entry.readable_namings)
         grids = (
             find_positions(published.config) for published in readable if published.naming == naming
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from weights import Checkpoint
 from zoo.architectures.entry import ModelInfo
-from zoo.checkpoints.source import Choice, GivenCheckpoint, read_weights
+from zoo.checkpoints.source import GivenCheckpoint, WeightsChoice, read_weights
 from zoo.common.errors import BadRequest
 from zoo.common.progress import progress_bar
 from zoo.registry.lookup import FAMILY_NAMES, info, is_model_name, registered_name
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from zoo.architectures.base import Network
 
 
-def find_entry(name: str | None, choice: Choice) -> tuple[ModelInfo, Choice]:
+def find_entry(name: str | None, choice: WeightsChoice) -> tuple[ModelInfo, WeightsChoice]:
     """Return the registry entry of the model to load, and its weights.
 
     With a model name and a user's checkpoint, the entry describes the network of the checkpoint,

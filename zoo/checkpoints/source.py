@@ -37,9 +37,9 @@ ADAPTER_BASE = Option(
 
 @dataclass(frozen=True)
 class SeededWeights:
-    """Request for random weights, drawn with the seed `value`."""
+    """Request for random weights, drawn with the seed `seed`."""
 
-    value: int
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class GivenCheckpoint:
     base: Path | None = None
 
 
-Choice = Literal["auto"] | SeededWeights | GivenCheckpoint | Checkpoint
+WeightsChoice = Literal["auto"] | SeededWeights | GivenCheckpoint | Checkpoint
 """Weights of a request: `"auto"` for the standard folders, caches and hub, random weights, a user's
 checkpoint, or a checkpoint that is open already."""
 
@@ -105,7 +105,7 @@ class WeightsOptions:
         return read_weights(**vars(self))
 
 
-def resolve_weights(weights: str | Choice) -> Choice:
+def resolve_weights(weights: str | WeightsChoice) -> WeightsChoice:
     """Return the weights that a text such as `auto`, `random:7` or a path means.
 
     An argument that is not a text is returned as it is.
@@ -167,7 +167,7 @@ def open_given_checkpoint(request: GivenCheckpoint) -> Checkpoint:
 
 
 @dataclass(frozen=True)
-class Source:
+class OpenWeights:
     """An open checkpoint that weights are loaded from.
 
     Arguments:
@@ -184,8 +184,8 @@ class Source:
 
 @contextmanager
 def open_weight_source(
-    choice: Choice, entry: ModelInfo, listener: Progress, offline: bool = False
-) -> Generator[Source | SeededWeights]:
+    choice: WeightsChoice, entry: ModelInfo, listener: Progress, offline: bool = False
+) -> Generator[OpenWeights | SeededWeights]:
     """Open the weights that a request names, and yield them while the block runs.
 
     The digest of a file is computed in a thread meanwhile. Random weights are yielded unchanged.
@@ -219,4 +219,4 @@ def open_weight_source(
         if digest is None
         else nullcontext(lambda: digest) as compute_digest
     ):
-        yield Source(checkpoint, compute_digest, file)
+        yield OpenWeights(checkpoint, compute_digest, file)

@@ -34,7 +34,7 @@ def bench(
         results = measure.measure_files(files, options, progress)
     if plot is not None:
         title = f"Time of one run, threads: {options.threads}"
-        products = 1e3 * results.floor.total or None
-        busy = describe_load(results.others) if is_busy(results.others) else ""
+        products = 1e3 * results.product_times.total or None
+        busy = describe_load(results.busy_cores) if is_busy(results.busy_cores) else ""
         save_chart(draw_times(title, timed_rows(results), products, busy), plot)
     return CommandResult(results, bench_blocks, bench_record)

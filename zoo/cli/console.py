@@ -19,7 +19,7 @@ from weights.errors import Sentence, WeightsError
 from weights.progress import Progress
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.pretrained import find_entry
-from zoo.checkpoints.source import Choice, GivenCheckpoint
+from zoo.checkpoints.source import GivenCheckpoint, WeightsChoice
 from zoo.common.errors import WRONG_USE, ZooError
 from zoo.common.progress import LogProgress, progress_bar
 from zoo.common.staging import INTERRUPTION, handle_stop_signal
@@ -44,7 +44,7 @@ def command_progress() -> AbstractContextManager[Progress]:
     return progress_bar(fallback=LogProgress())
 
 
-def announce_checkpoint(checkpoint: GivenCheckpoint) -> tuple[ModelInfo, Choice]:
+def announce_checkpoint(checkpoint: GivenCheckpoint) -> tuple[ModelInfo, WeightsChoice]:
     """Recognise the model that a checkpoint belongs to, and print its name on stderr.
 
     Return the entry of the model and the opened checkpoint.

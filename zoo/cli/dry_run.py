@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from weights import Checkpoint
 from zoo.architectures.entry import ModelInfo
-from zoo.checkpoints.source import Choice, GivenCheckpoint, SeededWeights
+from zoo.checkpoints.source import GivenCheckpoint, SeededWeights, WeightsChoice
 from zoo.cli.console import CommandResult
 from zoo.cli.model_argument import find_publisher, find_weights_path
 from zoo.common.errors import WRONG_USE, BadRequest, ZooError
@@ -77,13 +77,13 @@ def _preview_plan(plan: Plan, offline: bool) -> ModelPlan:
     return ModelPlan(plan.model.name, _describe_weights(plan.model, plan.weights, offline), files)
 
 
-def _describe_weights(entry: ModelInfo, choice: Choice, offline: bool) -> str:
+def _describe_weights(entry: ModelInfo, choice: WeightsChoice, offline: bool) -> str:
     """Return the source of a model's weights in words, without opening them.
 
     **Raises** `BadRequest` if the weights are missing and cannot be downloaded.
     """
     if isinstance(choice, SeededWeights):
-        return f"random (seed {choice.value})"
+        return f"random (seed {choice.seed})"
     if isinstance(choice, Checkpoint):
         return f"on this machine, {choice.path}"
     path = choice.path if isinstance(choice, GivenCheckpoint) else find_weights_path(entry)

@@ -143,7 +143,7 @@ def model_blocks(entry: ModelInfo) -> "Iterator[Block]":
         "family": entry.family,
         "parameters": f"{entry.parameters:,}",
         "architecture": entry.config.text,
-        "preprocessing": entry.preprocessing.words,
+        "preprocessing": entry.preprocessing.description,
         "positions": position_words(entry.config),
         **({"pooler_output": entry.pooler} if entry.pooler else {}),
         "weights": sources[kind] if path is None else f"on this machine, {path}",

@@ -202,7 +202,7 @@ def _compute_answers(
 
     # Labels need a tokenizer. It is found, or refused, before the weights are read.
     tokenizer = load_tokenizer(name, weights_text) if question.labels else None
-    from zoo.artifacts.in_jax import to_answering_network
+    from zoo.artifacts.jax_network import to_answering_network
     from zoo.checkpoints.pretrained import from_pretrained
 
     return to_answering_network(from_pretrained(name, weights_text), tokenizer).answers(

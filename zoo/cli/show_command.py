@@ -96,5 +96,5 @@ def _compute_features(
         return compute_file_features(file, images, size)
     name, weights_text = resolve_jax_model(model, weights)
     choice = read_weights(weights_text)
-    note = random_note(choice.value) if isinstance(choice, SeededWeights) else ""
+    note = random_note(choice.seed) if isinstance(choice, SeededWeights) else ""
     return compute_model_features(from_pretrained(name, weights_text), images, size, note)

@@ -15,7 +15,7 @@ from zoo.common.terminal import complain
 
 if TYPE_CHECKING:
     from zoo.artifacts.folder_check import AuditReport, Finding
-    from zoo.checkpoints.source import Choice
+    from zoo.checkpoints.source import WeightsChoice
     from zoo.cli.tables import Block
 
 ONNX = Option("FILE", "An exported file that golden numbers are compared with.")
@@ -84,7 +84,7 @@ def verify(
 
 def _verify_golden(
     file: Path,
-    choice: "Choice | None",
+    choice: "WeightsChoice | None",
     onnx: Path | None,
     provider: str,
     plot: Path | None,

@@ -45,9 +45,9 @@ def inspect_checkpoint(
     base: Annotated[Path | None, ADAPTER_BASE] = None,
 ) -> CommandResult["Inspection"]:
     """Show the format of a checkpoint, the models that it fits and the tensors that it contains."""
-    from zoo.checkpoints.identify import inspect
+    from zoo.checkpoints.identify import inspect_checkpoint
 
-    inspection = inspect(GivenCheckpoint(file, take, base=base))
+    inspection = inspect_checkpoint(GivenCheckpoint(file, take, base=base))
     return CommandResult(inspection, inspection_blocks, partial(inspection_record, file))
 
 
@@ -71,7 +71,7 @@ def inspection_blocks(inspection: "Inspection") -> "Iterator[Block]":
         "container": checkpoint.container,
         "names": inspection.naming.title,
         "fits": " or ".join(inspection.models) or inspection.network or "no model of the zoo",
-        **({"what it is": inspection.strangeness} if inspection.strangeness else {}),
+        **({"what it is": inspection.mismatch} if inspection.mismatch else {}),
         **({"prefix": inspection.prefix} if inspection.prefix else {}),
         **(
             {"passed over": ", ".join(sorted({*inspection.objects.values()}))}

@@ -135,7 +135,7 @@ class Calibrator:
         statistics are of the model after `smooth_activations` has moved outlier scales into the
         matrices.
         """
-        paths, model = self.pictures.kept, load_with_types(source)
+        paths, model = self.pictures.calibration_paths, load_with_types(source)
         smooth_activations(model)
 
         def counted_batches() -> Iterable[list[NDArray[Any]]]:
@@ -144,10 +144,10 @@ class Calibrator:
                 yield [*feeds.values()]
                 progress.step(self.batch)
 
-        if self.pictures.found > len(self.pictures.paths):
+        if self.pictures.picture_count > len(self.pictures.paths):
             progress.note(
-                f"{self.pictures.folder} has {self.pictures.found:,} pictures, of which every so "
-                f"many are taken, {len(self.pictures.paths)} in all."
+                f"{self.pictures.folder} has {self.pictures.picture_count:,} pictures, of which "
+                f"every so many are taken, {len(self.pictures.paths)} in all."
             )
         progress.stage(f"int8: ranges on {len(paths)} pictures", len(paths))
         return measure_ranges(model, counted_batches())
@@ -155,7 +155,7 @@ class Calibrator:
     def held_out(self) -> Iterable[Feeds]:
         """Return the inputs of a file for the held-out pictures, batch by batch. The ranges are not
         computed from these."""
-        return self._feeds(self.pictures.held_out)
+        return self._feeds(self.pictures.held_out_paths)
 
     def _feeds(self, paths: Sequence[Path]) -> Iterator[Feeds]:
         """Read pictures and yield the inputs of a file for each batch of them."""
@@ -204,7 +204,7 @@ def write_best_int8(
         files[method].parent.mkdir()
         with digests[method].compute() as on_write:
             write(source, files[method], on_write=on_write, runtime=target)
-    progress.stage(f"int8: measuring on {len(calibrator.pictures.held_out)} pictures")
+    progress.stage(f"int8: measuring on {len(calibrator.pictures.held_out_paths)} pictures")
     measured = measure_candidates(source, files, calibrator)
     best = choose_candidate(measured, PRECISIONS["int8"].limit.value)
     for path in files[best].parent.iterdir():
@@ -213,8 +213,8 @@ def write_best_int8(
         shutil.rmtree(path.parent)
     calibration = Calibration(
         method=best,
-        pictures=len(calibrator.pictures.kept),
-        held_out=len(calibrator.pictures.held_out),
+        pictures=len(calibrator.pictures.calibration_paths),
+        held_out=len(calibrator.pictures.held_out_paths),
         sha256=calibrator.pictures.digest,
         candidates=measured,
     )

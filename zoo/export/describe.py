@@ -30,7 +30,7 @@ def describe_shared(entry: ModelInfo, signature: Signature, provenance: Provenan
     These are the model, its licence and preprocessing, the inputs and outputs, the origin of the
     weights, and the versions of the tools.
     """
-    preprocessing = entry.preprocessing.at(signature.size or entry.preprocessing.size)
+    preprocessing = entry.preprocessing.with_size(signature.size or entry.preprocessing.size)
     return Manifest(
         format="jax-onnx-zoo manifest",
         format_version=2,

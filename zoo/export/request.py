@@ -11,7 +11,7 @@ from converter.opsets import DEFAULT_TARGET, FUSED
 from weights.parameters import parameter
 from zoo.architectures.entry import ModelInfo
 from zoo.artifacts.choices import Input, Layout, Precision, Scales, Target
-from zoo.checkpoints.source import Choice, resolve_weights
+from zoo.checkpoints.source import WeightsChoice, resolve_weights
 from zoo.common.errors import BadOutput, BadRequest
 from zoo.common.options import FORCE, OFFLINE, SIZE, out_folder
 from zoo.common.staging import NAME, check_free, manifest_path, sidecar_path
@@ -64,7 +64,7 @@ class Options:
     The help texts of the command line are in the annotations (`zoo.export.export_options`).
     """
 
-    weights: str | Choice = "auto"
+    weights: str | WeightsChoice = "auto"
     out: Annotated[Path | None, out_folder("the current folder", ONE_FILE)] = None
     force: Annotated[bool, FORCE] = False
     keep_inexact: Annotated[bool, cli_options.KEEP_INEXACT] = False
@@ -131,7 +131,7 @@ class Plan:
 
     model: ModelInfo
     options: Options
-    weights: Choice
+    weights: WeightsChoice
     folder: Path
     files: tuple[FileSpec, ...]
     pictures: PictureFolder | None = None

@@ -18,7 +18,7 @@ from zoo.architectures.builder import count_parameters, find_networks
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import architecture_of
 from zoo.common.errors import BadRequest
-from zoo.registry.lookup import architecture
+from zoo.registry.lookup import find_model_or_family
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def describe_model(model: Callable[..., Any]) -> Subject:
         path: LazyTensor(leaf.shape, "float32", partial(np.asarray, leaf, _exported_dtype(leaf)))
         for path, leaf in values.items()
     }
-    entry = architecture(network.name)
+    entry = find_model_or_family(network.name)
     # The user may have removed blocks or changed the classes.
     config = network.config or entry.config
     if (head := architecture_of(config).head) is not None:

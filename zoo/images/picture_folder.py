@@ -33,22 +33,22 @@ class PictureFolder:
 
     - `folder`: the folder.
     - `paths`: the pictures that are used, sorted by name.
-    - `found`: the number of all pictures in the folder.
+    - `picture_count`: the number of all pictures in the folder.
     """
 
     folder: Path
     paths: tuple[Path, ...]
-    found: int
+    picture_count: int
 
     @property
-    def held_out(self) -> tuple[Path, ...]:
+    def held_out_paths(self) -> tuple[Path, ...]:
         """Every eighth of the used pictures, or the last one if there are fewer than eight."""
         return self.paths[HELD_OUT_STEP - 1 :: HELD_OUT_STEP] or self.paths[-1:]
 
     @property
-    def kept(self) -> tuple[Path, ...]:
+    def calibration_paths(self) -> tuple[Path, ...]:
         """The used pictures that are not held out."""
-        held_out = set(self.held_out)
+        held_out = set(self.held_out_paths)
         return tuple(path for path in self.paths if path not in held_out)
 
     @property

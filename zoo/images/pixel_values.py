@@ -120,7 +120,7 @@ def resized_size(
     if preprocessing.resize is None:
         return size
     # The smallest size that covers the crop by the same factor as at the model's own size.
-    covering, (height, width) = preprocessing.covering(size, preprocessing.resize), image
+    covering, (height, width) = preprocessing.size_before_crop(size, preprocessing.resize), image
     if preprocessing.is_stretched:
         return covering
     return (

@@ -52,7 +52,7 @@ class Preprocessing:
     crop_rounding: CropRounding = "floor"
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """A description in words of the steps from a photograph to `pixel_values`."""
         height, width = self.size
         target = f"{height} x {width}"
@@ -71,7 +71,7 @@ class Preprocessing:
         resized = f"resized to {target} ({self.resample}, antialiased{bits})"
         return f"RGB / 255, {resized}, mean {self.mean}, std {self.std}"
 
-    def fitted(self, height: int, width: int) -> tuple[int, int]:
+    def input_size_for(self, height: int, width: int) -> tuple[int, int]:
         """Return the (height, width) of the network's input for an image of this height and width.
 
         It is `size`, unless `multiple` is set and pictures are not padded. Then the image keeps its
@@ -88,7 +88,7 @@ class Preprocessing:
         rounded = (max(1, round(scale * side / step)) * step for side in (height, width))
         return next(rounded), next(rounded)
 
-    def at(self, size: tuple[int, int]) -> Preprocessing:
+    def with_size(self, size: tuple[int, int]) -> Preprocessing:
         """Return the same preprocessing for another input size (height, width).
 
         `resize` grows by the same factor, so that a crop shows the same share of the picture. If
@@ -96,7 +96,7 @@ class Preprocessing:
         """
         if self.resize is None:
             return replace(self, size=size)
-        edges = self.covering(size, self.resize)
+        edges = self.size_before_crop(size, self.resize)
         return replace(self, size=size, resize=edges if self.is_stretched else max(edges))
 
     @property
@@ -104,7 +104,9 @@ class Preprocessing:
         """Whether an image is resized without keeping its aspect ratio before a crop."""
         return isinstance(self.resize, tuple)
 
-    def covering(self, size: tuple[int, int], resize: int | tuple[int, int]) -> tuple[int, int]:
+    def size_before_crop(
+        self, size: tuple[int, int], resize: int | tuple[int, int]
+    ) -> tuple[int, int]:
         """Return the (height, width) to which an image is resized before a crop of `size`.
 
         `resize` is the edge, or the (height, width), to which an image is resized for this

@@ -45,27 +45,27 @@ def list_models(filter: str | None = None) -> list[str]:
 
 
 def select_models(
-    names: Sequence[str], everything: bool, patterns: Sequence[str] = ()
+    names: Sequence[str], all_models: bool, patterns: Sequence[str] = ()
 ) -> list[str]:
     """Return the names of the models that the words of a command select.
 
     **Arguments:**
 
     - `names`: names or aliases of models, names of families, or shell patterns.
-    - `everything`: whether the option for all models was given.
+    - `all_models`: whether the option for all models was given.
     - `patterns`: shell patterns of the option `--filter`.
 
     **Raises** `BadRequest` if nothing was given, or names together with one of the options, and
     `UnknownModel` if a name or pattern matches nothing.
     """
-    if names and (everything or patterns):
+    if names and (all_models or patterns):
         raise BadRequest(
             f"got {' '.join(names)} and {parameter('all')} or {parameter('filter')}: use only one "
             "of names, all models, or a filter."
         )
     if names:
         return list(dict.fromkeys(model.name for name in names for model in _find_named(name)))
-    if not everything and not patterns:
+    if not all_models and not patterns:
         raise BadRequest(
             f"no model was named: name one (`zoo list` shows them), or use {parameter('all')} or "
             f"{parameter('filter')}."
@@ -138,7 +138,7 @@ def is_model_name(name: str) -> bool:
     return name.casefold() in _BY_NAME or name in FAMILY_NAMES
 
 
-def architecture(name: str) -> ModelInfo:
+def find_model_or_family(name: str) -> ModelInfo:
     """Return the registry entry of a model. For the name of a family, return an entry for the
     networks of the family that are not published.
 

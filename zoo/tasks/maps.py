@@ -117,7 +117,7 @@ class QueryMasks:
         self.target, self.size = target, size
         self.unpadded_size = size_inside(target, size) if padded else size
 
-    def at_size(self, query: int) -> Float32:
+    def input_logits(self, query: int) -> Float32:
         """Return the mask of a query as logits, resized to the network's input without its padding.
 
         `query` is the index of the query. The result is `[height, width]`.
@@ -125,12 +125,12 @@ class QueryMasks:
         resized = resize_bilinear(self.masks[query], self.size)
         return resized[: self.unpadded_size[0], : self.unpadded_size[1]]
 
-    def at_target(self, query: int) -> Float32:
+    def picture_logits(self, query: int) -> Float32:
         """Return the mask of a query as logits, resized to the picture, `[height, width]`.
 
         `query` is the index of the query.
         """
-        return resize_bilinear(self.at_size(query), self.target)
+        return resize_bilinear(self.input_logits(query), self.target)
 
 
 def post_process_semantic_segmentation(masks: QueryMasks) -> Areas:
@@ -143,7 +143,7 @@ def post_process_semantic_segmentation(masks: QueryMasks) -> Areas:
     classes = masks.scores[:, :-1]
     total = np.zeros((classes.shape[1], *masks.unpadded_size), np.float32)
     for query, shares in enumerate(classes):
-        total += shares[:, None, None] * sigmoid(masks.at_size(query))
+        total += shares[:, None, None] * sigmoid(masks.input_logits(query))
     return _index_of_largest(total, masks.target)
 
 
@@ -160,7 +160,7 @@ def post_process_instance_segmentation(masks: QueryMasks, threshold: float = 0.8
         # The mean of a mask is at most 1, so the score cannot reach the threshold.
         if scores.max() < threshold:
             continue
-        logits = masks.at_target(query)
+        logits = masks.picture_logits(query)
         covered = logits > 0
         mean_mask = sigmoid(logits)[covered].sum() / np.float32(covered.sum() + 1e-6)
         score = float(scores.max() * mean_mask)
@@ -196,7 +196,7 @@ def post_process_panoptic_segmentation(
     )
     if not confident_queries.size:
         return Segmentation(areas, ())
-    parts = np.stack([sigmoid(masks.at_target(int(query))) for query in confident_queries])
+    parts = np.stack([sigmoid(masks.picture_logits(int(query))) for query in confident_queries])
     best_position = (confidences[confident_queries, None, None] * parts).argmax(axis=0)
     segments: list[Segment] = []
     stuff: dict[int, int] = {}

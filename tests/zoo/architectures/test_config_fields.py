@@ -232,7 +232,7 @@ def junk_files(config: Config) -> Iterator[tuple[str, FieldFacts, dict[str, Any]
                 file = {outer: file}
             if library == TIMM:
                 file = {"model_args": file}
-            yield name, facts, {"backbone_config": {}, **file} if config.settings_need else file
+            yield name, facts, {"backbone_config": {}, **file} if config.required_setting else file
 
 
 def _is_of_tower(config: Config, part: Configuration) -> bool:

@@ -37,7 +37,7 @@ from zoo import from_pretrained as load
 from zoo import info
 from zoo.architectures.builder import abstract, batched, count_parameters
 from zoo.architectures.entry import DATA
-from zoo.checkpoints.identify import inspect
+from zoo.checkpoints.identify import inspect_checkpoint
 from zoo.checkpoints.source import GivenCheckpoint
 from zoo.common.errors import BadOutput, BadRequest, MissingLibrary
 from zoo.data.digits import data as digits
@@ -65,7 +65,7 @@ def accuracy(model) -> float:
 def test_the_file():
     assert sha256(FILE.read_bytes()).hexdigest() == ENTRY.digest
     assert FILE.stat().st_size <= 1_000_000
-    assert inspect(GivenCheckpoint(FILE)).models == ("vit_digits",)
+    assert inspect_checkpoint(GivenCheckpoint(FILE)).models == ("vit_digits",)
     assert count_parameters(abstract(ENTRY.config)) == ENTRY.parameters
 
 
@@ -91,7 +91,7 @@ def test_exports_without_options(zoo):
 
 def test_split():
     whole = digits.load_digits()
-    kept, apart = digits.divide(whole.labels, digits.HELD_OUT, "0|held out")
+    kept, apart = digits.split_rows(whole.labels, digits.HELD_OUT, "0|held out")
     assert sorted([*kept, *apart]) == list(range(1797))
     for label in range(digits.DIGIT_CLASSES):
         share = (whole.labels[apart] == label).sum() / (whole.labels == label).sum()

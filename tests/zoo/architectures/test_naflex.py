@@ -121,7 +121,7 @@ def test_patches_are_those_of_the_image_processor(tokens, sides):
 def test_settings_of_the_processor_are_written_and_read():
     settings = {"max_num_patches": 60, "patch_size": 16, "image_std": [0.5, 0.25, 0.5]}
     how = Processor.model_validate(naflex.processor().to_dict() | settings).preprocessing
-    assert how.size == (6 * 16, 10 * 16) and how.fitted(30, 900) == how.size
+    assert how.size == (6 * 16, 10 * 16) and how.input_size_for(30, 900) == how.size
     written = transformers_processor(how)
     assert written["image_processor_type"] == "Siglip2ImageProcessor"
     assert {name: written[name] for name in settings} == settings
@@ -144,8 +144,8 @@ def test_a_file_of_a_folder_of_transformers_takes_three_arrays(opset, own, visio
     zoo("export", "--weights", own, "--opset", opset, "--size", "dynamic", "--out", "naflex.onnx")
     manifest = read_manifest(zoo.here / "naflex.manifest.json")
     assert manifest.family == "siglip2_naflex" and manifest.network == naflex.VISION
-    assert manifest.only.passed and manifest.only.opset == opset
-    assert [(each.name, each.dtype, each.shape) for each in manifest.only.inputs] == [
+    assert manifest.only_variant.passed and manifest.only_variant.opset == opset
+    assert [(each.name, each.dtype, each.shape) for each in manifest.only_variant.inputs] == [
         ("pixel_values", "float32", ("batch_size", "sequence_length", 768)),
         ("pixel_attention_mask", "int32", ("batch_size", "sequence_length")),
         ("spatial_shapes", "int64", ("batch_size", 2)),
@@ -164,7 +164,7 @@ def test_a_file_of_so_many_patches(own, zoo):
     """As many as the processor of the checkpoint says, by default."""
     zoo("export", "--weights", own, "--out", "naflex.onnx")
     manifest = read_manifest(zoo.here / "naflex.manifest.json")
-    assert manifest.only.inputs[0].shape == ("batch_size", naflex.TOKENS, 768)
+    assert manifest.only_variant.inputs[0].shape == ("batch_size", naflex.TOKENS, 768)
     assert "24 patches" in manifest.sizes
     naflex.PICTURES[0].save(zoo.here / "wide.png")
     zoo("run", "naflex.onnx", "wide.png")

@@ -107,7 +107,7 @@ def arrays_of(picture, how):
     """Return the zoo's arrays for a picture: pixels, or SigLIP 2's patches, mask and grid."""
     if how.padded and how.multiple is not None:
         return PatchesInput(how.multiple).make([reduced_picture(picture)], how, how.size)
-    size = how.fitted(picture.height, picture.width)
+    size = how.input_size_for(picture.height, picture.width)
     return {"pixel_values": pixel_values([picture], how, size)}
 
 

@@ -395,7 +395,7 @@ def test_whose_a_file_is(source, changes, fitting, target, message, tmp_path):
     with pytest.raises(MappingError, match=message):
         load_checkpoint(checkpoint, zoo.info(target))
     if "convnext" in source:
-        assert not any(fitting_views(checkpoint, zoo.info("dinov3_vits16").readable))
+        assert not any(fitting_views(checkpoint, zoo.info("dinov3_vits16").readable_namings))
 
 
 def test_files_of_other_families_do_not_fit():

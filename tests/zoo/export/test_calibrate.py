@@ -124,7 +124,7 @@ def test_from_pictures_to_a_file(seen, zoo):
         f"{NAME[:-5]}.manifest.json",
     }
     assert "as listed" in zoo("verify", zoo.here / "out" / NAME).out
-    calibration = read_nearby_manifest(zoo.here / "out" / NAME).only.calibration
+    calibration = read_nearby_manifest(zoo.here / "out" / NAME).only_variant.calibration
     assert set(calibration.candidates) == {"dynamic", "minmax"}
     assert calibration.sha256 == read_picture_folder(seen).digest
     (seen / "0.png").rename(seen / "00.png")
@@ -155,7 +155,10 @@ def test_many_pictures_are_taken_evenly(tmp_path):
     assert [path.stem for path in found.paths] == [
         f"{2 * index:04}" for index in range(MOST_PICTURES)
     ]
-    assert len(found.kept) == 7 * len(found.held_out) and found.found == 2 * MOST_PICTURES
+    assert (
+        len(found.calibration_paths) == 7 * len(found.held_out_paths)
+        and found.picture_count == 2 * MOST_PICTURES
+    )
 
 
 @pytest.mark.full

@@ -257,7 +257,7 @@ def test_products_with_integers(precision):
     got = converter.run(model, [x]).values()
     step = np.ptp(x) / 255 if precision == "int8" else abs(x).max() / 127
     for (matrix, added), found in zip(((first, bias), (second, 0)), got, strict=True):
-        rounded = codec.rounded(matrix, codec.scales(matrix))
+        rounded = codec.round_matrix(matrix, codec.scales(matrix))
         assert not rounded[:, ~matrix.any(0)].any()
         wanted = x @ rounded + added + mean @ (matrix - rounded)
         assert (abs(found - wanted) <= step / 2 * abs(rounded).sum(0) + 1e-4).all()

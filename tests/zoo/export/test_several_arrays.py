@@ -138,7 +138,7 @@ class Toy(Network):
         key1, key2 = jr.split(key)
         self.embed = eqx.nn.Linear(3 * PATCH**2, config.dim, key=key1)
         self.head = eqx.nn.Linear(config.dim, config.classes, key=key2)
-        self.about = identity
+        self.identity = identity
 
     def __call__(
         self,
@@ -192,12 +192,12 @@ def test_a_file_of_open_size(model, tmp_path, opset):
     """Verified at several numbers of tokens; a session answers for three aspect ratios."""
     file = tmp_path / "toy.onnx"
     manifest = zoo.to_onnx(model, file, opset=opset, size="dynamic")
-    taken = {each.name: (each.dtype, each.shape) for each in manifest.only.inputs}
+    taken = {each.name: (each.dtype, each.shape) for each in manifest.only_variant.inputs}
     assert taken["pixel_values"][1][::2] == ("batch_size", 3 * PATCH**2)
     assert taken["pixel_attention_mask"][0] == "int32"
     assert taken["spatial_shapes"] == ("int64", ("batch_size", 2))
-    compared = manifest.only.verification.comparisons
-    assert manifest.only.passed and len({each.tokens for each in compared}) > 2
+    compared = manifest.only_variant.verification.comparisons
+    assert manifest.only_variant.passed and len({each.tokens for each in compared}) > 2
     assert manifest.sizes == "any aspect ratio" and manifest.network is None
     live = zoo.load(file)
     for image in PICTURES.values():
@@ -226,7 +226,7 @@ def test_a_file_of_one_size(model, tmp_path, zoo):
 
     file = tmp_path / "toy.onnx"
     manifest = package.to_onnx(model, file, size=(16, 16), batch=1, precision="int8")
-    assert [each.shape for each in manifest.only.inputs] == [(1, 16, 48), (1, 16), (1, 2)]
+    assert [each.shape for each in manifest.only_variant.inputs] == [(1, 16, 48), (1, 16), (1, 2)]
     photograph().save(tmp_path / "cat.png")
     (told,) = zoo.json("run", file, tmp_path / "cat.png")
     assert {each["label"] for each in told["answers"]} == {*"abcde"}

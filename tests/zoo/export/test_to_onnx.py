@@ -62,7 +62,7 @@ def assert_outputs(file, fed, wanted):
 def test_attention_is_asked_for(digits, tmp_path):
     asked = {"layers": (2, 4), "outputs": ("logits", "attentions"), "verify": False}
     manifest = zoo.to_onnx(digits, tmp_path / "mine.onnx", size=8, **asked)
-    names = [output.name for output in manifest.only.outputs]
+    names = [output.name for output in manifest.only_variant.outputs]
     assert {"attentions_2", "attentions_4", "logits"} <= {*names}
     assert "last_hidden_state" not in names
 
@@ -73,9 +73,9 @@ def test_a_new_head_on_fewer_blocks(fine_tuned, tmp_path, opset):
     file, layers = tmp_path / "mine.onnx", (1, 3)
     manifest = zoo.to_onnx(fine_tuned, file, opset=opset, size=(8, 12), layers=layers)
     assert manifest == read_manifest(tmp_path / "mine.manifest.json")
-    assert manifest.only.passed and manifest.weights.kind == "own"
+    assert manifest.only_variant.passed and manifest.weights.kind == "own"
     assert manifest.licence.name == zoo.info("vit_digits").licence.name
-    assert manifest.only.fused.get("Attention", 0) == (3 if opset == 23 else 0)
+    assert manifest.only_variant.fused.get("Attention", 0) == (3 if opset == 23 else 0)
     assert manifest.layers == layers
     pixels = zoo.preprocess(fine_tuned, photographs(2), size=(8, 12))
     wanted = outputs(fine_tuned, pixels, layers)

@@ -98,9 +98,9 @@ def test_pixels_are_the_image_processors(name, tmp_path):
     """One level of 8 bits is 0.0039 at least; rounding alone is left."""
     sizes = [HOW[name].size] + [(96, 480)] * HOW[name].rescale_first
     limit = 5e-5 if HOW[name].rescale_first else 1e-6
-    for how in map(HOW[name].at, sizes):
+    for how in map(HOW[name].with_size, sizes):
         for image in PICTURES:
-            size = how.fitted(image.height, image.width)
+            size = how.input_size_for(image.height, image.width)
             got, want = pixel_values([image], how, size), expected(image, how, tmp_path)
             assert got.dtype == np.float32
             np.testing.assert_allclose(got, want, rtol=0, atol=limit, err_msg=str(image.size))

@@ -27,7 +27,7 @@ def described(entry: ModelInfo) -> dict[str, Any]:
     places = replace(entry.published_files, embedded=embedded and embedded.relative_to(DATA))
     return {
         "info": {name: repr(value) for name, value in sorted(record.items()) if name in SAID},
-        "words": (purpose(entry), entry.preprocessing.words),
+        "words": (purpose(entry), entry.preprocessing.description),
         "positions": position_words(entry.config),
         "html": entry._repr_html_(),
         "licence": StatedLicence(**asdict(entry.licence)).model_dump(),
@@ -52,7 +52,9 @@ SAID = frozenset(
 
 def networks(entry: ModelInfo) -> list[tuple[str, str]]:
     """The network that a checkpoint in each naming is of, with the options of its library."""
-    return [(each.naming.name, f"{each.config!r} {each.options!r}") for each in entry.readable]
+    return [
+        (each.naming.name, f"{each.config!r} {each.options!r}") for each in entry.readable_namings
+    ]
 
 
 def libraries(entry: ModelInfo) -> list[tuple[str, str]]:

@@ -43,7 +43,7 @@ def test_names_without_a_network_are_refused():
 def test_names_that_a_row_does_not_list_have_no_network():
     assert [*MODELS] and all(entry.published for entry in MODELS.values())
     for entry in MODELS.values():
-        listed = {each.naming.name for each in entry.readable}
+        listed = {each.naming.name for each in entry.readable_namings}
         for name in {"meta", "timm", "huggingface", "original", "google", "equimo"} - listed:
             with pytest.raises(KeyError, match=name):
                 entry.config_for(name)
@@ -74,7 +74,7 @@ def test_a_file_in_new_names_is_of_their_network(trial):
 
 
 def test_every_convention_has_a_title():
-    namings = {each.naming for entry in MODELS.values() for each in entry.readable}
+    namings = {each.naming for entry in MODELS.values() for each in entry.readable_namings}
     conventions = {naming.convention for naming in namings}
     assert len({each.name for each in conventions}) == len(conventions)
     assert all(each.title for each in conventions)

@@ -40,7 +40,7 @@ Its time is the overhead of a call, which every other time contains.
 
 
 @dataclass(frozen=True)
-class Floor:
+class ProductTimes:
     """The times of a network's matrix products alone, which a file can hardly undercut.
 
     `seconds` is the fastest time of each product, without the overhead of a call.
@@ -61,13 +61,13 @@ def product_tasks(products: Products, threads: int) -> dict[Key, Task]:
     return {product: _product_task(product, threads) for product in (EMPTY_CALL, *products.counts)}
 
 
-def compute_floor(products: Products, times: Mapping[Key, Sequence[float]]) -> Floor:
+def compute_product_times(products: Products, times: Mapping[Key, Sequence[float]]) -> ProductTimes:
     """Return the fastest time of each product, without the overhead of a call.
 
     `times` are the measured times in seconds of the tasks of `product_tasks`.
     """
     call = min(times[EMPTY_CALL])
-    return Floor(
+    return ProductTimes(
         products, {product: max(min(times[product]) - call, 0.0) for product in products.counts}
     )
 
@@ -144,7 +144,7 @@ def torch_task(model: str | None, specs: Sequence[InputSpec], threads: int) -> T
 
 
 @dataclass(frozen=True)
-class Contender:
+class MeasuredModel:
     """A measured file, or the model of transformers in PyTorch.
 
     - `name`: the path of the file, or the name of the library.
@@ -173,15 +173,15 @@ class Bench:
     """The result of a measurement.
 
     - `options`: the options of the measurement.
-    - `contenders`: the measured files in their order, and the model of transformers if requested.
-    - `floor`: the times of the first file's matrix products alone.
-    - `others`: the number of cores that other programs kept busy, or None if it is unknown.
+    - `models`: the measured files in their order, and the model of transformers if requested.
+    - `product_times`: the times of the first file's matrix products alone.
+    - `busy_cores`: the number of cores that other programs kept busy, or None if it is unknown.
     """
 
     options: BenchOptions
-    contenders: Sequence[Contender]
-    floor: Floor
-    others: float | None = None
+    models: Sequence[MeasuredModel]
+    product_times: ProductTimes
+    busy_cores: float | None = None
 
 
 def measure_files(files: Sequence[Path], options: BenchOptions, progress: Progress) -> Bench:
@@ -213,11 +213,11 @@ def measure_files(files: Sequence[Path], options: BenchOptions, progress: Progre
     except runtime.ERRORS as error:
         raise BadFile(f"a file does not run: {first_line(error)}") from error
     busy_cores = stop_watching()
-    contenders = [
-        Contender(name, sources[index][0], times[index], footprints[index])
+    models = [
+        MeasuredModel(name, sources[index][0], times[index], footprints[index])
         for index, name in enumerate(names)
     ]
-    return Bench(options, contenders, compute_floor(products, times), busy_cores)
+    return Bench(options, models, compute_product_times(products, times), busy_cores)
 
 
 def _sample_feeds(manifest: Manifest, batch: int, size: tuple[int, int]) -> Feeds | None:

@@ -73,7 +73,7 @@ class FoundNetwork(FoundVariant):
         """(height, width) at which a picture of these sides is fed."""
         if self.manifest.input == "uint8":
             return sides
-        return self.manifest.size or self.settings.fitted(*sides)
+        return self.manifest.size or self.settings.input_size_for(*sides)
 
     def least(self, height: int, width: int) -> Size:
         """The sides that a picture has to be decoded at, at least."""

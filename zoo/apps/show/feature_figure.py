@@ -50,14 +50,14 @@ class Panel:
     - `title`: the text above the column.
     - `values`: colours `[n, rows, columns, 3]` or numbers `[n, rows, columns]`.
     - `label`: the text below the column.
-    - `form`: the format of the ends of the colour bar of numbers. Without it there is no colour
-      bar.
+    - `number_format`: the format of the ends of the colour bar of numbers. Without it there is no
+      colour bar.
     """
 
     title: str
     values: UInt8 | Float32
     label: str
-    form: str = ""
+    number_format: str = ""
 
 
 def draw_features(features: Features, patch: tuple[int, int] | None = None) -> Figure:
@@ -125,12 +125,12 @@ def draw_panel(
         axes.set(xticks=[], yticks=[], anchor="S")
         axes.spines[:].set_visible(False)
     cells[0].set_title(panel.title)
-    if not panel.form:
+    if not panel.number_format:
         foot.set(xticks=[], yticks=[], xlabel=panel.label)
         foot.spines[:].set_visible(False)
         return
     bar = foot.figure.colorbar(image, foot, orientation="horizontal")
-    bar.set_ticks(limits, labels=[format(limit, panel.form) for limit in limits])
+    bar.set_ticks(limits, labels=[format(limit, panel.number_format) for limit in limits])
     low, high = foot.get_xticklabels()
     low.set_horizontalalignment("left")
     high.set_horizontalalignment("right")

@@ -31,7 +31,7 @@ class BuiltFolder:
     - `variants`: the variants whose files exist, by name.
     - `speeds`: the speeds of the files.
     - `files`: the files that exist.
-    - `elsewhere`: the speeds of the same files on other machines.
+    - `other_speeds`: the speeds of the same files on other machines.
     """
 
     folder: Path
@@ -40,7 +40,7 @@ class BuiltFolder:
     variants: Mapping[str, Variant]
     speeds: Speeds
     files: Sequence[File]
-    elsewhere: Sequence[Speeds] = ()
+    other_speeds: Sequence[Speeds] = ()
 
     @property
     def has_tokenizer(self) -> bool:
@@ -65,7 +65,7 @@ def read_folders(folders: Sequence[Path], progress: Progress) -> list[BuiltFolde
             by_name[name] = built
         elif _is_same_on_other_machine(built, by_name[name]):
             by_name[name] = replace(
-                by_name[name], elsewhere=[*by_name[name].elsewhere, built.speeds]
+                by_name[name], other_speeds=[*by_name[name].other_speeds, built.speeds]
             )
         else:
             raise BadRequest(
@@ -78,7 +78,7 @@ def read_folders(folders: Sequence[Path], progress: Progress) -> list[BuiltFolde
 
 def _is_same_on_other_machine(built: BuiltFolder, other: BuiltFolder) -> bool:
     """Return whether two folders have the same ONNX files, measured on different machines."""
-    machines = {speeds.machine for speeds in (other.speeds, *other.elsewhere)}
+    machines = {speeds.machine for speeds in (other.speeds, *other.other_speeds)}
     digests = [
         {name: folder.manifest.files_by_name[v.file].sha256 for name, v in folder.variants.items()}
         for folder in (built, other)

@@ -103,10 +103,14 @@ def render_pages(
     )
     environment.filters["quoted"] = json.dumps
     environment.globals["runtime_mb"] = f"{runtime_bytes / 1e6:.1f}"
-    environment.globals |= {"cells": cells, "columns": CATALOGUE_COLUMNS, "version": __version__}
+    environment.globals |= {
+        "cells": catalogue_cells,
+        "columns": CATALOGUE_COLUMNS,
+        "version": __version__,
+    }
     environment.globals |= {"thumbs": THUMBS, "drawn": captions}
     index = environment.get_template("index.html.jinja").render(
-        groups=[facts(built, table) for built in models],
+        groups=[model_page_variables(built, table) for built in models],
         found=table,
         timed=sorted(
             {(speeds.runtime, speeds.machine) for built in models for speeds in all_speeds(built)}
@@ -118,7 +122,7 @@ def render_pages(
     html = {}
     for built in models:
         parts = {name: read_structure(built.folder / v.file) for name, v in built.variants.items()}
-        context = facts(built, table)
+        context = model_page_variables(built, table)
         html[f"{built.entry.name}.html"] = template.render(context, structures=parts)
     if searched is not None:
         names = filter(None, (searched.pictures, searched.texts))
@@ -134,10 +138,10 @@ FILTERS = ("family", "precision", "input", "licence")
 
 def all_speeds(built: BuiltFolder) -> list[Speeds]:
     """Return the speeds of a folder's files, one entry for each machine that measured them."""
-    return [built.speeds, *built.elsewhere]
+    return [built.speeds, *built.other_speeds]
 
 
-def cells(row: CatalogueRow) -> dict[str, Cell]:
+def catalogue_cells(row: CatalogueRow) -> dict[str, Cell]:
     """Return the cells of a row of the table by field.
 
     `≥` marks a number of multiply-adds that leaves products out. `≤` marks a time that was measured
@@ -155,7 +159,7 @@ def cells(row: CatalogueRow) -> dict[str, Cell]:
     return cells_by_field
 
 
-def facts(built: BuiltFolder, table: Catalogue) -> Mapping[str, Any]:
+def model_page_variables(built: BuiltFolder, table: Catalogue) -> Mapping[str, Any]:
     """Return the variables of the template for a model's page, by name."""
     manifest, entry = built.manifest, built.entry
     return {
@@ -165,7 +169,7 @@ def facts(built: BuiltFolder, table: Catalogue) -> Mapping[str, Any]:
         "config": entry.config,
         "rows": [row for row in table.rows if row.model == built.entry.name],
         "found": table,
-        "steps": manifest.preprocessing.settings.words,
+        "steps": manifest.preprocessing.settings.description,
         "origin": describe_weights(manifest.weights),
         "not_trained": RANDOM_WEIGHTS.format(seed=manifest.weights.seed),
         "limit": describe_limit,
@@ -241,7 +245,7 @@ def picture_fit(preprocessing: Preprocessing) -> dict[str, Any]:
     edges = (
         preprocessing.size
         if preprocessing.resize is None
-        else preprocessing.covering(preprocessing.size, preprocessing.resize)
+        else preprocessing.size_before_crop(preprocessing.size, preprocessing.resize)
     )
     aspect = (
         "stretched" if preprocessing.resize is None or preprocessing.is_stretched else "covering"

@@ -229,7 +229,7 @@ class Deim(BackboneNetwork):
     bins: EdgeBins
     denoising: Float[Array, "classes_and_none dim"]
     layers: tuple[int, ...] = eqx.field(static=True)
-    normed: bool = eqx.field(static=True)
+    normalizes_all_layers: bool = eqx.field(static=True)
     queries: int = eqx.field(static=True)
     top_k: int = eqx.field(static=True)
 

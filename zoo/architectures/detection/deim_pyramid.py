@@ -251,14 +251,14 @@ class Pyramid(eqx.Module):
     joins: tuple[JoinLayer, ...]
     halvings: tuple[HalvingLayer, ...]
     joins_back: tuple[JoinLayer, ...]
-    placed: bool = eqx.field(static=True)
+    adds_positions: bool = eqx.field(static=True)
 
-    def __init__(self, dim: int, config: PyramidConfig, placed: bool, *, key: PRNGKeyArray):
+    def __init__(self, dim: int, config: PyramidConfig, adds_positions: bool, *, key: PRNGKeyArray):
         """**Arguments:**
 
         - `dim`: the number of channels of all maps.
         - `config`: the other sizes.
-        - `placed`: whether the positions of pixels are added in the smallest map.
+        - `adds_positions`: whether the positions of pixels are added in the smallest map.
         """
         steps = LEVELS - 1
         block_key, *keys = jr.split(key, 1 + 4 * steps)
@@ -271,7 +271,7 @@ class Pyramid(eqx.Module):
             JoinLayer(dim, config.narrow, config.bottlenecks, key=key) for key in keys[2 * steps :]
         )
         self.joins, self.joins_back = joins[:steps], joins[steps:]
-        self.placed = placed
+        self.placed = adds_positions
 
     def __call__(self, maps: Sequence[AnyMap]) -> list[AnyMap]:
         """Return the maps after the exchange, in the order and of the shapes of the input.

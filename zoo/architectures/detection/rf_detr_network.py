@@ -33,14 +33,14 @@ def compute_windowed_maps(
     pixel_values: Float[Array, "3 H W"],
     layers: Sequence[int],
     windows: int,
-    windowed: Sequence[int],
+    windowed_blocks: Sequence[int],
 ) -> Float[Array, "channels height width"]:
     """Return the normalised patches of some blocks on their grid, with the channels of these blocks
     concatenated.
 
     The picture is split into square windows, each with its own copy of the class token. In the
-    blocks of `windowed`, a token attends only to the tokens of its window. In all other blocks, it
-    attends to the tokens of all windows.
+    blocks of `windowed_blocks`, a token attends only to the tokens of its window. In all other
+    blocks, it attends to the tokens of all windows.
 
     **Arguments:**
 
@@ -48,7 +48,7 @@ def compute_windowed_maps(
     - `pixel_values`: the picture.
     - `layers`: numbers of the blocks whose patches are returned, counted from 1.
     - `windows`: the number of windows along a side.
-    - `windowed`: the blocks that attend within windows, counted from 0.
+    - `windowed_blocks`: the blocks that attend within windows, counted from 0.
 
     **Raises** `ValueError` if the picture's sides are not multiples of `windows` patches.
 
@@ -65,7 +65,7 @@ def compute_windowed_maps(
     x = _split_windows(tokens, vit.prefix_tokens, height, width, windows)
     maps = []
     for number, block in enumerate(vit.blocks[: max(layers)], start=1):
-        x = jax.vmap(block)(x) if number - 1 in windowed else _apply_to_all_windows(block, x)
+        x = jax.vmap(block)(x) if number - 1 in windowed_blocks else _apply_to_all_windows(block, x)
         if number in layers:
             normed = pointwise(vit.norm, x)[:, vit.prefix_tokens :]
             maps.append(_join_windows(normed, height, width, windows))
@@ -282,7 +282,7 @@ class RfDetr(BackboneNetwork):
     mask_stride: int = eqx.field(static=True)
     layers: tuple[int, ...] = eqx.field(static=True)
     windows: int = eqx.field(static=True)
-    windowed: tuple[int, ...] = eqx.field(static=True)
+    windowed_blocks: tuple[int, ...] = eqx.field(static=True)
     queries: int = eqx.field(static=True)
 
     def __init__(

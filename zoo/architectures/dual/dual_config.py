@@ -109,7 +109,7 @@ class TextConfig(NoFeaturesConfig):
     qkv_bias: bool = True
     head_bias: bool = True
 
-    settings_in: ClassVar[tuple[str, ...]] = ("text_config",)
+    settings_sections: ClassVar[tuple[str, ...]] = ("text_config",)
     # See the properties of `ViTConfig`. A text has no sides.
     classes: ClassVar[int] = 0
     scores: ClassVar[Scores] = "softmax"

@@ -196,7 +196,7 @@ class NaFlexConfig(NoFeaturesConfig):
     activation: Activation = detail(default="gelu_tanh", hf=ACTIVATION_KEY)
     norm_eps: float = detail(default=1e-6, hf="layer_norm_eps")
 
-    settings_in: ClassVar[tuple[str, ...]] = ("vision_config",)
+    settings_sections: ClassVar[tuple[str, ...]] = ("vision_config",)
     classes: ClassVar[int] = 0
     scores: ClassVar[Scores] = "softmax"
 

@@ -266,7 +266,7 @@ class Attention(eqx.Module):
         """
         q, k, v = self.operands(x, rotation)
         weights = attention_weights(q, k, mask)
-        return pointwise(self.proj, mixed(weights, v)), weights
+        return pointwise(self.proj, weighted_means(weights, v)), weights
 
     def operands(
         self, x: Float[Array, "tokens dim"], rotation: Rotation | None = None
@@ -290,7 +290,7 @@ def attend(q: Queries, k: Keys, v: Keys, mask: Mask | None = None) -> Float[Arra
     The softmax of a query is over the keys for which the mask is True; without a mask, over all
     keys.
     """
-    return mixed(attention_weights(q, k, mask), v)
+    return weighted_means(attention_weights(q, k, mask), v)
 
 
 def attention_weights(
@@ -310,7 +310,9 @@ def attention_weights(
     return jax.nn.softmax(scores, axis=-1).astype(q.dtype)
 
 
-def mixed(weights: Float[Array, "heads queries keys"], v: Keys) -> Float[Array, "queries dim"]:
+def weighted_means(
+    weights: Float[Array, "heads queries keys"], v: Keys
+) -> Float[Array, "queries dim"]:
     """Return the means of the values, weighted by the attention weights, with the results of the
     heads concatenated."""
     heads, queries, _ = weights.shape

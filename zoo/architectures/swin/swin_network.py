@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from zoo.architectures.base import NO_IDENTITY, FeatureNetwork, Identity
-from zoo.architectures.parts.attention import mixed
+from zoo.architectures.parts.attention import weighted_means
 from zoo.architectures.parts.block import Mlp
 from zoo.architectures.parts.layers import (
     ACTIVATIONS,
@@ -186,7 +186,7 @@ def attend_with_bias(
 ) -> Float[Array, "pixels dim"]:
     """Return `softmax(Q Kᵀ + bias) V` of every head, with the results of the heads concatenated."""
     scores = (jnp.einsum("hqd,hkd->hqk", q, k) + bias).astype(jnp.float32)
-    return mixed(jax.nn.softmax(scores, axis=-1).astype(q.dtype), v)
+    return weighted_means(jax.nn.softmax(scores, axis=-1).astype(q.dtype), v)
 
 
 class SwinBlock(eqx.Module):

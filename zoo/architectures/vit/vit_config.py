@@ -275,7 +275,7 @@ class OnBackbone(NoFeaturesConfig):
 
     backbone: ViTConfig
 
-    settings_need: ClassVar[str] = "backbone_config"
+    required_setting: ClassVar[str] = "backbone_config"
     scores: ClassVar[Scores] = "softmax"
 
     @property

@@ -19,7 +19,7 @@ NUMBERS_BY_NAME = ("label2id", "class_to_idx")
 """Keys under which training scripts save the numbers of classes by their names."""
 
 
-class NumberedNames(NamedTuple):
+class StoredClassNames(NamedTuple):
     """Class names that a file stores.
 
     Arguments:
@@ -85,15 +85,15 @@ def read_class_names(
     return ClassNames(None, tuple(warnings))
 
 
-def _read_from_settings(settings: Settings | None) -> Iterator[NumberedNames]:
+def _read_from_settings(settings: Settings | None) -> Iterator[StoredClassNames]:
     """Yield the class names in `config.json`: timm's, and those of transformers."""
     if settings is None:
         return
     if timm_names := settings.label_names or _read_earlier_timm_names(settings):
         is_complete = len(timm_names) == max(timm_names) + 1
-        yield NumberedNames(timm_names, f"label_names in {CONFIG}", is_complete)
+        yield StoredClassNames(timm_names, f"label_names in {CONFIG}", is_complete)
     if settings.id2label:
-        yield NumberedNames(settings.id2label, f"id2label in {CONFIG}", True)
+        yield StoredClassNames(settings.id2label, f"id2label in {CONFIG}", True)
     else:
         yield from _read_label2id(settings)
 
@@ -116,7 +116,7 @@ def _read_earlier_timm_names(settings: Settings) -> dict[int, str]:
         ) from error
 
 
-def _read_label2id(settings: Settings) -> Iterator[NumberedNames]:
+def _read_label2id(settings: Settings) -> Iterator[StoredClassNames]:
     """Yield the class names in `label2id`, for settings that lack `id2label`. Transformers does not
     read them."""
     numbers_by_name = (settings.model_extra or {}).get("label2id")
@@ -125,10 +125,10 @@ def _read_label2id(settings: Settings) -> Iterator[NumberedNames]:
     except ValueError:
         return
     if names:
-        yield NumberedNames(names, f"label2id in {CONFIG}", False)
+        yield StoredClassNames(names, f"label2id in {CONFIG}", False)
 
 
-def _read_from_tables(checkpoint: Checkpoint, warnings: list[str]) -> Iterator[NumberedNames]:
+def _read_from_tables(checkpoint: Checkpoint, warnings: list[str]) -> Iterator[StoredClassNames]:
     """Yield the class names that a training script saved in the checkpoint.
 
     A sentence is appended to `warnings` for a table that cannot be used.
@@ -143,10 +143,10 @@ def _read_from_tables(checkpoint: Checkpoint, warnings: list[str]) -> Iterator[N
             warnings.append(f"names of classes in it had no effect: {error}")
             continue
         if names:
-            yield NumberedNames(names, f"{ascii(path)[1:-1][:60]} in it", False)
+            yield StoredClassNames(names, f"{ascii(path)[1:-1][:60]} in it", False)
 
 
-def _are_published_names(numbered: NumberedNames, entry: ModelInfo, config: Config) -> bool:
+def _are_published_names(numbered: StoredClassNames, entry: ModelInfo, config: Config) -> bool:
     """Return whether names are those of the published network, but without the names for numbers
     that stand for no class.
 
@@ -157,7 +157,7 @@ def _are_published_names(numbered: NumberedNames, entry: ModelInfo, config: Conf
     return names == tuple(name for name in published if name != NO_CLASS) != published
 
 
-def _describe_wrong_count(numbered: NumberedNames, classes: int) -> str:
+def _describe_wrong_count(numbered: StoredClassNames, classes: int) -> str:
     """Return the sentence that names belong to a network with another number of classes than
     `classes`, or an empty string if they fit."""
     count = len(numbered.names)
@@ -177,7 +177,7 @@ def _describe_wrong_count(numbered: NumberedNames, classes: int) -> str:
     )
 
 
-def _warn_about_missing_names(numbered: NumberedNames, classes: int) -> Iterator[str]:
+def _warn_about_missing_names(numbered: StoredClassNames, classes: int) -> Iterator[str]:
     """Yield a warning if some of the `classes` classes have no name. It also lists names for
     numbers that are no classes."""
     missing = [number for number in range(classes) if not numbered.names.get(number)]

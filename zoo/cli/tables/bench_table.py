@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from zoo.apps.bench.measure import Bench, Contender
+from zoo.apps.bench.measure import Bench, MeasuredModel
 from zoo.apps.show.chart import TimedRow
 from zoo.artifacts.measured import describe_load, is_busy
 from zoo.cli.tables import Block, Table
@@ -38,15 +38,15 @@ Each has a heading and the function that formats its numbers.
 
 def bench_record(bench: Bench) -> dict[str, Any]:
     """Return a benchmark as `--json` prints it."""
-    options, floor = bench.options, bench.floor
+    options, floor = bench.options, bench.product_times
     return {
         "runtime": f"{VERSION}, CPU",
         "machine": describe_machine(),
-        "others": bench.others,
-        "busy": is_busy(bench.others),
+        "others": bench.busy_cores,
+        "busy": is_busy(bench.busy_cores),
         "threads": options.threads,
         "rounds": options.rounds,
-        "files": [contender_record(bench, contender) for contender in bench.contenders],
+        "files": [model_record(bench, model) for model in bench.models],
         "products": {
             "ms": 1e3 * floor.total,
             "flops": floor.products.flops,
@@ -61,27 +61,28 @@ def bench_record(bench: Bench) -> dict[str, Any]:
     }
 
 
-def contender_record(bench: Bench, contender: Contender) -> dict[str, Any]:
+def model_record(bench: Bench, model: MeasuredModel) -> dict[str, Any]:
     """Return the measurements of one file of a benchmark as `--json` prints them.
 
     Ratios are relative to the first file. The ratio to its matrix products is None if it has none.
     Memory and loading times are None if they were not measured.
     """
     return {
-        "name": contender.name,
+        "name": model.name,
         "inputs": [
-            {"name": spec.name, "dtype": spec.dtype, "shape": spec.shape}
-            for spec in contender.inputs
+            {"name": spec.name, "dtype": spec.dtype, "shape": spec.shape} for spec in model.inputs
         ],
-        "p50_to_first": contender.percentile(50) / bench.contenders[0].percentile(50),
-        "fastest_to_products": contender.fastest / bench.floor.total if bench.floor.total else None,
-        "p50_ms": 1e3 * contender.percentile(50),
-        "p95_ms": 1e3 * contender.percentile(95),
-        "fastest_ms": 1e3 * contender.fastest,
-        "load_s": contender.footprint and contender.footprint.load,
-        "peak_bytes": contender.footprint and contender.footprint.peak,
-        "kept_bytes": contender.footprint and contender.footprint.resident,
-        "times_ms": [1e3 * seconds for seconds in contender.times],
+        "p50_to_first": model.percentile(50) / bench.models[0].percentile(50),
+        "fastest_to_products": model.fastest / bench.product_times.total
+        if bench.product_times.total
+        else None,
+        "p50_ms": 1e3 * model.percentile(50),
+        "p95_ms": 1e3 * model.percentile(95),
+        "fastest_ms": 1e3 * model.fastest,
+        "load_s": model.footprint and model.footprint.load,
+        "peak_bytes": model.footprint and model.footprint.peak,
+        "kept_bytes": model.footprint and model.footprint.resident,
+        "times_ms": [1e3 * seconds for seconds in model.times],
     }
 
 
@@ -91,14 +92,14 @@ def bench_blocks(bench: Bench) -> Iterator[Block]:
     The conditions are the matrix products, the inputs, the machine and its load.
     """
     rows = []
-    for contender in bench.contenders:
-        record = contender_record(bench, contender)
+    for model in bench.models:
+        record = model_record(bench, model)
         cells = ((record[key], form) for key, (_, form) in BENCH_COLUMNS.items())
         rows.append(
-            (short_name(contender, bench), *("" if n is None else form(n) for n, form in cells))
+            (short_name(model, bench), *("" if n is None else form(n) for n, form in cells))
         )
     yield Table(("~file", *(heading for heading, _ in BENCH_COLUMNS.values())), rows)
-    products, total = bench.floor.products, bench.floor.total
+    products, total = bench.product_times.products, bench.product_times.total
     if total:
         yield (
             f"products of the first file: {products.counts.total()} of {len(products.counts)} "
@@ -108,36 +109,36 @@ def bench_blocks(bench: Bench) -> Iterator[Block]:
     if products.uncounted:
         uncounted = ", ".join(f"{count} {op}" for op, count in products.uncounted.items())
         yield f"not counted among the products: {uncounted}"
-    shapes = {"; ".join(map(str, contender.inputs)) for contender in bench.contenders}
+    shapes = {"; ".join(map(str, model.inputs)) for model in bench.models}
     measured = f"{bench.options.rounds} rounds, threads: {bench.options.threads}; {VERSION}"
     yield f"input {' or '.join(sorted(shapes))}; {measured}"
-    yield f"{describe_machine()}; {describe_load(bench.others)}"
+    yield f"{describe_machine()}; {describe_load(bench.busy_cores)}"
 
 
-def short_name(contender: Contender, bench: Bench) -> str:
+def short_name(model: MeasuredModel, bench: Bench) -> str:
     """Return the path of a measured file relative to the folder that contains all measured files.
 
     The name of a model that is not in a file is returned unchanged.
     """
-    if contender.footprint is None:
-        return contender.name
-    parents = [Path(other.name).parent for other in bench.contenders if other.footprint]
+    if model.footprint is None:
+        return model.name
+    parents = [Path(other.name).parent for other in bench.models if other.footprint]
     try:
-        return Path(contender.name).relative_to(os.path.commonpath(parents) or ".").as_posix()
+        return Path(model.name).relative_to(os.path.commonpath(parents) or ".").as_posix()
     except ValueError:
-        return contender.name
+        return model.name
 
 
 def timed_rows(bench: Bench) -> list[TimedRow]:
     """Return the rows of the chart of a benchmark: the times of each file in milliseconds."""
-    first = bench.contenders[0].percentile(50)
+    first = bench.models[0].percentile(50)
     return [
         TimedRow(
-            name=short_name(contender, bench),
-            fastest=1e3 * contender.fastest,
-            median=1e3 * contender.percentile(50),
-            p95=1e3 * contender.percentile(95),
-            ratio=contender.percentile(50) / first,
+            name=short_name(model, bench),
+            fastest=1e3 * model.fastest,
+            median=1e3 * model.percentile(50),
+            p95=1e3 * model.percentile(95),
+            ratio=model.percentile(50) / first,
         )
-        for contender in bench.contenders
+        for model in bench.models
     ]

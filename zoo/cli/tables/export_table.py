@@ -32,21 +32,23 @@ def export_blocks(plan: Plan, outcome: Outcome) -> Iterator[Block]:
     rows = [
         (
             *_file_sizes(manifest),
-            "\n".join(_fused_operators(manifest.only)),
-            describe_verification(manifest.only),
+            "\n".join(_fused_operators(manifest.only_variant)),
+            describe_verification(manifest.only_variant),
         )
         for manifest in manifests
     ]
     headings = (">opset", ">MB", ">nodes", "fused", "~difference from JAX")
     yield Table(headings, rows, manifests[0].model)
     for target, manifest in zip(plan.targets, manifests, strict=True):
-        yield f"{target} was {describe_outcome(manifest.only, target.name in outcome.built)}"
-        if calibration := manifest.only.calibration:
+        yield (
+            f"{target} was {describe_outcome(manifest.only_variant, target.name in outcome.built)}"
+        )
+        if calibration := manifest.only_variant.calibration:
             yield describe_calibration(calibration)
     yield f"weights: {describe_weights(manifests[0].weights)}"
-    missed = (miss for manifest in manifests for miss in manifest.only.near_misses)
+    missed = (miss for manifest in manifests for miss in manifest.only_variant.near_misses)
     yield from dict.fromkeys(f"not fused: {miss}" for miss in missed)
-    checks = (manifest.only.verification for manifest in manifests)
+    checks = (manifest.only_variant.verification for manifest in manifests)
     untaken = (sentence for check in checks if check for sentence in check.untaken)
     yield from dict.fromkeys(f"not verified: {sentence}" for sentence in untaken)
 
@@ -62,8 +64,8 @@ def outcome_blocks(outcomes: Sequence[Outcome]) -> Iterator[Block]:
         files = [
             (
                 *_file_sizes(manifest),
-                sum(manifest.only.fused.values()),
-                describe_variant_error(manifest.only),
+                sum(manifest.only_variant.fused.values()),
+                describe_variant_error(manifest.only_variant),
             )
             for manifest in outcome.manifests
         ]
@@ -72,7 +74,7 @@ def outcome_blocks(outcomes: Sequence[Outcome]) -> Iterator[Block]:
     yield Table(headings, rows, count_noun(len(outcomes), "model"))
     for outcome in outcomes:
         for manifest in outcome.manifests[:1]:
-            fused = f"fused: {', '.join(_fused_operators(manifest.only)) or 'nothing'}"
+            fused = f"fused: {', '.join(_fused_operators(manifest.only_variant)) or 'nothing'}"
             yield from prefix_lines(
                 outcome.model, (fused, f"weights: {describe_weights(manifest.weights)}")
             )
@@ -88,7 +90,7 @@ def _fused_operators(variant: Variant) -> list[str]:
 
 def _file_sizes(manifest: Manifest) -> tuple[object, ...]:
     """Return the opset, the megabytes and the number of nodes of a single exported file."""
-    variant = manifest.only
+    variant = manifest.only_variant
     return variant.opset, format_megabytes(manifest, variant), variant.nodes
 
 

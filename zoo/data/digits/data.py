@@ -49,7 +49,9 @@ def load_digits() -> Digits:
     return Digits(np.repeat(grey, 3, axis=-1), labels.astype(np.int64))
 
 
-def divide(labels: Labels, share: float, key: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def split_rows(
+    labels: Labels, share: float, key: str
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the indices of the images to keep, and of those to set apart, which are a `share` of
     each class.
 
@@ -74,8 +76,8 @@ def split_digits(seed: int = 0, validate: bool = False) -> tuple[Digits, Digits]
     installed.
     """
     digits = load_digits()
-    training_rows, set_apart = divide(digits.labels, HELD_OUT, f"{seed}|held out")
+    training_rows, set_apart = split_rows(digits.labels, HELD_OUT, f"{seed}|held out")
     if validate:
         digits = digits[training_rows]
-        training_rows, set_apart = divide(digits.labels, VALIDATION, f"{seed}|validation")
+        training_rows, set_apart = split_rows(digits.labels, VALIDATION, f"{seed}|validation")
     return digits[training_rows], digits[set_apart]

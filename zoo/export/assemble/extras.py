@@ -190,5 +190,5 @@ def render_card(manifest: Manifest) -> str:
         oldest={name: target.oldest for name, target in converter.TARGETS.items()},
         by_tensor=[variant.file for variant in variants.values() if variant.scales == "tensor"],
         how=preprocessing,
-        steps=preprocessing.words,
+        steps=preprocessing.description,
     )

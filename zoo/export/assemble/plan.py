@@ -10,7 +10,7 @@ from zoo.architectures.architecture import Config
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.kinds import TOWER_NAMES, nested_networks
 from zoo.artifacts.choices import Target
-from zoo.checkpoints.source import Choice
+from zoo.checkpoints.source import WeightsChoice
 from zoo.common.errors import BadRequest
 from zoo.common.options import SEVERAL, Option
 from zoo.export.precisions import PRECISIONS
@@ -133,7 +133,7 @@ def add_tower_variants(names: Sequence[str], config: Config) -> tuple[str, ...]:
 
 def plan_folder(
     entry: ModelInfo,
-    choice: Choice,
+    choice: WeightsChoice,
     options: Options,
     variants: Sequence[str],
     folder: Path,

@@ -17,7 +17,7 @@ from zoo.artifacts.folder_check import (
 )
 from zoo.artifacts.read import read_folder_manifest, read_manifest
 from zoo.artifacts.schema import MANIFEST, Manifest, Variant
-from zoo.checkpoints.source import Choice
+from zoo.checkpoints.source import WeightsChoice
 from zoo.common import runtime
 from zoo.common.errors import BadFile
 from zoo.common.staging import manifest_path
@@ -89,7 +89,7 @@ def audit_folder_file(file: Path, provider: str, progress: Progress) -> AuditRep
 
 
 def audit_export(
-    file: Path, weights: str | Choice | None, provider: str, progress: Progress
+    file: Path, weights: str | WeightsChoice | None, provider: str, progress: Progress
 ) -> AuditReport:
     """Check a file that was exported alone, and return the report.
 

@@ -17,7 +17,7 @@ from zoo.artifacts.schema import Manifest, Variant
 from zoo.artifacts.words import describe_variant_error
 from zoo.checkpoints.custom import describe_checkpoint
 from zoo.checkpoints.load import open_weights
-from zoo.checkpoints.source import Choice, GivenCheckpoint, SeededWeights, resolve_weights
+from zoo.checkpoints.source import GivenCheckpoint, SeededWeights, WeightsChoice, resolve_weights
 from zoo.common import runtime
 from zoo.common.errors import BadFile, first_line
 from zoo.export.audit.golden_check import CompareSession, to_finding
@@ -26,7 +26,11 @@ from zoo.export.verify import Sample, choose_limit, make_samples, verify_file
 
 
 def compare_with_jax(
-    file: Path, manifest: Manifest, weights: str | Choice | None, provider: str, progress: Progress
+    file: Path,
+    manifest: Manifest,
+    weights: str | WeightsChoice | None,
+    provider: str,
+    progress: Progress,
 ) -> CompareSession:
     """Run the model of an exported file in JAX on all samples, and return a function that compares
     sessions with the results.
@@ -46,7 +50,7 @@ def compare_with_jax(
     finding and loading them.
     """
     if manifest.weights.kind == "own" and weights is None:
-        variant = manifest.only
+        variant = manifest.only_variant
         detail = (
             "the model is the user's own; when it was exported: "
             f"{describe_variant_error(variant)}. To compare "
@@ -111,7 +115,7 @@ def read_manifest_signature(manifest: Manifest, entry: ModelInfo) -> Signature:
     **Raises** `BadFile` if no export of the model can have them: the size is no multiple of the
     patch size, the model has no such layers or outputs, or there is no batch axis.
     """
-    inputs = manifest.only.inputs
+    inputs = manifest.only_variant.inputs
     batch = inputs[0].shape[0] if inputs and inputs[0].shape else 0
     if (
         batch == 0
@@ -138,8 +142,8 @@ def read_manifest_signature(manifest: Manifest, entry: ModelInfo) -> Signature:
 
 
 def choose_weights(
-    weights: str | Choice | None, manifest: Manifest, entry: ModelInfo, listener: Progress
-) -> Choice:
+    weights: str | WeightsChoice | None, manifest: Manifest, entry: ModelInfo, listener: Progress
+) -> WeightsChoice:
     """Return the weights that the user names. If `weights` is None, return those that the manifest
     names: a seed, or a checkpoint that is searched for in the standard folders.
 

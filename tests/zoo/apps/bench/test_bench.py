@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModel
 
 from zoo import info
-from zoo.apps.bench.measure import EMPTY_CALL, compute_floor, product_tasks, torch_task
+from zoo.apps.bench.measure import EMPTY_CALL, compute_product_times, product_tasks, torch_task
 from zoo.architectures.builder import abstract
 from zoo.artifacts.measured import is_busy
 from zoo.checkpoints.settings.library_configs import transformers_config
@@ -129,7 +129,7 @@ def test_floor_is_a_sum_of_the_fastest_runs():
     timed = measure_interleaved(product_tasks(found, 1), rounds=2)
     assert {key: len(times) for key, times in timed.items()} == {EMPTY_CALL: 2, a: 2, b: 2}
     times = {EMPTY_CALL: [0.25, 0.5], a: [2.25, 1.25], b: [0.75, 3.0]}
-    assert compute_floor(found, times).total == 3 * 1.0 + 2 * 0.5
+    assert compute_product_times(found, times).total == 3 * 1.0 + 2 * 0.5
 
 
 def test_rounds():

@@ -59,7 +59,7 @@ def test_folders_of_one_model(tmp_path):
 
     one, again, elsewhere = (built(m, m[:1]) for m in ("one", "once more", "elsewhere"))
     (found,) = read_folders([one, elsewhere], LogProgress())
-    assert [each.machine for each in found.elsewhere] == ["e"]
+    assert [each.machine for each in found.other_speeds] == ["e"]
     other = built("other", "x", **{"onnx/model.onnx": b"another"})
     for second in (again, other):
         with pytest.raises(BadRequest, match="are both of dinov3_vits16"):

@@ -10,7 +10,7 @@ from PIL.Image import Image
 from zoo.architectures.base import Network
 from zoo.architectures.builder import batched
 from zoo.architectures.inputs import Feeds
-from zoo.artifacts.ask import AnsweringNetwork
+from zoo.artifacts.answering_network import AnsweringNetwork
 from zoo.common.errors import BadRequest
 from zoo.images.pictures import reduced_picture
 from zoo.tasks.answer import Outputs
