@@ -23,7 +23,7 @@ import onnx_ir as ir
 import converter
 from benchmarks.jit_programs import PROGRAMS, Program
 from benchmarks.performance import SIZES, Row, key
-from zoo.export.timing.rounds import as_task, measure_interleaved, resting_session
+from zoo.export.timing.rounds import as_task, measure_interleaved, open_idle_session
 
 THREADS = 2
 SECONDS = 0.4
@@ -43,7 +43,7 @@ def measure(program: Program, size: str) -> Row:
     export = converter.to_onnx(fn, specs)
     seconds = time.perf_counter() - began
     data = ir.to_proto(export.model).SerializeToString()
-    live = resting_session(data, THREADS)
+    live = open_idle_session(data, THREADS)
     pairs = zip(live.get_inputs(), inputs, strict=True)
     feeds = {graph_input.name: np.asarray(x) for graph_input, x in pairs}
     compiled, jit_inputs = jax.jit(fn), [jnp.asarray(x) for x in inputs]

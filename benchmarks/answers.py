@@ -34,7 +34,7 @@ from zoo.apps.bench.measure import compute_product_times, product_tasks
 from zoo.checkpoints.settings.library_configs import transformers_config
 from zoo.common import runtime
 from zoo.export.precision import write_lower_precision
-from zoo.export.timing.rounds import as_task, measure_interleaved, resting_session
+from zoo.export.timing.rounds import as_task, measure_interleaved, open_idle_session
 from zoo.export.timing.timed_inputs import fix_input_shapes
 from zoo.export.timing.timed_products import timed_products
 from zoo.export.verify import nearest_within_rounding, perturb_inputs
@@ -392,7 +392,7 @@ def measure_speed(
     feeds = {name: value[:1] for name, value in draw_inputs(network, network.size, None).items()}
     feeds["attention_mask"] = np.ones((1, LONG), np.int64)
     files = {label: folder / row["file"] for label, row in rows.items() if "file" in row}
-    sessions = {label: resting_session(file, THREADS) for label, file in files.items()}
+    sessions = {label: open_idle_session(file, THREADS) for label, file in files.items()}
     tasks = {
         label: as_task(
             session,

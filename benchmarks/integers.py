@@ -45,7 +45,7 @@ from weights.progress import Quiet
 from zoo.data.digits.data import split_digits
 from zoo.export.calibration import Calibrator, minmax_ranges, write_with_ranges
 from zoo.export.precision import write_lower_precision
-from zoo.export.timing.rounds import as_task, measure_interleaved, resting_session
+from zoo.export.timing.rounds import as_task, measure_interleaved, open_idle_session
 from zoo.images.photograph import photographs
 from zoo.images.picture_folder import read_picture_folder
 from zoo.images.pixel_values import pixel_values
@@ -148,7 +148,7 @@ def print_scales(name: str, rounds: int, folder: Path) -> None:
         write_lower_precision(
             files["float32"], files[granularity], "int8", [pixels[:1]], scales=granularity
         )
-    sessions = {granularity: resting_session(file, 1) for granularity, file in files.items()}
+    sessions = {granularity: open_idle_session(file, 1) for granularity, file in files.items()}
     rows = []
     for batch in BATCHES:
         tasks = {
@@ -214,7 +214,7 @@ def write_files(model: object, name: str, pictures: Sequence[Image.Image], folde
         [pixel_values(photographs(1), preprocessing, preprocessing.size)],
     )
     calibrator = Calibrator(read_picture_folder(folder), preprocessing, preprocessing.size, 1)
-    ranges = calibrator.ranges(source, Quiet())
+    ranges = calibrator.measure_activations(source, Quiet())
     means = {name: measured.means for name, measured in ranges.items()}
     write_with_ranges(source, files["minmax"], minmax_ranges(ranges), means)
     return files
@@ -227,7 +227,7 @@ def time_ratios(files: Mapping[str, Path], pixels: np.ndarray, rounds: int) -> d
     settings["INFERENCE_PRECISION_HINT"] = "f32"
     tasks = {}
     for variant, file in files.items():
-        tasks[variant, 0] = as_task(resting_session(file, THREADS), {"pixel_values": pixels})
+        tasks[variant, 0] = as_task(open_idle_session(file, THREADS), {"pixel_values": pixels})
         request = core.compile_model(file, "CPU", settings).create_infer_request()
         tasks[variant, 1] = partial(request.infer, {0: pixels})
     fastest = {key: min(seconds) for key, seconds in measure_interleaved(tasks, rounds).items()}

@@ -83,7 +83,7 @@ DOORS = {
         *("weights/opening.py", "zoo/export/timing/footprint.py", "zoo/export/timing/rounds.py"),
         *(
             "zoo/common/fonts.py",
-            "zoo/artifacts/words.py",
+            "zoo/artifacts/descriptions.py",
             "zoo/architectures/entry.py",
             "zoo/architectures/families/shared.py",
         ),

@@ -11,9 +11,9 @@ from benchmarks import answers, performance
 from benchmarks.pages import with_part
 from tests import measure
 from weights.containers import bounds, lz4, npy
-from weights.containers.equimo import LARGEST_METADATA
+from weights.containers.equimo import MAX_METADATA_BYTES
 from weights.containers.pickles import BUDGET
-from weights.containers.safetensors import MOST_VALUES
+from weights.containers.safetensors import MAX_VALUES
 from zoo.artifacts.read import MAX_COMMAS as MOST_IN_MANIFEST
 from zoo.artifacts.read import MAX_MANIFEST_BYTES
 from zoo.export.precisions import PRECISIONS
@@ -33,12 +33,12 @@ ROOT = Path(__file__).parents[1]
 
 def test_the_page_on_security_says_what_the_readers_hold():
     said = (ROOT / "docs" / "security.md").read_text()
-    counts = (bounds.MOST_TENSORS, MOST_VALUES, BUDGET, MOST_IN_MANIFEST)
+    counts = (bounds.MAX_TENSORS, MAX_VALUES, BUDGET, MOST_IN_MANIFEST)
     assert all(f" {count:,}" in said for count in counts)
-    mebibytes = (bounds.LARGEST_TABLE, LARGEST_METADATA, lz4.FREE_CONTENT, MAX_MANIFEST_BYTES)
+    mebibytes = (bounds.MAX_TABLE_BYTES, MAX_METADATA_BYTES, lz4.FREE_CONTENT, MAX_MANIFEST_BYTES)
     assert all(f"{Fraction(size, 1 << 20)} MiB" in said for size in mebibytes)
-    assert f"{Fraction(npy.LARGEST_HEADER, 1 << 10)} KiB" in said
-    assert f"| {bounds.MOST_DIMENSIONS}, each below 2^48" in said and bounds.LARGEST_SIDE == 1 << 48
+    assert f"{Fraction(npy.MAX_HEADER_BYTES, 1 << 10)} KiB" in said
+    assert f"| {bounds.MAX_DIMENSIONS}, each below 2^48" in said and bounds.MAX_SIDE == 1 << 48
     assert f"{lz4.RATIO} bytes for one" in said
 
 

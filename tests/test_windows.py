@@ -62,7 +62,7 @@ def test_an_interrupt_while_a_lock_is_held(tmp_path, windows):
 def test_an_interrupt_while_something_is_staged(tmp_path, windows):
     with staging.staged(tmp_path) as stage:
         (stage / "file").write_text("half")
-        staging.discard()
+        staging.remove_staged_folders()
         assert not os.listdir(tmp_path)
 
 
@@ -70,7 +70,7 @@ def test_what_a_killed_process_left_is_removed_with_its_folder(tmp_path, windows
     stage = tmp_path / f"{staging.PREFIX}{'0' * 16}"
     stage.mkdir()
     (stage / staging.LOCK).touch()
-    staging.sweep(tmp_path)
+    staging.remove_stale_folders(tmp_path)
     assert not os.listdir(tmp_path)
 
 

@@ -33,7 +33,7 @@ MERGED = "PEFT adapter on its base"
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")
 ADAPTER_PREFIX = "base_model.model."
 FACTORS = (".lora_A.weight", ".lora_B.weight")
-LARGEST_CONFIG = 1 << 20  # bytes
+MAX_CONFIG_BYTES = 1 << 20  # bytes
 
 MERGEABLE_VALUES: Mapping[str, tuple[Any, ...]] = {
     "peft_type": ("LORA",),
@@ -166,7 +166,7 @@ def _read_adapter(folder: Path) -> tuple[Scales, Checkpoint]:
             "peft's folder."
         )
     try:
-        config = json.loads(as_utf8(read_at_most(folder / ADAPTER, LARGEST_CONFIG)))
+        config = json.loads(as_utf8(read_at_most(folder / ADAPTER, MAX_CONFIG_BYTES)))
         alphas = config.get("alpha_pattern") or {}
         scales = Scales(
             float(config.get("lora_alpha", 8)),

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from weights.initializers import Float32, Shape
-from weights.leftover import POOLER, may_change_answer
 from weights.mapping import Naming, leaf_shape
 from weights.tensors import LazyTensor
+from weights.training_tensors import POOLER, may_change_answer
 from weights.transforms import zeros
 
 CONCATENATED = (1, 2, 5)

@@ -25,11 +25,11 @@ from weights.mapping import Naming, describe_misfits, plan, source_shapes
 from weights.parameters import parameter
 from weights.tensors import LazyTensor
 
-PASSING_NAMES = "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module."
+WRAPPER_PREFIXES = "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module."
 """Modules that PyTorch puts around others: of torch.compile, of sharded training, of activation
 checkpointing."""
 
-PASSING_PATTERN = re.compile(rf"(?:^|(?<=\.))(?:{'|'.join(map(re.escape, PASSING_NAMES))})")
+WRAPPER_PATTERN = re.compile(rf"(?:^|(?<=\.))(?:{'|'.join(map(re.escape, WRAPPER_PREFIXES))})")
 
 CHUNKED_BLOCK = re.compile(r"(?<!\d)(\d+)\.(\d+)\.(.+)", re.DOTALL)
 """Block with two numbers: that of its chunk, and its own."""
@@ -86,7 +86,7 @@ def find_views(
 
     - `with_head`: whether views include the linear layer on the network.
     """
-    tensors = _drop_passing_names(checkpoint.tensors)
+    tensors = _drop_wrapper_prefixes(checkpoint.tensors)
     landmarks = naming.landmarks
     landmark_keys = [key for key in tensors if key.endswith(landmarks)]
     is_wrapped = (
@@ -142,16 +142,16 @@ def _drop_layers_on_top(network: Mapping[str, LazyTensor], naming: Naming) -> di
     }
 
 
-def _drop_passing_names(tensors: Mapping[str, LazyTensor]) -> Mapping[str, LazyTensor]:
+def _drop_wrapper_prefixes(tensors: Mapping[str, LazyTensor]) -> Mapping[str, LazyTensor]:
     """Return the tensors under shorter names, without modules such as `_orig_mod.` that only pass
     their input on.
 
     Return the tensors unchanged if two of them would get the same name.
     """
     names = "\n".join(tensors)
-    if not any(name in names for name in PASSING_NAMES):
+    if not any(name in names for name in WRAPPER_PREFIXES):
         return tensors
-    shortened = {PASSING_PATTERN.sub("", key): tensor for key, tensor in tensors.items()}
+    shortened = {WRAPPER_PATTERN.sub("", key): tensor for key, tensor in tensors.items()}
     return shortened if len(shortened) == len(tensors) else tensors
 
 

@@ -13,7 +13,7 @@ import typer
 from zoo.cli.console import command_progress, run_command_line
 from zoo.common.errors import BadRequest, MissingLibrary
 from zoo.common.staging import check_free, replacing
-from zoo.common.terminal import say
+from zoo.common.terminal import print_stdout
 from zoo.registry.lookup import info
 from zoo.tasks.answer import TEMPLATE
 
@@ -60,7 +60,7 @@ def train_digits(
     if out is not None:
         with replacing(out) as file:
             save_weights(file, model_result, entry)
-    say(f"{text} {'validation' if validate else 'held-out'} digits")
+    print_stdout(f"{text} {'validation' if validate else 'held-out'} digits")
 
 
 def _train_classifier(

@@ -61,7 +61,7 @@ def train_boxes(
 
     def objective(model: Network, rows: Rows, key: PRNGKeyArray) -> Float[Array, ""]:
         pixels = normalize_images(images[rows], entry.preprocessing)
-        stages = jax.vmap(lambda image: model.stages(image))(pixels)
+        stages = jax.vmap(lambda image: model.detect_by_stage(image))(pixels)
         total = sum(
             jax.vmap(stage_loss)(stage, boxes[rows], labels[rows]).sum() for stage in stages
         )

@@ -138,7 +138,7 @@ PROGRAM = """
 import os, pathlib, sys, weights, zoo, converter
 from converter.errors import ConverterError
 from weights.errors import WeightsError
-from zoo.common.terminal import complain
+from zoo.common.terminal import print_stderr
 from zoo.common.errors import ZooError
 from zoo.common.runtime import ERRORS
 
@@ -146,7 +146,7 @@ path = sys.argv[2]
 try:
     {}
 except (ConverterError, WeightsError, ZooError, OSError, *ERRORS) as error:
-    complain("error: " + str(error).strip().splitlines()[0] + ".")
+    print_stderr("error: " + str(error).strip().splitlines()[0] + ".")
     sys.exit(2)
 """
 """What a program does with what it expects a function to raise."""

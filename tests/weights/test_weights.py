@@ -20,7 +20,7 @@ from weights.mapping import SHOWN_NAMES, Rule, map_tensors, plan, source_shapes
 from weights.namings.meta_names import DINOV3_VIT
 from weights.namings.tower_names import HUB_TIPS_VIT, TIPS_VIT
 from weights.progress import Quiet
-from weights.sources.locate import PublishedFiles, describe_searched_folders, find_named
+from weights.sources.locate import PublishedFiles, describe_searched_folders, find_file_or_folder
 from weights.transforms import BIAS, BIAS_OUTER_THIRDS, BIAS_THIRDS, MASKED
 from zoo.checkpoints.identify import inspect_checkpoint
 from zoo.checkpoints.load import model_shapes
@@ -181,7 +181,7 @@ def test_places_are_searched_in_order(places, monkeypatch):
         listener = Mock(Quiet)
         assert locate(PUBLISHED, listener).path == path
         listener.stage.assert_called_with(f"weights: {path.name}, from {path.parent}")
-        assert find_named(path.name, PUBLISHED).name == path.name
+        assert find_file_or_folder(path.name, PUBLISHED).name == path.name
         path.unlink()
     with pytest.raises(WeightsNotFound) as error:
         locate(PUBLISHED, Quiet())
@@ -191,7 +191,7 @@ def test_places_are_searched_in_order(places, monkeypatch):
     monkeypatch.delenv("ZOO_WEIGHTS_DIR")
     assert "ZOO_WEIGHTS_DIR is not set" in describe_searched_folders()
     with pytest.raises(WeightsNotFound, match="no other"):
-        find_named("other", PUBLISHED)
+        find_file_or_folder("other", PUBLISHED)
 
 
 @pytest.mark.parametrize("place", range(3))

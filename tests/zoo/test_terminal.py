@@ -16,7 +16,7 @@ from weights.printable import printable
 from zoo.cli.console import print_json
 from zoo.cli.tables import prefix_lines, print_blocks, print_facts, print_table
 from zoo.common.progress import LogProgress
-from zoo.common.terminal import complain, say
+from zoo.common.terminal import print_stderr, print_stdout
 
 HOSTILE = "".join(
     chr(code)
@@ -33,8 +33,8 @@ def is_shown(text):
 @pytest.mark.parametrize(
     "tell",
     [
-        say,
-        complain,
+        print_stdout,
+        print_stderr,
         print_json,
         lambda text: print_json({text: [text]}),
         lambda text: print_table(("a",), [(text,)], text),

@@ -11,26 +11,26 @@ from typing import Any
 from weights.errors import DamagedFile
 from weights.initializers import Shape
 
-MOST_DIMENSIONS = 8
+MAX_DIMENSIONS = 8
 """Number of axes of a tensor. Vision networks have at most five."""
 
-LARGEST_SIDE = 1 << 48
+MAX_SIDE = 1 << 48
 """Size of an axis, and number of elements of a storage. No file is that large, and a product of
 eight such sizes is exact."""
 
-MOST_TENSORS = 10_000
+MAX_TENSORS = 10_000
 """Number of tensors in a file, or in all files of an index. A network of 7 billion parameters has
 700."""
 
-MOST_FILES = 128
+MAX_FILES = 128
 """Number of files of an index, which are all open at once. A network of 7 billion parameters has
 6."""
 
-MOST_VALUES = 20 * MOST_TENSORS
+MAX_VALUES = 20 * MAX_TENSORS
 """Number of values in the tables of a file. In memory a value takes 50 times its bytes in the file,
 and the same table may be nested in others several times."""
 
-LARGEST_TABLE = 4 << 20
+MAX_TABLE_BYTES = 4 << 20
 """Size of a table of tensors in bytes, in any format. A table of 700 tensors takes 0.1 MB."""
 
 
@@ -38,13 +38,13 @@ def parse_shape(sizes: Sequence[Any]) -> Shape:
     """Return the sizes that a file claims for a tensor's axes as a shape.
 
     **Raises** `DamagedFile` if there are too many axes, or if a size is not an integer from 0 to
-    `LARGEST_SIDE`.
+    `MAX_SIDE`.
     """
-    if len(sizes) > MOST_DIMENSIONS:
+    if len(sizes) > MAX_DIMENSIONS:
         raise DamagedFile(
-            f"a tensor has {len(sizes)} dimensions; at most {MOST_DIMENSIONS} are read"
+            f"a tensor has {len(sizes)} dimensions; at most {MAX_DIMENSIONS} are read"
         )
-    if not all(type(size) is int and 0 <= size < LARGEST_SIDE for size in sizes):
+    if not all(type(size) is int and 0 <= size < MAX_SIDE for size in sizes):
         raise DamagedFile("a tensor's shape is not a list of valid sizes")
     return tuple(sizes)
 

@@ -30,8 +30,8 @@ CHECKSUM = "weights_sha256"
 
 KIND = "Equimo checkpoint"
 
-LARGEST_METADATA = 1 << 20
-LARGEST = {METADATA: LARGEST_METADATA, WEIGHTS: 64 << 30}
+MAX_METADATA_BYTES = 1 << 20
+MAX_MEMBER_BYTES = {METADATA: MAX_METADATA_BYTES, WEIGHTS: 64 << 30}
 
 
 def read_archive(frame: FileBytes, stream: BufferedReader) -> Checkpoint:
@@ -54,7 +54,7 @@ def read_archive(frame: FileBytes, stream: BufferedReader) -> Checkpoint:
             if size > unpacked.size - start:
                 raise DamagedFile("it ends too early")
             unpacked.file.seek(size + -size % tarfile.BLOCKSIZE, os.SEEK_CUR)
-        if members.keys() != LARGEST.keys():
+        if members.keys() != MAX_MEMBER_BYTES.keys():
             raise DamagedFile(f"{METADATA} or {WEIGHTS} is missing")
         start, size = members[METADATA]
         unpacked.file.seek(start)
@@ -74,7 +74,7 @@ def _next_member(file: IO[bytes]) -> tarfile.TarInfo | None:
     if info is None:
         return None
     if info.type == tarfile.XHDTYPE:
-        check_count("an extended header", info.size, LARGEST_METADATA)
+        check_count("an extended header", info.size, MAX_METADATA_BYTES)
         extended = file.read(info.size + -info.size % tarfile.BLOCKSIZE)
         info = _read_tar_header(file)
         if info is None or re.search(rb" (link)?path=", extended):
@@ -83,9 +83,9 @@ def _next_member(file: IO[bytes]) -> tarfile.TarInfo | None:
         size = re.search(rb"^\d+ size=(\d{1,15})$", extended, re.MULTILINE)
         info.size = int(size[1]) if size else info.size
     # Nothing is extracted, so other members would be harmless. But Equimo does not write them.
-    if info.name not in LARGEST or not info.isreg():
+    if info.name not in MAX_MEMBER_BYTES or not info.isreg():
         raise DamagedFile(f"it has a member {info.name[:60]!r}, which does not belong there")
-    check_count(info.name, info.size, LARGEST[info.name])
+    check_count(info.name, info.size, MAX_MEMBER_BYTES[info.name])
     return info
 
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from weights.containers.bounds import MOST_VALUES
+from weights.containers.bounds import MAX_VALUES
 from weights.containers.pickles import NOT_DENSE, StoredTensor, UnknownObject
 from weights.errors import DamagedFile
 
@@ -31,7 +31,7 @@ def collect_tensors(
     tensors: dict[str, StoredTensor | UnknownObject] = {}
     objects: dict[str, str] = {}
     pending: list[tuple[str, int, Any]] = [("", 0, content)]
-    for _ in range(MOST_VALUES):
+    for _ in range(MAX_VALUES):
         if not pending:
             return tensors, objects
         name, depth, value = pending.pop()
@@ -44,7 +44,7 @@ def collect_tensors(
         elif isinstance(value, dict | list | tuple) and depth < MAX_DEPTH:
             entries = list(_entries(name, value))
             pending += [(key, depth + 1, part) for key, part in reversed(entries)]
-    raise DamagedFile(f"it has more than {MOST_VALUES} values in its tables")
+    raise DamagedFile(f"it has more than {MAX_VALUES} values in its tables")
 
 
 def find_tables(content: object) -> dict[str, Any]:

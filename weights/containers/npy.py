@@ -14,7 +14,7 @@ from typing import IO
 
 import numpy as np
 
-from weights.containers.bounds import MOST_TENSORS, parse_shape
+from weights.containers.bounds import MAX_TENSORS, parse_shape
 from weights.errors import DamagedFile
 from weights.files import Bytes, Checkpoint, FileBytes, lazy_tensor, report_damage
 from weights.initializers import Shape
@@ -23,7 +23,7 @@ from weights.tensors import LazyTensor
 ARRAY_MAGIC = b"\x93NUMPY"
 EQUINOX = "Equinox leaves"
 
-LARGEST_HEADER = 1 << 14
+MAX_HEADER_BYTES = 1 << 14
 
 HEADER = re.compile(
     rb"\{'descr': '([<>|=]?[A-Za-z]\d{1,9})', 'fortran_order': (False|True), "
@@ -78,7 +78,7 @@ def scan_records(stream: IO[bytes], size: int, source: Bytes) -> Iterator[LazyTe
     **Raises** `DamagedFile` if a record is invalid, or if there are too many.
     """
     position = 0
-    for _ in range(MOST_TENSORS + 1):
+    for _ in range(MAX_TENSORS + 1):
         if position == size:
             return
         header = read_array_header(stream)
@@ -92,7 +92,7 @@ def scan_records(stream: IO[bytes], size: int, source: Bytes) -> Iterator[LazyTe
         yield lazy_tensor(source, position, header.shape, header.dtype)
         stream.seek(header.size, os.SEEK_CUR)
         position += header.size
-    raise DamagedFile(f"more than {MOST_TENSORS} records")
+    raise DamagedFile(f"more than {MAX_TENSORS} records")
 
 
 def read_array_header(stream: IO[bytes]) -> ArrayHeader:
@@ -103,7 +103,7 @@ def read_array_header(stream: IO[bytes]) -> ArrayHeader:
         raise DamagedFile("a record does not begin with the magic bytes of an array")
     width = 2 if start[6] == 1 else 4
     length = int.from_bytes(stream.read(width), "little")
-    if length > LARGEST_HEADER:
+    if length > MAX_HEADER_BYTES:
         raise DamagedFile(f"a header claims {length} bytes")
     if (header := HEADER.fullmatch(stream.read(length))) is None:
         raise DamagedFile("a header does not describe an array of numbers")

@@ -26,14 +26,14 @@ from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
-from weights.containers.bounds import LARGEST_SIDE, parse_shape
+from weights.containers.bounds import MAX_SIDE, parse_shape
 from weights.errors import DamagedFile
 
 BUDGET = 500_000
 """Largest total number of operations and of values that calls take. A table of 600 tensors takes
 25,000."""
 
-LONGEST_NAME = 200  # characters of the names of a module and of its attribute
+MAX_NAME_LENGTH = 200  # characters of the names of a module and of its attribute
 
 
 class MalformedPickle(DamagedFile):
@@ -117,12 +117,12 @@ def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any
 
 def _is_valid_key(key: Any) -> bool:
     """Return True if a dictionary may have this key: a string, or an integer from 0 to
-    `LARGEST_SIDE`.
+    `MAX_SIDE`.
 
     Hashing deeply nested tuples overflows the stack of the interpreter. Large integers can all have
     the same hash, so that a dictionary of them takes hours.
     """
-    return type(key) is str or (type(key) is int and 0 <= key < LARGEST_SIDE)
+    return type(key) is str or (type(key) is int and 0 <= key < MAX_SIDE)
 
 
 def _make_dictionary(pairs: Any = ()) -> dict[Any, Any]:
@@ -274,7 +274,7 @@ class Machine:
         **Raises** `MalformedPickle` if it is too long, or contains unprintable characters.
         """
         texts = isinstance(module, str) and isinstance(name, str)
-        if not texts or len(module) + len(name) > LONGEST_NAME:
+        if not texts or len(module) + len(name) > MAX_NAME_LENGTH:
             raise MalformedPickle
         text = f"{module}.{name}"
         if not (text.isascii() and text.isprintable()):  # messages contain it

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from weights.containers.bounds import LARGEST_TABLE, MOST_TENSORS, check_count
+from weights.containers.bounds import MAX_TABLE_BYTES, MAX_TENSORS, check_count
 from weights.containers.nested import collect_tensors, find_tables
 from weights.containers.pickles import Storage, StoredTensor, UnknownObject, unpickle
 from weights.containers.zips import ERRORS, locate_member
@@ -54,10 +54,10 @@ def read_pth(source: FileBytes, members: Mapping[str, zipfile.ZipInfo]) -> Check
     path = source.path
     with report_damage(path, "PyTorch checkpoint", *ERRORS):
         archive = Archive(source, members)
-        content = unpickle(archive.read_member("data.pkl", LARGEST_TABLE))
+        content = unpickle(archive.read_member("data.pkl", MAX_TABLE_BYTES))
         state, objects = collect_tensors(content)
         tables = find_tables(content)
-        check_count("its table (in tensors)", len(state), MOST_TENSORS)
+        check_count("its table (in tensors)", len(state), MAX_TENSORS)
         tensors = {key: archive.find_tensor(key, value) for key, value in state.items()}
     if isinstance(content, UnknownObject) or (objects and not tensors):
         classes = (

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weights.containers.bounds import (
-    LARGEST_TABLE,
-    MOST_FILES,
-    MOST_TENSORS,
-    MOST_VALUES,
+    MAX_FILES,
+    MAX_TABLE_BYTES,
+    MAX_TENSORS,
+    MAX_VALUES,
     check_count,
     parse_shape,
 )
@@ -30,7 +30,7 @@ from weights.opening import as_utf8, read_at_most
 
 TENSORS = "model.safetensors"
 INDEX = "model.safetensors.index.json"  # maps the name of each tensor to the name of its file
-MOST_TABLES = 4 * LARGEST_TABLE  # size of the headers of all files of an index, in bytes
+MAX_TABLES_BYTES = 4 * MAX_TABLE_BYTES  # size of the headers of all files of an index, in bytes
 KIND = "safetensors file"
 
 DTYPES = {
@@ -96,11 +96,11 @@ def _read_header(
     size = source.state.size
     with report_damage(source.path, KIND):
         length = int.from_bytes(stream.read(8), "little")
-        if size < 8 or length > min(size - 8, LARGEST_TABLE):
+        if size < 8 or length > min(size - 8, MAX_TABLE_BYTES):
             raise DamagedFile(f"its header claims {length} of {size} bytes")
         header = parse_object(stream.read(length))
         metadata = header.pop("__metadata__", {})
-        check_count("its table of tensors", len(header), MOST_TENSORS)
+        check_count("its table of tensors", len(header), MAX_TENSORS)
         entries = {key: _parse_entry(key, value, 8 + length) for key, value in header.items()}
         end = 8 + length
         for key, entry in sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)):
@@ -115,14 +115,14 @@ def _read_header(
 def read_object(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file. **Raises** `DamagedFile` if the content is too large or not
     a JSON object."""
-    return parse_object(as_utf8(read_at_most(path, LARGEST_TABLE + 1)))
+    return parse_object(as_utf8(read_at_most(path, MAX_TABLE_BYTES + 1)))
 
 
 def parse_object(text: bytes) -> dict[str, Any]:
     """Return the JSON object that a text describes. **Raises** `DamagedFile` if it is too large, is
     not valid JSON, or has the same name twice."""
-    check_count("its table (in bytes)", len(text), LARGEST_TABLE)
-    check_count("its table (in values)", sum(map(text.count, (b",", b"[", b"{"))), MOST_VALUES)
+    check_count("its table (in bytes)", len(text), MAX_TABLE_BYTES)
+    check_count("its table (in values)", sum(map(text.count, (b",", b"[", b"{"))), MAX_VALUES)
     try:
         value: Any = json.loads(text.decode(), object_pairs_hook=_unique_keys)
     except (ValueError, RecursionError) as error:
@@ -175,9 +175,9 @@ def read_sharded(
     """
     index = source.path
     with report_damage(index, "index of several files"):
-        file_of_tensor = _weight_map(as_utf8(stream.read(LARGEST_TABLE + 1)))
+        file_of_tensor = _weight_map(as_utf8(stream.read(MAX_TABLE_BYTES + 1)))
         files = {name: index.with_name(name) for name in sorted(set(file_of_tensor.values()))}
-        check_count("its files (in number)", len(files), MOST_FILES)
+        check_count("its files (in number)", len(files), MAX_FILES)
         if missing := [name for name, path in files.items() if not path.is_file()]:
             raise DamagedFile(f"{missing[0]} is missing in its folder")
         shards: dict[str, Checkpoint] = {}
@@ -188,10 +188,10 @@ def read_sharded(
             beginning = file.stream()
             if ending == "safetensors":
                 tables += int.from_bytes(beginning.peek(8)[:8], "little")
-                check_count("its files' tables (in bytes)", tables, MOST_TABLES)
+                check_count("its files' tables (in bytes)", tables, MAX_TABLES_BYTES)
             shards[name] = read(file, beginning)
             check_count(
-                "its files", sum(len(shard.tensors) for shard in shards.values()), MOST_TENSORS
+                "its files", sum(len(shard.tensors) for shard in shards.values()), MAX_TENSORS
             )
         if missing_keys := [
             key for key, name in file_of_tensor.items() if key not in shards[name].tensors
@@ -209,7 +209,7 @@ def shard_names(index: Path) -> list[str]:
     """Return the names of the files that an index lists, sorted and without duplicates. **Raises**
     `NotACheckpoint` if the index is invalid."""
     with report_damage(index, "index of several files"):
-        return sorted(set(_weight_map(as_utf8(read_at_most(index, LARGEST_TABLE + 1))).values()))
+        return sorted(set(_weight_map(as_utf8(read_at_most(index, MAX_TABLE_BYTES + 1))).values()))
 
 
 def _weight_map(index: bytes) -> dict[str, str]:

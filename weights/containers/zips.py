@@ -5,7 +5,7 @@ import sys
 import zipfile
 import zlib
 
-from weights.containers.bounds import LARGEST_TABLE, MOST_TENSORS, check_count
+from weights.containers.bounds import MAX_TABLE_BYTES, MAX_TENSORS, check_count
 from weights.errors import DamagedFile
 from weights.files import FileBytes
 
@@ -25,7 +25,7 @@ class _Table(io.BufferedReader):
     `largest` is the limit in bytes.
     """
 
-    largest = LARGEST_TABLE
+    largest = MAX_TABLE_BYTES
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Return up to `size` bytes. **Raises** `DamagedFile` if `size` is above the limit."""
@@ -43,7 +43,7 @@ def open_archive(source: FileBytes) -> zipfile.ZipFile:
     archive = zipfile.ZipFile(file)
     file.largest = sys.maxsize  # the sizes of later reads are checked against the members
     names = [info.filename for info in archive.infolist()]
-    check_count("it (in members)", len(names), MOST_TENSORS + MAX_OTHER_MEMBERS)
+    check_count("it (in members)", len(names), MAX_TENSORS + MAX_OTHER_MEMBERS)
     if len({*names}) != len(names):
         raise DamagedFile("two members have the same name")
     return archive

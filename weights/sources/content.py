@@ -22,7 +22,7 @@ CHECKPOINT_ENDINGS = (
 )
 """Endings of files that are opened as checkpoints."""
 
-LARGEST_JSON = 64 << 20
+MAX_JSON_BYTES = 64 << 20
 QUOTED_BYTES = 40
 """Number of bytes that a message quotes."""
 
@@ -91,7 +91,7 @@ def find_fault(path: Path, name: str | None = None) -> str:
         if name.endswith(INDEX):
             shard_names(path)
         elif name.endswith(".json"):
-            json.loads(as_utf8(read_at_most(path, LARGEST_JSON)))
+            json.loads(as_utf8(read_at_most(path, MAX_JSON_BYTES)))
         elif path.is_dir() or name.endswith(CHECKPOINT_ENDINGS):
             open_checkpoint(path).close()
     except NotACheckpoint:

@@ -33,7 +33,7 @@ STATUS_REASONS = {
 """Reasons for a failed request by HTTP status."""
 
 BUSY = (429, 503)
-LONGEST_PAUSE = 300  # longest pause, in seconds, that is made at the request of a server
+MAX_PAUSE_SECONDS = 300  # longest pause, in seconds, that is made at the request of a server
 COMMIT = re.compile("[0-9a-f]{40}")
 DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -153,7 +153,7 @@ def _request_metadata(file: HubFile, listener: Progress) -> "HfFileMetadata":
         return get_hf_file_metadata(url, timeout=HF_HUB_DOWNLOAD_TIMEOUT)
     except HfHubHTTPError as error:
         pause = error.response.headers.get("Retry-After", "")
-        is_short = re.fullmatch(r"\d{1,4}", pause, re.ASCII) and int(pause) <= LONGEST_PAUSE
+        is_short = re.fullmatch(r"\d{1,4}", pause, re.ASCII) and int(pause) <= MAX_PAUSE_SECONDS
         if error.response.status_code not in BUSY or not is_short:
             raise
     listener.note(f"the hub is busy and asks to wait: {file} is asked for again in {pause} s")

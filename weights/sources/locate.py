@@ -99,7 +99,7 @@ def locate(
     """
     if (weights := next(search_weights(published, listener), None)) is None:
         file, advice = downloadable(published, offline)
-        tell = partial(tell_terms, published, listener)
+        tell = partial(report_licence, published, listener)
         path, digest = fetch(file, advice, listener, tell)
         weights = _as_located(path, file, f"the hub ({file})", digest)
     listener.stage(f"weights: {weights.path.name}, from {weights.where}")
@@ -129,14 +129,14 @@ def downloadable(
     return files[0], f"{missing}. {published.advice}"
 
 
-def tell_owner(published: PublishedFiles, file: HubFile, listener: Progress) -> None:
+def report_owner(published: PublishedFiles, file: HubFile, listener: Progress) -> None:
     """Tell the listener who owns the file that is about to be downloaded, if it is a copy by others
     (`published.mirrors`)."""
     if file in published.mirrors:
         listener.note(f"{file.repository} is a copy by {file.owner}, who is not the publisher")
 
 
-def tell_terms(published: PublishedFiles, listener: Progress) -> None:
+def report_licence(published: PublishedFiles, listener: Progress) -> None:
     """Tell the listener the licence of the weights that are about to be downloaded."""
     listener.note(f"these weights have their own licence: {published.terms}")
 
@@ -219,7 +219,7 @@ def describe_searched_folders() -> str:
     return f"{', '.join(map(str, folders))}{unset} and the hub's cache"
 
 
-def find_named(name: str, published: PublishedFiles) -> Path:
+def find_file_or_folder(name: str, published: PublishedFiles) -> Path:
     """Return the path of the file or folder with this name in one of the usual folders, or among a
     model's files on this machine.
 

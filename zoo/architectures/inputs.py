@@ -304,10 +304,10 @@ class NetworkInputs:
     @property
     def takes_only_pixels(self) -> bool:
         """Whether the network takes `pixel_values` [3, height, width] and nothing else."""
-        return self.takes == (PIXELS.name,)
+        return self.input_names == (PIXELS.name,)
 
     @property
-    def takes(self) -> tuple[str, ...]:
+    def input_names(self) -> tuple[str, ...]:
         """The names of all arrays that the network takes, in order."""
         return tuple(name for part in self.inputs for name in part.names)
 

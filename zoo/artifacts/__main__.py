@@ -3,9 +3,9 @@
 
 from zoo.artifacts.read import to_text
 from zoo.artifacts.schema import Manifest
-from zoo.common.terminal import say
+from zoo.common.terminal import print_stdout
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 if __name__ == "__main__":
-    say(to_text({"$schema": DIALECT, **Manifest.model_json_schema()}), end="")
+    print_stdout(to_text({"$schema": DIALECT, **Manifest.model_json_schema()}), end="")

@@ -164,7 +164,7 @@ def find_variant_in_file(path: Path) -> FoundVariant:
     if not path.is_file():
         raise BadFile(f"there is no file {path}: name one, or a folder of `zoo build`.")
     manifest = read_nearby_manifest(path)
-    name = manifest.label_of(path.name) if manifest else None
+    name = manifest.find_variant_name(path.name) if manifest else None
     if manifest is None or name is None:
         raise BadFile(f"{path} has no manifest that says how to preprocess: keep it beside it.")
     return FoundVariant(path, name, manifest, manifest.variants[name], path)

@@ -392,7 +392,7 @@ class Manifest(Model):
         (variant,) = self.variants.values()
         return variant
 
-    def label_of(self, file: str) -> str | None:
+    def find_variant_name(self, file: str) -> str | None:
         """Return the name of the variant whose ONNX file has this name.
 
         Folders in the paths of the variants are ignored. Return None if there is no such variant.

@@ -8,9 +8,9 @@ from functools import cached_property, partial
 from typing import NamedTuple
 
 from weights import Checkpoint
-from weights.leftover import is_trained
 from weights.load import matches_exactly
 from weights.mapping import Naming, leaf_shape
+from weights.training_tensors import is_trained
 from weights.views import views_of
 from zoo.architectures.architecture import CheckpointFacts, Config
 from zoo.architectures.config_fields import have_same_architecture, have_same_sizes

@@ -40,7 +40,7 @@ from zoo.checkpoints.source import (
     WeightsChoice,
     open_given_checkpoint,
 )
-from zoo.checkpoints.use import report_settings, report_used_tensors
+from zoo.checkpoints.usage_report import report_settings, report_used_tensors
 from zoo.common.errors import BadRequest
 from zoo.common.fields import FOLDER_NAME
 from zoo.images.preprocessing import Preprocessing

@@ -206,7 +206,7 @@ def check_jax(golden: Golden, loaded: LoadedWeights) -> dict[str, float]:
 
     **Raises** `BadFile` if the model does not take these inputs or lacks one of the outputs.
     """
-    if (input_names := tuple(golden.feeds)) != loaded.config.takes:
+    if (input_names := tuple(golden.feeds)) != loaded.config.input_names:
         inputs = " and ".join(input_names)
         raise BadFile(
             f"its input is {inputs}, which the model does not take: compare with "

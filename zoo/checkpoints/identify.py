@@ -47,7 +47,11 @@ from zoo.checkpoints.settings.known_settings import (
 )
 from zoo.checkpoints.settings.settings_files import CONFIG, CheckpointSettings, read_settings
 from zoo.checkpoints.source import GivenCheckpoint, open_given_checkpoint
-from zoo.checkpoints.use import report_assumed_preprocessing, report_settings, report_used_tensors
+from zoo.checkpoints.usage_report import (
+    report_assumed_preprocessing,
+    report_settings,
+    report_used_tensors,
+)
 from zoo.common.errors import BadRequest
 from zoo.registry.lookup import MODELS
 

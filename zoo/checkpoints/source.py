@@ -14,7 +14,7 @@ from weights.sources.hashing import hash_in_background
 from weights.sources.hub import HubFile
 from zoo.architectures.entry import ModelInfo
 from zoo.common.errors import BadRequest
-from zoo.common.options import CHECKPOINT_PANEL, Option, flag, weights_from
+from zoo.common.options import CHECKPOINT_PANEL, Option, flag, weights_option
 from zoo.registry.lookup import MODELS
 
 TAKE = Option(
@@ -74,7 +74,7 @@ checkpoint, or a checkpoint that is open already."""
 class WeightsOptions:
     """Command-line options that select weights, as the user gave them."""
 
-    weights: Annotated[str, weights_from(True)] = "auto"
+    weights: Annotated[str, weights_option(True)] = "auto"
     take: Annotated[str, TAKE] = ""
     without_head: Annotated[bool, WITHOUT_HEAD] = False
     base: Annotated[Path | None, ADAPTER_BASE] = None

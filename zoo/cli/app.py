@@ -20,7 +20,7 @@ from zoo.cli.search_command import search_command
 from zoo.cli.show_command import show
 from zoo.cli.site_command import site
 from zoo.cli.verify_command import verify
-from zoo.common.terminal import say
+from zoo.common.terminal import print_stdout
 from zoo.common.versions import __version__
 
 app = typer.Typer()
@@ -32,7 +32,7 @@ def show_version(is_requested: bool) -> None:
     `is_requested` is the value of the option.
     """
     if is_requested:
-        say(__version__)
+        print_stdout(__version__)
         raise typer.Exit
 
 

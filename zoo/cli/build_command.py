@@ -15,14 +15,7 @@ from zoo.cli.command_options import All, DryRun, Filter, derive_options, model_n
 from zoo.cli.console import CommandResult, announce_checkpoint
 from zoo.cli.dry_run import preview_plans
 from zoo.common.errors import BadRequest
-from zoo.common.options import (
-    FILE_PANEL,
-    FORCE,
-    OFFLINE,
-    SIZE,
-    Option,
-    out_folder,
-)
+from zoo.common.options import FILE_PANEL, FORCE, OFFLINE, SIZE, Option, out_folder_option
 from zoo.export.assemble.plan import (
     DEFAULT_VARIANTS,
     VARIANTS,
@@ -66,7 +59,9 @@ def build(
     all: All = False,
     filter: Filter = (),
     variant: Annotated[Sequence[str], variant_option(", ".join(DEFAULT_VARIANTS))] = (),
-    out: Annotated[Path, out_folder(True, ", which gets one for each model")] = Path("artifacts"),
+    out: Annotated[Path, out_folder_option(True, ", which gets one for each model")] = Path(
+        "artifacts"
+    ),
     force: Annotated[bool, FORCE] = False,
     keep_inexact: Annotated[bool, KEEP_INEXACT] = False,
     offline: Annotated[bool, OFFLINE] = False,
@@ -77,9 +72,9 @@ def build(
     calibrate: Annotated[Path | None, CALIBRATE] = None,
     scales: Annotated[Scales, SCALES] = "tensor",
     oldest_runtime: Annotated[str, OLDEST] = "",
-    jobs: Annotated[int, Option("N", JOBS, RESOURCES, least=1)] = 1,
+    jobs: Annotated[int, Option("N", JOBS, RESOURCES, minimum=1)] = 1,
     memory: Annotated[
-        float | None, Option("GB", MEMORY, RESOURCES, least=0.1, default=FREE_MEMORY)
+        float | None, Option("GB", MEMORY, RESOURCES, minimum=0.1, default=FREE_MEMORY)
     ] = None,
 ) -> CommandResult[Any]:
     """Write a folder for each model, with verified ONNX files and their descriptions.
@@ -168,8 +163,8 @@ def build_blocks(outcomes: Sequence["Outcome"]) -> "Iterator[Block]":
     The notes state the load of the machine if that made measured speeds unreliable, the choice of
     an int8 file, and the files that were too imprecise to be written.
     """
+    from zoo.artifacts.descriptions import describe_calibration, variant_rows
     from zoo.artifacts.measured import is_busy
-    from zoo.artifacts.words import describe_calibration, variant_rows
     from zoo.cli.tables import Table, count_noun, prefix_lines
 
     rows = [

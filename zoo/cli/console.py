@@ -23,7 +23,13 @@ from zoo.checkpoints.source import GivenCheckpoint, WeightsChoice
 from zoo.common.errors import WRONG_USE, ZooError
 from zoo.common.progress import LogProgress, progress_bar
 from zoo.common.staging import INTERRUPTION, handle_stop_signal
-from zoo.common.terminal import complain, leave_closed, make_streams_tolerant, say, say_json
+from zoo.common.terminal import (
+    make_streams_tolerant,
+    print_json_stdout,
+    print_stderr,
+    print_stdout,
+    redirect_to_null_device,
+)
 from zoo.registry.lookup import registered_name
 
 if TYPE_CHECKING:
@@ -50,7 +56,7 @@ def announce_checkpoint(checkpoint: GivenCheckpoint) -> tuple[ModelInfo, Weights
     Return the entry of the model and the opened checkpoint.
     """
     entry, opened = find_entry(None, checkpoint)
-    complain(f"{checkpoint.path} is {registered_name(entry)}: {entry.config.text}")
+    print_stderr(f"{checkpoint.path} is {registered_name(entry)}: {entry.config.text}")
     return entry, opened
 
 
@@ -82,38 +88,38 @@ def run_command(app: typer.Typer, arguments: Sequence[str], name: str | None = N
     try:
         os.getcwd()
     except FileNotFoundError:
-        return _complain("the current folder was removed: change to another folder.")
+        return _print_error("the current folder was removed: change to another folder.")
     if (limit := _address_space()) < MIN_ADDRESS_SPACE:
-        return _complain(
+        return _print_error(
             f"this process may use {limit / 1e6:.0f} MB of addresses, and JAX needs "
             f"{MIN_ADDRESS_SPACE / 1e6:.0f}: raise the limit (`ulimit -v`)."
         )
     try:
         return app(list(arguments), prog_name=name, standalone_mode=False) or 0
     except (ZooError, WeightsError) as error:
-        return _complain(str(error))
+        return _print_error(str(error))
     except OSError as error:
         reason = error.strerror or type(error).__name__
         if error.filename is not None:
-            return _complain(f"{error.filename} cannot be used ({reason}): choose another path.")
+            return _print_error(f"{error.filename} cannot be used ({reason}): choose another path.")
         if error.errno != errno.ENOSPC:
-            return _complain(
+            return _print_error(
                 f"the operating system refused an operation of this command ({reason}): check "
                 "its limits and permissions."
             )
-        leave_closed(sys.stdout)
-        return _complain("stdout cannot be written, because its disk is full: free space there.")
+        redirect_to_null_device(sys.stdout)
+        return _print_error("stdout cannot be written, because its disk is full: free space there.")
     except typer.TyperException as error:
         # Typer validates values with pydantic, which adds this prefix to its messages.
         message = error.format_message().replace(": Value error, ", ": ")
-        return _complain(message if message.endswith((".", "?")) else f"{message}.")
+        return _print_error(message if message.endswith((".", "?")) else f"{message}.")
     except typer.Abort:
-        complain(INTERRUPTION)
+        print_stderr(INTERRUPTION)
         return INTERRUPTED
     except _memory_exceptions() as error:
         if not isinstance(error, MemoryError) and not EXHAUSTED.search(str(error)):
             raise
-        return _complain(
+        return _print_error(
             "the memory of this machine, or the limit of this process, is exhausted, and the "
             "output was not written: close other programs, or use a smaller model, image or batch."
         )
@@ -148,7 +154,7 @@ def _memory_exceptions() -> tuple[type[Exception], ...]:
 def show_group_help(context: typer.Context) -> None:
     """Print the help of a group of commands if the user named no command of the group."""
     if context.invoked_subcommand is None:
-        say(context.get_help())
+        print_stdout(context.get_help())
 
 
 @dataclass(frozen=True)
@@ -182,7 +188,7 @@ def print_json(value: object) -> None:
 
     Paths become strings. Dataclasses and parts of manifests become objects.
     """
-    say_json(value, _to_json_value)
+    print_json_stdout(value, _to_json_value)
 
 
 def _to_json_value(value: object) -> object:
@@ -227,10 +233,10 @@ def warn_nonfinite(names: Sequence[str]) -> None:
     if names:
         omitted = f" and {len(names) - 10} more" if len(names) > 10 else ""
         first_names = ", ".join(names[:10])
-        complain(f"warning: NaN or infinite values in {first_names}{omitted}")
+        print_stderr(f"warning: NaN or infinite values in {first_names}{omitted}")
 
 
-def _complain(message: str) -> int:
+def _print_error(message: str) -> int:
     """Print an error message on stderr, and return 2, the exit code for wrong use."""
-    complain(f"error: {Sentence(message)}")
+    print_stderr(f"error: {Sentence(message)}")
     return WRONG_USE

@@ -7,7 +7,7 @@ from zoo.checkpoints.source import read_weights
 from zoo.cli.command_options import Model, derive_options
 from zoo.cli.console import CommandResult, command_progress
 from zoo.common.errors import BadRequest
-from zoo.common.options import FORCE, Option, argument, weights_from
+from zoo.common.options import FORCE, Option, argument, weights_option
 from zoo.registry.lookup import info
 
 TARGET = (
@@ -26,10 +26,10 @@ REFERENCE = Option(
 def golden_command(
     model: Model,
     target: Target,
-    weights: Annotated[str | None, weights_from(False)] = None,
+    weights: Annotated[str | None, weights_option(False)] = None,
     image: Annotated[Path | None, PICTURE] = None,
     reference: Annotated[str, REFERENCE] = "transformers",
-    seed: Annotated[int, Option(None, "The seed of a checkpoint.", least=0)] = 0,
+    seed: Annotated[int, Option(None, "The seed of a checkpoint.", minimum=0)] = 0,
     force: Annotated[bool, FORCE] = False,
 ) -> CommandResult[dict[str, Any]]:
     """Write the outputs of another implementation, which `zoo verify` compares with."""

@@ -14,7 +14,7 @@ from zoo.cli.model_argument import find_publisher, find_weights_path
 from zoo.common.errors import BadFile
 from zoo.common.options import argument
 from zoo.registry.lookup import MODELS, find_models, info
-from zoo.registry.model_words import position_words
+from zoo.registry.model_descriptions import describe_positions
 
 if TYPE_CHECKING:
     from zoo.cli.tables import Block
@@ -144,7 +144,7 @@ def model_blocks(entry: ModelInfo) -> "Iterator[Block]":
         "parameters": f"{entry.parameters:,}",
         "architecture": entry.config.text,
         "preprocessing": entry.preprocessing.description,
-        "positions": position_words(entry.config),
+        "positions": describe_positions(entry.config),
         **({"pooler_output": entry.pooler} if entry.pooler else {}),
         "weights": sources[kind] if path is None else f"on this machine, {path}",
         "copies": ", ".join(f"{file.repository}, {COPY_REMARK}" for file in entry.mirrors[:1])

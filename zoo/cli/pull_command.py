@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from zoo.cli.command_options import DryRun, Model, Revision, derive_options
 from zoo.cli.console import CommandResult, command_progress
-from zoo.common.options import FORCE, OFFLINE, out_folder
+from zoo.common.options import FORCE, OFFLINE, out_folder_option
 from zoo.export.assemble.plan import variant_option
 from zoo.registry.lookup import info
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def pull(
     model: Model,
     variant: Annotated[Sequence[str], variant_option("fp32, which most runtimes run")] = (),
-    out: Annotated[Path | None, out_folder("./MODEL")] = None,
+    out: Annotated[Path | None, out_folder_option("./MODEL")] = None,
     revision: Revision = None,
     force: Annotated[bool, FORCE] = False,
     offline: Annotated[bool, OFFLINE] = False,

@@ -13,8 +13,8 @@ from zoo.cli.command_options import Json, derive_options
 from zoo.cli.console import CommandResult, print_picture
 from zoo.cli.model_argument import declare_model_argument, find_onnx_file, resolve_jax_model
 from zoo.common.errors import FAILED_CHECK, BadRequest
-from zoo.common.options import FORCE, Option, argument, out_folder, weights_from
-from zoo.common.terminal import complain
+from zoo.common.options import FORCE, Option, argument, out_folder_option, weights_option
+from zoo.common.terminal import print_stderr
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -118,10 +118,10 @@ class RunResult:
 def run(
     model: Annotated[str, MODEL],
     images: Annotated[Sequence[Path], PICTURES] = (),
-    weights: Annotated[str | None, weights_from("auto; a file or a folder has its own")] = None,
+    weights: Annotated[str | None, weights_option("auto; a file or a folder has its own")] = None,
     labels: Annotated[Sequence[str], LABELS] = (),
     threshold: Annotated[float | None, THRESHOLD] = None,
-    out: Annotated[Path, out_folder("the current folder")] = Path(),
+    out: Annotated[Path, out_folder_option("the current folder")] = Path(),
     force: Annotated[bool, FORCE] = False,
     json: Json = False,
 ) -> int:
@@ -161,7 +161,7 @@ def run(
     code = FAILED_CHECK if unreadable else 0
     CommandResult(result, RunResult.blocks, RunResult.record, code).show(json)
     for picture, reason in unreadable.items():
-        complain(f"error: {reason}" if picture in reason else f"error: {picture}: {reason}")
+        print_stderr(f"error: {reason}" if picture in reason else f"error: {picture}: {reason}")
     return code
 
 

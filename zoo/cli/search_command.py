@@ -11,7 +11,7 @@ from zoo.cli.command_options import Json, derive_options
 from zoo.cli.console import CommandResult, command_progress, print_picture
 from zoo.common.errors import BadRequest
 from zoo.common.options import FILE_OUT, FORCE, Option, flag
-from zoo.common.terminal import complain
+from zoo.common.terminal import print_stderr
 
 if TYPE_CHECKING:
     from zoo.apps.embed.contact_sheet import SheetCell
@@ -86,7 +86,7 @@ def _search_rows(sheet_options: "_SheetOptions", request: SearchRequest) -> int:
 
     results = search_table(sheet_options.table, request)
     if remark := told_index(sheet_options.table):
-        complain(remark)
+        print_stderr(remark)
     sheet_options.draw([[SheetCell(match.row, match.cosine) for match in results]])
     result = CommandResult(results, found_blocks, lambda rows: [row._asdict() for row in rows])
     return result.show(sheet_options.json)

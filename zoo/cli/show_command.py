@@ -12,7 +12,14 @@ from zoo.cli.command_options import Json, derive_options
 from zoo.cli.console import CommandResult, print_picture
 from zoo.cli.model_argument import declare_model_argument, find_onnx_file, resolve_jax_model
 from zoo.common.errors import BadRequest
-from zoo.common.options import FILE_OUT, FILE_SIZE, FORCE, Option, argument, weights_from
+from zoo.common.options import (
+    FILE_OUT,
+    FILE_SIZE,
+    FORCE,
+    Option,
+    argument,
+    weights_option,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -48,7 +55,7 @@ PATCH = Option(
 def show(
     model: Annotated[str, declare_model_argument()],
     images: Annotated[Sequence[Path], argument("IMAGE", "Pictures.")],
-    weights: Annotated[str | None, weights_from("auto; an .onnx file has its own")] = None,
+    weights: Annotated[str | None, weights_option("auto; an .onnx file has its own")] = None,
     size: Annotated["Size | None", SIZE_OPTION] = None,
     patch: Annotated[tuple[int, int] | None, PATCH] = None,
     out: Annotated[Path, FILE_OUT] = Path("features.png"),

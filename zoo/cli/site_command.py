@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from zoo.cli.command_options import derive_options
 from zoo.cli.console import CommandResult, command_progress
-from zoo.common.options import FORCE, Option, argument, out_folder
+from zoo.common.options import FORCE, Option, argument, out_folder_option
 
 if TYPE_CHECKING:
     from zoo.apps.site.write import Site
@@ -30,7 +30,7 @@ SITE_DATASET = Option(
 @derive_options()
 def site(
     folders: Annotated[Sequence[Path], FOLDERS],
-    out: Annotated[Path, out_folder(True)] = Path("catalogue"),
+    out: Annotated[Path, out_folder_option(True)] = Path("catalogue"),
     runtime: Annotated[Path | None, RUNTIME] = None,
     transformers: Annotated[Path | None, TRANSFORMERS] = None,
     dataset: Annotated[Path | None, SITE_DATASET] = None,

@@ -9,9 +9,9 @@ from zoo.checkpoints.source import ADAPTER_BASE, TAKE, WITHOUT_HEAD, read_weight
 from zoo.cli.command_options import Plot, derive_options
 from zoo.cli.console import CommandResult, command_progress
 from zoo.common.errors import FAILED_CHECK, BadFile, BadRequest
-from zoo.common.options import Option, argument, weights_from
+from zoo.common.options import Option, argument, weights_option
 from zoo.common.staging import manifest_path
-from zoo.common.terminal import complain
+from zoo.common.terminal import print_stderr
 
 if TYPE_CHECKING:
     from zoo.artifacts.folder_check import AuditReport, Finding
@@ -31,7 +31,7 @@ def verify(
             "numbers, NAME.safetensors.",
         ),
     ],
-    weights: Annotated[str | None, weights_from("those that the manifest names")] = None,
+    weights: Annotated[str | None, weights_option("those that the manifest names")] = None,
     take: Annotated[str, TAKE] = "",
     without_head: Annotated[bool, WITHOUT_HEAD] = False,
     base: Annotated[Path | None, ADAPTER_BASE] = None,
@@ -155,7 +155,7 @@ def _draw_errors(report: "AuditReport", plot: Path) -> None:
             rows += residual_rows(title, residuals.outputs, residuals.grid, file.verification)
     if not rows:
         reason = "no file could be compared" if not report.passed else "nothing was compared"
-        complain(f"{plot} was not drawn: {reason}")
+        print_stderr(f"{plot} was not drawn: {reason}")
         return
     save_chart(draw_residuals(rows), plot)
 
@@ -174,7 +174,7 @@ def audit_blocks(report: "AuditReport", exported: Path | None = None) -> "Iterat
     files follow. `exported` is the path of a file of `zoo export`, or None. A table of all its
     outputs is printed before the checks.
     """
-    from zoo.artifacts.words import passed_or_failed
+    from zoo.artifacts.descriptions import passed_or_failed
     from zoo.cli.tables import Table
     from zoo.cli.tables.export_table import verification_table
 

@@ -10,7 +10,7 @@ import typer
 from zoo.checkpoints.source import ADAPTER_BASE, TAKE, WITHOUT_HEAD, GivenCheckpoint
 from zoo.cli.command_options import DryRun, derive_options, examples, model_names
 from zoo.cli.console import CommandResult, command_progress, show_group_help, warn_nonfinite
-from zoo.common.options import FORCE, Option, argument, flag, out_folder
+from zoo.common.options import FORCE, Option, argument, flag, out_folder_option
 from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ MIRROR = "Use a known copy that somebody else than the publisher offers."
 Source = Annotated[Path, argument("SRC", "A checkpoint: a file or a folder.")]
 Target = Annotated[Path, argument("DST", TARGET)]
 
-MOST_TENSORS = 1000
+MAX_PRINTED_TENSORS = 1000
 """The largest number of tensors of a checkpoint that are printed."""
 
 
@@ -62,7 +62,7 @@ def inspection_record(file: Path, inspection: "Inspection") -> dict[str, Any]:
 def inspection_blocks(inspection: "Inspection") -> "Iterator[Block]":
     """Yield what is printed about a checkpoint: its facts, then its tensors.
 
-    At most `MOST_TENSORS` tensors are listed.
+    At most `MAX_PRINTED_TENSORS` tensors are listed.
     """
     from zoo.cli.tables import Facts
 
@@ -84,7 +84,7 @@ def inspection_blocks(inspection: "Inspection") -> "Iterator[Block]":
         "rotary periods": inspection.periods,
     }
     yield Facts(checkpoint.path.name, facts)
-    for key, tensor in list(tensors.items())[:MOST_TENSORS]:
+    for key, tensor in list(tensors.items())[:MAX_PRINTED_TENSORS]:
         name = key if key.isprintable() else ascii(key)
         yield f"{name}  {tensor.dtype} {list(tensor.shape)}"
 
@@ -138,7 +138,7 @@ def conversion_blocks(conversion: "ConversionResult") -> "Iterator[Block]":
 @derive_options()
 def download_checkpoints(
     models: Annotated[Sequence[str], model_names("Names or aliases of models.")],
-    out: Annotated[Path | None, out_folder("the cache")] = None,
+    out: Annotated[Path | None, out_folder_option("the cache")] = None,
     mirror: Annotated[bool, flag(MIRROR)] = False,
     dry_run: DryRun = False,
 ) -> CommandResult[list["DownloadedCheckpoint"]]:

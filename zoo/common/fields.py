@@ -49,16 +49,16 @@ Factor = Annotated[float, Field(ge=-1e6, le=1e6)]
 """A number that float32 can hold, also after products and sums with other factors."""
 ThreeFactors = tuple[Factor, Factor, Factor]
 
-MOST_PIXELS = 1 << 26
+MAX_PIXELS = 1 << 26
 
 
 def check_pixels(size: tuple[int, int]) -> tuple[int, int]:
-    """Return a size (height, width) in pixels unchanged, if it has at most `MOST_PIXELS` pixels.
+    """Return a size (height, width) in pixels unchanged, if it has at most `MAX_PIXELS` pixels.
 
     **Raises** `ValueError` for a larger size.
     """
-    if size[0] * size[1] > MOST_PIXELS:
-        raise ValueError(f"a `size` has more than {MOST_PIXELS} pixels")
+    if size[0] * size[1] > MAX_PIXELS:
+        raise ValueError(f"a `size` has more than {MAX_PIXELS} pixels")
     return size
 
 

@@ -64,7 +64,7 @@ class Option:
     in_python: str = ""
 
     @property
-    def meaning(self) -> str:
+    def docstring_text(self) -> str:
         """The description of the parameter for the docstring of a Python function."""
         if self.in_python:
             return self.in_python
@@ -112,7 +112,8 @@ def documented(function: F) -> F:
     """
     wrapped = partial(fill, width=96, subsequent_indent=6 * " ", break_on_hyphens=False)
     lines = [
-        f"- `{name}`: {option.meaning}" for name, (_, option) in option_parameters(function).items()
+        f"- `{name}`: {option.docstring_text}"
+        for name, (_, option) in option_parameters(function).items()
     ]
     function.__doc__ = (function.__doc__ or "").replace(OPTIONS, "\n    ".join(map(wrapped, lines)))
     return function
@@ -168,7 +169,7 @@ FILE_SIZE = Option(
 )
 
 
-def out_folder(default: str | bool, suffix: str = "") -> Option:
+def out_folder_option(default: str | bool, suffix: str = "") -> Option:
     """Return the option for the output folder of a command.
 
     `default` is True to show the parameter's default in `--help`, False to hide it, or a text to
@@ -182,7 +183,7 @@ def out_folder(default: str | bool, suffix: str = "") -> Option:
 FILE_OUT = Option("FILE", "The file to write.", command_line_type=Path)
 
 
-def weights_from(default: str | bool) -> Option:
+def weights_option(default: str | bool) -> Option:
     """Return the option for the source of weights: `auto`, `random`, or a checkpoint's path.
 
     `default` is the text that `--help` shows as the default, or False to show none.

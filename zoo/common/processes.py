@@ -19,7 +19,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeVar
 
-from weights.overlapping import Overlapping
+from weights.shared_setting import SharedSetting
 
 Opened = TypeVar("Opened")
 Task = TypeVar("Task")
@@ -48,7 +48,7 @@ def _restore_variable(previous_value: str | None) -> None:
         os.environ[SAFE_PATH] = previous_value
 
 
-WITHOUT_FOLDER = Overlapping(_exclude_current_folder)
+WITHOUT_CURRENT_FOLDER = SharedSetting(_exclude_current_folder)
 """A context that keeps the current folder off the module path of processes started in its block.
 
 Blocks of several threads may overlap.
@@ -61,11 +61,11 @@ def isolated_context() -> Generator[SpawnContext]:
 
     The processes are spawned. They must be started before the `with` block ends.
     """
-    with WITHOUT_FOLDER:
+    with WITHOUT_CURRENT_FOLDER:
         yield multiprocessing.get_context("spawn")
 
 
-def workers(
+def make_worker_pool(
     context: SpawnContext,
     count: int,
     initializer: Callable[[], object] | None = None,
@@ -91,7 +91,7 @@ def run_tasks(
     can_start: Callable[[Task, Collection[Task]], bool],
     handle_result: Callable[[Task, TaskResult | None], None],
     worker_errors: tuple[type[Exception], ...],
-    tries: int,
+    max_attempts: int,
 ) -> None:
     """Run all tasks in worker processes and pass each result to `handle_result`.
 
@@ -107,7 +107,7 @@ def run_tasks(
     - `handle_result`: is called with each task and its result. The result is None if the worker
       died in every try.
     - `worker_errors`: the exceptions that mean that a worker died. The task is then tried again.
-    - `tries`: the maximum number of times that a task is tried.
+    - `max_attempts`: the maximum number of times that a task is tried.
 
     Other exceptions of a task are raised.
     """
@@ -132,7 +132,7 @@ def run_tasks(
                     result = future.result()
                 except worker_errors:
                     failures[task] += 1
-                    if failures[task] < tries:
+                    if failures[task] < max_attempts:
                         waiting.append(task)
                         continue
                 handle_result(task, result)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from weights.printable import printable
 from weights.progress import Progress, Quiet, is_notebook_cell
-from zoo.common.terminal import complain, say
+from zoo.common.terminal import print_stderr, print_stdout
 
 if TYPE_CHECKING:
     from IPython.display import DisplayHandle
@@ -70,7 +70,7 @@ def progress_bar(fallback: Progress | None = None) -> Generator[Progress]:
 def log(text: str) -> None:
     """Print a line of progress to stderr. Print nothing if a notebook would show it as an error."""
     if not shows_stderr_as_error():
-        complain(text)
+        print_stderr(text)
 
 
 class LogProgress:
@@ -103,7 +103,7 @@ class LogProgress:
 
     def note(self, text: str) -> None:
         """Print a note for the user on stderr."""
-        complain(text)
+        print_stderr(text)
 
 
 class CellProgress:
@@ -138,7 +138,7 @@ class CellProgress:
 
     def note(self, text: str) -> None:
         """Print a note for the user on stdout, where it remains visible."""
-        say(text)
+        print_stdout(text)
 
     def _update_line(self) -> None:
         """Show the current stage and its progress, at most five times a second."""

@@ -19,7 +19,7 @@ from weights.progress import Progress
 from weights.sources.hub import discard_partial_downloads
 from zoo.common.errors import BadOutput
 from zoo.common.processes import terminate_workers
-from zoo.common.terminal import complain
+from zoo.common.terminal import print_stderr
 
 PREFIX = ".zoo-"  # prefix of the names of staged folders
 STAGED_NAME = re.compile(r"\.zoo-[0-9a-f]{16}")
@@ -31,13 +31,13 @@ neither `..` nor a hidden file."""
 
 INTERRUPTION = "interrupted; nothing unfinished was put in place"
 
-_OPEN: dict[Path, Callable[[], None] | None] = {}
+_STAGED_FOLDERS: dict[Path, Callable[[], None] | None] = {}
 """The staged folders of this process, with the functions that release their locks."""
 
 _CRITICAL_BLOCKS: list[object] = []
 """Blocks that must finish before this process is stopped."""
 
-_PENDING: list[int] = []
+_PENDING_SIGNALS: list[int] = []
 """Numbers of the signals that arrived during such a block."""
 
 
@@ -46,8 +46,9 @@ def staged(folder: Path) -> Generator[Path]:
     """Yield a hidden folder inside `folder` for new files, to be renamed to their final paths.
 
     `folder` is created if it does not exist. The hidden folder is removed when the `with` block
-    ends, also after an exception. A process that exits at once calls `discard` to remove it. If the
-    process is killed, the hidden folder remains until files are next staged in `folder`.
+    ends, also after an exception. A process that exits at once calls `remove_staged_folders` to
+    remove it. If the process is killed, the hidden folder remains until files are next staged in
+    `folder`.
 
     **Raises** `BadOutput` if `folder` cannot be written.
     """
@@ -55,16 +56,16 @@ def staged(folder: Path) -> Generator[Path]:
     with ExitStack() as stack:
         with report_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            sweep(folder)
+            remove_stale_folders(folder)
             # Try again if another process has removed the new folder.
             while release is None:
                 stage = folder / f"{PREFIX}{secrets.token_hex(8)}"
                 # Set before the folder exists, so that a signal handler can remove the folder.
-                _OPEN[stage] = None
-                stack.callback(_OPEN.pop, stage, None)
+                _STAGED_FOLDERS[stage] = None
+                stack.callback(_STAGED_FOLDERS.pop, stage, None)
                 stack.callback(shutil.rmtree, stage, ignore_errors=True)
                 stage.mkdir(mode=0o700)
-                _OPEN[stage] = release = lock.try_lock(stage / LOCK)
+                _STAGED_FOLDERS[stage] = release = lock.try_lock(stage / LOCK)
         stack.callback(release)
         yield stage
 
@@ -98,7 +99,7 @@ def write_text(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
-def sweep(folder: Path) -> None:
+def remove_stale_folders(folder: Path) -> None:
     """Remove the staged folders in `folder` that killed processes have left.
 
     A running process holds a lock in its staged folder. A folder whose lock is free is removed.
@@ -125,9 +126,9 @@ def _remove_staged(stage: Path, release: Callable[[], None] | None) -> None:
         shutil.rmtree(stage, ignore_errors=True)
 
 
-def discard() -> None:
+def remove_staged_folders() -> None:
     """Remove all staged folders, partial downloads and locks of this process, before it exits."""
-    for stage, release in tuple(_OPEN.items()):
+    for stage, release in tuple(_STAGED_FOLDERS.items()):
         _remove_staged(stage, release)
     discard_partial_downloads()
     lock.discard_locks()
@@ -221,8 +222,8 @@ def delay_signals() -> Generator[None]:
         yield
     finally:
         _CRITICAL_BLOCKS.remove(token)
-        if _PENDING and not _CRITICAL_BLOCKS:
-            handle_stop_signal(_PENDING[0], None)
+        if _PENDING_SIGNALS and not _CRITICAL_BLOCKS:
+            handle_stop_signal(_PENDING_SIGNALS[0], None)
 
 
 def replace_folder(new: Path, folder: Path) -> None:
@@ -231,7 +232,7 @@ def replace_folder(new: Path, folder: Path) -> None:
     If the move fails, the previous folder is kept. If the process is killed between the two
     renames, `restore_folder` restores the previous folder.
     """
-    moved_folder = _moved_away(folder)
+    moved_folder = _previous_folder_path(folder)
     shutil.rmtree(moved_folder, ignore_errors=True)
     with delay_signals():
         try:
@@ -248,31 +249,31 @@ def restore_folder(folder: Path) -> None:
 
     Nothing is done if `folder` exists, or if `replace_folder` has not moved a folder away.
     """
-    if _moved_away(folder).is_dir() and not os.path.lexists(folder):
-        _moved_away(folder).rename(folder)
+    if _previous_folder_path(folder).is_dir() and not os.path.lexists(folder):
+        _previous_folder_path(folder).rename(folder)
 
 
-def _moved_away(folder: Path) -> Path:
+def _previous_folder_path(folder: Path) -> Path:
     """Return the hidden path to which `replace_folder` moves the previous folder."""
     return folder.with_name(f"{PREFIX}{folder.name}.old")
 
 
-def move_staged_files(stage: Path, folder: Path, names: Sequence[str], last: str) -> None:
+def move_staged_files(stage: Path, folder: Path, names: Sequence[str], last_name: str) -> None:
     """Move staged files from the folder `stage` into `folder`. Other files there are not changed.
 
     **Arguments**
 
     - `names`: the files' paths relative to both folders.
-    - `last`: the member of `names` without which a folder is not read, such as the manifest.
+    - `last_name`: the member of `names` without which a folder is not read, such as the manifest.
 
-    The existing file `last` is removed first and the new one is moved last, so that an interruption
-    cannot leave a usable mixture of old and new files.
+    The existing file `last_name` is removed first and the new one is moved last, so that an
+    interruption cannot leave a usable mixture of old and new files.
 
     **Raises** `BadOutput` if a file cannot be moved.
     """
     with report_write_errors(folder), delay_signals():
-        (folder / last).unlink(missing_ok=True)
-        for name in sorted(names, key=lambda name: name == last):
+        (folder / last_name).unlink(missing_ok=True)
+        for name in sorted(names, key=lambda name: name == last_name):
             (stage / name).replace(folder / name)
 
 
@@ -302,13 +303,13 @@ def handle_stop_signal(number: int, frame: FrameType | None) -> None:
     The exit code is 128 plus the number of the signal.
     """
     if _CRITICAL_BLOCKS:
-        _PENDING.append(number)
+        _PENDING_SIGNALS.append(number)
         return
     # Raising here is not enough: an exception that arrives inside a destructor is dropped.
     terminate_workers()
-    discard()
+    remove_staged_folders()
     if number == signal.SIGINT:
-        complain(INTERRUPTION)
+        print_stderr(INTERRUPTION)
     os._exit(128 + number)
 
 

@@ -15,17 +15,17 @@ from typing import TextIO
 from weights.printable import printable, with_escapes
 
 
-def say(text: str = "", file: TextIO | None = None, end: str = "\n") -> None:
+def print_stdout(text: str = "", file: TextIO | None = None, end: str = "\n") -> None:
     """Print a text to stdout, or to `file`, with escapes in place of control characters."""
     print(printable(text), file=file or sys.stdout, end=end, flush=True)
 
 
-def complain(text: str) -> None:
+def print_stderr(text: str) -> None:
     """Print a text to stderr, with escapes in place of control characters."""
-    say(text, sys.stderr)
+    print_stdout(text, sys.stderr)
 
 
-def say_json(value: object, default: Callable[[object], object]) -> None:
+def print_json_stdout(value: object, default: Callable[[object], object]) -> None:
     """Print a value to stdout as indented JSON, with escapes in place of control characters.
 
     `default` converts values that JSON cannot represent, as for `json.dumps`.
@@ -56,7 +56,7 @@ def _tolerant_stream(stream: TextIO | None) -> TextIO:
     return stream
 
 
-def leave_closed(stream: TextIO) -> None:
+def redirect_to_null_device(stream: TextIO) -> None:
     """Redirect a stream whose reader has ended to the null device, so that flushing cannot fail."""
     with Path(os.devnull).open("w", encoding="utf-8") as null_device:
         os.dup2(null_device.fileno(), stream.fileno())

@@ -128,7 +128,9 @@ class Calibrator:
     size: Size
     batch: int
 
-    def ranges(self, source: Path, progress: Progress) -> dict[str, ActivationStatistics]:
+    def measure_activations(
+        self, source: Path, progress: Progress
+    ) -> dict[str, ActivationStatistics]:
         """Run a float32 file on the calibration pictures, and return statistics of its activations.
 
         The keys are the names of the matrices that the activations are multiplied by. The
@@ -152,7 +154,7 @@ class Calibrator:
         progress.stage(f"int8: ranges on {len(paths)} pictures", len(paths))
         return measure_ranges(model, counted_batches())
 
-    def held_out(self) -> Iterable[Feeds]:
+    def held_out_feeds(self) -> Iterable[Feeds]:
         """Return the inputs of a file for the held-out pictures, batch by batch. The ranges are not
         computed from these."""
         return self._feeds(self.pictures.held_out_paths)
@@ -189,7 +191,7 @@ def write_best_int8(
     **Returns** the measurements of all methods, and the digests of the file that was kept and its
     sidecar. **Raises** `BadRequest` if an activation is NaN or infinite on the pictures.
     """
-    statistics = calibrator.ranges(source, progress)
+    statistics = calibrator.measure_activations(source, progress)
     means = {name: activation.means for name, activation in statistics.items()}
     writers: dict[Ranging, Writer] = {
         "minmax": partial(write_with_ranges, ranges=minmax_ranges(statistics), means=means),
@@ -234,7 +236,7 @@ def measure_candidates(
         {method: session(path) for method, path in files.items()},
     )
     cosines = dict.fromkeys(files, 1.0)
-    for feeds in calibrator.held_out():
+    for feeds in calibrator.held_out_feeds():
         inputs = [*feeds.values()]
         expected = converter.run(float32_session, inputs)
         for method, int8_session in sessions.items():
@@ -243,7 +245,7 @@ def measure_candidates(
                 converter.compare(outputs[name], expected[name]).cosine for name in expected
             ]
             cosines[method] = float(np.min([cosines[method], *output_cosines]))
-    feeds = next(iter(calibrator.held_out()))
+    feeds = next(iter(calibrator.held_out_feeds()))
     tasks: dict[str, Task] = {
         method: as_task(session, feeds) for method, session in sessions.items()
     }

@@ -20,7 +20,7 @@ from zoo.common.staging import (
     write_text,
 )
 from zoo.export.describe import describe_shared
-from zoo.export.make import ExportedFile, produce
+from zoo.export.make import ExportedFile, open_production
 from zoo.export.request import Plan, check_output_path
 from zoo.export.subject import Subject
 
@@ -89,7 +89,7 @@ def export_model(
             stack.enter_context(locked_output(target, progress))
             # Another process may have written the file since the options were checked.
             check_output_path(target, plan.options.force)
-        production = stack.enter_context(produce(plan, subject, progress))
+        production = stack.enter_context(open_production(plan, subject, progress))
         for file in production.write_and_verify(plan.files):
             name = file.spec.name
             manifests[name] = describe_file(plan, file, provenance())

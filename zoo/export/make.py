@@ -124,7 +124,7 @@ class Production:
         @cache  # all files of an opset come from one trace and have its branches
         def untaken(opset: int) -> tuple[str, ...]:
             """Return sentences about branches that no sample reaches, for the files of an opset."""
-            return self.untaken(exports[opset])
+            return self.describe_untaken_sides(exports[opset])
 
         for spec in in_order:
             yield self.verify_and_describe(spec, exports[spec.opset], untaken(spec.opset))
@@ -201,7 +201,7 @@ class Production:
         with report_write_errors(file), self.digests.compute() as on_write:
             converter.save(joined, file, on_write=on_write)
 
-    def untaken(self, export: converter.Export) -> tuple[str, ...]:
+    def describe_untaken_sides(self, export: converter.Export) -> tuple[str, ...]:
         """Return a sentence for each branch of the exported network that no sample reaches.
 
         The result is empty if the files are not verified.
@@ -222,7 +222,7 @@ class Production:
 
         - `spec`: description of the file.
         - `export`: the JAX export that the file comes from.
-        - `untaken`: sentences about branches that no sample reaches.
+        - `describe_untaken_sides`: sentences about branches that no sample reaches.
         """
         file, traits = self.stage / spec.name, PRECISIONS[spec.precision]
         verification = session = oldest = None
@@ -290,7 +290,7 @@ class Production:
 
 
 @contextmanager
-def produce(
+def open_production(
     plan: Plan, subject: Subject, progress: Progress, tower: str = ""
 ) -> Generator[Production]:
     """Yield a `Production` that writes the files of a plan to a staged folder.
@@ -353,7 +353,7 @@ def convert_model(
         opset=opset,
         attention_layout=layout,
         target=target,
-        input_names=config.takes,
+        input_names=config.input_names,
     )
     if signature.size is None:
         name_open_dimensions(export.model.graph, config.stride)

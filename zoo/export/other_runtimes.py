@@ -88,4 +88,4 @@ def _is_right(file: Path, sample: Sample, limit: Limit, python: Path) -> bool:
         ]
     except CheckError:
         return False
-    return all(map(limit.holds, errors))
+    return all(map(limit.allows, errors))

@@ -28,7 +28,7 @@ class Limit:
     measure: Measure
     value: float
 
-    def holds(self, comparison: Comparison) -> bool:
+    def allows(self, comparison: Comparison) -> bool:
         """Return whether the difference of an output is within the limit. False if the difference
         is NaN or infinite."""
         error = comparison.error(self.measure)
@@ -36,7 +36,7 @@ class Limit:
             return False
         return error >= self.value if self.measure == "cosine" else error <= self.value
 
-    def worst(self, comparisons: Sequence[Comparison]) -> Comparison:
+    def find_worst(self, comparisons: Sequence[Comparison]) -> Comparison:
         """Return the comparison with the largest error, or for `cosine` the smallest similarity.
 
         A comparison whose error is NaN or infinite counts as the worst.

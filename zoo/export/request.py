@@ -13,7 +13,7 @@ from zoo.architectures.entry import ModelInfo
 from zoo.artifacts.choices import Input, Layout, Precision, Scales, Target
 from zoo.checkpoints.source import WeightsChoice, resolve_weights
 from zoo.common.errors import BadOutput, BadRequest
-from zoo.common.options import FORCE, OFFLINE, SIZE, out_folder
+from zoo.common.options import FORCE, OFFLINE, SIZE, out_folder_option
 from zoo.common.staging import NAME, check_free, manifest_path, sidecar_path
 from zoo.export import export_options as cli_options
 from zoo.export.precisions import PRECISIONS
@@ -65,7 +65,7 @@ class Options:
     """
 
     weights: str | WeightsChoice = "auto"
-    out: Annotated[Path | None, out_folder("the current folder", ONE_FILE)] = None
+    out: Annotated[Path | None, out_folder_option("the current folder", ONE_FILE)] = None
     force: Annotated[bool, FORCE] = False
     keep_inexact: Annotated[bool, cli_options.KEEP_INEXACT] = False
     offline: Annotated[bool, OFFLINE] = False

@@ -357,7 +357,7 @@ def _worst_comparison(comparisons: Sequence[Comparison], limit: Limit) -> Compar
     """Return the comparison with the largest error. Its `excused` share is the largest of all
     comparisons."""
     worst, largest_share = (
-        limit.worst(comparisons),
+        limit.find_worst(comparisons),
         max(comparison.excused for comparison in comparisons),
     )
     return worst.model_copy(update={"excused": largest_share}) if largest_share else worst
@@ -406,9 +406,9 @@ def judge_comparisons(
         input=input,
         measure=limit.measure,
         limit=limit.value,
-        passed=all(map(limit.holds, outputs))
+        passed=all(map(limit.allows, outputs))
         and all(comparison.excused <= MAX_EXCUSED_SHARE for comparison in outputs)
-        and all(map(PRECISIONS["fp32"].limit.holds, inner_comparisons)),
+        and all(map(PRECISIONS["fp32"].limit.allows, inner_comparisons)),
         comparisons=(*inner_comparisons, *outputs),
         levels=tried_levels,
     )

@@ -76,7 +76,7 @@ class Windows(NamedTuple):
         return Windows(_take_first(self.positions, blocks, 0), _take_first(self.weights, blocks, 0))
 
 
-def prepare(
+def preprocess_image(
     image: UInt8[Array, "batch height width 3"], preprocessing: Preprocessing, size: Size
 ) -> Float32[Array, "batch 3 height width"]:
     """Return the `pixel_values` of a batch of images of one size, as a JAX computation.
@@ -84,7 +84,7 @@ def prepare(
     **Arguments**
 
     - `image`: the images, whose height and width may be symbolic. Edges may have up to
-      `LONGEST_EDGE` pixels before and after the resize.
+      `MAX_EDGE` pixels before and after the resize.
     - `preprocessing`: the preprocessing of the model.
     - `size`: the (height, width) of the result.
 
@@ -132,7 +132,7 @@ def export_preprocessing(
     """
     with enable_x64(True):
         return converter.to_onnx(
-            partial(prepare, preprocessing=preprocessing, size=size),
+            partial(preprocess_image, preprocessing=preprocessing, size=size),
             [((batch or "batch_size", "height", "width", 3), np.uint8)],
             opset=opset,
             target=target,

@@ -17,7 +17,7 @@ from zoo.images.pictures import (
     reduced_picture,
 )
 
-MOST_PICTURES = 512
+MAX_PICTURES = 512
 """The largest number of pictures of a folder that are used.
 
 NVIDIA's guide to TensorRT calls 500 enough for a network that was trained on ImageNet.
@@ -65,7 +65,7 @@ class PictureFolder:
 def read_picture_folder(folder: Path) -> PictureFolder:
     """Return the pictures of a folder and its subfolders.
 
-    At most `MOST_PICTURES` are used, spread evenly over the sorted names. Hidden files and files
+    At most `MAX_PICTURES` are used, spread evenly over the sorted names. Hidden files and files
     whose ending is not that of a picture are skipped.
 
     **Raises** `BadRequest` if there are fewer than two pictures, or if a file with the ending of a
@@ -81,7 +81,7 @@ def read_picture_folder(folder: Path) -> PictureFolder:
             f"be read: put a few hundred pictures there, at least two, in one of the formats "
             f"{', '.join(PICTURE_FORMATS)}."
         )
-    count = min(len(readable), MOST_PICTURES)
+    count = min(len(readable), MAX_PICTURES)
     paths = tuple(readable[index * len(readable) // count] for index in range(count))
     for path in paths:
         check_picture_header(path)

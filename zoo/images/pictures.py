@@ -41,7 +41,7 @@ PICTURE_FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP
 Pillow reads more formats. One of them is EPS, which Pillow runs as a program in Ghostscript.
 """
 
-MOST_PIXELS = 89_478_485
+MAX_PIXELS = 89_478_485
 """The largest number of pixels of a picture. Pillow warns above it. So many take 360 MB in RGB."""
 
 DAMAGED = (
@@ -231,15 +231,15 @@ def _read_orientation(image: Image) -> int:
 
 
 def _check_pixels(image: Image, name: str) -> None:
-    """Check that the header of a picture states at most `MOST_PIXELS` pixels.
+    """Check that the header of a picture states at most `MAX_PIXELS` pixels.
 
     This is done before memory for the pixels is allocated. `name` is used in the error message.
     **Raises** `BadRequest`.
     """
-    if image.width * image.height > MOST_PIXELS:
+    if image.width * image.height > MAX_PIXELS:
         raise BadRequest(
             f"{name} has {image.width} x {image.height} pixels: give a picture of at most "
-            f"{MOST_PIXELS // 1_000_000} million pixels."
+            f"{MAX_PIXELS // 1_000_000} million pixels."
         )
 
 

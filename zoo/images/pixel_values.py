@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zoo.common.errors import BadRequest
-from zoo.images.pictures import MOST_PIXELS, Part, ReadPicture
+from zoo.images.pictures import MAX_PIXELS, Part, ReadPicture
 from zoo.images.preprocessing import CropRounding, Preprocessing
 from zoo.images.resampling import Span, resize_part, resize_part_in_float
 from zoo.tasks.answer import size_inside
@@ -78,7 +78,7 @@ def _preprocess_image(
 
 
 def _check_size(size: Size) -> None:
-    """Check that a size is a positive height and width, with at most `MOST_PIXELS` pixels.
+    """Check that a size is a positive height and width, with at most `MAX_PIXELS` pixels.
 
     **Raises** `BadRequest`.
     """
@@ -88,10 +88,10 @@ def _check_size(size: Size) -> None:
         raise BadRequest(
             f"size is {ascii(size)[:60]}: give a height and a width as whole numbers of pixels."
         ) from error
-    if min(height, width) < 1 or height * width > MOST_PIXELS:
+    if min(height, width) < 1 or height * width > MAX_PIXELS:
         raise BadRequest(
             f"got {height} x {width} pixels as the size of the network's input: give a height and "
-            f"a width of at least 1, and at most {MOST_PIXELS // 1_000_000} million pixels."
+            f"a width of at least 1, and at most {MAX_PIXELS // 1_000_000} million pixels."
         )
 
 
@@ -129,7 +129,7 @@ def resized_size(
     )
 
 
-LONGEST_EDGE = 26_000
+MAX_EDGE = 26_000
 """The longest edge in pixels, before and after resizing, for which the arithmetic of a file that
 resizes is exact."""
 
@@ -138,13 +138,13 @@ def check_edges(sides: Size, preprocessing: Preprocessing) -> None:
     """Check that a file that resizes pictures itself can resize a picture of this size exactly.
 
     `sides` is the (height, width) of the picture. **Raises** `BadRequest` if an edge is longer than
-    `LONGEST_EDGE` before or after the resize.
+    `MAX_EDGE` before or after the resize.
     """
     longest = max(*sides, *resized_size(sides, preprocessing, preprocessing.size))
-    if longest > LONGEST_EDGE:
+    if longest > MAX_EDGE:
         raise BadRequest(
             f"got a picture of {sides[0]} x {sides[1]} pixels (height x width), which this file "
-            f"would resize to {longest:,} along one edge: give one of at most {LONGEST_EDGE:,}."
+            f"would resize to {longest:,} along one edge: give one of at most {MAX_EDGE:,}."
         )
 
 
@@ -182,7 +182,7 @@ def _resize_and_crop(
     the same.
     """
     left, top, right, bottom = centre_crop(scaled, size, preprocessing.crop_rounding)
-    if scaled[0] * scaled[1] <= LARGEST_RATIO * size[0] * size[1]:
+    if scaled[0] * scaled[1] <= MAX_RATIO * size[0] * size[1]:
         return _resize(image, preprocessing, scaled, part)[:, top:bottom, left:right]
     low_x, low_y, high_x, high_y = part or (0, 0, image.width, image.height)
     rows = Span(image.height, low_y, high_y, scaled[0], top, bottom)
@@ -196,7 +196,7 @@ def _resize_and_crop(
     return levels.transpose(2, 0, 1) * np.float32(preprocessing.rescale)
 
 
-LARGEST_RATIO = 4
+MAX_RATIO = 4
 """The largest ratio of pixels of a resized picture and its crop at which all of it is resized.
 
 Above it, only the pixels of the crop are computed.

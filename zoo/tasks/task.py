@@ -61,9 +61,9 @@ class Task:
     """The meaning of a network's outputs, and the functions that interpret them.
 
     - `name`: the name of the task on model hubs.
-    - `purpose`: a sentence about the use of a network. `purpose` in `zoo.registry.model_words`
-      fills in `{classes:,}`, examples of classes `{such}`, `{stride}`, and `{whole}` for a pooled
-      vector.
+    - `purpose`: a sentence about the use of a network. `describe_purpose` in
+      `zoo.registry.model_descriptions` fills in `{classes:,}`, examples of classes `{such}`,
+      `{stride}`, and `{whole}` for a pooled vector.
     - `outputs`: descriptions of the outputs that a file may have, by name.
     - `answer`: computes the answer about one picture. Its arguments are the outputs without the
       batch axis, the picture, and the question.

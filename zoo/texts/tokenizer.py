@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import tokenizers
 
 WORDS, SETTINGS = "tokenizer.json", "tokenizer_config.json"
-LARGEST_VOCABULARY = 256 << 20  # bytes; Gemma's 256,000 words are 34 MB
+MAX_VOCABULARY_BYTES = 256 << 20  # bytes; Gemma's 256,000 words are 34 MB
 
 
 class AddedWord(Model):
@@ -141,14 +141,14 @@ def read_tokenizer_settings(folder: Path) -> tuple[TokenizerSettings, dict[str, 
 def _read_content(path: Path) -> bytes:
     """Return the bytes of a file, decoded from other encodings into UTF-8.
 
-    **Raises** `BadFile` if the file cannot be read or is larger than `LARGEST_VOCABULARY`.
+    **Raises** `BadFile` if the file cannot be read or is larger than `MAX_VOCABULARY_BYTES`.
     """
     try:
-        content = read_at_most(path, LARGEST_VOCABULARY + 1)
+        content = read_at_most(path, MAX_VOCABULARY_BYTES + 1)
     except OSError as error:
         raise BadFile(
             f"{path} cannot be read ({error.strerror}): copy the checkpoint's file there."
         ) from error
-    if len(content) > LARGEST_VOCABULARY:
+    if len(content) > MAX_VOCABULARY_BYTES:
         raise BadFile(f"{path} is too large for a tokenizer: copy the checkpoint's file.")
     return as_utf8(content)

@@ -25,9 +25,9 @@ from tests.files.changes import EVIL
 from weights import open_checkpoint
 from weights.containers import lz4 as frames
 from weights.containers import npy
-from weights.containers.bounds import MOST_DIMENSIONS, MOST_TENSORS
-from weights.containers.equimo import LARGEST_METADATA
-from weights.containers.safetensors import MOST_VALUES
+from weights.containers.bounds import MAX_DIMENSIONS, MAX_TENSORS
+from weights.containers.equimo import MAX_METADATA_BYTES
+from weights.containers.safetensors import MAX_VALUES
 from weights.errors import NotACheckpoint, UnsafeCheckpoint, WeightsError, WrongDigest
 from weights.opening import open_regular
 
@@ -93,7 +93,7 @@ EMPTY = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
 
 def values(piece):
     """An empty object takes 64 bytes in memory and 3 in the file."""
-    return b'{"a":[' + piece * MOST_VALUES + b"0]}"
+    return b'{"a":[' + piece * MAX_VALUES + b"0]}"
 
 
 SAFETENSORS = {
@@ -112,9 +112,9 @@ SAFETENSORS = {
     "unknown type": (entry(dtype="F3"), 8, None),
     "backwards": (entry(data_offsets=[8, 0]), 8, None),
     "no entry": ({"a": 3}, 0, None),
-    "many dimensions": (entry(shape=[(1 << 48) - 1] * (MOST_DIMENSIONS + 1)), 8, None),
+    "many dimensions": (entry(shape=[(1 << 48) - 1] * (MAX_DIMENSIONS + 1)), 8, None),
     "very many dimensions": (entry(shape=[(1 << 48) - 1] * 300_000), 8, None),
-    "many tensors": ({str(i): EMPTY for i in range(MOST_TENSORS + 1)}, 0, None),
+    "many tensors": ({str(i): EMPTY for i in range(MAX_TENSORS + 1)}, 0, None),
     "many objects": (values(b'{"a":0},'), 0, None),
     "many lists": (values(b"[],"), 0, None),
     "many numbers": (values(b"0,"), 0, None),
@@ -131,14 +131,14 @@ def test_safetensors(name, tmp_path):
 
 def test_as_many_as_are_read(tmp_path):
     """Dimensions of a tensor and records of a file, and not one more."""
-    header = entry(shape=[1] * MOST_DIMENSIONS, data_offsets=[0, 4])
+    header = entry(shape=[1] * MAX_DIMENSIONS, data_offsets=[0, 4])
     path = safetensors_file(tmp_path / "w", header, bytes(4))
-    assert open_checkpoint(path).tensors["a"].shape == (1,) * MOST_DIMENSIONS
+    assert open_checkpoint(path).tensors["a"].shape == (1,) * MAX_DIMENSIONS
     path, record = tmp_path / "w.eqx", npy.array_header((2,), "<f4") + bytes(8)
-    path.write_bytes(record * MOST_TENSORS)
-    assert len(open_checkpoint(path).tensors) == MOST_TENSORS
-    path.write_bytes(record * (MOST_TENSORS + 1))
-    refused(path, f"more than {MOST_TENSORS} records")
+    path.write_bytes(record * MAX_TENSORS)
+    assert len(open_checkpoint(path).tensors) == MAX_TENSORS
+    path.write_bytes(record * (MAX_TENSORS + 1))
+    refused(path, f"more than {MAX_TENSORS} records")
 
 
 def index_of(folder, names):
@@ -157,7 +157,7 @@ def test_an_index_names_files_beside_it_only(tmp_path):
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        (dict.fromkeys(map(str, range(MOST_TENSORS // 2)), EMPTY), "its files claims"),
+        (dict.fromkeys(map(str, range(MAX_TENSORS // 2)), EMPTY), "its files claims"),
         ({"__metadata__": {"": " " * (4_000_000 - 40)}}, "its files' tables"),
     ],
     ids=["tensors", "bytes of headers"],
@@ -284,7 +284,7 @@ def test_members_that_are_not_what_they_say(change, message, method, tmp_path):
         # The properties of an LZMA stream may ask for a dictionary of 4 GB.
         (["a"], zipfile.ZIP_LZMA, "neither stored nor deflated"),
         (["a"], zipfile.ZIP_BZIP2, "neither stored nor deflated"),
-        (range(MOST_TENSORS + 100), zipfile.ZIP_STORED, "in members|in bytes"),
+        (range(MAX_TENSORS + 100), zipfile.ZIP_STORED, "in members|in bytes"),
         pytest.param(
             *(range(100_000), zipfile.ZIP_STORED, "in bytes|in members"), marks=pytest.mark.full
         ),
@@ -374,7 +374,7 @@ def claiming(size):
 
 
 # Looking for a number before a word takes long where everything is a number.
-DIGITS = extended(LARGEST_METADATA) + b"1" * LARGEST_METADATA + member("metadata.json").tobuf()
+DIGITS = extended(MAX_METADATA_BYTES) + b"1" * MAX_METADATA_BYTES + member("metadata.json").tobuf()
 
 
 @pytest.mark.parametrize(

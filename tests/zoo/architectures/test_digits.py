@@ -41,7 +41,7 @@ from zoo.checkpoints.identify import inspect_checkpoint
 from zoo.checkpoints.source import GivenCheckpoint
 from zoo.common.errors import BadOutput, BadRequest, MissingLibrary
 from zoo.data.digits import data as digits
-from zoo.data.digits.scenes import MOST_DIGITS, draw_scenes
+from zoo.data.digits.scenes import MAX_DIGITS, draw_scenes
 from zoo.images.pixel_values import pixel_values
 
 ENTRY = info("vit_digits")
@@ -114,7 +114,7 @@ def test_depths_of_scenes_that_nobody_trained_on():
     assert (DATA / entry.checkpoint).stat().st_size <= 2_000_000
     _, apart = digits.split_digits()
     scenes = draw_scenes(apart, 300, 5)
-    assert {int(which.max()) for which in scenes.digit_numbers} == {*range(1, MOST_DIGITS + 1)}
+    assert {int(which.max()) for which in scenes.digit_numbers} == {*range(1, MAX_DIGITS + 1)}
     found = measure(load("depth_digits"), entry, scenes)
     assert found.order >= 0.87 and found.error <= 0.06 and found.there >= 0.975
 

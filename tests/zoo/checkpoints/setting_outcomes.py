@@ -75,7 +75,7 @@ def computed(folder: Path, tensors: str, given: Mapping[str, np.ndarray]) -> Arr
     key = (loaded.config, tensors, shapes)
     if key not in COMPUTED:
         model = bind(abstract(loaded.config), loaded.weights.arrays)
-        values = [jnp.asarray(given[name]) for name in loaded.config.takes]
+        values = [jnp.asarray(given[name]) for name in loaded.config.input_names]
         compares = loaded.config.task.name == "zero-shot-image-classification"
         found = model(*(value[None] if compares else value for value in values))
         pairs = found._asdict().items()

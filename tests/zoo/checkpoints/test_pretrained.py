@@ -16,7 +16,7 @@ from weights import array_leaves
 from weights.errors import MappingError
 from weights.files import sha256
 from weights.progress import Quiet
-from zoo.artifacts.words import describe_licence_doubt, describe_weights
+from zoo.artifacts.descriptions import describe_licence_doubt, describe_weights
 from zoo.checkpoints.load import open_weights
 from zoo.checkpoints.source import GivenCheckpoint
 from zoo.common.errors import BadRequest

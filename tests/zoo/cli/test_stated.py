@@ -79,7 +79,7 @@ def test_to_onnx_has_options_of_an_export():
 def test_a_docstring_says_what_each_parameter_is(function):
     told = " ".join(function.__doc__.split())
     for name, (_, option) in option_parameters(function).items():
-        assert f"- `{name}`: {option.meaning}" in told
+        assert f"- `{name}`: {option.docstring_text}" in told
 
 
 def test_each_says_it_in_its_own_words(zoo):

@@ -23,7 +23,7 @@ from zoo.export.precision import load_with_types
 from zoo.export.quantise.activations import measure_ranges
 from zoo.export.quantise.products import find_products
 from zoo.export.quantise.smooth_quant import smooth_activations
-from zoo.images.picture_folder import MOST_PICTURES, read_picture_folder
+from zoo.images.picture_folder import MAX_PICTURES, read_picture_folder
 
 EXPORT = ("export", "vit_digits", "--precision", "int8", "--calibrate", "seen", "--out", "out")
 NAME = "vit_digits-opset23-int8.onnx"
@@ -149,15 +149,15 @@ def test_a_build_is_of_its_pictures(seen, zoo):
 
 def test_many_pictures_are_taken_evenly(tmp_path):
     picture = Image.new("RGB", (1, 1))
-    for index in range(2 * MOST_PICTURES):
+    for index in range(2 * MAX_PICTURES):
         picture.save(tmp_path / f"{index:04}.bmp")
     found = read_picture_folder(tmp_path)
     assert [path.stem for path in found.paths] == [
-        f"{2 * index:04}" for index in range(MOST_PICTURES)
+        f"{2 * index:04}" for index in range(MAX_PICTURES)
     ]
     assert (
         len(found.calibration_paths) == 7 * len(found.held_out_paths)
-        and found.picture_count == 2 * MOST_PICTURES
+        and found.picture_count == 2 * MAX_PICTURES
     )
 
 

@@ -221,5 +221,5 @@ def test_samples_have_as_many_texts_as_there_may_be(name, open_batch, texts):
     inputs = sample_inputs(info(name), 2, (16, 32), open_batch)
     shapes = {"pixel_values": (2, 3, 16, 32), "input_ids": (texts, 16)}
     assert {key: value.shape for key, value in inputs.items()} == {
-        key: shapes[key] for key in info(name).config.takes
+        key: shapes[key] for key in info(name).config.input_names
     }

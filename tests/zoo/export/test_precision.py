@@ -22,7 +22,7 @@ from tests.synthetic import make_image
 from zoo.architectures.builder import abstract
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 from zoo.architectures.swin.swin_config import SwinConfig
-from zoo.artifacts.words import describe_limit
+from zoo.artifacts.descriptions import describe_limit
 from zoo.common import runtime
 from zoo.export.make import convert_model
 from zoo.export.precision import CODECS, find_float16_overflows, write_lower_precision

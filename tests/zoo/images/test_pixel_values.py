@@ -28,7 +28,7 @@ from zoo.common.errors import BadRequest
 from zoo.export.make import convert_model
 from zoo.export.request import Signature
 from zoo.export.verify import make_samples, verify_file
-from zoo.images.in_graph import export_preprocessing, prepare
+from zoo.images.in_graph import export_preprocessing, preprocess_image
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import centre_crop, check_edges, pixel_values, resized_size
 from zoo.images.preprocessing import Preprocessing
@@ -114,7 +114,7 @@ def test_a_graph_crops_where_numpy_does(name, size):
         how = replace(HOW[name], size=size, resize=9)
         image = noisy(edges)
         with enable_x64(True):
-            got = prepare(jnp.asarray(np.asarray(image)[None]), how, size)
+            got = preprocess_image(jnp.asarray(np.asarray(image)[None]), how, size)
         np.testing.assert_allclose(got, pixel_values([image], how, size), rtol=0, atol=2e-6)
 
 

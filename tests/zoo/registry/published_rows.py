@@ -14,7 +14,7 @@ from zoo.architectures.entry import DATA, ModelInfo
 from zoo.artifacts.schema import StatedLicence
 from zoo.cli.models_command import model_record
 from zoo.registry.lookup import MODELS
-from zoo.registry.model_words import position_words, purpose
+from zoo.registry.model_descriptions import describe_positions, describe_purpose
 
 TABLE = Path(__file__).with_name("published_rows.json")
 
@@ -27,8 +27,8 @@ def described(entry: ModelInfo) -> dict[str, Any]:
     places = replace(entry.published_files, embedded=embedded and embedded.relative_to(DATA))
     return {
         "info": {name: repr(value) for name, value in sorted(record.items()) if name in SAID},
-        "words": (purpose(entry), entry.preprocessing.description),
-        "positions": position_words(entry.config),
+        "words": (describe_purpose(entry), entry.preprocessing.description),
+        "positions": describe_positions(entry.config),
         "html": entry._repr_html_(),
         "licence": StatedLicence(**asdict(entry.licence)).model_dump(),
         "results": (repr(entry.reported), entry.results_page, entry.class_names),

@@ -23,7 +23,7 @@ from zoo.export.describe import describe_shared
 from zoo.export.network_inputs import input_specs
 from zoo.export.request import Signature
 from zoo.registry.lookup import MODELS
-from zoo.registry.model_words import purpose
+from zoo.registry.model_descriptions import describe_purpose
 from zoo.tasks.answer import InputPicture, InputSize, Question
 
 DIGESTS = Path(__file__).with_name("statements.json")
@@ -39,7 +39,7 @@ def states(entry: ModelInfo) -> dict[str, str]:
     """Return the digest of each statement about a model."""
     stated = {
         "outputs": outputs_of(entry),
-        "purpose": [purpose(entry), entry.config.task.name],
+        "purpose": [describe_purpose(entry), entry.config.task.name],
         "answer": answer_of(entry),
         "comparison": comparison_of(entry),
         "inputs": [[str(spec) for spec in input_specs(entry.config, each)] for each in SIGNATURES],

@@ -22,16 +22,16 @@ class BenchOptions:
     """
 
     batch: Annotated[
-        int | None, Option("N", "The number of images in a batch.", least=1, default="1")
+        int | None, Option("N", "The number of images in a batch.", minimum=1, default="1")
     ] = None
     size: Annotated[
         tuple[int, int] | None,
         replace(FILE_SIZE, default="the file's or the manifest's, or 224"),
     ] = None
-    threads: Annotated[int, Option("N", "The threads of each run.", least=1)] = 1
+    threads: Annotated[int, Option("N", "The threads of each run.", minimum=1)] = 1
     rounds: Annotated[
         int,
-        Option("N", "The number of rounds; each runs every file once, in random order.", least=1),
+        Option("N", "The number of rounds; each runs every file once, in random order.", minimum=1),
     ] = 20
     against: Annotated[
         Literal["torch"] | None,

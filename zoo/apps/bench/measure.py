@@ -22,7 +22,7 @@ from zoo.export.timing.rounds import (
     Task,
     as_task,
     measure_interleaved,
-    resting_session,
+    open_idle_session,
     watch_other_programs,
 )
 from zoo.export.timing.timed_inputs import InputSpec, draw_inputs, fix_input_shapes
@@ -91,7 +91,7 @@ def _product_task(product: TimedProduct, threads: int) -> Task:
         inputs, [output], nodes=[node], initializers=weights, opset_imports={"": 18}, name="product"
     )
     data = ir.to_proto(ir.Model(graph, ir_version=8)).SerializeToString()
-    return as_task(resting_session(data, threads), feeds)
+    return as_task(open_idle_session(data, threads), feeds)
 
 
 def torch_task(model: str | None, specs: Sequence[InputSpec], threads: int) -> Task:
@@ -247,7 +247,7 @@ def _open_file(file: Path, options: BenchOptions) -> tuple[list[InputSpec], Task
         else None
     )
     try:
-        opened_session = resting_session(file, options.threads)
+        opened_session = open_idle_session(file, options.threads)
         declared = opened_session.get_inputs()
         specs = fix_input_shapes(file, declared, options.batch, options.size, default_size, sample)
         task = as_task(opened_session, draw_inputs(specs))

@@ -22,7 +22,7 @@ def embed(
             "SOURCE...",
             "Folders of pictures, lists of paths (.txt), patterns, tar files of WebDataset's or "
             "Parquet files, also as URLs that fsspec reads.",
-            given=list[str],
+            command_line_type=list[str],
         ),
     ],
     *,
@@ -32,12 +32,12 @@ def embed(
             "MODEL|FILE|FOLDER",
             "A folder of `zoo build` or `zoo pull`, an .onnx file with its manifest, or the name "
             "of a model, for which a folder is downloaded.",
-            given=str,
+            command_line_type=str,
         ),
     ],
     out: Annotated[
         str | os.PathLike[str],
-        Option("FOLDER", "The folder to write to: NAME.lance.", given=Path),
+        Option("FOLDER", "The folder to write to: NAME.lance.", command_line_type=Path),
     ],
     precision: Annotated[
         str, Option("NAME", "The variant of the folder, such as fp32, fused or int8.")
@@ -50,7 +50,7 @@ def embed(
             f"A further column: patches, logits, best (five classes) or thumbnail. {SEVERAL}",
             ROWS_PANEL,
             name="--with",
-            given=list[str],
+            command_line_type=list[str],
             several=True,
         ),
     ] = (),
@@ -78,11 +78,11 @@ def embed(
     force: Annotated[bool, FORCE] = False,
     offline: Annotated[bool, OFFLINE] = False,
     batch: Annotated[
-        int, Option("N", "The number of pictures that run together.", SPEED, least=1)
+        int, Option("N", "The number of pictures that run together.", SPEED, minimum=1)
     ] = 1,
     shard: Annotated[
         int,
-        Option("N", "The number of pictures that are committed together.", SPEED, least=1),
+        Option("N", "The number of pictures that are committed together.", SPEED, minimum=1),
     ] = SHARD,
     threads: Annotated[
         int | None,
@@ -91,7 +91,7 @@ def embed(
             "The number of cores to use.",
             SPEED,
             name="--cores",
-            least=1,
+            minimum=1,
             default="all that there are",
         ),
     ] = None,

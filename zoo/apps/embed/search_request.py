@@ -29,8 +29,8 @@ class FoundRow(NamedTuple):
 
 
 ASKED = "What to search for"
-DATASET = argument("DATASET", "A folder of `zoo embed`, in Lance's format.", given=Path)
-PICTURE = argument("IMAGE", "What rows are to be like.", given=Path)
+DATASET = argument("DATASET", "A folder of `zoo embed`, in Lance's format.", command_line_type=Path)
+PICTURE = argument("IMAGE", "What rows are to be like.", command_line_type=Path)
 TEXT = Option(
     "TEXT", "What rows are to show, in words; of a model with a tower for texts too.", ASKED
 )

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from zoo.artifacts.descriptions import describe_limit, describe_worst_error, passed_or_failed
 from zoo.artifacts.measured import Verification
-from zoo.artifacts.words import describe_limit, describe_worst_error, passed_or_failed
 from zoo.export.precisions import Limit
 from zoo.images.pixel_values import Float32, Size
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LEAST_ERROR, MOST_ERROR = 1e-8, 1.0
+MIN_ERROR, MAX_ERROR = 1e-8, 1.0
 """Limits of the axis of errors, the same in every chart. A larger error extends the axis. Smaller
 errors are counted in its first bar."""
 
@@ -140,7 +140,7 @@ def residual_rows(
         items = [item for item in verification.comparisons if item.output == name]
         limit = describe_limit(verification)
         worst = f"at worst {describe_worst_error(verification, items)}, allowed {limit}"
-        verdict = f"{passed_or_failed(all(map(bound.holds, items)))}: {worst}"
+        verdict = f"{passed_or_failed(all(map(bound.allows, items)))}: {worst}"
         allowed = bound.value if bound.measure == "max_abs" else None
         if bound.measure == "max_rel" and items and items[0].max_abs and items[0].max_rel:
             allowed = bound.value * items[0].max_abs / items[0].max_rel
@@ -158,7 +158,7 @@ def draw_residuals(rows: Sequence[ResidualRow]) -> Figure:
     from matplotlib.figure import Figure
 
     largest = max(float(finite_errors(row.errors).max(initial=0)) for row in rows)
-    largest_tick = max(MOST_ERROR, 10 ** math.ceil(math.log10(max(largest, LEAST_ERROR))))
+    largest_tick = max(MAX_ERROR, 10 ** math.ceil(math.log10(max(largest, MIN_ERROR))))
     chart = Figure((WIDTH, 0.4 + 2.5 * len(rows)), layout="constrained")
     parts = chart.subfigures(len(rows), 1, squeeze=False)[:, 0]
     for part, row in zip(parts, rows, strict=True):
@@ -174,10 +174,10 @@ def draw_map(axes: Axes, row: ResidualRow, largest_tick: float) -> None:
 
     `largest_tick` is the upper end of the scale of colours.
     """
-    means = np.clip(patch_means(row.errors, row.grid), LEAST_ERROR, largest_tick)
+    means = np.clip(patch_means(row.errors, row.grid), MIN_ERROR, largest_tick)
     is_vector = len(means) == 1
     aspect: Literal["auto", "equal"] = "auto" if is_vector else "equal"
-    axes.imshow(means, cmap=COLORMAP, norm="log", clim=(LEAST_ERROR, largest_tick), aspect=aspect)
+    axes.imshow(means, cmap=COLORMAP, norm="log", clim=(MIN_ERROR, largest_tick), aspect=aspect)
     axes.set(xticks=[], yticks=[])
     size = f"mean of each patch, {means.shape[0]} x {means.shape[1]}"
     axes.set_xlabel("one column a number" if is_vector else size, fontsize=8)
@@ -190,21 +190,21 @@ def draw_histogram(axes: Axes, row: ResidualRow, largest_tick: float) -> None:
     """
     from matplotlib import colormaps
 
-    decades = round(math.log10(largest_tick / LEAST_ERROR))
-    edges = np.geomspace(LEAST_ERROR, largest_tick, BARS_A_DECADE * decades + 1)
+    decades = round(math.log10(largest_tick / MIN_ERROR))
+    edges = np.geomspace(MIN_ERROR, largest_tick, BARS_A_DECADE * decades + 1)
     errors = np.clip(finite_errors(row.errors).astype(np.float64), edges[0], edges[-1])
     counts, _ = np.histogram(errors, edges)
     centers = (np.arange(len(counts)) + 0.5) / len(counts)  # of the bars on the logarithmic axis
     shares = 100 * counts / max(row.errors.size, 1)
     colors = colormaps[COLORMAP](centers)
     axes.bar(edges[:-1], shares, np.diff(edges), align="edge", color=colors)
-    words, position = " no limit for single numbers", LEAST_ERROR
+    words, position = " no limit for single numbers", MIN_ERROR
     if row.allowed is not None:
         words, position = f" {row.allowed:.0e} allowed", row.allowed
         axes.axvline(row.allowed, color=MARK, linestyle="--", linewidth=1.4)
     transform = axes.get_xaxis_transform()
     axes.text(position, 0.97, words, transform=transform, va="top", fontsize=8, color=MARK)
-    axes.set(xscale="log", xlim=(LEAST_ERROR, largest_tick))
+    axes.set(xscale="log", xlim=(MIN_ERROR, largest_tick))
     axes.set_ylabel("% of numbers", fontsize=8)
     axes.set_xlabel("absolute difference, in the colours of the map", fontsize=8)
     axes.set_title(describe_errors(row.errors, row.grid), loc="right", fontsize=8)

@@ -23,13 +23,13 @@ WARNING = "#d55e00"
 PANEL_PIXELS = 320
 """The least number of pixels along the longer side of a panel."""
 
-PANEL_INCHES, LEAST_WIDTH = 3.5, 2.8
+PANEL_INCHES, MIN_WIDTH = 3.5, 2.8
 """The longer side of a panel, and the least width of a column with its labels, in inches."""
 
 BAR_INCHES = 0.12
 """The height of a colour bar in inches."""
 
-MOST_PIXELS = 16_383
+MAX_PIXELS = 16_383
 """The largest number of pixels along a side of a WebP picture. A larger figure gets a lower
 resolution."""
 
@@ -84,11 +84,11 @@ def draw_features(features: Features, patch: tuple[int, int] | None = None) -> F
     panels = make_panels(features, patch)
     count, height, width, _ = features.pixels.shape
     side = max(height, width)
-    across = len(panels) * max(PANEL_INCHES * width / side, LEAST_WIDTH)
+    across = len(panels) * max(PANEL_INCHES * width / side, MIN_WIDTH)
     heights = [*[PANEL_INCHES * height / side] * count, BAR_INCHES]
     down = sum(heights) + (0.9 if features.note else 0.7) + 0.05 * count  # and the labels
     dpi = side * max(1, round(PANEL_PIXELS / side)) / PANEL_INCHES
-    figure = Figure((across, down), min(dpi, MOST_PIXELS / max(across, down)), layout="constrained")
+    figure = Figure((across, down), min(dpi, MAX_PIXELS / max(across, down)), layout="constrained")
     cells = figure.subplots(count + 1, len(panels), squeeze=False, height_ratios=heights)
     for panel, (*image_axes, foot) in zip(panels, cells.T, strict=True):
         # The extent is in pixels of the image, so that all panels have its shape.

@@ -57,7 +57,7 @@ class Features:
         return rows, columns
 
 
-LEAST_PATCHES = 28
+MIN_PATCHES = 28
 """The least number of patches along a side at which a figure shows enough detail."""
 
 
@@ -65,11 +65,11 @@ def legible_size(size: Size, stride: int) -> Size:
     """Return the (height, width) at which the patches of a model show enough detail.
 
     This is `size`, the size of the model, or twice that size if a side has fewer than
-    `LEAST_PATCHES` patches. Larger images would differ too much from those that the model was
+    `MIN_PATCHES` patches. Larger images would differ too much from those that the model was
     trained with. `stride` is the side of a patch in pixels.
     """
     height, width = size
-    return size if min(size) >= LEAST_PATCHES * stride else (2 * height, 2 * width)
+    return size if min(size) >= MIN_PATCHES * stride else (2 * height, 2 * width)
 
 
 def compute_model_features(
@@ -119,7 +119,7 @@ def compute_file_features(file: Path, images: Sequence[Image], size: Size | None
     the features of patches at this size.
     """
     from zoo.artifacts.read import read_nearby_manifest
-    from zoo.export.timing.rounds import resting_session
+    from zoo.export.timing.rounds import open_idle_session
 
     manifest = read_nearby_manifest(file)
     if manifest is None:
@@ -137,10 +137,10 @@ def compute_file_features(file: Path, images: Sequence[Image], size: Size | None
     preprocessing = manifest.preprocessing.settings
     stride = entry_of_manifest(manifest).config.stride
     try:
-        opened_session = resting_session(file, threads=0)
+        opened_session = open_idle_session(file, threads=0)
     except runtime.ERRORS as error:
         raise BadFile(f"{file} does not load: {first_line(error)}") from error
-    label = manifest.label_of(file.name)
+    label = manifest.find_variant_name(file.name)
     variant = None if label is None else manifest.variants[label]
     described = DescribedFile(file, manifest, variant, opened_session)
     values = pixel_values(

@@ -18,7 +18,7 @@ from weights.progress import Progress
 from zoo.common.errors import BadFile, MissingLibrary, first_line
 from zoo.common.processes import run_program
 
-LARGEST_PACKAGE = 256 << 20
+MAX_PACKAGE_BYTES = 256 << 20
 """The largest size in bytes of an archive, and of a file in it."""
 
 
@@ -105,14 +105,14 @@ def _copy_files(package: NpmPackage, source: Path, target: Path) -> None:
     """
     if source.is_dir():
         for name in package.files:
-            (target / name).write_bytes(read_at_most(source / "dist" / name, LARGEST_PACKAGE))
+            (target / name).write_bytes(read_at_most(source / "dist" / name, MAX_PACKAGE_BYTES))
         return
     try:
-        archived = BytesIO(read_at_most(source, LARGEST_PACKAGE))
+        archived = BytesIO(read_at_most(source, MAX_PACKAGE_BYTES))
         with tarfile.open(fileobj=archived) as archive:
             for name in package.files:
                 if member := archive.extractfile(f"package/dist/{name}"):
-                    (target / name).write_bytes(member.read(LARGEST_PACKAGE))
+                    (target / name).write_bytes(member.read(MAX_PACKAGE_BYTES))
     except (tarfile.TarError, KeyError, EOFError) as error:
         reason = first_line(error)
         raise BadFile(

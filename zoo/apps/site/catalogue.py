@@ -76,7 +76,7 @@ class Catalogue:
     rows: Sequence[CatalogueRow]
 
 
-def catalogue(models: Sequence[BuiltFolder], progress: Progress) -> Catalogue:
+def build_catalogue(models: Sequence[BuiltFolder], progress: Progress) -> Catalogue:
     """Return the facts about all ONNX files of some folders.
 
     The peak memory of each file is measured. **Raises** `BadFile` for a file whose process dies.

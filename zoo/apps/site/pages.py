@@ -11,15 +11,20 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from zoo.apps.site.catalogue import Catalogue, CatalogueRow
 from zoo.apps.site.folders import BuiltFolder
-from zoo.apps.site.searchable import Searchable, search_facts
+from zoo.apps.site.searchable import SearchableDataset, search_facts
 from zoo.apps.site.structure import read_structure
 from zoo.architectures.entry import MEASURED_TASKS
+from zoo.artifacts.descriptions import (
+    RANDOM_WEIGHTS,
+    describe_limit,
+    describe_weights,
+    find_base_model,
+)
 from zoo.artifacts.measured import Speeds
-from zoo.artifacts.words import RANDOM_WEIGHTS, describe_limit, describe_weights, find_base_model
 from zoo.common.versions import __version__
 from zoo.export.assemble.extras import PHOTOGRAPH, render_card
 from zoo.images.preprocessing import Preprocessing
-from zoo.registry.model_words import purpose
+from zoo.registry.model_descriptions import describe_purpose
 
 ASSETS, MODELS, RUNTIME, THUMBS = "assets", "models", "runtime", "thumbnails"
 """Folders of a site."""
@@ -81,7 +86,7 @@ def render_pages(
     models: Sequence[BuiltFolder],
     table: Catalogue,
     runtime_bytes: int,
-    searched: Searchable | None,
+    searched: SearchableDataset | None,
     captions: Mapping[str, str],
 ) -> dict[str, str]:
     """Return the HTML of every page of a site, by file name.
@@ -173,7 +178,7 @@ def model_page_variables(built: BuiltFolder, table: Catalogue) -> Mapping[str, A
         "origin": describe_weights(manifest.weights),
         "not_trained": RANDOM_WEIGHTS.format(seed=manifest.weights.seed),
         "limit": describe_limit,
-        "purpose": purpose(entry),
+        "purpose": describe_purpose(entry),
         "base_model": find_base_model(manifest, entry),
         "tasks": MEASURED_TASKS,
         "results_page": entry.results_page if manifest.network is None else "",

@@ -21,7 +21,7 @@ from zoo.images.pictures import read_picture
 SEARCH, VECTORS_FILE, KEYS, THUMBNAILS = "search", "vectors.f16", "keys.json", "thumbnails"
 """The folder of the search page in a site, and the names of its contents."""
 
-MOST_SEARCHED = 20_000
+MAX_SEARCHED_ROWS = 20_000
 """The largest number of rows of a dataset, which every visitor downloads.
 
 With 384 numbers a row they are 15 MB.
@@ -38,7 +38,7 @@ They are used if a browser cannot run the variant that made the dataset.
 
 
 @dataclass(frozen=True)
-class Searchable:
+class SearchableDataset:
     """A dataset of vectors for the search page of a site.
 
     - `name`: the name of the dataset.
@@ -95,36 +95,38 @@ def _runs_in_browser(built: BuiltFolder, name: str, kind: Kind) -> bool:
     if (variant := built.variants.get(name)) is None:
         return False
     config, names = built.entry.config, {spec.name for spec in variant.inputs}
-    is_known = names <= {*config.takes} and (config.pictures is None or config.pictures.is_plain)
+    is_known = names <= {*config.input_names} and (
+        config.pictures is None or config.pictures.is_plain
+    )
     outputs = {output.name for output in variant.outputs}
     is_one_file = variant.precision in ("fp32", "int8") and len(variant.files) == 1
     takes_kind = is_known and find_kinds(config.inputs, names) == {kind}
     return is_one_file and takes_kind and "pooler_output" in outputs
 
 
-def read_searchable(dataset: Path, models: Sequence[BuiltFolder]) -> Searchable:
+def read_searchable(dataset: Path, models: Sequence[BuiltFolder]) -> SearchableDataset:
     """Open a dataset of vectors for the search page of a site.
 
     **Raises** `BadRequest` if the dataset is empty or too large, or if none of `models` computed
     its vectors, and `BadFile` if it cannot be read.
     """
     table = open_vectors(dataset)
-    if not 0 < table.count <= MOST_SEARCHED:
+    if not 0 < table.count <= MAX_SEARCHED_ROWS:
         raise BadRequest(
-            f"{dataset} has {table.count:,} rows, and a page searches 1 to {MOST_SEARCHED:,}, "
+            f"{dataset} has {table.count:,} rows, and a page searches 1 to {MAX_SEARCHED_ROWS:,}, "
             "which every visitor downloads: name a smaller dataset, or use `zoo search`."
         )
     metadata = table.about
     for built in models:
         if metadata.model_sha256 in {file.sha256 for file in built.manifest.files}:
-            return Searchable(dataset.stem, table, built)
+            return SearchableDataset(dataset.stem, table, built)
     raise BadRequest(
         f"{dataset} was made by {metadata.told}, which is in none of the folders: name the folder "
         "of this model too."
     )
 
 
-def write_searchable(searched: Searchable, site: Path, progress: Progress) -> None:
+def write_searchable(searched: SearchableDataset, site: Path, progress: Progress) -> None:
     """Write the data of the search page into the folder of a site.
 
     These are the vectors of length 1 in float16, the keys, and a JPEG file for each thumbnail. The
@@ -165,7 +167,7 @@ def _write_thumbnail(data: bytes | None, folder: Path, row: int) -> bool:
     return True
 
 
-def search_facts(searched: Searchable, model: dict[str, Any]) -> dict[str, Any]:
+def search_facts(searched: SearchableDataset, model: dict[str, Any]) -> dict[str, Any]:
     """Return the facts that the scripts of the search page need.
 
     `model` holds the facts for the scripts of the model's page.

@@ -21,7 +21,7 @@ The operators between them, such as those of shapes, may be in another order fro
 next.
 """
 
-SHORTEST_BLOCK = 3
+MIN_BLOCK_LENGTH = 3
 """The least number of `BLOCK_OPERATORS` in a block.
 
 Shorter patterns repeat by chance.
@@ -96,7 +96,7 @@ def _longest_repetition(nodes: Sequence[str]) -> tuple[int, int, int]:
     kinds = {name: number for number, name in enumerate(sorted({*nodes}))}
     codes = np.array([kinds[name] for name in nodes])
     best, covered = (0, len(nodes), 1), 0
-    for period in range(SHORTEST_BLOCK, len(nodes) // 2 + 1):
+    for period in range(MIN_BLOCK_LENGTH, len(nodes) // 2 + 1):
         same = np.concatenate(([False], codes[:-period] == codes[period:], [False]))
         starts, ends = np.flatnonzero(np.diff(same)).reshape(-1, 2).T
         times = (ends - starts) // period + 1

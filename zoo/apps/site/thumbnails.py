@@ -17,7 +17,7 @@ from zoo.common.golden_file import read_golden
 from zoo.export.assemble.extras import GOLDEN
 from zoo.images.photograph import photograph
 
-LONGEST_SIDE = 112
+MAX_SIDE = 112
 """The longest side of a thumbnail in pixels.
 
 The page enlarges smaller thumbnails.
@@ -52,7 +52,7 @@ def draw_thumbnail(built: BuiltFolder) -> Thumbnail | None:
         "The photograph of a cat",
     )
     picture = Image.fromarray(drawing[0])
-    picture.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+    picture.thumbnail((MAX_SIDE, MAX_SIDE))
     return Thumbnail(picture.quantize(PALETTE_SIZE), drawing[1])
 
 

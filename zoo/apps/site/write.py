@@ -14,10 +14,10 @@ from weights.opening import as_utf8, open_inside, read_at_most
 from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.apps.site.browser_runtime import ONNXRUNTIME_WEB, TRANSFORMERS_JS, write_package
-from zoo.apps.site.catalogue import FORMAT, Catalogue, catalogue
+from zoo.apps.site.catalogue import FORMAT, Catalogue, build_catalogue
 from zoo.apps.site.folders import BuiltFolder, read_folders
 from zoo.apps.site.pages import ASSETS, MODELS, RUNTIME, THUMBS, render_pages
-from zoo.apps.site.searchable import Searchable, read_searchable, write_searchable
+from zoo.apps.site.searchable import SearchableDataset, read_searchable, write_searchable
 from zoo.apps.site.thumbnails import draw_thumbnail, write_thumbnail
 from zoo.artifacts.folder_check import REBUILD_ADVICE
 from zoo.artifacts.read import MAX_MANIFEST_BYTES, to_text
@@ -87,7 +87,7 @@ def write_site(
         new.mkdir()
         write_package(TRANSFORMERS_JS, transformers, new / RUNTIME, stage, progress)
         write_package(ONNXRUNTIME_WEB, runtime, new / RUNTIME, stage, progress)
-        table = catalogue(models, progress)
+        table = build_catalogue(models, progress)
         own_bytes = write_own_files(new, models, table, searched)
         if searched is not None:
             write_searchable(searched, new, progress)
@@ -150,7 +150,7 @@ class EarlierSite(Model):
 
 
 def write_own_files(
-    site: Path, models: Sequence[BuiltFolder], table: Catalogue, searched: Searchable | None
+    site: Path, models: Sequence[BuiltFolder], table: Catalogue, searched: SearchableDataset | None
 ) -> int:
     """Write pages, styles, scripts and thumbnails into the folder of a site.
 

@@ -335,9 +335,9 @@ class RfDetr(BackboneNetwork):
 
         **Raises** `ValueError` if the sides are not multiples of the stride.
         """
-        return self.stages(pixel_values)[-1]
+        return self.detect_by_stage(pixel_values)[-1]
 
-    def stages(self, pixel_values: Float[Array, "3 H W"]) -> list[Detections]:
+    def detect_by_stage(self, pixel_values: Float[Array, "3 H W"]) -> list[Detections]:
         """Return the proposals of all positions of the map, followed by the detections after each
         block.
 

@@ -92,10 +92,10 @@ class PatchesInput(PictureInput):
         """
         max_patches, smallest_factor, largest_factor = (
             self.sides(size)["tokens"],
-            LEAST_STEP / 10,
+            MIN_STEP / 10,
             100.0,
         )
-        while largest_factor - smallest_factor >= LEAST_STEP:
+        while largest_factor - smallest_factor >= MIN_STEP:
             factor = (smallest_factor + largest_factor) / 2
             if math.prod(self._grid(sides, factor)) <= max_patches:
                 smallest_factor = factor
@@ -140,7 +140,7 @@ class PatchesInput(PictureInput):
         return dict(zip(self.names, arrays, strict=True))
 
 
-LEAST_STEP = 1e-5
+MIN_STEP = 1e-5
 """Difference of factors at which the bisection of sizes ends."""
 
 

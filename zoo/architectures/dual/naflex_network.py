@@ -59,13 +59,13 @@ class FlexiblePositionEmbedding(eqx.Module):
         rows, columns = jnp.maximum(spatial_shapes, 1)
         index = jnp.arange(tokens)
         index = jnp.where(index < rows * columns, index, 0)
-        down = self.shares(index // columns, rows, self.grid)
-        across = self.shares(index % columns, columns, self.grid)
+        down = self.interpolation_weights(index // columns, rows, self.grid)
+        across = self.interpolation_weights(index % columns, columns, self.grid)
         shares = (down[:, :, None] * across[:, None, :]).reshape(tokens, len(self.weight))
         return (shares @ self.weight.astype(jnp.float32)).astype(self.weight.dtype)
 
     @staticmethod
-    def shares(
+    def interpolation_weights(
         index: Int[Array, " tokens"], count: Int[Array, ""], size: int
     ) -> Float[Array, "tokens size"]:
         """Return the weights of a linear interpolation with antialiasing along one axis. The

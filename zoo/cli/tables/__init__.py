@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from weights.printable import printable
-from zoo.common.terminal import say
+from zoo.common.terminal import print_stdout
 
 PIPE_WIDTH = 10_000
 """The width of a pipe in characters, which is so large that no table is wrapped."""
@@ -61,7 +61,7 @@ def print_blocks(blocks: Iterable[Block]) -> None:
         elif isinstance(block, Facts):
             print_facts(block.title, block.facts)
         else:
-            say(block)
+            print_stdout(block)
 
 
 def prefix_lines(model: str, lines: Iterable[str | None]) -> Iterator[str]:
@@ -93,7 +93,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Iterable[object]], title
     cell of this column is printed on a line of its own above its row.
     """
     if title:
-        say(title)
+        print_stdout(title)
     printable_rows = [[printable(str(cell)) for cell in row] for row in rows]
     out = make_console()
     remaining_columns = _build_table(headings, [["", *row[1:]] for row in printable_rows])
@@ -107,8 +107,8 @@ def print_table(headings: Sequence[str], rows: Iterable[Iterable[object]], title
     for number, line in enumerate(lines):
         row = number - 1
         if row >= 0 and (row == 0 or printable_rows[row][0] != printable_rows[row - 1][0]):
-            say(printable_rows[row][0])
-        say("".join(segment.text for segment in line).rstrip())
+            print_stdout(printable_rows[row][0])
+        print_stdout("".join(segment.text for segment in line).rstrip())
 
 
 def _required_width(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> int:
@@ -158,6 +158,6 @@ def print_facts(title: str, facts: Mapping[str, str]) -> None:
         break_on_hyphens=False,
         subsequent_indent=" " * 17,
     )
-    say(title)
+    print_stdout(title)
     for name, text in facts.items():
-        say(wrap.fill(f"  {name:<15}{text}"))
+        print_stdout(wrap.fill(f"  {name:<15}{text}"))

@@ -5,9 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from zoo.artifacts.measured import Comparison, Verification
-from zoo.artifacts.schema import Manifest, Variant
-from zoo.artifacts.words import (
+from zoo.artifacts.descriptions import (
     describe_calibration,
     describe_levels,
     describe_limit,
@@ -17,6 +15,8 @@ from zoo.artifacts.words import (
     format_megabytes,
     passed_or_failed,
 )
+from zoo.artifacts.measured import Comparison, Verification
+from zoo.artifacts.schema import Manifest, Variant
 from zoo.cli.tables import Block, Table, count_noun, prefix_lines
 from zoo.export.exporter import Outcome
 from zoo.export.request import Plan

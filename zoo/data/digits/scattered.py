@@ -15,7 +15,7 @@ SMALLEST_DIGIT, LARGEST_DIGIT = 14, 30
 """Smallest and largest side of a digit's image in pixels. The strokes of the digit need not fill
 the width."""
 
-MOST_DIGITS = 5
+MAX_DIGITS = 5
 """The largest number of digits on a canvas."""
 
 INK = 0.3
@@ -33,9 +33,9 @@ class ScatteredDigits:
     """Canvases with digits, their boxes and their labels.
 
     - `images`: grey images `[n, height, width]` from 0 to 1.
-    - `boxes`: the left, top, right and bottom edge of each digit in pixels, `[n, MOST_DIGITS, 4]`.
+    - `boxes`: the left, top, right and bottom edge of each digit in pixels, `[n, MAX_DIGITS, 4]`.
       Rows without a digit are zeros.
-    - `labels`: the digit in each box, `[n, MOST_DIGITS]`; -1 for a row without a digit.
+    - `labels`: the digit in each box, `[n, MAX_DIGITS]`; -1 for a row without a digit.
     """
 
     images: NDArray[np.float32]
@@ -51,11 +51,11 @@ def scatter(digits: Digits, count: int, seed: int) -> ScatteredDigits:
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     noise = rng.uniform(0, 0.25, (count, CANVAS_SIDE, CANVAS_SIDE)).astype("f4")
-    boxes = np.zeros((count, MOST_DIGITS, 4), "f4")
-    labels = np.full((count, MOST_DIGITS), NO_DIGIT, "i4")
+    boxes = np.zeros((count, MAX_DIGITS, 4), "f4")
+    labels = np.full((count, MAX_DIGITS), NO_DIGIT, "i4")
     for canvas in range(count):
         free = np.ones((CANVAS_SIDE, CANVAS_SIDE), bool)
-        for row in range(rng.integers(1, MOST_DIGITS + 1)):
+        for row in range(rng.integers(1, MAX_DIGITS + 1)):
             index = rng.integers(len(digits.labels))
             side = int(rng.integers(SMALLEST_DIGIT, LARGEST_DIGIT + 1))
             ink, (left, top, right, bottom) = resize_digit(digits.images[index, ..., 0], side)

@@ -18,7 +18,7 @@ CANVAS_SIDE = 32
 SMALLEST_DIGIT, LARGEST_DIGIT = 8, 24
 """Pixels along a side of the farthest and of the nearest digit."""
 
-MOST_DIGITS = 3
+MAX_DIGITS = 3
 """The largest number of digits in a scene."""
 
 INK = 0.4
@@ -50,7 +50,7 @@ def draw_scenes(digits: Digits, count: int, seed: int) -> Scenes:
     for scene in range(count):
         # The farthest digit is drawn first, and nearer ones over it.
         sides = rng.choice(
-            np.arange(SMALLEST_DIGIT, LARGEST_DIGIT + 1, 2), rng.integers(1, MOST_DIGITS + 1), False
+            np.arange(SMALLEST_DIGIT, LARGEST_DIGIT + 1, 2), rng.integers(1, MAX_DIGITS + 1), False
         )
         sides.sort()
         for number, side in enumerate(sides, start=1):

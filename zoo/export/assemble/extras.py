@@ -16,15 +16,15 @@ from converter.opsets import OLDEST_ON_CUDA
 from zoo.architectures.architecture import Config
 from zoo.architectures.entry import UNSTATED
 from zoo.architectures.inputs import PictureInput, batch_name
-from zoo.artifacts.read import entry_of_manifest
-from zoo.artifacts.schema import Manifest
-from zoo.artifacts.words import (
+from zoo.artifacts.descriptions import (
     RANDOM_WEIGHTS,
     describe_licence_doubt,
     find_base_model,
     render_markdown,
     variant_rows,
 )
+from zoo.artifacts.read import entry_of_manifest
+from zoo.artifacts.schema import Manifest
 from zoo.checkpoints.convert import write_json
 from zoo.checkpoints.settings.library_configs import portable_config
 from zoo.checkpoints.settings.processors import transformers_processor
@@ -38,7 +38,7 @@ from zoo.export.subject import Subject
 from zoo.export.verify import Sample, make_samples
 from zoo.images.photograph import STORED
 from zoo.images.preprocessing import Preprocessing
-from zoo.registry.model_words import purpose
+from zoo.registry.model_descriptions import describe_purpose
 
 PHOTOGRAPH = "photograph.png"
 """File with the photograph that the golden numbers of a network of pictures are computed for."""
@@ -172,7 +172,7 @@ def render_card(manifest: Manifest) -> str:
         config=entry.config,
         arrays=describe_picture_arrays(entry.config),
         base_model=find_base_model(manifest, entry),
-        purpose=purpose(entry),
+        purpose=describe_purpose(entry),
         papers=entry.paper_pages if manifest.licence.name != UNSTATED else (),
         is_stated=manifest.licence.name != UNSTATED,
         described=entry.config.task.describe_outputs(entry.pooler),

@@ -35,7 +35,7 @@ from zoo.export.assemble.ledger import Ledger
 from zoo.export.assemble.plan import PLANNED_FILES, VARIANTS
 from zoo.export.describe import describe_shared
 from zoo.export.exporter import Outcome
-from zoo.export.make import ExportedFile, Production, produce
+from zoo.export.make import ExportedFile, Production, open_production
 from zoo.export.network_inputs import Inputs
 from zoo.export.precisions import PRECISIONS
 from zoo.export.request import FileSpec, Plan
@@ -165,7 +165,7 @@ def build_folder(plan: Plan, progress: Progress) -> Outcome:
         sessions: dict[str, Session] = {}
         for tower, subject in iterate_networks(entry, loaded):
             specs = [spec for spec in missing if spec.tower == tower]
-            with produce(plan, subject, progress, tower) as production:
+            with open_production(plan, subject, progress, tower) as production:
                 for file in production.write_and_verify(specs):
                     publish = partial(_publish_variant, ledger, file)
                     name = file.spec.variant

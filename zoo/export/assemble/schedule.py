@@ -12,7 +12,7 @@ from typing import Any
 
 from weights.parameters import current_option_names, parameter, use_option_names
 from weights.progress import Quiet
-from zoo.common.processes import isolated_context, run_tasks, workers
+from zoo.common.processes import isolated_context, make_worker_pool, run_tasks
 from zoo.common.staging import handle_stop_signal
 from zoo.export.assemble.folder import build_folder
 from zoo.export.bulk import run_catching_errors
@@ -147,7 +147,9 @@ def process_pool(jobs: int, report: ReportProgress) -> Generator[Pool]:
         queue = manager.Queue()
         listener = threading.Thread(target=_report_stages, args=(queue, report), daemon=True)
         listener.start()
-        open_workers = partial(workers, context, jobs, _prepare_worker, max_tasks_per_child=1)
+        open_workers = partial(
+            make_worker_pool, context, jobs, _prepare_worker, max_tasks_per_child=1
+        )
         yield Pool(open_workers, partial(_send_stage, queue), worker_errors=(BrokenExecutor,))
         queue.put(None)
         listener.join()

@@ -11,11 +11,11 @@ import numpy as np
 
 import converter
 from zoo.architectures.inputs import Input, Kind, find_kinds, read_feed_sides
+from zoo.artifacts.descriptions import describe_levels, describe_limit, describe_worst_error
 from zoo.artifacts.folder_check import Finding, NumbersCheck, Residuals, compute_residuals
 from zoo.artifacts.measured import Verification
 from zoo.artifacts.read import entry_of_manifest
 from zoo.artifacts.schema import Manifest, Variant
-from zoo.artifacts.words import describe_levels, describe_limit, describe_worst_error
 from zoo.common import runtime
 from zoo.common.errors import BadFile, first_line
 from zoo.common.golden_file import Golden, read_golden

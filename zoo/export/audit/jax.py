@@ -7,14 +7,14 @@ import numpy as np
 
 from weights.parameters import parameter
 from weights.progress import Progress
-from weights.sources.locate import find_named, locate
+from weights.sources.locate import find_file_or_folder, locate
 from zoo.architectures.builder import abstract, output_choices
 from zoo.architectures.entry import ModelInfo
 from zoo.architectures.inputs import read_feed_sides
+from zoo.artifacts.descriptions import describe_variant_error
 from zoo.artifacts.folder_check import Finding, NumbersCheck, Residuals, compute_residuals
 from zoo.artifacts.read import entry_of_manifest
 from zoo.artifacts.schema import Manifest, Variant
-from zoo.artifacts.words import describe_variant_error
 from zoo.checkpoints.custom import describe_checkpoint
 from zoo.checkpoints.load import open_weights
 from zoo.checkpoints.source import GivenCheckpoint, SeededWeights, WeightsChoice, resolve_weights
@@ -165,9 +165,9 @@ def choose_weights(
             f"the manifest names no checkpoint: name the weights with {parameter('weights')}."
         )
     folder = Path(recorded.folder or "").name
-    path = find_named(str(Path(folder, recorded.name)), entry.published_files)
+    path = find_file_or_folder(str(Path(folder, recorded.name)), entry.published_files)
     if recorded.adapter is None:
         return GivenCheckpoint(path)
     return GivenCheckpoint(
-        find_named(Path(recorded.adapter).name, entry.published_files), base=path
+        find_file_or_folder(Path(recorded.adapter).name, entry.published_files), base=path
     )

@@ -12,8 +12,8 @@ import psutil
 
 from weights.parameters import parameter
 from zoo.common.errors import BadFile
-from zoo.common.processes import isolated_context, workers
-from zoo.export.timing.rounds import resting_session
+from zoo.common.processes import isolated_context, make_worker_pool
+from zoo.export.timing.rounds import open_idle_session
 from zoo.export.timing.timed_inputs import InputSpec, draw_inputs
 
 MEASURED_RUNS = 3
@@ -47,7 +47,7 @@ def measure_footprint(file: Path, specs: Sequence[InputSpec], threads: int) -> F
     **Raises** `BadFile` if the process dies, as for lack of memory.
     """
     try:
-        with isolated_context() as context, workers(context, 1) as pool:
+        with isolated_context() as context, make_worker_pool(context, 1) as pool:
             return pool.submit(measure_in_process, file, specs, threads).result()
     except BrokenProcessPool as error:
         raise BadFile(
@@ -65,7 +65,7 @@ def measure_in_process(file: Path, specs: Sequence[InputSpec], threads: int) -> 
         RESET.write_text("5")
     memory_before = psutil.Process().memory_info().rss
     start = time.perf_counter()
-    session = resting_session(file, threads)
+    session = open_idle_session(file, threads)
     load = time.perf_counter() - start
     for _ in range(MEASURED_RUNS):
         session.run(None, feeds)

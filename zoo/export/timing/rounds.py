@@ -51,7 +51,7 @@ def as_task(session: Session, feeds: Mapping[str, NDArray[Any]]) -> Task:
     return lambda: session.run(None, feeds)
 
 
-def resting_session(model: Path | bytes, threads: int) -> Session:
+def open_idle_session(model: Path | bytes, threads: int) -> Session:
     """Open a session on the CPU whose threads sleep after a run. Threads that spin would slow down
     the next task."""
     return open_session(model, threads=threads, settings=NO_SPINNING)

@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from zoo.apps.site.catalogue import catalogue
+from zoo.apps.site.catalogue import build_catalogue
 from zoo.apps.site.folders import read_folders
 from zoo.apps.site.pages import render_pages
 from zoo.cli.app import app
@@ -73,7 +73,7 @@ FED = {
 def test_the_program_of_a_page_gives_what_python_gives(which, said, folders, of_bytes):
     folder = dict(zip(FED, (*folders[:2], of_bytes), strict=True))[which]
     models = read_folders([folder], LogProgress())
-    page = render_pages(models, catalogue(models, LogProgress()), 0, None, {})[
+    page = render_pages(models, build_catalogue(models, LogProgress()), 0, None, {})[
         f"{folder.name}.html"
     ]
     (shown,) = SHOWN.findall(page)

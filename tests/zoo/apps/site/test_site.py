@@ -11,7 +11,7 @@ import pytest
 from tests import folders as folders_of_files
 from tests.clients import environments
 from zoo.apps.site.browser_runtime import ONNXRUNTIME_WEB, TRANSFORMERS_JS
-from zoo.apps.site.catalogue import Catalogue, catalogue
+from zoo.apps.site.catalogue import Catalogue, build_catalogue
 from zoo.apps.site.folders import read_folders
 from zoo.apps.site.pages import demo_facts, render_pages
 from zoo.apps.site.write import write_site
@@ -89,7 +89,7 @@ def test_no_program_is_made_of_a_manifest(tmp_path):
     told["speeds"] = {"runtime": evil, "machine": evil, "input": [1], "rounds": 1, "variants": {}}
     files = held | {"manifest.json": json.dumps(told).encode()}
     built = read_folders([folders_of_files.write(tmp_path / "built", files)], LogProgress())
-    (row,) = catalogue(built, LogProgress()).rows
+    (row,) = build_catalogue(built, LogProgress()).rows
     page = render_pages(built, Catalogue("", "", [row]), 0, None, {})[f"{row.model}.html"]
     programs = [html.unescape(text) for text in re.findall("<code>([^<]*)</code></pre>", page)]
     assert len(programs) > 2

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from threading import Lock
 
 
-class Overlapping:
+class SharedSetting:
     """Context manager that changes a setting of the process while at least one block runs.
 
     Blocks may run in several threads and end in any order. The last one restores the setting.

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from weights import Checkpoint
 from weights.errors import MappingError
-from weights.leftover import POOLER, is_number, may_change_answer
 from weights.mapping import find_unrelated_keys, plan
 from weights.parameters import parameter
 from weights.progress import print_note
 from weights.tensors import LazyTensor
+from weights.training_tensors import POOLER, is_number, may_change_answer
 from weights.views import find_other_copies, summarize_names, views_of
 from zoo.architectures.kinds import architecture_of
 from zoo.architectures.library_settings import Settings

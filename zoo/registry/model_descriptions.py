@@ -4,7 +4,7 @@ from zoo.architectures.architecture import Config
 from zoo.architectures.entry import ModelInfo
 
 
-def purpose(entry: ModelInfo) -> str:
+def describe_purpose(entry: ModelInfo) -> str:
     """Return a sentence that says what a model is for, to people who do not know how it is
     built."""
     config = entry.config
@@ -19,7 +19,7 @@ def purpose(entry: ModelInfo) -> str:
     )
 
 
-def position_words(config: Config) -> str:
+def describe_positions(config: Config) -> str:
     """Return in words the size of images for which a model has learned positions, or `any size` if
     it has none."""
     if (sides := config.native) is None:
