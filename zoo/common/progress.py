@@ -88,7 +88,7 @@ class LogProgress:
     def stage(self, text: str, total: int | None = None) -> None:
         """Print the name of a stage of the work. `total` is its size in bytes, or None."""
         log(text)
-        self.total, self.done = total, 0
+        self.total, self.completed = total, 0
         self.started_at = self.shown_at = time.monotonic()
 
     def step(self, size: int) -> None:

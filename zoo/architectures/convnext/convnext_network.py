@@ -232,7 +232,7 @@ class ConvNeXt(FeatureNetwork):
         # This key keeps the draws of all other leaves the same with and without a classifier.
         head = partial(eqx.nn.Linear, dims[-1], key=jr.fold_in(key, len(dims)))
         self.head = head(config.classes) if config.classes else None
-        self.about = identity
+        self.identity = identity
 
     @property
     def stride(self) -> int:

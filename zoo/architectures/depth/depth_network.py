@@ -198,7 +198,7 @@ class DepthAnything(BackboneNetwork):
         self.backbone = VisionTransformer(config.backbone, key=key1)
         self.decoder = DepthDecoder(config, key=key2)
         check_layers(config.layers, self.backbone.num_hidden_states)
-        self.layers, self.about = config.layers, identity
+        self.layers, self.identity = config.layers, identity
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Depth:
         """Return the depths of the pixels of one picture. Use `jax.vmap` for a batch.

@@ -270,8 +270,12 @@ class Deim(BackboneNetwork):
         )
         self.bins = EdgeBins()
         self.denoising = 0.02 * jr.normal(keys[11], (classes + 1, dim))
-        self.layers, self.normed, self.queries = config.layers, config.normed, config.queries
-        self.top_k, self.about = finder.top_k, identity
+        self.layers, self.normalizes_all_layers, self.queries = (
+            config.layers,
+            config.normed,
+            config.queries,
+        )
+        self.top_k, self.identity = finder.top_k, identity
 
     @property
     def stride(self) -> int:
@@ -321,7 +325,7 @@ class Deim(BackboneNetwork):
             x = block(x, rotation)
             if number in self.layers:
                 # transformers always applies the norm to the last block.
-                is_normed = self.normed or number == len(vit.blocks)
+                is_normed = self.normalizes_all_layers or number == len(vit.blocks)
                 rows = (pointwise(vit.norm, x) if is_normed else x)[vit.prefix_tokens :]
                 maps.append(rows.T.reshape(rows.shape[1], height, width))
         fused = []

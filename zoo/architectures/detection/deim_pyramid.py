@@ -271,7 +271,7 @@ class Pyramid(eqx.Module):
             JoinLayer(dim, config.narrow, config.bottlenecks, key=key) for key in keys[2 * steps :]
         )
         self.joins, self.joins_back = joins[:steps], joins[steps:]
-        self.placed = adds_positions
+        self.adds_positions = adds_positions
 
     def __call__(self, maps: Sequence[AnyMap]) -> list[AnyMap]:
         """Return the maps after the exchange, in the order and of the shapes of the input.
@@ -298,7 +298,9 @@ class Pyramid(eqx.Module):
         dim, height, width = x.shape
         rows = x.reshape(dim, height * width).T
         positions = (
-            compute_map_positions(height, width, dim) if self.placed else jnp.zeros_like(rows)
+            compute_map_positions(height, width, dim)
+            if self.adds_positions
+            else jnp.zeros_like(rows)
         )
         for block in self.blocks:
             rows = block(rows, positions.astype(rows.dtype))

@@ -316,8 +316,8 @@ class RfDetr(BackboneNetwork):
         self.instance_head = make_head(instances) if instances else None
         self.mask_stride = instances.stride if instances else 0
         self.layers, self.windows, self.queries = config.layers, config.windows, config.queries
-        self.windowed = config.windowed_blocks
-        self.about = identity
+        self.windowed_blocks = config.windowed_blocks
+        self.identity = identity
 
     @property
     def stride(self) -> int:
@@ -345,7 +345,7 @@ class RfDetr(BackboneNetwork):
         ones that have masks.
         """
         maps = compute_windowed_maps(
-            self.backbone, pixel_values, self.layers, self.windows, self.windowed
+            self.backbone, pixel_values, self.layers, self.windows, self.windowed_blocks
         )
         source = self.projector(maps)
         height, width, dim = source.shape

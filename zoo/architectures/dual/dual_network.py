@@ -82,7 +82,7 @@ class TextTransformer(Network):
         self.norm = norm(dim)
         self.head = None if config.projection is None else head(config.projection)
         self.causal, self.pool, self.end = config.causal, config.pool, config.end
-        self.about = identity
+        self.identity = identity
 
     def __call__(
         self, input_ids: Int[Array, " tokens"], attention_mask: Int[Array, " tokens"] | None = None
@@ -221,7 +221,7 @@ class DualEncoder(Network):
         self.logit_scale = None if config.temperature else scale
         self.logit_bias = jnp.array([-10.0]) if config.bias else None
         self.temperature = jnp.array(0.07) if config.temperature else None
-        self.about = identity
+        self.identity = identity
 
     @property
     def stride(self) -> int:

@@ -127,7 +127,7 @@ class NaFlexTransformer(Network):
         self.norm = norm(dim)
         pool = partial(AttentionPool, *sizes, ffn=feed_forward, norm=norm, key=pool_key)
         self.attn_pool = pool() if config.pooled else None
-        self.patch_size, self.about = config.patch, identity
+        self.patch_size, self.identity = config.patch, identity
 
     @property
     def stride(self) -> int:
@@ -181,7 +181,7 @@ class NaFlexDualEncoder(Network):
         self.words = TextTransformer(config.words, key=key2)
         # These are the values at the start of training in the paper.
         self.logit_scale, self.logit_bias = jnp.log(jnp.array([10.0])), jnp.array([-10.0])
-        self.about = identity
+        self.identity = identity
 
     @property
     def stride(self) -> int:

@@ -113,7 +113,7 @@ class Eomt(BackboneNetwork):
         self.class_head = eqx.nn.Linear(dim, config.classes + 1, key=class_key)
         self.masked = config.masked or (False,) * config.query_blocks
         self.attn_mask_probs = jnp.asarray(self.masked, jnp.float32)
-        self.about = identity
+        self.identity = identity
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Masks:
         """Return the areas of one picture, one for each query. Use `jax.vmap` for a batch.
@@ -217,7 +217,7 @@ class Segmenter(BackboneNetwork):
         width = config.layers * config.dim
         self.batch_norm = BatchNorm(width)
         self.head = eqx.nn.Linear(width, config.classes, key=head_key)
-        self.layers, self.about = config.layers, identity
+        self.layers, self.identity = config.layers, identity
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> ClassMap:
         """Return the logits of the class of every patch of one picture. Use `jax.vmap` for a batch.

@@ -376,7 +376,7 @@ class SwinTransformer(FeatureNetwork):
         self.norm = eqx.nn.LayerNorm(dims[-1], eps=config.norm_eps)
         head = partial(eqx.nn.Linear, dims[-1], key=head_key)
         self.head = head(config.classes) if config.classes else None
-        self.about = identity
+        self.identity = identity
 
     @property
     def stride(self) -> int:

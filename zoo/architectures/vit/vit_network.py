@@ -138,7 +138,7 @@ class VisionTransformer(FeatureNetwork):
         self.head = head(key=head_key) if config.classes else None
         self.head_dist = head(key=jr.fold_in(head_key, 2)) if config.distilled else None
         self.head_tokens, self.pool = config.head_tokens, POOLS.get(config.pool)
-        self.pooled_norm, self.about = config.pooled_norm, identity
+        self.pooled_norm, self.identity = config.pooled_norm, identity
 
     @property
     def stride(self) -> int:
