@@ -63,7 +63,7 @@ class AnsweringNetwork:
             outputs = {name: row[0] for name, row in batches.items()}
             size = image.height, image.width
             input_size = InputSize(
-                self.size or self.preprocessing.fitted(*size), self.preprocessing.padded
+                self.size or self.preprocessing.input_size_for(*size), self.preprocessing.padded
             )
             picture = InputPicture(self.class_names, size, input_size, image)
             answers.append(task.answer(outputs, picture, question))

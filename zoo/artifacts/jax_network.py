@@ -37,7 +37,7 @@ def to_answering_network(model: Network, tokenizer: Tokenizer | None = None) -> 
         """Return the input arrays of RGB images, at the input size for the first image."""
         if config.pictures is None:
             return {}
-        size = preprocessing.fitted(images[0].height, images[0].width)
+        size = preprocessing.input_size_for(images[0].height, images[0].width)
         return config.pictures.make([*map(reduced_picture, images)], preprocessing, size)
 
     def feed_texts(texts: Sequence[str]) -> Feeds:
@@ -48,7 +48,7 @@ def to_answering_network(model: Network, tokenizer: Tokenizer | None = None) -> 
 
     def run(feeds: Feeds, names: Sequence[str]) -> Outputs:
         """Return the outputs of these names, or all outputs if no names are given."""
-        arrays = (jnp.asarray(feeds[name]) for name in config.takes)
+        arrays = (jnp.asarray(feeds[name]) for name in config.input_names)
         outputs = compiled(model, *arrays)
         return {name: np.asarray(outputs[name]) for name in names or outputs}
 
