@@ -30,7 +30,7 @@ def test_workers_execute_nothing_of_the_folder(trap, monkeypatch):
     # Coverage imports multiprocessing before the folder is on the path.
     monkeypatch.delenv("COVERAGE_PROCESS_START", raising=False)
     # The second job of a build has a process of its own, which is started later.
-    with process_pool(1, print) as pool, pool.open() as executor:
+    with process_pool(1, print) as pool, pool.open_workers() as executor:
         assert list(executor.map(len, ("a", "bc"))) == [1, 2]
     assert not trap.exists()
     # A process that is started as Python starts one does.

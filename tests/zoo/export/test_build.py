@@ -239,7 +239,7 @@ def test_builds_stay_within_the_memory(budget, most, monkeypatch):
         return schedule.Outcome(each.model.name)
 
     monkeypatch.setattr(schedule, "build_in_worker", start)
-    pool = schedule.Pool(lambda: ThreadPoolExecutor(4), print, lost=())
+    pool = schedule.Pool(lambda: ThreadPoolExecutor(4), print, worker_errors=())
     outcomes = schedule.run_builds(plans, pool, budget, lambda *finished: None)
     assert tuple(outcome.model for outcome in outcomes) == names
     assert max(seen) == most

@@ -338,7 +338,9 @@ def test_rows_that_change_places_are_no_error(change, excused, is_right, tmp_pat
     x = np.zeros((1, 3, 4, 4), np.float32)
     orders = ([1, 0, *range(2, 100)], [*range(1, 8), 0, *range(8, 100)])
     moved = tuple({"y": wanted[:, order]} for order in orders)
-    sample = Sample({"pixel_values": x}, {"y": wanted}, compared=align_detections, moved=moved)
+    sample = Sample(
+        {"pixel_values": x}, {"y": wanted}, align_outputs=align_detections, perturbed_outputs=moved
+    )
     given = change(wanted[0])[None]
     converter.to_onnx(lambda x: {"y": given + 0 * x.sum()}, [x]).save(tmp_path / "x.onnx")
     verification = verify_file(tmp_path / "x.onnx", [sample])
