@@ -22,7 +22,7 @@ from weights.namings.tower_names import HUB_TIPS_VIT, TIPS_VIT
 from weights.progress import Quiet
 from weights.sources.locate import PublishedFiles, describe_searched_folders, find_file_or_folder
 from weights.transforms import BIAS, BIAS_OUTER_THIRDS, BIAS_THIRDS, MASKED
-from zoo.checkpoints.identify import inspect_checkpoint
+from zoo.checkpoints.identify import summarize_checkpoint
 from zoo.checkpoints.load import model_shapes
 from zoo.checkpoints.source import GivenCheckpoint
 
@@ -236,5 +236,5 @@ def test_long_names(kind, tmp_path):
     value = np.zeros(1, np.float32)
     save_file({NAMES[kind](number): value for number in range(COUNT)}, tmp_path / "w.safetensors")
     began = time.process_time()
-    assert not inspect_checkpoint(GivenCheckpoint(tmp_path / "w.safetensors")).models
+    assert not summarize_checkpoint(GivenCheckpoint(tmp_path / "w.safetensors")).models
     assert time.process_time() - began < SECONDS

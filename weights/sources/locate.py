@@ -99,7 +99,7 @@ def locate(
     """
     if (weights := next(search_weights(published, listener), None)) is None:
         file, advice = downloadable(published, offline)
-        tell = partial(report_licence, published, listener)
+        tell = partial(report_weights_licence, published, listener)
         path, digest = fetch(file, advice, listener, tell)
         weights = _as_located(path, file, f"the hub ({file})", digest)
     listener.stage(f"weights: {weights.path.name}, from {weights.where}")
@@ -136,7 +136,7 @@ def report_owner(published: PublishedFiles, file: HubFile, listener: Progress) -
         listener.note(f"{file.repository} is a copy by {file.owner}, who is not the publisher")
 
 
-def report_licence(published: PublishedFiles, listener: Progress) -> None:
+def report_weights_licence(published: PublishedFiles, listener: Progress) -> None:
     """Tell the listener the licence of the weights that are about to be downloaded."""
     listener.note(f"these weights have their own licence: {published.terms}")
 

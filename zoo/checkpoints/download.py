@@ -12,7 +12,12 @@ from weights.progress import Progress
 from weights.sources.content import find_fault
 from weights.sources.fetch import fetch
 from weights.sources.hub import cache_path, resolve_file
-from weights.sources.locate import downloadable, report_licence, report_owner, search_weights
+from weights.sources.locate import (
+    downloadable,
+    report_owner,
+    report_weights_licence,
+    search_weights,
+)
 from zoo.architectures.entry import ModelInfo
 from zoo.common.errors import BadOutput
 from zoo.common.staging import locked_output, report_write_errors, staged
@@ -74,7 +79,7 @@ def _fetch_checkpoint(
     if dry_run:
         return result
     report_owner(entry.published_files, file, progress)
-    show_terms = partial(report_licence, entry.published_files, progress)
+    show_terms = partial(report_weights_licence, entry.published_files, progress)
     if out is None:
         fetch(file, advice, progress, show_terms)
         return result

@@ -263,7 +263,7 @@ class Inspection:
     periods: str
 
 
-def inspect_checkpoint(request: GivenCheckpoint) -> Inspection:
+def summarize_checkpoint(request: GivenCheckpoint) -> Inspection:
     """Describe the checkpoint that a user names: its format, its names, and the network in it.
 
     Settings that have no effect are reported on the terminal. **Raises** a `WeightsError` if the

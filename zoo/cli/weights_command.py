@@ -45,9 +45,9 @@ def inspect_checkpoint(
     base: Annotated[Path | None, ADAPTER_BASE] = None,
 ) -> CommandResult["Inspection"]:
     """Show the format of a checkpoint, the models that it fits and the tensors that it contains."""
-    from zoo.checkpoints.identify import inspect_checkpoint
+    from zoo.checkpoints.identify import summarize_checkpoint
 
-    inspection = inspect_checkpoint(GivenCheckpoint(file, take, base=base))
+    inspection = summarize_checkpoint(GivenCheckpoint(file, take, base=base))
     return CommandResult(inspection, inspection_blocks, partial(inspection_record, file))
 
 

@@ -328,7 +328,7 @@ def read_signature(entry: ModelInfo, options: Options) -> Signature:
     sides = None
     if size != "dynamic" and entry.config.pictures is not None:
         sides = check_size(size or entry.preprocessing.size, entry)
-    outputs = read_outputs(options.outputs, layers, entry)
+    outputs = read_output_names(options.outputs, layers, entry)
     return Signature(sides, batch, layers, options.reshape, options.input, outputs)
 
 
@@ -383,7 +383,7 @@ def read_layers(layers: Sequence[int] | str, entry: ModelInfo) -> tuple[int, ...
     return tuple(sorted(layers))
 
 
-def read_outputs(
+def read_output_names(
     outputs: Sequence[str], layers: Sequence[int], entry: ModelInfo
 ) -> tuple[str, ...]:
     """Return the names of the requested outputs without duplicates, in the order in which a file

@@ -37,7 +37,7 @@ from zoo import from_pretrained as load
 from zoo import info
 from zoo.architectures.builder import abstract, batched, count_parameters
 from zoo.architectures.entry import DATA
-from zoo.checkpoints.identify import inspect_checkpoint
+from zoo.checkpoints.identify import summarize_checkpoint
 from zoo.checkpoints.source import GivenCheckpoint
 from zoo.common.errors import BadOutput, BadRequest, MissingLibrary
 from zoo.data.digits import data as digits
@@ -65,7 +65,7 @@ def accuracy(model) -> float:
 def test_the_file():
     assert sha256(FILE.read_bytes()).hexdigest() == ENTRY.digest
     assert FILE.stat().st_size <= 1_000_000
-    assert inspect_checkpoint(GivenCheckpoint(FILE)).models == ("vit_digits",)
+    assert summarize_checkpoint(GivenCheckpoint(FILE)).models == ("vit_digits",)
     assert count_parameters(abstract(ENTRY.config)) == ENTRY.parameters
 
 

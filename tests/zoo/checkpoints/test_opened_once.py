@@ -26,7 +26,7 @@ from weights.namings.meta_names import DINOV3_VIT
 from weights.views import views_of
 from zoo.architectures.builder import abstract
 from zoo.architectures.entry import DATA
-from zoo.checkpoints.identify import identify_checkpoint, inspect_checkpoint
+from zoo.checkpoints.identify import identify_checkpoint, summarize_checkpoint
 from zoo.checkpoints.load import model_shapes
 from zoo.checkpoints.source import GivenCheckpoint
 from zoo.cli.console import run_command
@@ -89,7 +89,7 @@ def export(path: Path) -> None:
 
 
 USES = {
-    "zoo weights inspect": lambda path: inspect_checkpoint(GivenCheckpoint(path)),
+    "zoo weights inspect": lambda path: summarize_checkpoint(GivenCheckpoint(path)),
     "zoo.from_pretrained": zoo.from_pretrained,
     "zoo export": export,
 }

@@ -46,7 +46,7 @@ def bench_record(bench: Bench) -> dict[str, Any]:
         "busy": is_busy(bench.busy_cores),
         "threads": options.threads,
         "rounds": options.rounds,
-        "files": [model_record(bench, model) for model in bench.models],
+        "files": [measurement_record(bench, model) for model in bench.models],
         "products": {
             "ms": 1e3 * floor.total,
             "flops": floor.products.flops,
@@ -61,7 +61,7 @@ def bench_record(bench: Bench) -> dict[str, Any]:
     }
 
 
-def model_record(bench: Bench, model: MeasuredModel) -> dict[str, Any]:
+def measurement_record(bench: Bench, model: MeasuredModel) -> dict[str, Any]:
     """Return the measurements of one file of a benchmark as `--json` prints them.
 
     Ratios are relative to the first file. The ratio to its matrix products is None if it has none.
@@ -93,7 +93,7 @@ def bench_blocks(bench: Bench) -> Iterator[Block]:
     """
     rows = []
     for model in bench.models:
-        record = model_record(bench, model)
+        record = measurement_record(bench, model)
         cells = ((record[key], form) for key, (_, form) in BENCH_COLUMNS.items())
         rows.append(
             (short_name(model, bench), *("" if n is None else form(n) for n, form in cells))
