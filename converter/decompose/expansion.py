@@ -99,7 +99,7 @@ def _expanded_jaxpr(node: Node, user_op_names: Collection[str]) -> Any:
 
     It stays if there is no decomposition, or none for its parameters and operands, or if its
     outputs have no elements. If the decomposition raises `UnsupportedError`, the node gets the
-    reason as its ``refusal``, which the lowering reports together with all others.
+    reason as its ``refusal_reason``, which the lowering reports together with all others.
     """
     if not _is_expandable(node, user_op_names) or all(0 in v.shape for v in node.outputs):
         return None
@@ -111,7 +111,7 @@ def _expanded_jaxpr(node: Node, user_op_names: Collection[str]) -> Any:
                 decompositions.find_decomposition(node.op, user_op_names), node, node.inputs
             )
         except UnsupportedError as error:  # reported by the lowering, together with all others
-            node.refusal = error.reason
+            node.refusal_reason = error.reason
             return None
 
 

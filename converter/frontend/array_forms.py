@@ -15,7 +15,7 @@ import numpy as np
 
 from converter.errors import UnsupportedError
 from converter.ir import Graph, Node, Value, const
-from converter.ir.complex_pairs import is_complex, packed, real_type, unpack_complex
+from converter.ir.complex_pairs import is_complex, pack_complex, real_type, unpack_complex
 from converter.ir.dims import Shape, as_shape
 from converter.ir.names import Names
 from converter.ir.nodes import Meaning
@@ -85,7 +85,7 @@ def key_numbers(array: Any) -> Any:
 def graph_numbers(array: Any) -> Any:
     """Return an array in the form that it has in the graph: keys as uint32 numbers, complex numbers
     as pairs of real numbers, and other arrays unchanged."""
-    return packed(key_numbers(array))
+    return pack_complex(key_numbers(array))
 
 
 def to_jax_array(array: Any, struct: Any) -> Any:

@@ -187,7 +187,7 @@ class Inliner:
 
         The implementation of the primitive is inlined. If a rule is registered for the primitive,
         or the implementation cannot be traced, the primitive becomes a node; in the second case the
-        node has the reason as its ``refusal``.
+        node has the reason as its ``refusal_reason``.
 
         Raises:
             UnsupportedError: the primitive has no result.
@@ -202,7 +202,7 @@ class Inliner:
         op, meaning = ops.user_op(primitive), _meaning(primitive, {})
         params = {k: _plain_ints(v) for k, v in eqn.params.items()}
         node = make_node(op, inputs, _types(eqn.outvars), params, meaning=meaning)
-        node.source, node.refusal = self.sources, refusal
+        node.source, node.refusal_reason = self.sources, refusal
         return self.append(node, nodes)
 
     def call(self, eqn: Any, closed: Any, inputs: list[Value]) -> Node:

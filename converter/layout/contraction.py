@@ -62,8 +62,10 @@ class MatrixProduct:
         """
         orders = (source_order, target_order)
         shapes = [[self.sizes[a] for a in labels] for labels in orders]
-        long_axes = [[a for a in labels if not dims.same(self.sizes[a], 1)] for labels in orders]
-        return 2 if long_axes[0] != long_axes[1] else int(not dims.same_shape(*shapes))
+        long_axes = [
+            [a for a in labels if not dims.is_same_dim(self.sizes[a], 1)] for labels in orders
+        ]
+        return 2 if long_axes[0] != long_axes[1] else int(not dims.is_same_shape(*shapes))
 
     def emit(self, editor: Editor) -> Value:
         """Emit the product, and return it with the axes in the order of the contraction's

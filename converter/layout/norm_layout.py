@@ -21,7 +21,7 @@ def emit_group_norm(node: Node, editor: Editor, has: SupportsDtype) -> Value | N
     """
     x, scale, *bias = node.inputs
     groups, channels = node.params["groups"], x.shape[1]
-    if dims.same(groups, channels) or has("GroupNormalization", x.dtype):
+    if dims.is_same_dim(groups, channels) or has("GroupNormalization", x.dtype):
         return _add_zero_bias(node, editor)
     group_size = dims.size_product((channels // groups, *x.shape[2:]))
     split = editor.reshape(x, (x.shape[0], groups, group_size))

@@ -23,7 +23,7 @@ from converter.ir.dims import Dim, Shape
 from converter.ir.op import Op
 from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor, Rule
-from converter.ir.windows import indexed_axes, scatter_window
+from converter.ir.windows import find_indexed_axes, scatter_window
 from converter.layout.convolution import pad_space
 from converter.legalize.doubts import doubted_promises
 
@@ -80,7 +80,7 @@ def _legalize_gather(node: Node, editor: Editor, accepts_promise: PromiseTest) -
     """
     x, indices = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
-    axes, limits = indexed_axes(node)
+    axes, limits = find_indexed_axes(node)
     if mode == Mode.PROMISE_IN_BOUNDS:
         if accepts_promise(node, axes, limits, node.params["slice_sizes"]):
             return None
@@ -102,7 +102,7 @@ def _legalize_gather(node: Node, editor: Editor, accepts_promise: PromiseTest) -
 
 def _has_wide_windows(window: Shape, axes: Sequence[int]) -> bool:
     """Return True if windows have more than one entry along an axis that indices address."""
-    return any(not dims.same(window[axis], 1) for axis in axes)
+    return any(not dims.is_same_dim(window[axis], 1) for axis in axes)
 
 
 def _legalize_scatter(node: Node, editor: Editor, accepts_promise: PromiseTest) -> Value | None:
@@ -113,7 +113,7 @@ def _legalize_scatter(node: Node, editor: Editor, accepts_promise: PromiseTest) 
     """
     x, indices, updates = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
-    axes, limits = indexed_axes(node)
+    axes, limits = find_indexed_axes(node)
     window = scatter_window(numbers, x.rank, updates.shape)
     if mode == Mode.PROMISE_IN_BOUNDS and accepts_promise(node, axes, limits, window):
         return None
@@ -160,7 +160,7 @@ def _nonzero_components(
 
     A component is always zero if the window is as long as its axis. At least one component remains.
     """
-    free = [i for i, limit in enumerate(limits) if not dims.same(limit, 0)]
+    free = [i for i, limit in enumerate(limits) if not dims.is_same_dim(limit, 0)]
     if len(free) == len(axes):
         return indices, limits, axes
     free = free or [0]

@@ -139,7 +139,7 @@ COMMON_DEVIATIONS: dict[Op, Deviation] = {
         Deviation(
             "a sum or average over a window that is longer than its axis of named size is refused, "
             "or is one number where there should be none",
-            concerns=lambda node: not windows_fit(node.inputs[0].shape[2:], node.params),
+            affects=lambda node: not windows_fit(node.inputs[0].shape[2:], node.params),
         ),
     ),
     ops.max_pool_scatter: Deviation("the gradient of a window with NaN goes elsewhere"),
@@ -173,11 +173,11 @@ COMMON_DEVIATIONS: dict[Op, Deviation] = {
     ),
     ops.attention: Deviation(
         "a score that is NaN or infinite counts in an Attention whose mask hides it",
-        concerns=lambda node: node.params["hides"],
+        affects=lambda node: node.params["hides"],
     ),
     ops.rotary: Deviation(
         "NaN or an infinity in a token that is not rotated makes NaN of both elements of its pair",
-        concerns=lambda node: node.params.get("prefix", False),
+        affects=lambda node: node.params.get("prefix", False),
     ),
     ops.group_norm: Deviation(
         "a norm of channels with an infinite scale is NaN",
@@ -187,7 +187,7 @@ COMMON_DEVIATIONS: dict[Op, Deviation] = {
     ops.conv_transpose: Deviation(
         "NaN or an infinity in the kernel of a transposed convolution in groups is not multiplied "
         "by the zeros between elements",
-        concerns=lambda node: node.params["groups"] != 1 and _may_be_infinite(node.inputs[1]),
+        affects=lambda node: node.params["groups"] != 1 and _may_be_infinite(node.inputs[1]),
     ),
     ops.grid_sample: Deviation(
         "GridSample gives a number at a place that is NaN or infinite, and JAX NaN; an infinite "
@@ -195,7 +195,7 @@ COMMON_DEVIATIONS: dict[Op, Deviation] = {
     ),
     ops.resize: Deviation(
         "a resized axis with NaN or an infinity has NaN next to that alone, not all along",
-        concerns=_interpolates_computed_values,
+        affects=_interpolates_computed_values,
     ),
 }
 """Deviations by operation, for every target. The windows pass has already made exact what it
@@ -220,10 +220,10 @@ def deviation_rules(strict: bool, notes: dict[str, list[Node]], target: Target) 
 
     def rule(node: Node, editor: Editor) -> Value | Sequence[Value] | None:
         deviation = table[node.op]
-        if not deviation.concerns(node):
+        if not deviation.affects(node):
             return None
-        if strict and deviation.exact is not None:
-            return deviation.exact(node, editor)
+        if strict and deviation.exact_rule is not None:
+            return deviation.exact_rule(node, editor)
         notes.setdefault(deviation.sentence, []).append(node)
         return None
 

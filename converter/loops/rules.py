@@ -56,7 +56,7 @@ def _increment(carry: Carry) -> float | None:
 
     The state must be an integer scalar whose start is a constant.
     """
-    added = carry.after.made_by(ops.add)
+    added = carry.after.producer_if(ops.add)
     if carry.start.kind != "const" or carry.start.rank or carry.start.dtype.kind not in "iu":
         return None
     if added is None or carry.inner not in added.inputs:

@@ -188,16 +188,16 @@ class Builder:
         scalar result: optimizers for transformers treat a ``Reshape`` whose target has no elements
         as one that changes nothing.
         """
-        if dims.same_shape(before, after):
+        if dims.is_same_shape(before, after):
             return x
         if not after:
             return self.squeeze(x, range(len(before)))
-        has_zero = any(dims.same(d, 0) for d in after)
+        has_zero = any(dims.is_same_dim(d, 0) for d in after)
         target: list[int] = []
         for i, dim in enumerate(after):
             if dims.is_static(dim):
                 target.append(dim)
-            elif not has_zero and i < len(before) and dims.same(before[i], dim):
+            elif not has_zero and i < len(before) and dims.is_same_dim(before[i], dim):
                 target.append(0)
             else:
                 target.append(-1)
@@ -208,9 +208,10 @@ class Builder:
         if -1 not in target or (target.count(-1) == 1 and is_determined):
             return self.op("Reshape", x, self.ints(target), allowzero=1 if has_zero else None)
         long_axes = [
-            [i for i, d in enumerate(shape) if not dims.same(d, 1)] for shape in (before, after)
+            [i for i, d in enumerate(shape) if not dims.is_same_dim(d, 1)]
+            for shape in (before, after)
         ]
-        if dims.same_shape([before[i] for i in long_axes[0]], [after[i] for i in long_axes[1]]):
+        if dims.is_same_shape([before[i] for i in long_axes[0]], [after[i] for i in long_axes[1]]):
             x = self.squeeze(x, set(range(len(before))) - set(long_axes[0]))
             return self.unsqueeze(x, set(range(len(after))) - set(long_axes[1]))
         may_be_empty = not all(dims.is_at_least(d, 1) for d in after)
@@ -237,11 +238,14 @@ class Builder:
 
         The shape operand of ``Expand`` has 1 for axes that do not change.
         """
-        if dims.same_shape(before, after):
+        if dims.is_same_shape(before, after):
             return x
         new = len(after) - len(before)
         pairs = zip(before, after[new:], strict=True)
-        operand_shape = (*after[:new], *(1 if dims.same(size, d) else d for size, d in pairs))
+        operand_shape = (
+            *after[:new],
+            *(1 if dims.is_same_dim(size, d) else d for size, d in pairs),
+        )
         return self.op("Expand", x, self.ints(operand_shape))
 
     def reverse(self, x: ir.Value, axes: Sequence[int]) -> ir.Value:

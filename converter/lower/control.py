@@ -88,7 +88,7 @@ def _exceeds(b: Builder, index: Value, selector: ir.Value, count: int) -> ir.Val
 
     ``index`` is the graph value, ``selector`` its ONNX value.
     """
-    conversion = index.made_by(ops.convert_element_type)
+    conversion = index.producer_if(ops.convert_element_type)
     if count == 0 and conversion is not None and conversion.inputs[0].dtype == np.bool_:
         return b.value(conversion.inputs[0])
     return b.op("Greater", selector, b.const(count, index.dtype))

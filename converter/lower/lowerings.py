@@ -126,8 +126,8 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
     **Raises** `UnsupportedError` if the node has no rule at this opset, a parameter that the rule
     does not know, or a dtype that the target does not support.
     """
-    if node.refusal:
-        raise UnsupportedError(node.refusal, source_line(node))
+    if node.refusal_reason:
+        raise UnsupportedError(node.refusal_reason, source_line(node))
     entry = find_lowering(node.op, b.opset, b.shared.user_op_names)
     if entry is None:
         raise unsupported(node, b.opset)

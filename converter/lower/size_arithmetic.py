@@ -98,7 +98,7 @@ class Arithmetic:
                 )
             value, origin = self.origins[name]
             size = self.emit("Shape", value, start=origin.axis, end=origin.axis + 1)
-            if not dims.same(origin.summand, 0):
+            if not dims.is_same_dim(origin.summand, 0):
                 size = self.emit("Sub", size, self.dim(origin.summand))
             if origin.factor != 1:
                 size = self.emit("Div", size, self.ints([origin.factor]))

@@ -13,8 +13,8 @@ import onnx_ir as ir
 from converter.errors import SaveError, SpecError
 from converter.frontend.array_forms import key_numbers
 from converter.ir import Graph, Value
-from converter.ir.complex_pairs import packed
-from converter.ir.evaluation import Read, compute
+from converter.ir.complex_pairs import pack_complex
+from converter.ir.evaluation import Read, compute_array
 from converter.ir.origins import sources
 from converter.model.streaming import (
     INLINE,
@@ -186,7 +186,9 @@ def _check_facts(graph: Graph, names: Collection[str], read: Read) -> None:
     """
     for (_, sentence), fact in graph.facts.items():
         parameters = [v.name for v in sources(fact.value).values() if v.kind == "param"]
-        if set(parameters) & set(names) and not fact.holds(np.asarray(compute(fact.value, read))):
+        if set(parameters) & set(names) and not fact.holds(
+            np.asarray(compute_array(fact.value, read))
+        ):
             raise SaveError(
                 f"a fusion relies on the fact that {sentence} in {' + '.join(parameters)}, which "
                 "does not hold for the given values: convert with these values in params, or with "
@@ -201,7 +203,7 @@ def _check_value(value: Value, array: np.ndarray) -> np.ndarray:
     Raises:
         SpecError: its dtype or shape is another one than the parameter's.
     """
-    native: np.ndarray = packed(array.astype(array.dtype.newbyteorder("="), copy=False))
+    native: np.ndarray = pack_complex(array.astype(array.dtype.newbyteorder("="), copy=False))
     if native.shape != value.shape or native.dtype != value.dtype:
         raise SpecError(
             f"parameter {value.name} is {value.type_text()}, received "
@@ -218,7 +220,7 @@ def _lazy_tensor(value: Value, read: Read, progress: Progress | None) -> ir.Lazy
     """
 
     def load() -> ir.TensorProtocol:
-        array = compute(value.program or value, read)
+        array = compute_array(value.program or value, read)
         if progress is not None:
             progress(value.name, array.nbytes)
         return ir.tensor(array, name=value.name)

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from converter.errors import CheckError
-from converter.ir.complex_pairs import is_complex, packed
+from converter.ir.complex_pairs import is_complex, pack_complex
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def compare(got: np.ndarray, expected: np.ndarray) -> Errors:
     Raises:
         CheckError: the shapes or dtypes differ.
     """
-    reference = expected if is_complex(got.dtype) else packed(expected)
+    reference = expected if is_complex(got.dtype) else pack_complex(expected)
     if got.shape != reference.shape or got.dtype != reference.dtype:
         raise CheckError(
             f"an output is {got.dtype}{list(got.shape)} in ONNX Runtime and "
@@ -51,7 +51,7 @@ def compare(got: np.ndarray, expected: np.ndarray) -> Errors:
     if got.dtype.kind in "biu":
         return _integer_errors(got, expected)
     # Real and imaginary parts are compared as separate numbers.
-    a, b = (np.atleast_1d(packed(x)).astype(np.float64).ravel() for x in (got, reference))
+    a, b = (np.atleast_1d(pack_complex(x)).astype(np.float64).ravel() for x in (got, reference))
     finite = np.isfinite(b)
     same = np.array_equal(a[~finite], b[~finite], equal_nan=True) and np.isfinite(a[finite]).all()
     if not same:

@@ -8,7 +8,7 @@ from typing import Any, Self, TypeAlias
 from converter.errors import SpecError
 from converter.fuse.match import NearMiss
 from converter.fuse.named_calls import CALLS
-from converter.fuse.user_recognisers import NEEDS, registered_calls, structure_names
+from converter.fuse.user_recognisers import REQUIRED_STRUCTURES, registered_calls, structure_names
 from converter.ir import Node
 from converter.opsets import DEFAULT_TARGET
 from converter.targets import AttentionLayout, Target, find_target
@@ -91,7 +91,9 @@ class PassSettings:
         """
         if isinstance(self.fuse, bool):
             return self.fuse
-        return any(name in (requested, *NEEDS.get(requested, ())) for requested in self.fuse)
+        return any(
+            name in (requested, *REQUIRED_STRUCTURES.get(requested, ())) for requested in self.fuse
+        )
 
     @property
     def calls(self) -> frozenset[str]:

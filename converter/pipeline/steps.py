@@ -40,7 +40,7 @@ from converter.layout import (
 )
 from converter.legalize import bounds, deviations, dtype_fallback, support
 from converter.pipeline.settings import PassSettings
-from converter.targets.schemas import SINCE, operator
+from converter.targets.schemas import SINCE, operator_name
 from converter.weight_folding import affine_folding
 from converter.weight_folding.weight_programs import move_weights_first, weight_values
 
@@ -210,7 +210,7 @@ def _note_newer_activations(
         trial = graph.clone() if spelling.spellings_in(graph, newer) else graph
         if trial is not graph and spelling.recognise_spellings(trial, table, opset):
             for op in {s.op for s in newer}:
-                settings.note_newer(opset, operator(op), trial.count(op))
+                settings.note_newer(opset, operator_name(op), trial.count(op))
 
 
 def fuse_recurrent(graph: Graph, settings: PassSettings) -> bool:
@@ -248,10 +248,10 @@ def fuse_attention(graph: Graph, settings: PassSettings) -> bool:
     """
     if not (settings.fuses("attention") and graph.count(ops.einsum)):
         return False
-    changed = _sweep_and_prune(graph, {ops.select_n: attention.as_term})
+    changed = _sweep_and_prune(graph, {ops.select_n: attention.rewrite_lowered_scores})
     fused = attention.STRICT_ATTENTION if settings.strict else attention.ATTENTION
     changed = recogniser_pass(fused)(graph, settings) or changed
-    return sweep(graph, {ops.attention: attention.share}) or changed
+    return sweep(graph, {ops.attention: attention.share_repeated_heads}) or changed
 
 
 def fuse_batch_norms(graph: Graph, settings: PassSettings) -> bool:
@@ -286,14 +286,14 @@ def expand_unsupported(graph: Graph, settings: PassSettings) -> bool:
     noting = deviations.deviation_rules(settings.strict, settings.deviations, settings.runtime)
 
     def rule(node: Node, editor: Editor) -> Sequence[Value] | None:
-        is_supported = settings.takes(operator(node.op), node.out.dtype)
+        is_supported = settings.takes(operator_name(node.op), node.out.dtype)
         if is_supported:
             return None
         if node.op in ROUNDED_DIFFERENTLY:
             noting[node.op](node, editor)
         return expand_formula(node, editor)
 
-    fused = [op for op in ops.stated() if op.structure and op not in EXPANDED_LATER]
+    fused = [op for op in ops.defined_ops() if op.structure and op not in EXPANDED_LATER]
     return sweep(graph, dict.fromkeys(fused, rule))
 
 
@@ -306,7 +306,7 @@ def take_onnx_operands(graph: Graph, settings: PassSettings) -> None:
     noting = deviations.deviation_rules(settings.strict, settings.deviations, settings.runtime)
     _sweep_and_prune(graph, {ops.rotary: noting[ops.rotary]})
     for op in EXPANDED_LATER:
-        settings.note_newer(SINCE[operator(op)], operator(op), graph.count(op))
+        settings.note_newer(SINCE[operator_name(op)], operator_name(op), graph.count(op))
     supports = partial(settings.runtime.supports, opset=settings.version)
     rules: dict[Op, Rule] = {
         ops.rotary: partial(heads.emit_rotary, has=supports),
@@ -395,8 +395,8 @@ def use_kernels(graph: Graph, settings: PassSettings) -> None:
 def support_nodes(graph: Graph, settings: PassSettings) -> None:
     """Rewrite nodes in a form that the target does not run, in place.
 
-    A node that no rule rewrites is marked with the reason (``Node.refusal``), and lowering it
-    raises an error.
+    A node that no rule rewrites is marked with the reason (``Node.refusal_reason``), and lowering
+    it raises an error.
     """
     _sweep_and_prune(graph, support.support_rules(settings.runtime, settings.version))
     support.refuse_misfits(graph, settings.runtime, settings.version)

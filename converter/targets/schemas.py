@@ -32,7 +32,7 @@ OPERATOR_NAMES: Mapping[Op, str] = {
 }
 
 
-def operator(op: Op) -> str:
+def operator_name(op: Op) -> str:
     """Return the name of the ONNX operator that an operation of the graph is lowered to.
 
     It is the operation's ``operator``, an entry in ``OPERATOR_NAMES``, or the operation's name in

@@ -47,9 +47,9 @@ class MissingKernel:
     """
 
     conversions: ConversionTable
-    first: int = 0
-    back: bool = True
-    order: bool = False
+    first_operand: int = 0
+    converts_back: bool = True
+    keeps_order: bool = False
 
 
 def widen_value(editor: Editor, x: Value, dtype: Any, shifted: bool) -> Value:
@@ -110,8 +110,8 @@ class Deviation:
     """
 
     sentence: str
-    exact: Rule | None = None
-    concerns: Callable[[Node], bool] = lambda node: is_float(node.inputs[0].dtype)
+    exact_rule: Rule | None = None
+    affects: Callable[[Node], bool] = lambda node: is_float(node.inputs[0].dtype)
     fails_verification: bool = False
 
 
@@ -129,7 +129,7 @@ class Form:
     ranks: range = range(64)
     refuses: Callable[[Node, int], str] = lambda node, opset: ""
 
-    def misfit(self, node: Node, opset: int) -> str:
+    def find_misfit(self, node: Node, opset: int) -> str:
         """Return the reason why a node does not run at an opset, or "" if it runs."""
         x = node.inputs[0]
         if x.dtype.name not in self.dtypes:
@@ -174,7 +174,7 @@ class Lag:
 
     versions: str
     casts: Casts = field(default_factory=dict)
-    newest: int = OPSETS[-1]
+    newest_opset: int = OPSETS[-1]
     lacks: tuple[OperatorTest, ...] = ()
     model: Callable[[ir.Model], None] | None = None
 
@@ -221,7 +221,7 @@ class Target:
     lags: tuple[Lag, ...] = ()
     opset: int = FUSED
     opsets: range = OPSETS
-    fixed: bool = False
+    static_sizes_only: bool = False
     dynamic_integers: bool = False
     forms: Mapping[Op, Form] = field(default_factory=dict)
 
@@ -241,7 +241,7 @@ class Target:
     def check_fixed_sizes(self, graph: Graph) -> None:
         """Raise `SpecError` if an input has a named dimension and the runtime takes static sizes
         only."""
-        for value in graph.inputs if self.fixed else ():
+        for value in graph.inputs if self.static_sizes_only else ():
             if names := [str(dim) for dim in value.shape if is_symbolic(dim)]:
                 raise SpecError(
                     f"{self.name} takes fixed sizes only: pass numbers for {', '.join(names)} "
@@ -321,7 +321,7 @@ class Target:
         lags = [lag for lag in self.lags if versions(lag.versions) & matching]
         # A request without versions means the versions that have the opset.
         excluded = lags if version_text else []
-        newest = min([self.opsets[-1], *(lag.newest for lag in excluded)])
+        newest = min([self.opsets[-1], *(lag.newest_opset for lag in excluded)])
         opsets = range(self.opsets[0], newest + 1)
         return replace(
             self,
@@ -343,20 +343,20 @@ LACKED_EVERYWHERE = (
 """Operators that all examined runtimes lack, or run slower than other operators."""
 
 # Tables of conversions, each from unsupported dtypes to the dtype to compute in.
-NARROW: ConversionTable = dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int32")
-UNSIGNED: ConversionTable = {"uint32": "int64", "uint64": "int64"}
-BOOL: ConversionTable = {"bool": "int32"}
-SHORT: ConversionTable = dict.fromkeys(("int16", "uint16"), "int32")
-HALF: ConversionTable = dict.fromkeys(("float16", "bfloat16"), "float32")
-FLOATS: ConversionTable = dict.fromkeys(("float16", "bfloat16", "float32"), "float64")
+NARROW_CONVERSIONS: ConversionTable = dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int32")
+UNSIGNED_CONVERSIONS: ConversionTable = {"uint32": "int64", "uint64": "int64"}
+BOOL_CONVERSIONS: ConversionTable = {"bool": "int32"}
+SHORT_CONVERSIONS: ConversionTable = dict.fromkeys(("int16", "uint16"), "int32")
+HALF_CONVERSIONS: ConversionTable = dict.fromkeys(("float16", "bfloat16"), "float32")
+FLOAT_CONVERSIONS: ConversionTable = dict.fromkeys(("float16", "bfloat16", "float32"), "float64")
 
 FORMULAS: Mapping[Op, MissingKernel] = {
     # These formulas have several steps, which would all round in half precision.
     **dict.fromkeys(
         (ops.atan2, ops.cbrt, ops.erf_inv, ops.erfc, ops.expm1, ops.log1p, ops.exp2),
-        MissingKernel(HALF),
+        MissingKernel(HALF_CONVERSIONS),
     ),
     # The terms of these formulas cancel near the zeros of the functions.
-    **dict.fromkeys((ops.digamma, ops.lgamma), MissingKernel(FLOATS)),
+    **dict.fromkeys((ops.digamma, ops.lgamma), MissingKernel(FLOAT_CONVERSIONS)),
 }
 """Operations that are lowered to several operators on every target."""

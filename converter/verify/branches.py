@@ -288,7 +288,7 @@ class _Run:
         """
         iterations, state = 0, inputs
         while bool(run(node.bodies["cond"], state)[0][0]):
-            if iterations == rules.max_turns:
+            if iterations == rules.max_iterations:
                 self.is_valid = False
                 break
             state, iterations = run(node.bodies["body"], state)[0], iterations + 1

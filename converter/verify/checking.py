@@ -17,7 +17,7 @@ from converter.frontend.diagnostics import RAISED
 from converter.frontend.interface import Interface
 from converter.frontend.trace import trace
 from converter.ir import Graph
-from converter.ir.complex_pairs import packed
+from converter.ir.complex_pairs import pack_complex
 from converter.model.results import Export
 from converter.model.verdict import (
     Difference,
@@ -306,7 +306,7 @@ class Case:
         errors = compare(actual, expected)  # raises for another shape or dtype
         judgement, packed_expected = (
             self.judge.judge(output_index, actual, expected),
-            packed(expected),
+            pack_complex(expected),
         )
         is_accepted = judgement.either | (judgement.open & (output in self.accepted_outputs))
         if is_accepted.any():

@@ -13,7 +13,7 @@ import numpy as np
 from converter.errors import ConverterError
 from converter.frontend.array_forms import graph_numbers, is_key, key_numbers
 from converter.frontend.diagnostics import RAISED
-from converter.ir.complex_pairs import is_complex, packed, real_dtype
+from converter.ir.complex_pairs import is_complex, pack_complex, real_dtype
 from converter.ir.dtypes import is_float
 from converter.jax_versions import enable_x64
 from converter.verify.noise import Exact, Noise
@@ -104,7 +104,7 @@ class Judge:
                 last axis. Both may differ by the tolerance of the larger one.
             expected: the array of JAX.
         """
-        difference = _absolute_difference(actual, packed(expected))
+        difference = _absolute_difference(actual, pack_complex(expected))
         rounding = _rounding_error(expected)
         no_element = np.zeros(difference.shape, bool)
         if self._noise is None:  # a rounding of the largest element, for all
@@ -141,7 +141,7 @@ class Judge:
         wrong, is_open, either = (np.zeros(unexplained.shape, bool) for _ in range(3))
         runs = [np.asarray(self.run(i)[output_index]) for i in range(MAX_PERTURBED_RUNS + 1)]
         evaluations = np.stack([result[unexplained] for result in runs])
-        pair = np.asarray(actual)[unexplained], np.asarray(packed(expected))[unexplained]
+        pair = np.asarray(actual)[unexplained], np.asarray(pack_complex(expected))[unexplained]
         if expected.dtype.kind in "biu":
             possible = [_is_perturbed_integer(numbers, evaluations) for numbers in pair]
             wrong[unexplained] = ~(possible[0] & possible[1])
@@ -216,7 +216,9 @@ class Judge:
                 results = self._function(
                     *jax.device_put([_to_float64_input(x) for x in self._original_inputs])
                 )
-                leaves = [packed(np.asarray(key_numbers(x))) for x in jax.tree.leaves(results)]
+                leaves = [
+                    pack_complex(np.asarray(key_numbers(x))) for x in jax.tree.leaves(results)
+                ]
         except (*RAISED, ConverterError):
             return None
         shapes = [np.shape(y) for y in self.run(0)]
@@ -235,7 +237,7 @@ def _row_rounding_error(expected: np.ndarray, truth: np.ndarray) -> np.ndarray:
     A matrix factorization has errors relative to its largest numbers, also in its small elements. A
     vector has the difference of each element alone.
     """
-    difference = _absolute_difference(packed(expected), truth)
+    difference = _absolute_difference(pack_complex(expected), truth)
     difference = np.where(np.isfinite(difference), difference, 0.0)
     return SPREAD_FACTOR * (
         difference.max(-1, keepdims=True) + 0 * difference if difference.ndim > 1 else difference
@@ -421,7 +423,7 @@ def _rounding_error(expected: np.ndarray) -> np.ndarray:
     if is_complex(expected.dtype):
         with np.errstate(over="ignore"):
             size = np.abs(expected).astype(real_dtype(expected.dtype))
-        return np.maximum(_rounding_error(packed(expected)), _rounding_error(size)[..., None])
+        return np.maximum(_rounding_error(pack_complex(expected)), _rounding_error(size)[..., None])
     info, size = jnp.finfo(expected.dtype), np.abs(_to_float64(expected))
     size = np.where(np.isfinite(size), size, 0.0)
     return ROUNDING_UNITS * (

@@ -272,7 +272,7 @@ class _Perturber:
             sizes: sizes of the named dimensions.
         """
         results = self._perturb_node(node, args, sizes)
-        is_open = node.op.any_zero or node.op.rounding is Rounding.FUNCTION
+        is_open = node.op.zero_sign_is_open or node.op.rounding is Rounding.FUNCTION
         return [self._randomize_zero_signs(y) for y in results] if is_open else results
 
     def _perturb_node(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:

@@ -17,7 +17,7 @@ import onnx_ir as ir
 from onnx_ir.serde import SerdeError
 
 from converter.errors import CheckError
-from converter.ir.complex_pairs import packed
+from converter.ir.complex_pairs import pack_complex
 from converter.model.results import Export
 from converter.model.streaming import INLINE, with_external
 from converter.model.verdict import LEVELS, Level
@@ -78,7 +78,7 @@ def run(model: Model, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
     if len(names) != len(inputs):
         raise CheckError(f"the model takes {len(names)} inputs, received {len(inputs)}")
     feeds: Mapping[str, Any] = {
-        n: _to_ort_value(packed(a)) for n, a in zip(names, inputs, strict=True)
+        n: _to_ort_value(pack_complex(a)) for n, a in zip(names, inputs, strict=True)
     }
     outputs = ort_session.run_with_ort_values(None, feeds, _silent_run_options())
     return {o.name: _to_numpy(v) for o, v in zip(ort_session.get_outputs(), outputs, strict=True)}

@@ -14,7 +14,7 @@ from converter.ir import Graph, Node, Value, dims, named_sizes, ops
 from converter.ir.dims import Dim
 from converter.ir.op import Op
 from converter.ir.ranges import Range, known_range
-from converter.ir.windows import indexed_axes
+from converter.ir.windows import find_indexed_axes
 
 Flags = list[Any]
 """One Boolean scalar for each side of a node."""
@@ -154,7 +154,7 @@ def _branch_texts(node: Node) -> list[str]:
     ``{line}`` stands for the source line.
     """
     count = len(node.bodies)
-    conversion = node.inputs[0].made_by(ops.convert_element_type)
+    conversion = node.inputs[0].producer_if(ops.convert_element_type)
     if count == 2 and conversion is not None and conversion.inputs[0].dtype == np.bool_:
         return [
             f"the {truth} branch of the cond at {{line}} did not run" for truth in ("false", "true")
@@ -267,7 +267,7 @@ def _known_truth(value: Value) -> bool | None:
     None if ``value`` is no comparison by order, if the ranges of the operands overlap, or if an
     operand may be NaN.
     """
-    node = value.made_by(ops.lt, ops.le, ops.gt, ops.ge)
+    node = value.producer_if(ops.lt, ops.le, ops.gt, ops.ge)
     if node is None:
         return None
     a, b = (_index_range(v) for v in node.inputs)
@@ -342,7 +342,7 @@ def _index_limits(node: Node) -> tuple[list[Value], list[Dim]]:
     slice.
     """
     if node.op in VECTOR_INDEXED_OPS:
-        return [node.inputs[1]], indexed_axes(node).limits
+        return [node.inputs[1]], find_indexed_axes(node).limits
     first = 1 if node.op is ops.dynamic_slice else 2
     window = node.params["slice_sizes"] if first == 1 else node.inputs[1].shape
     sizes = zip(node.inputs[0].shape, window, strict=True)
@@ -354,7 +354,7 @@ def _possible_bounds(node: Node) -> list[bool]:
     valid value."""
     indices, limits = _index_limits(node)
     if node.op in VECTOR_INDEXED_OPS:
-        parts = indices[0].made_by(ops.concatenate)
+        parts = indices[0].producer_if(ops.concatenate)
         is_split = parts is not None and len(parts.inputs) == len(limits)
         indices = parts.inputs if parts is not None and is_split else indices * len(limits)
     pairs = [(_index_range(v), limit) for v, limit in zip(indices, limits, strict=True)]

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.dtypes import is_float
-from converter.ir.evaluation import CEILING, size_in_bytes
+from converter.ir.evaluation import MAX_GROWTH_BYTES, size_in_bytes
 from converter.ir.moves import shortened_axis
 from converter.ir.op import Op
 from converter.ir.origins import sources
@@ -199,7 +199,7 @@ class WeightAffine:
         if inner is None or self._graphs.get(id(inner)) is not self._graphs[id(node)]:
             return None
         readers = self._readers.get(id(value), [])
-        keeps_shape = dims.same_shape(
+        keeps_shape = dims.is_same_shape(
             value.shape, dims.broadcast([value.shape, part.other.shape]) or ()
         )
         return (
@@ -245,7 +245,7 @@ class WeightAffine:
         if sum(reader is None or not self._is_known(reader.out) for reader in readers) <= 1:
             return True
         matrix = part.node.op in (ops.matmul, *CONVOLUTIONS)
-        return not matrix and size_in_bytes(part.value) <= CEILING
+        return not matrix and size_in_bytes(part.value) <= MAX_GROWTH_BYTES
 
     # -------------------------------------------------------------------------------- the changes
 
@@ -266,7 +266,7 @@ class WeightAffine:
             changed then.
         """
         value = node.inputs[index]
-        if not dims.same_shape(value.shape, node.out.shape) or value.dtype != node.out.dtype:
+        if not dims.is_same_shape(value.shape, node.out.shape) or value.dtype != node.out.dtype:
             return None
         for part in parts:
             self._apply(part, op, editor)
@@ -291,7 +291,7 @@ class WeightAffine:
         changed = self._emit_weight(op, [value, part.other], editor)
         if _gives_rank(part):  # a bias keeps the shape of a vector
             first = next(
-                (i for i, d in enumerate(changed.shape) if not dims.same(d, 1)), changed.rank
+                (i for i, d in enumerate(changed.shape) if not dims.is_same_dim(d, 1)), changed.rank
             )
             changed = editor.reshape(changed, changed.shape[first:])
             self._weights.add(id(changed))
@@ -323,7 +323,7 @@ def _broadcast_to_rank(value: Value, out: Value, editor: Editor) -> Value:
 
     Axes along which it is constant have size one.
     """
-    inner = value.made_by(ops.broadcast_in_dim)
+    inner = value.producer_if(ops.broadcast_in_dim)
     source = value if inner is None else inner.inputs[0]
     shape = range(value.rank) if inner is None else inner.params["broadcast_dimensions"]
     axes = [axis + out.rank - value.rank for axis in shape]
@@ -333,8 +333,8 @@ def _broadcast_to_rank(value: Value, out: Value, editor: Editor) -> Value:
 def _covers(bias: Value, term: Value) -> bool:
     """Return True if a bias keeps its shape when a term is added, apart from axes of size one."""
     shape = dims.broadcast([bias.shape, term.shape])
-    sizes = [[d for d in s or () if not dims.same(d, 1)] for s in (bias.shape, shape)]
-    return shape is not None and dims.same_shape(*sizes)
+    sizes = [[d for d in s or () if not dims.is_same_dim(d, 1)] for s in (bias.shape, shape)]
+    return shape is not None and dims.is_same_shape(*sizes)
 
 
 def _reads_disjoint_slices(node: Node, readers: Sequence[Node | None]) -> bool:

@@ -13,10 +13,10 @@ from typing import TypeAlias
 import numpy as np
 
 from converter.ir import Node, Value, const, dims, make_node, ops
-from converter.ir.axes import along
-from converter.ir.evaluation import bound
+from converter.ir.axes import view_of
+from converter.ir.evaluation import bound_array
 from converter.ir.formulas import LARGEST_SCALE
-from converter.ir.moves import above, shortened_axis, write
+from converter.ir.moves import emit_view, shortened_axis, view_of_operand
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, inverse_order
 from converter.ir.scalars import scalar
@@ -56,12 +56,12 @@ def _scale_view(node: Node, factor: Value, editor: Editor) -> list[ScaledOperand
     (value,) = node.inputs
     if not _varying_axes(factor):
         return [[LinearPart(node, 0, editor.reshape(factor, (1,) * value.rank))]]
-    inverse = above(along(_inverse_view(node).out))
+    inverse = view_of_operand(view_of(_inverse_view(node).out))
     if inverse is None:
         return []
-    view = inverse.onto(factor, range(factor.rank))
-    shape = view.bare(value.shape)
-    return [[LinearPart(node, 0, write(editor, view, shape))]] if dims.all_static(shape) else []
+    view = inverse.rebase(factor, range(factor.rank))
+    shape = view.unbroadcast_shape(value.shape)
+    return [[LinearPart(node, 0, emit_view(editor, view, shape))]] if dims.all_static(shape) else []
 
 
 def _inverse_view(node: Node) -> Node:
@@ -135,7 +135,7 @@ def _drop_leading_ones(factor: Value, operand: Value, editor: Editor) -> Value:
     It is returned unchanged if one of these axes has another size than one.
     """
     surplus = factor.rank - operand.rank
-    ones = all(dims.same(d, 1) for d in factor.shape[:surplus])
+    ones = all(dims.is_same_dim(d, 1) for d in factor.shape[:surplus])
     return editor.reshape(factor, factor.shape[surplus:]) if surplus > 0 and ones else factor
 
 
@@ -167,7 +167,7 @@ def _axes_in_result(node: Node, index: int) -> list[int | None]:
         return [None]
     count, batch = operand.rank - 2, out.rank - sum(matrices)
     axes: list[int | None] = [
-        axis if dims.same(operand.shape[i], out.shape[axis]) else None
+        axis if dims.is_same_dim(operand.shape[i], out.shape[axis]) else None
         for i, axis in enumerate(range(batch - count, batch))
     ]
     return [*axes, batch, None] if index == 0 else [*axes, None, out.rank - 1]
@@ -206,7 +206,7 @@ def channel_vector(node: Node, term: Value, editor: Editor) -> Value | None:
 
 def _varying_axes(factor: Value) -> list[int]:
     """Return the axes along which a factor may vary: those of another size than one."""
-    return [i for i, d in enumerate(factor.shape) if not dims.same(d, 1)]
+    return [i for i, d in enumerate(factor.shape) if not dims.is_same_dim(d, 1)]
 
 
 SCALING_RULES: dict[Op, Callable[[Node, Value, Editor], Sequence[ScaledOperands]]] = {
@@ -284,7 +284,7 @@ def _is_within(value: Value, least: float, most: float) -> bool | None:
 
     None if the numbers are not known.
     """
-    numbers = bound(value)
+    numbers = bound_array(value)
     if numbers is None:
         return None
     sizes = np.abs(numbers)

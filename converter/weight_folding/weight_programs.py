@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from converter.canonicalize import all_outputs, boundary, computable
 from converter.ir import Graph, Value, const
-from converter.ir.evaluation import CEILING, compute, size_in_bytes
+from converter.ir.evaluation import MAX_GROWTH_BYTES, compute_array, size_in_bytes
 from converter.ir.names import Names
 from converter.ir.origins import nodes_to_compute, sources
 from converter.ir.rewrite import drop_dead
@@ -55,14 +55,18 @@ def hoist_weight_programs(graph: Graph) -> Graph:
             continue
         visited.add(id(value))
         leaves = sources(value)
-        is_larger = size_in_bytes(value) > sum(map(size_in_bytes, leaves.values())) + CEILING
+        is_larger = (
+            size_in_bytes(value) > sum(map(size_in_bytes, leaves.values())) + MAX_GROWTH_BYTES
+        )
         if is_larger or _only_moves_kept(value, leaves, kept_ids):
             queue.extend(value.node.inputs)
-        elif size_in_bytes(value) > CEILING or any(v.kind == "param" for v in leaves.values()):
+        elif size_in_bytes(value) > MAX_GROWTH_BYTES or any(
+            v.kind == "param" for v in leaves.values()
+        ):
             program = copy_program(value, copies)
             table[id(value)] = Value(value.shape, value.dtype, "param", value.name, program=program)
         else:
-            table[id(value)] = const(compute(value, lambda v: v.const), value.dtype)
+            table[id(value)] = const(compute_array(value, lambda v: v.const), value.dtype)
     graph.replace_operands(lambda v: table.get(id(v), v))
     drop_dead(graph)
     used = {id(v): v for n in graph.walk() for v in n.inputs if v.kind == "param"}

@@ -14,7 +14,7 @@ from converter.frontend.array_forms import DRAWING_PRIMITIVES, IDENTITY_PRIMITIV
 from converter.frontend.calls import CALLS, REPLACEMENTS, is_users
 from converter.frontend.inline import CONTROL_FLOW, DROPPED_PRIMITIVES, HINTS
 from converter.frontend.refused import REFUSED
-from converter.ir.ops import stated
+from converter.ir.ops import defined_ops
 from tests.conformance import Case, assert_exports
 from tests.programs.ways import WRAPS, wrapped
 
@@ -58,7 +58,7 @@ TABLES = (
     IDENTITY_PRIMITIVES,
     DRAWING_PRIMITIVES,
 )
-TAKEN = sorted({op.name for op in stated()}.union(*TABLES))
+TAKEN = sorted({op.name for op in defined_ops()}.union(*TABLES))
 TAKEN.remove("call_exported")
 """Every name that the converter knows, but one by which JAX itself knows its own."""
 

@@ -73,7 +73,7 @@ ARRANGED = frozenset().union(
 
 def ways() -> Mapping[str, str]:
     """By primitive, what becomes of it. Later rows go before earlier ones."""
-    linear = {op.name for op in ops.stated() if op.linear is not Linear.NOT}
+    linear = {op.name for op in ops.defined_ops() if op.linear is not Linear.NOT}
     whole = {name for name, found in BUILTIN_EXPANSIONS.items() if found.of_complex}
     of_complex = {*registry_of_complex.MEANINGS, *linear, *whole}
     return {

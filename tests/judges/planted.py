@@ -12,7 +12,7 @@ import onnxruntime as ort
 
 import converter
 from converter.errors import ConverterError
-from converter.ir.complex_pairs import packed
+from converter.ir.complex_pairs import pack_complex
 from converter.verify.checking import Case as JudgedCase
 from converter.verify.checking import OutputComparison, draw_cases
 from converter.verify.sessions import run
@@ -137,7 +137,7 @@ def _is_blamed(results: Iterable[OutputComparison]) -> bool:
 
 def _in_outputs(case: JudgedCase) -> Iterator[tuple[str, bool, bool]]:
     for index, leaf in enumerate(case.expected):
-        right = np.asarray(packed(leaf))
+        right = np.asarray(pack_complex(leaf))
         for kind, fault in OUTPUT_FAULTS.items():
             rng = np.random.default_rng(index)
             if right.size and (wrong := fault(right, rng)) is not None:

@@ -22,7 +22,7 @@ from converter.model.verdict import Level
 from converter.opsets import OPSETS
 from converter.pipeline import passes
 from converter.pipeline.settings import PassSettings
-from converter.targets.schemas import operator
+from converter.targets.schemas import operator_name
 from converter.verify.sessions import run, session
 from tests.conformance import NEWEST
 from tests.converter.test_edges import units
@@ -167,7 +167,7 @@ def graph_of(drawn: Drawn, made: Sequence[Expr | Applied]) -> Graph:
 def _has_empty(graph: Graph) -> bool:
     """Whether a value has no elements: operations on such are canonicalized away."""
     values = (v for node in graph.walk() for v in (*node.inputs, *node.outputs))
-    return any(dims.same(size, 0) for v in values for size in v.shape)
+    return any(dims.is_same_dim(size, 0) for v in values for size in v.shape)
 
 
 def prepare(graph: Graph, way: Way, settings: PassSettings) -> None:
@@ -211,7 +211,7 @@ def call(fn: Callable[[], Any]) -> Any:
 def _are_taken(graph: Graph, settings: PassSettings) -> bool:
     """Whether the target has the operators of all composites, which are spelled out otherwise."""
     composites = [node for node in graph.walk() if node.op.structure]
-    return all(settings.takes(operator(node.op), node.out.dtype) for node in composites)
+    return all(settings.takes(operator_name(node.op), node.out.dtype) for node in composites)
 
 
 def is_right(

@@ -375,9 +375,9 @@ CASES: dict[str, Case] = {
         units=64,
         enough=MANY,
     ),
-    "fuse.attention.share": Case(
+    "fuse.attention.share_repeated_heads": Case(
         GROUPED,
-        swept({ops.attention: attention.share}),
+        swept({ops.attention: attention.share_repeated_heads}),
         prepare=[until("attend"), by_recogniser(attention.ATTENTION)],
         units=64,
     ),
@@ -395,8 +395,8 @@ CASES: dict[str, Case] = {
         units=8,
         enough=MANY,
     ),
-    "fuse.attention.as_term": Case(
-        hidden, swept({ops.select_n: attention.as_term}), prepare=[canonicalize]
+    "fuse.attention.rewrite_lowered_scores": Case(
+        hidden, swept({ops.select_n: attention.rewrite_lowered_scores}), prepare=[canonicalize]
     ),
     "fuse.batch_norm.BATCH_NORM": Case(batch_norm, prepare=[canonicalize], units=64, enough=MANY),
     "fuse.gelu.GELU": Case(GELU, prepare=[canonicalize], units=16),

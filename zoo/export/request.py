@@ -296,7 +296,9 @@ def check_target(
         "batch 1, or another number": signature.batch is None,
         "input float32": signature.input == "uint8",
     }
-    if missing := [text for text, is_open in open_dimensions.items() if runtime.fixed and is_open]:
+    if missing := [
+        text for text, is_open in open_dimensions.items() if runtime.static_sizes_only and is_open
+    ]:
         raise BadRequest(f"target {name} takes fixed sizes alone: give {' and '.join(missing)}.")
 
 

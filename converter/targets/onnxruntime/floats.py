@@ -5,7 +5,7 @@ import numpy as np
 
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.dtypes import is_float
-from converter.ir.evaluation import bound
+from converter.ir.evaluation import bound_array
 from converter.ir.formulas import LARGEST_SCALE
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import scalar
@@ -80,7 +80,7 @@ def keep_nan_of_erf(node: Node, editor: Editor) -> Value:
     return editor.where(editor.compare(ops.ne, x, x), x, editor.like(node, [x]))
 
 
-def select_slope(node: Node, editor: Editor) -> Value:
+def expand_leaky_relu(node: Node, editor: Editor) -> Value:
     """Return a leaky ReLU with slopes, computed as x where x ≥ 0, else x · slope."""
     x, slope = node.inputs
     is_nonnegative = editor.compare(ops.ge, x, const(0, x.dtype))
@@ -134,7 +134,7 @@ def reshape_scalar_gelu(node: Node, editor: Editor) -> Value | None:
     return editor.reshape(editor.like(node, [editor.reshape(x, (1,))], (1,)), ())
 
 
-def put_factor_first(node: Node, editor: Editor) -> Value | None:
+def exchange_factor(node: Node, editor: Editor) -> Value | None:
     """Return the product of a convolution and a factor with its operands exchanged.
 
     In this order ONNX Runtime does not fold the factor into the weights, which could make them
@@ -142,7 +142,9 @@ def put_factor_first(node: Node, editor: Editor) -> Value | None:
     ``LARGEST_SCALE``, if the factor is not known, or if no convolution computes the first operand.
     """
     convolved, other = node.inputs
-    factor = None if convolved.made_by(ops.conv, ops.conv_transpose) is None else bound(other)
+    factor = (
+        None if convolved.producer_if(ops.conv, ops.conv_transpose) is None else bound_array(other)
+    )
     if factor is None or not np.any(np.abs(factor) > LARGEST_SCALE):
         return None
     return editor.like(node, [other, convolved])
