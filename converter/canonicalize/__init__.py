@@ -70,9 +70,9 @@ def fold_constants(graph: Graph) -> bool:
     too, and if its numbers take at most `MAX_GROWTH_BYTES` bytes. Broadcasts stay in the graph.
     Return True if any value was replaced.
     """
-    constants = computable(graph, ("const",))
+    constants = find_computable(graph, ("const",))
     needed: dict[int, Value] = {}
-    for value in boundary(graph, constants) if constants else ():
+    for value in values_read_outside(graph, constants) if constants else ():
         source = source_behind(value, (ops.broadcast_in_dim,))  # broadcasts stay in the graph
         if id(source) in constants and size_in_bytes(source) <= MAX_GROWTH_BYTES:
             needed[id(source)] = source
@@ -84,7 +84,7 @@ def fold_constants(graph: Graph) -> bool:
     return True
 
 
-def computable(graph: Graph, kinds: Container[str]) -> set[int]:
+def find_computable(graph: Graph, kinds: Container[str]) -> set[int]:
     """Return the ids of the values that can be evaluated from values of these kinds alone.
 
     Results of control flow and calls, and values with named sizes, are excluded. So are values that
@@ -109,7 +109,7 @@ def computable(graph: Graph, kinds: Container[str]) -> set[int]:
     return computable_ids
 
 
-def boundary(graph: Graph, inner: Container[int]) -> list[Value]:
+def values_read_outside(graph: Graph, inner: Container[int]) -> list[Value]:
     """Return the values that are read from outside of a set of values.
 
     These are the inputs of all nodes that compute no value of the set, and the outputs of the graph

@@ -6,7 +6,11 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 import numpy as np
 
-from converter.canonicalize.emptiness import reduce_empty, scatter_empty, skip_empty_update
+from converter.canonicalize.emptiness import (
+    fold_empty_reduction,
+    fold_empty_scatter,
+    skip_empty_update,
+)
 from converter.canonicalize.slicing import match_interleaving
 from converter.canonicalize.updates import join_updates
 from converter.ir import Node, Value, const, dims, ops
@@ -187,7 +191,7 @@ def _reduce(node: Node, editor: Editor) -> Value | None:
     source = node.inputs[0]
     if all(dims.is_same_dim(source.shape[a], 1) for a in node.params["axes"]):
         return editor.reshape(source, node.out.shape)
-    return reduce_empty(node, editor)
+    return fold_empty_reduction(node, editor)
 
 
 def _scatter_sub(node: Node, editor: Editor) -> Value:
@@ -259,13 +263,13 @@ RULES: dict[Op, Rule] = {
     ops.scatter_sub: _scatter_sub,
     ops.dim_as_value: _dim_as_value,
     **dict.fromkeys((op for op in ops.defined_ops() if op.reduces), _reduce),
-    **dict.fromkeys((ops.conv_general_dilated, ops.reduce_window_sum), reduce_empty),
-    **dict.fromkeys((ops.reduce_window_max, ops.reduce_window_min), reduce_empty),
+    **dict.fromkeys((ops.conv_general_dilated, ops.reduce_window_sum), fold_empty_reduction),
+    **dict.fromkeys((ops.reduce_window_max, ops.reduce_window_min), fold_empty_reduction),
     ops.dynamic_update_slice: skip_empty_update(1),
     **dict.fromkeys(ops.SCATTERS, skip_empty_update(2)),
     ops.scatter: lambda node, editor: (
         skip_empty_update(2)(node, editor) or join_updates(node, editor)
     ),
-    ops.select_and_scatter_add: scatter_empty,
+    ops.select_and_scatter_add: fold_empty_scatter,
     ops.scan: _drop_empty_scan,
 }

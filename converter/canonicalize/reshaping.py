@@ -5,7 +5,7 @@
 
 from typing import Any
 
-from converter.canonicalize.emptiness import reduce_empty
+from converter.canonicalize.emptiness import fold_empty_reduction
 from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import view_of
 from converter.ir.moves import emit_view, view_of_operand
@@ -121,7 +121,7 @@ def _dot_general(node: Node, editor: Editor) -> Value:
     The result has the batch axes first, then the free axes of the left operand, then of the right
     one.
     """
-    if (constant := reduce_empty(node, editor)) is not None:
+    if (constant := fold_empty_reduction(node, editor)) is not None:
         return constant
     (lhs_sum, rhs_sum), (lhs_batch, rhs_batch) = node.params["dimension_numbers"]
     x, y = node.inputs

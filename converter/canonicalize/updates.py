@@ -53,7 +53,7 @@ class Part:
     source: Source
 
 
-MOST_PARTS = 8
+MAX_PARTS = 8
 
 
 def join_updates(node: Node, editor: Editor) -> Value | None:
@@ -66,14 +66,14 @@ def join_updates(node: Node, editor: Editor) -> Value | None:
 
     Returns:
         The concatenation. None if the indices are of another kind, if the scatters overlap in a way
-        that cannot be split into parts, if there are more than `MOST_PARTS`, or if a part has
+        that cannot be split into parts, if there are more than `MAX_PARTS`, or if a part has
         elements of several operands of a concatenation.
     """
     update = known_update(node)
     if update is None or not dims.is_static(node.out.shape[update.axis]):
         return None
     parts = _find_parts(node.out, update.axis)
-    if not _continues_chain(node, update) or parts is None or len(parts) > MOST_PARTS:
+    if not _continues_chain(node, update) or parts is None or len(parts) > MAX_PARTS:
         return None
     if not all(
         _is_of_one_operand(piece.source) for piece in parts if isinstance(piece.source, View)

@@ -38,7 +38,7 @@ def call_order(node: Node, function: Callable[..., Any]) -> tuple[int, ...] | No
     """
     specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in node.inputs]
     try:
-        graph = trace(function, specs, calls=frozenset({node.params["name"]}))
+        graph = trace(function, specs, kept_calls=frozenset({node.params["name"]}))
     except RAISED:  # JAX refuses some arguments that the call did not have
         return None
     calls = [n for n in graph.nodes if n.op is ops.named_call]

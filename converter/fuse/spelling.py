@@ -34,7 +34,7 @@ from converter.ir.op import Op
 from converter.ir.origins import ancestors
 from converter.ir.rewrite import Editor, Rule, sweep
 from converter.ir.scalars import scalar
-from converter.opsets import OLDEST
+from converter.opsets import OLDEST_OPSET
 
 Arguments: TypeAlias = dict[str, View]
 """The arguments of a spelling in the user's graph, by name."""
@@ -69,7 +69,7 @@ class Spelling:
     sign: Op | None
     formula: Callable[..., jax.Array]
     accepts: Callable[..., bool] = _are_moderate
-    since: int = OLDEST
+    since: int = OLDEST_OPSET
     negative: bool = False
 
 

@@ -14,7 +14,7 @@ from converter.fuse.spelling import Spelling, operations_of
 from converter.ir import Node, ops
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor
-from converter.opsets import OLDEST
+from converter.opsets import OLDEST_OPSET
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -41,7 +41,11 @@ REQUIRED_STRUCTURES = {op.structure: op.needs for op in ops.defined_ops() if op.
 
 
 def recogniser(
-    name: str, *, roots: tuple[str, ...] = (), calls: tuple[str, ...] = (), since: int = OLDEST
+    name: str,
+    *,
+    roots: tuple[str, ...] = (),
+    calls: tuple[str, ...] = (),
+    since: int = OLDEST_OPSET,
 ) -> Callable[[Function], Function]:
     """Register a recogniser. `converter.rule(name)` registers how its operation is lowered.
 

@@ -99,7 +99,7 @@ class Editor:
             self.uses[id(value)] += 1
         return node.outputs
 
-    def like(
+    def copy_with_operands(
         self, node: Node, inputs: Sequence[Value], shape: Shape | None = None, **changes: Any
     ) -> Value:
         """Append a copy of a node with other operands and return its output.

@@ -17,7 +17,7 @@ def _use_implicit_broadcast(node: Node, editor: Editor) -> Value | None:
     shape = dims.broadcast([v.shape for v in operands])
     if shape is None or not dims.is_same_shape(shape, node.out.shape) or operands == node.inputs:
         return None
-    return editor.like(node, operands)
+    return editor.copy_with_operands(node, operands)
 
 
 def _remove_broadcast(value: Value, editor: Editor) -> Value:

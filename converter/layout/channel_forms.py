@@ -33,7 +33,7 @@ def move_before_ones(node: Node, editor: Editor) -> Value | None:
         return None
     inputs = [_without_ones(editor, value, node.out.rank, ones) for value in node.inputs]
     changes = _AXIS_PARAMS[node.op](node, ones) if node.op in _AXIS_PARAMS else {}
-    return editor.reshape(editor.like(node, inputs, shape, **changes), node.out.shape)
+    return editor.reshape(editor.copy_with_operands(node, inputs, shape, **changes), node.out.shape)
 
 
 def _inserted_ones(node: Node) -> tuple[int, ...]:

@@ -74,7 +74,7 @@ def _reorder_node(node: Node, order: Order, editor: Editor) -> Value:
     shape = tuple(node.out.shape[i] for i in inverse)
     reorder_param = _reorder_axes if node.op is ops.rev else _reorder_param
     changes = {n: reorder_param(node.params[n], inverse) for n in _PARAMS.get(node.op, ())}
-    return editor.transpose(editor.like(node, inputs, shape, **changes), order)
+    return editor.transpose(editor.copy_with_operands(node, inputs, shape, **changes), order)
 
 
 def _reorder_operand(value: Value, inverse: Order, editor: Editor) -> Value:
@@ -116,7 +116,9 @@ def _reduce_before_transpose(node: Node, editor: Editor) -> Value | None:
     (source,), order = inner.inputs, inner.params["permutation"]
     kept_axes = [source_axis for axis, source_axis in enumerate(order) if axis not in axes]
     shape = tuple(source.shape[source_axis] for source_axis in sorted(kept_axes))
-    out = editor.like(node, [source], shape, axes=tuple(sorted(order[a] for a in axes)))
+    out = editor.copy_with_operands(
+        node, [source], shape, axes=tuple(sorted(order[a] for a in axes))
+    )
     return editor.transpose(
         out, [sorted(kept_axes).index(source_axis) for source_axis in kept_axes]
     )

@@ -105,7 +105,7 @@ def _reduce_full_axes(node: Node, editor: Editor) -> Node | None:
     total = editor.add(KINDS[node.op].reduction, [x], shape, x.dtype, {"axes": axes})
     reduced = editor.reshape(total, tuple(1 if i in axes else d for i, d in enumerate(x.shape)))
     changes = {"window_dimensions": tuple(sizes), "window_strides": tuple(strides)}
-    return editor.like(node, [reduced], **changes).node
+    return editor.copy_with_operands(node, [reduced], **changes).node
 
 
 def _has_pool_operator(
@@ -274,7 +274,7 @@ def match_average_pool(node: Node, editor: Editor) -> Value | None:
     params = {**pool.params, "include_pad": by_window_size}
     mean = editor.add(ops.avg_pool, pool.inputs, pool.out.shape, pool.out.dtype, params)
     for view_node in reversed(views):
-        mean = editor.like(view_node, [mean])
+        mean = editor.copy_with_operands(view_node, [mean])
     return mean
 
 

@@ -7,8 +7,8 @@ end.
 ``promise_in_bounds`` leaves the result of a broken promise undefined; XLA clips gathers and drops
 scatters. This pass does the same in a strict conversion. Otherwise it does so only where it costs
 nothing or the program relies on it: where the indices are known, where windows are wider than one
-entry, and where the program itself expects indices out of bounds (``doubts``). The report lists all
-other promises, which are accepted.
+entry, and where the program itself expects indices out of bounds (``promises``). The report lists
+all other promises, which are accepted.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor, Rule
 from converter.ir.windows import find_indexed_axes, scatter_window
 from converter.layout.convolution import pad_space
-from converter.legalize.doubts import doubted_promises
+from converter.legalize.promises import unreliable_promises
 
 Mode = lax.GatherScatterMode
 
@@ -49,7 +49,7 @@ def bounds_rules(graph: Graph, strict: bool, notes: dict[str, list[Node]]) -> di
     the report, by the sentence that describes them. In a ``strict`` conversion no promise is
     accepted without a proof.
     """
-    doubts = doubted_promises(graph) if not strict else None
+    doubts = unreliable_promises(graph) if not strict else None
 
     def accepts_promise(
         node: Node, axes: tuple[int, ...], limits: list[Dim], window: Shape
@@ -90,7 +90,7 @@ def _legalize_gather(node: Node, editor: Editor, accepts_promise: PromiseTest) -
         numbers = numbers._replace(start_index_map=axes)
     clamped = _clamp_indices(editor, indices, limits)
     changes = {"dimension_numbers": numbers, "mode": Mode.PROMISE_IN_BOUNDS, "fill_value": None}
-    out = editor.like(node, [x, clamped], **changes)
+    out = editor.copy_with_operands(node, [x, clamped], **changes)
     if mode == Mode.CLIP or clamped is indices:
         return out
     batch = [i for i in range(out.rank) if i not in numbers.offset_dims]
@@ -123,12 +123,12 @@ def _legalize_scatter(node: Node, editor: Editor, accepts_promise: PromiseTest) 
     clamped = _clamp_indices(editor, indices, limits)
     changes = {"dimension_numbers": numbers, "mode": Mode.PROMISE_IN_BOUNDS}
     if mode == Mode.CLIP or clamped is indices:
-        return editor.like(node, [x, clamped, updates], **changes)
+        return editor.copy_with_operands(node, [x, clamped, updates], **changes)
     axis = axes[0]
     padding = tuple((0, window[axis] if i == axis else 0) for i in range(x.rank))
     padded = pad_space(editor, x, padding, (1,) * x.rank, first=0)
     redirected = _replace_out_of_bounds(editor, indices, clamped, x.shape[axis])
-    out = editor.like(node, [padded, redirected, updates], padded.shape, **changes)
+    out = editor.copy_with_operands(node, [padded, redirected, updates], padded.shape, **changes)
     return editor.slice(out, axis, 0, x.shape[axis])
 
 

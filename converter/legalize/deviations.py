@@ -48,7 +48,7 @@ def _may_have_nan(node: Node) -> bool:
 
 def _propagate_nan(node: Node, editor: Editor) -> Value:
     """Rewrite a maximum or minimum along axes so that it is NaN if any element is NaN."""
-    (x,), out = node.inputs, editor.like(node, node.inputs)
+    (x,), out = node.inputs, editor.copy_with_operands(node, node.inputs)
     extreme = editor.add(
         ops.reduce_or, [editor.compare(ops.ne, x, x)], out.shape, np.bool_, node.params
     )
@@ -63,7 +63,7 @@ def _propagate_nan_position(node: Node, editor: Editor) -> Value:
     any_nan = editor.add(ops.reduce_or, [nan], shape, np.bool_, {"axes": node.params["axes"]})
     flags = editor.convert(nan, np.int32)
     first = editor.add(ops.argmax, [flags], shape, node.out.dtype, node.params)
-    return editor.where(any_nan, first, editor.like(node, node.inputs))
+    return editor.where(any_nan, first, editor.copy_with_operands(node, node.inputs))
 
 
 def _scatter_nan(node: Node, editor: Editor) -> Value:
@@ -73,7 +73,7 @@ def _scatter_nan(node: Node, editor: Editor) -> Value:
     The same scatter of flags tells where.
     """
     x, indices, updates = node.inputs
-    out = editor.like(node, node.inputs)
+    out = editor.copy_with_operands(node, node.inputs)
     flags = [editor.convert(editor.compare(ops.ne, v, v), np.int32) for v in (x, updates)]
     inputs = [flags[0], indices, flags[1]]
     any_nan = editor.add(ops.scatter_max, inputs, out.shape, np.int32, node.params)
@@ -107,7 +107,7 @@ def _scale_after_norm(node: Node, editor: Editor) -> Value:
     x, scale, bias = node.inputs
     ones, zeros = (editor.broadcast(const(n, x.dtype), scale.shape, ()) for n in (1, 0))
     channel_shape = (*scale.shape, *(1,) * (x.rank - 2))
-    normed = editor.like(node, [x, ones, zeros])
+    normed = editor.copy_with_operands(node, [x, ones, zeros])
     scaled = editor.binary(ops.mul, normed, editor.reshape(scale, channel_shape))
     return editor.binary(ops.add, scaled, editor.reshape(bias, channel_shape))
 

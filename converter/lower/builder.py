@@ -24,7 +24,7 @@ from converter.targets import Target
 class ModelState:
     """State that the builders of one model share.
 
-    If ``refused`` is a list, errors for nodes that cannot be lowered are collected in it instead of
+    If ``errors`` is a list, errors for nodes that cannot be lowered are collected in it instead of
     raised.
     """
 
@@ -36,8 +36,8 @@ class ModelState:
     sizes: dict[str, ir.Value] = field(default_factory=dict)  # text -> [1] or [rank] of int64
     origins: dict[str, tuple[ir.Value, Origin]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
-    refused: list[UnsupportedError] | None = None  # if a list, errors are collected here
-    lines: bool = False  # whether nodes get their source line
+    errors: list[UnsupportedError] | None = None  # if a list, errors are collected here
+    has_source_lines: bool = False  # whether nodes get their source line
     domains: dict[str, int] = field(default_factory=dict)  # version of each domain but ONNX's own
     user_op_names: frozenset[str] = frozenset()  # names of users' own primitives
     reserved: frozenset[str] = (
@@ -55,7 +55,7 @@ class ModelState:
         return label
 
 
-def typed(value: ir.Value, shape: Shape, dtype: Any) -> ir.Value:
+def set_type(value: ir.Value, shape: Shape, dtype: Any) -> ir.Value:
     """Set the shape and dtype of an ONNX value, and return it. Symbolic dimensions are written as
     text."""
     value.dtype = ir.DataType.from_numpy(np.dtype(dtype))
@@ -126,7 +126,7 @@ class Builder:
         )
         for i, value in enumerate(results):
             value.name = label if outputs == 1 else f"{label}_{i}"
-        if self.shared.lines and self.node.source:
+        if self.shared.has_source_lines and self.node.source:
             self.tape.nodes[-1].doc_string = portable_line(self.node)
         return results
 
@@ -288,12 +288,12 @@ class Builder:
             for value, result in zip(node.outputs, results, strict=True):
                 self.shared.values[id(value)] = result
                 if result.producer() is not None:
-                    typed(result, value.shape, value.dtype)
+                    set_type(result, value.shape, value.dtype)
 
     def _apply_rule(self, node: Node) -> Sequence[ir.Value]:
         """Return the ONNX values that the rule of a node emits, one for each output.
 
-        If errors are collected (``ModelState.refused``), a node that cannot be lowered gets
+        If errors are collected (``ModelState.errors``), a node that cannot be lowered gets
         placeholders.
         """
         self.node = node
@@ -302,9 +302,9 @@ class Builder:
                 lowerings.check_dtype(value, node, self.opset)
             results = lowerings.apply(self, node, [self.value(v) for v in node.inputs])
         except UnsupportedError as error:
-            if self.shared.refused is None:
+            if self.shared.errors is None:
                 raise
-            self.shared.refused.append(error)
+            self.shared.errors.append(error)
             results = [ir.Value(name=self.shared.fresh("refused")) for _ in node.outputs]
         self.node = node
         return [results] if isinstance(results, ir.Value) else results
@@ -335,9 +335,13 @@ class Builder:
         label = self.shared.fresh(name)
         body_inputs = [(v.name or f"in_{i}", v.shape, v.dtype) for i, v in enumerate(body.inputs)]
         types = ((f"{label}_{stem}", shape, dtype) for stem, shape, dtype in (*extra, *body_inputs))
-        return self.nested(), [typed(ir.Value(name=n), shape, dtype) for n, shape, dtype in types]
+        return self.nested(), [
+            set_type(ir.Value(name=n), shape, dtype) for n, shape, dtype in types
+        ]
 
-    def close(self, name: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> ir.Graph:
+    def to_graph(
+        self, name: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
+    ) -> ir.Graph:
         """Return the ONNX graph with the nodes that this builder emitted.
 
         ``outputs`` become its outputs. A value that this builder did not emit, or that is listed

@@ -139,7 +139,7 @@ def _loop_by_doubling(
     after = combine(Term(inner, before), Term(inner, shifted)).value
     next_step = inner.op("Add", step, step)
     next_condition = inner.squeeze(inner.op("Less", next_step, b.ints([size])), [0])
-    body = inner.close("loop", inputs, [next_condition, next_step, after])
+    body = inner.to_graph("loop", inputs, [next_condition, next_step, after])
     first = b.ints([1])
     condition = b.squeeze(b.op("Less", first, b.ints([size])), [0])
     return b.ops("Loop", [None, condition, first, x], 2, body=body)[1]

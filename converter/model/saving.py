@@ -17,7 +17,7 @@ from converter.ir.complex_pairs import pack_complex
 from converter.ir.evaluation import Read, compute_array
 from converter.ir.origins import sources
 from converter.model.streaming import (
-    INLINE,
+    MAX_INLINE_BYTES,
     WrittenCallback,
     initial_tensors,
     write_single,
@@ -67,7 +67,9 @@ def bind(
         model.graph.initializers[value.name].const_value = _lazy_tensor(value, read, progress)
 
 
-def missing_parameters(model: ir.Model, graph: Graph, named: Collection[str] = ()) -> list[str]:
+def missing_parameters(
+    model: ir.Model, graph: Graph, given_names: Collection[str] = ()
+) -> list[str]:
     """Return the names of parameters that the model needs and that have no value yet.
 
     Parameters of which only the shape is needed do not count.
@@ -78,7 +80,9 @@ def missing_parameters(model: ir.Model, graph: Graph, named: Collection[str] = (
         named: names of parameters that will get a value, which are left out.
     """
     return [
-        v.name for v in _leaf_parameters(model, graph) if v.bound is None and v.name not in named
+        v.name
+        for v in _leaf_parameters(model, graph)
+        if v.bound is None and v.name not in given_names
     ]
 
 
@@ -142,7 +146,7 @@ def _is_external(model: ir.Model, target: Path, external_data: bool | None) -> b
             f"{target} would have {sum(sizes):,} bytes of weights, and a file of its kind ends at "
             f"{MAX_FILE_BYTES:,}: leave out external_data"
         )
-    return too_large or (bool(external_data) and max(sizes, default=0) > INLINE)
+    return too_large or (bool(external_data) and max(sizes, default=0) > MAX_INLINE_BYTES)
 
 
 def _read_parameters(model: ir.Model, graph: Graph) -> list[Value]:

@@ -160,13 +160,15 @@ class Elements:
     """
 
     judged: int = 0
-    either: int = 0
+    rounding_decides: int = 0
     open: int = 0
 
     def __add__(self, other: Elements) -> Elements:
         """Return the sums of both counts."""
         return Elements(
-            self.judged + other.judged, self.either + other.either, self.open + other.open
+            self.judged + other.judged,
+            self.rounding_decides + other.rounding_decides,
+            self.open + other.open,
         )
 
 
@@ -202,8 +204,8 @@ class Verdict(dict[str, Errors]):
             lines.append(f"{name}: off by at most {e.max_abs:.3g}, {e.max_rel:.3g} of the largest")
             count = self.elements[name]
             lines[-1] += f"; {count.judged:,} elements judged"
-            if count.either:
-                lines[-1] += f", {count.either:,} of them {EITHER_TEXT}"
+            if count.rounding_decides:
+                lines[-1] += f", {count.rounding_decides:,} of them {EITHER_TEXT}"
             if count.open:
                 lines[-1] += f"; {count.open:,} open, not judged: {OPEN_TEXT}"
         return "\n".join([*lines, *(f"not verified: {sentence}" for sentence in self.untaken)])

@@ -41,7 +41,7 @@ class PassSettings:
     fold: bool = True
     fuse: Fuse = True
     target: str = DEFAULT_TARGET
-    notes: list[NearMiss] = field(default_factory=list, init=False)
+    near_misses: list[NearMiss] = field(default_factory=list, init=False)
     deviations: dict[str, list[Node]] = field(default_factory=dict, init=False)
     newer: dict[int, Counter[str]] = field(default_factory=dict, init=False)
 
@@ -96,7 +96,7 @@ class PassSettings:
         )
 
     @property
-    def calls(self) -> frozenset[str]:
+    def kept_calls(self) -> frozenset[str]:
         """Names of functions whose calls stay nodes of the graph until recognisers have compared
         them with JAX's own function."""
         named = ((name, structure) for name, structure in CALLS.items())
@@ -104,7 +104,7 @@ class PassSettings:
             name for name, structure in (*named, *registered_calls()) if self.fuses(structure)
         )
 
-    def note_newer(self, opset: int, operator: str, count: int) -> None:
+    def count_newer(self, opset: int, operator: str, count: int) -> None:
         """Count operators that a newer opset would have.
 
         Nothing is counted if the opset is not newer than the requested one, or if the target does
@@ -121,6 +121,6 @@ class PassSettings:
         if self.version < opset and count and is_available:
             self.newer.setdefault(opset, Counter())[operator] += count
 
-    def trial(self, opset: int) -> Self:
+    def at_opset(self, opset: int) -> Self:
         """Return a copy of the settings at another opset, with empty records of its own."""
         return replace(self, opset=opset)

@@ -17,7 +17,7 @@ from converter.ir.dims import is_symbolic
 from converter.ir.dtypes import is_float
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule
-from converter.opsets import FUSED, OPSETS
+from converter.opsets import FIRST_FUSED_OPSET, OPSETS
 from converter.targets.casts import Casts, avoid_missing_kernels
 from converter.targets.schemas import BFLOAT16_SINCE, SINCE
 from converter.targets.versions import ALL, Versions, versions
@@ -219,7 +219,7 @@ class Target:
     versions: Versions = ALL
     oldest: str = ""
     lags: tuple[Lag, ...] = ()
-    opset: int = FUSED
+    opset: int = FIRST_FUSED_OPSET
     opsets: range = OPSETS
     static_sizes_only: bool = False
     dynamic_integers: bool = False

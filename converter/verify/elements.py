@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter.errors import ConverterError
-from converter.frontend.array_forms import graph_numbers, is_key, key_numbers
+from converter.frontend.array_forms import is_key, key_numbers, to_graph_array
 from converter.frontend.diagnostics import RAISED
 from converter.ir.complex_pairs import is_complex, pack_complex, real_dtype
 from converter.ir.dtypes import is_float
 from converter.jax_versions import enable_x64
-from converter.verify.noise import Exact, Noise
+from converter.verify.noise import PerturbedEvaluation, UnperturbedResult
 
 ROUNDING_UNITS = 16
 """Units in the last place that an element may differ by in any graph. Among operations that ONNX
@@ -51,12 +51,12 @@ class Judgement:
             between two infinities. The file and JAX may have different ones.
     """
 
-    wrong: np.ndarray
-    open: np.ndarray
-    either: np.ndarray
+    is_wrong: np.ndarray
+    is_open: np.ndarray
+    rounding_decides: np.ndarray
 
 
-def first(mask: np.ndarray) -> list[tuple[int, ...]]:
+def first_position(mask: np.ndarray) -> list[tuple[int, ...]]:
     """Return the position of the first true element of a mask as a list of one, or an empty list if
     none is true."""
     return [tuple(map(int, position)) for position in np.argwhere(mask)[:1]]
@@ -77,13 +77,13 @@ class Judge:
 
     def __init__(
         self,
-        noise: Noise | None,
+        noise: PerturbedEvaluation | None,
         inputs: Sequence[Any],
         name: str = "",
         function: Callable[..., Any] | None = None,
     ) -> None:
         self.name = name
-        self.inputs = [np.asarray(graph_numbers(x)) for x in inputs]
+        self.inputs = [np.asarray(to_graph_array(x)) for x in inputs]
         self._original_inputs = list(inputs)
         self._noise = noise
         self._function = function
@@ -197,7 +197,7 @@ class Judge:
         return self._evaluations[run_index]
 
     @cached_property
-    def _unperturbed(self) -> Exact:
+    def _unperturbed(self) -> UnperturbedResult:
         """The results of the graph without perturbations."""
         assert self._noise is not None
         return self._noise.evaluate_exact(self.inputs)

@@ -177,7 +177,7 @@ def _taken_branches(node: Node, inputs: Sequence[Any], _iterations: Any, _sizes:
     return [index == i for i in range(len(node.bodies))]
 
 
-LOOP_ITERATIONS = (
+LOOP_TEXTS = (
     "the loop at {line} was never left before its first turn",
     "the loop at {line} never took exactly one turn",
     "the loop at {line} never took more than one turn",
@@ -288,7 +288,7 @@ def _taken_choices(node: Node, inputs: Sequence[Any], _iterations: Any, _sizes: 
     return [(selector == i).any() for i in range(len(inputs) - 1)]
 
 
-CLAMPED = (
+CLAMP_TEXTS = (
     "no index of the clamp at {line} was below its range",
     "no index of the clamp at {line} was within its range",
     "no index of the clamp at {line} was above its range",
@@ -308,7 +308,7 @@ def _taken_clamps(_node: Node, inputs: Sequence[Any], _iterations: Any, _sizes: 
     return [(x < low).any(), ((low <= x) & (x <= high)).any(), (x > high).any()]
 
 
-EXTREMES = (
+EXTREME_TEXTS = (
     "the first operand of the maximum or minimum of indices at {line} was never the larger",
     "the second operand of the maximum or minimum of indices at {line} was never the larger",
 )
@@ -328,7 +328,7 @@ def _taken_extremes(_node: Node, inputs: Sequence[Any], _iterations: Any, _sizes
     return [(x > y).any(), (y > x).any()]
 
 
-OUT_OF_BOUNDS = (
+BOUND_TEXTS = (
     "no index at {line} was before the start of its axis",
     "no index at {line} was behind the end of its axis",
 )
@@ -421,21 +421,21 @@ def _may_leave_bounds(node: Node, flow: Flow) -> bool:
 
 
 _LOOP = SideKind(
-    lambda node: LOOP_ITERATIONS,
+    lambda node: LOOP_TEXTS,
     lambda node: (True, True, True),
     lambda node, inputs, iterations, sizes: [iterations == 0, iterations == 1, iterations > 1],
     _condition_depends_on_input,
 )
 _INDEX_BOUNDS = SideKind(
-    lambda node: OUT_OF_BOUNDS, _possible_bounds, _taken_bounds, _may_leave_bounds, min_sides=1
+    lambda node: BOUND_TEXTS, _possible_bounds, _taken_bounds, _may_leave_bounds, min_sides=1
 )
-_EXTREME = SideKind(lambda node: EXTREMES, _possible_extremes, _taken_extremes, _is_index)
+_EXTREME = SideKind(lambda node: EXTREME_TEXTS, _possible_extremes, _taken_extremes, _is_index)
 
-KINDS: Mapping[Op, SideKind] = {
+SIDE_KINDS: Mapping[Op, SideKind] = {
     ops.cond: SideKind(_branch_texts, _possible_branches, _taken_branches, _index_depends_on_input),
     ops.while_: _LOOP,
     ops.select_n: SideKind(_choice_texts, _possible_choices, _taken_choices, _is_index),
-    ops.clamp: SideKind(lambda node: CLAMPED, _possible_clamps, _taken_clamps, _is_index),
+    ops.clamp: SideKind(lambda node: CLAMP_TEXTS, _possible_clamps, _taken_clamps, _is_index),
     **dict.fromkeys((ops.max, ops.min), _EXTREME),
     **dict.fromkeys(
         (ops.gather, ops.dynamic_slice, ops.dynamic_update_slice, *ops.SCATTERS), _INDEX_BOUNDS
@@ -450,4 +450,4 @@ def may_have_sides(graph: Graph) -> bool:
 
     ``take`` counts too, since gathers are lowered to it.
     """
-    return any(node.op in KINDS or node.op is ops.take for node in graph.walk())
+    return any(node.op in SIDE_KINDS or node.op is ops.take for node in graph.walk())

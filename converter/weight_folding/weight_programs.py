@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 
-from converter.canonicalize import all_outputs, boundary, computable
+from converter.canonicalize import all_outputs, find_computable, values_read_outside
 from converter.ir import Graph, Value, const
 from converter.ir.evaluation import MAX_GROWTH_BYTES, compute_array, size_in_bytes
 from converter.ir.names import Names
@@ -16,7 +16,7 @@ MAX_NAMES = 4
 
 def weight_values(graph: Graph) -> set[int]:
     """Return the ids of the values of a graph that depend only on parameters and constants."""
-    return {id(v) for v in graph.params} | computable(graph, ("const", "param"))
+    return {id(v) for v in graph.params} | find_computable(graph, ("const", "param"))
 
 
 def move_weights_first(graph: Graph) -> None:
@@ -44,10 +44,10 @@ def hoist_weight_programs(graph: Graph) -> Graph:
     parameter which no other node reads keeps the name of that parameter.
     """
     weights = weight_values(graph)
-    kept_ids = {id(v) for v in boundary(graph, weights) if v.kind == "param"}
+    kept_ids = {id(v) for v in values_read_outside(graph, weights) if v.kind == "param"}
     table: dict[int, Value] = {}
     copies: dict[int, Value] = {}
-    queue = list(boundary(graph, weights))
+    queue = list(values_read_outside(graph, weights))
     visited: set[int] = set()
     while queue:
         value = queue.pop()

@@ -132,7 +132,7 @@ def _results(live: ort.InferenceSession, case: JudgedCase) -> list[OutputCompari
 
 
 def _is_blamed(results: Iterable[OutputComparison]) -> bool:
-    return any((each.judgement.wrong | each.judgement.open).any() for each in results)
+    return any((each.judgement.is_wrong | each.judgement.is_open).any() for each in results)
 
 
 def _in_outputs(case: JudgedCase) -> Iterator[tuple[str, bool, bool]]:
@@ -142,7 +142,7 @@ def _in_outputs(case: JudgedCase) -> Iterator[tuple[str, bool, bool]]:
             rng = np.random.default_rng(index)
             if right.size and (wrong := fault(right, rng)) is not None:
                 judgement = case.judge.judge(index, wrong, np.asarray(leaf))
-                found = bool((judgement.wrong | judgement.open).any())
+                found = bool((judgement.is_wrong | judgement.is_open).any())
                 yield kind, _differs(case, index, wrong, right), found
 
 

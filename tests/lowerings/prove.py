@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from converter.api.conversion import finish
+from converter.api.conversion import build_export
 from converter.canonicalize import ELIMINATED_OPS, RULES
 from converter.errors import UnsupportedError
 from converter.ir import Graph, Value, dims, make_node, ops
@@ -176,7 +176,7 @@ def prepare(graph: Graph, way: Way, settings: PassSettings) -> None:
         passes.run_passes(graph, settings)
         return
     forms = {op: rule for op, rule in RULES.items() if op in ELIMINATED_OPS or op in SPELLED}
-    rows = [row for row in passes.distinct() if row.name in NEEDED]
+    rows = [row for row in passes.distinct_passes() if row.name in NEEDED]
     for row in rows:
         row.run(graph, settings)
         for _ in range(2):
@@ -229,7 +229,7 @@ def is_right(
     try:
         prepare(graph, way, settings)
         found = rules_of(graph, way.opset)
-        export = watch(partial(finish, graph, settings, lambda: old))
+        export = watch(partial(build_export, graph, settings, lambda: old))
     except UnsupportedError as error:
         assert case.refusal and case.refusal in str(error), f"{error}\n{text}"
         return True

@@ -19,7 +19,7 @@ from converter.fuse import attention, grid_sample, layer_norm, named_calls, resi
 from converter.fuse.attention import shifts
 from converter.fuse.spelling import Spelling, recognise_spellings
 from converter.ir import Graph, ops
-from converter.pipeline.passes import distinct
+from converter.pipeline.passes import distinct_passes
 from converter.pipeline.settings import PassSettings
 from tests.conformance import drawn
 from tests.programs.sampling import SPELLED as SAMPLED
@@ -39,7 +39,7 @@ def until(name: str, **how: Any) -> Step:
 
     def run(graph: Graph) -> None:
         settings = PassSettings(opset=23, **how)
-        for step in distinct():
+        for step in distinct_passes():
             if step.name == name:
                 return
             if step.run(graph, settings) and step.canonical:

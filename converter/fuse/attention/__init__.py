@@ -385,7 +385,7 @@ def share_repeated_heads(node: Node, editor: Editor) -> Value | None:
         emit_view(editor, view, (v.shape[0], count, *v.shape[2:]), v.dtype)
         for view, v in zip(fewer, repeated, strict=True)
     ]
-    return editor.like(node, [query, *sources, *node.inputs[3:]], kv_heads=count)
+    return editor.copy_with_operands(node, [query, *sources, *node.inputs[3:]], kv_heads=count)
 
 
 def _unrepeated_heads(value: Value) -> View | None:

@@ -187,7 +187,9 @@ def _emit_unshifted(
         several_rows.append(node)
     value = logits.difference.inputs[0]
     for step, index in ((node, 0), *logits.steps)[::-1]:
-        value = editor.like(step, [value if i == index else v for i, v in enumerate(step.inputs)])
+        value = editor.copy_with_operands(
+            step, [value if i == index else v for i, v in enumerate(step.inputs)]
+        )
     return value
 
 

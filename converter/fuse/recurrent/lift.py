@@ -69,7 +69,9 @@ class Lifter:
 
     def lift_node(self, node: Node, inputs: Sequence[Value], **changes: object) -> Value:
         """Emit a node for all rounds on these inputs, with some parameters changed."""
-        return self.editor.like(node, inputs, (self.length, *node.out.shape), **changes)
+        return self.editor.copy_with_operands(
+            node, inputs, (self.length, *node.out.shape), **changes
+        )
 
 
 def _elementwise(node: Node, lifter: Lifter) -> Value:

@@ -284,7 +284,9 @@ def _compare_operands(one: View, other: View, shape: Shape) -> EmitValue | None:
         if write_half is None:
             return None
         parts.append(write_half)
-    return lambda editor: editor.like(node, [write_half(editor) for write_half in parts], shape)
+    return lambda editor: editor.copy_with_operands(
+        node, [write_half(editor) for write_half in parts], shape
+    )
 
 
 def _compare_concatenated(one: View, other: View, shape: Shape, sign: int) -> EmitValue | None:
@@ -338,7 +340,7 @@ def _compare_rows(one: View, other: View, shape: Shape) -> EmitValue | None:
 
     def write_rows(editor: Editor) -> Value:
         operands = [write_half(editor), *node.inputs[1:]]
-        half = editor.like(node, operands, row_shape, slice_sizes=tuple(sizes))
+        half = editor.copy_with_operands(node, operands, row_shape, slice_sizes=tuple(sizes))
         return emit_view(editor, view_of(half, one.axes), shape)
 
     return write_rows

@@ -96,7 +96,7 @@ def resize_axes_separately(node: Node, editor: Editor) -> Value | None:
     for axis in (3, 2):
         size = node.out.shape[axis]
         shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
-        x = editor.like(node, [x], shape, axes=(axis,), sizes=(size,))
+        x = editor.copy_with_operands(node, [x], shape, axes=(axis,), sizes=(size,))
     return x
 
 

@@ -152,7 +152,7 @@ def defer_results(scan: Scan, editor: Editor) -> bool:
     They are batched over the values of all steps, which the loop returns for that. Return True if
     there were any and the change pays off.
     """
-    needed_ids = scan.sources_of(c.after for c in scan.carries)
+    needed_ids = scan.source_ids(c.after for c in scan.carries)
     for node in reversed(scan.nodes):
         if any(id(v) in needed_ids for v in node.outputs) or not is_batchable(node, scan.length):
             needed_ids.update(map(id, (*node.outputs, *node.operands())))

@@ -38,7 +38,7 @@ ELEMENTWISE_OPS = frozenset(
 """Operations whose result elements each depend on few elements of the operands."""
 
 
-def doubted_promises(graph: Graph) -> set[int]:
+def unreliable_promises(graph: Graph) -> set[int]:
     """Return the ids of gathers and scatters with a promise of bounds that the program itself does
     not rely on.
 

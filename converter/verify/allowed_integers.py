@@ -32,7 +32,7 @@ DATA_OPERANDS = {
 
 
 @dataclass
-class WholeNumbers:
+class AllowedIntegers:
     """Integers that an input of a graph may have.
 
     All integers of its dtype are allowed, unless it is a loop count or an index.
@@ -62,9 +62,9 @@ class WholeNumbers:
         return np.mod(x, x.dtype.type(size)) if size <= most else x & most
 
 
-def whole_numbers(graph: Graph) -> list[WholeNumbers]:
+def allowed_integers(graph: Graph) -> list[AllowedIntegers]:
     """Return for each input of a graph the integers that it may have; floats have no limits."""
-    by_id = {id(v): WholeNumbers() for v in graph.inputs}
+    by_id = {id(v): AllowedIntegers() for v in graph.inputs}
     integer_ids = {id(v) for v in graph.inputs if v.dtype.kind in "iu"}
     for value in _loop_operands(graph):
         if id(value) in integer_ids:
