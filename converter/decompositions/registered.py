@@ -55,7 +55,7 @@ class Expansion(DeclaredFunction):
     Arguments:
         applies: returns True if the function computes the primitive for operands of these types
             with these parameters.
-        guards: true for a primitive that computes nothing, or whose meaning depends on the
+        is_traced_early: true for a primitive that computes nothing, or whose meaning depends on the
             enclosing function. It is replaced while the user's function is traced, and others in a
             later pass.
         of_complex: true if the function also holds for complex numbers.

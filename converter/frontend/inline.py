@@ -83,9 +83,10 @@ class Inliner:
         sources: source locations of the enclosing calls, innermost first. The jaxpr of a ``jit``
             only knows its own function.
         dropped: collects the names of primitives that were dropped (`DROPPED_PRIMITIVES`).
-        within: users' primitives whose implementation is being converted, outermost first.
-        calls: names of functions under ``jax.jit`` whose calls become nodes with a body and are not
-            inlined.
+        enclosing_primitives: users' primitives whose implementation is being converted, outermost
+            first.
+        kept_calls: names of functions under ``jax.jit`` whose calls become nodes with a body and
+            are not inlined.
     """
 
     constants: Constants

@@ -72,7 +72,7 @@ def trace(
             leaves of ``fn`` become parameters if it is a pytree (an Equinox module).
         kwargs: keyword arguments: specs of inputs, or constants.
         constraints: constraints of the named dimensions, as text.
-        calls: names of functions whose calls are kept.
+        kept_calls: names of functions whose calls are kept.
 
     Arrays that ``fn`` closes over become parameters if they are found in a module that it wraps,
     otherwise constants. Arrays whose values ``fn`` needs in Python are constants too.

@@ -268,7 +268,7 @@ def _evaluate_scan(node: Node, inputs: list[Any], run: Bodies, rules: Evaluation
 
 
 def _evaluate_while(node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
-    """Evaluate a while loop by ``lax.while_loop``, but end it after ``rules.max_turns`` turns.
+    """Evaluate a while loop by ``lax.while_loop``, but end it after ``rules.max_iterations`` turns.
 
     Return its results and the largest number of turns of it or of a loop in its body.
     """

@@ -77,7 +77,7 @@ def missing_parameters(
     Arguments:
         model: the model.
         graph: the graph that it was lowered from.
-        named: names of parameters that will get a value, which are left out.
+        given_names: names of parameters that will get a value, which are left out.
     """
     return [
         v.name

@@ -154,8 +154,8 @@ class Elements:
 
     Arguments:
         judged: elements with a known tolerance.
-        either: judged elements that are right whatever rounding decides: the file and JAX may have
-            a number and an infinity or NaN.
+        rounding_decides: judged elements that are right whatever rounding decides: the file and
+            JAX may have a number and an infinity or NaN.
         open: elements that could not be judged.
     """
 

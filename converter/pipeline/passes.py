@@ -36,7 +36,7 @@ class Pass:
         after: names of passes that must have run before.
         eliminates: operations that no longer occur after this pass or any later one.
         canonical: whether the graph is canonicalized again after a change.
-        writes: the operation that the pass emits; None if every opset has what it emits. If the
+        emits: the operation that the pass emits; None if every opset has what it emits. If the
             opset lacks the operator of the operation, the pass does not run, and the report counts
             how often a newer opset would have it.
     """
@@ -62,7 +62,7 @@ class PassGroup:
 
     Arguments:
         passes: the passes.
-        most: largest number of repetitions.
+        max_repetitions: largest number of repetitions.
     """
 
     passes: tuple[Pass, ...]

@@ -27,7 +27,7 @@ class PassSettings:
         fold: whether to fold scales and shifts by parameters into the weights before them.
         fuse: whether to fuse structures such as layer norm, or the names of the structures to fuse.
         target: the target, optionally with versions.
-        notes: filled with structures that were nearly fused.
+        near_misses: filled with structures that were nearly fused.
         deviations: filled with nodes that may differ from JAX, by the sentence that says when.
         newer: filled with the number of operators that a newer opset would have, by opset and name.
 

@@ -41,9 +41,10 @@ class MissingKernel:
 
     Arguments:
         conversions: the dtype to compute in, by unsupported dtype.
-        first: index of the first operand that is converted.
-        back: whether the result is converted back.
-        order: whether the order of numbers matters, so that uint64 is shifted by 2**63 into int64.
+        first_operand: index of the first operand that is converted.
+        converts_back: whether the result is converted back.
+        keeps_order: whether the order of numbers matters, so that uint64 is shifted by 2**63 into
+            int64.
     """
 
     conversions: ConversionTable
@@ -104,8 +105,8 @@ class Deviation:
 
     Arguments:
         sentence: the description in the report.
-        exact: the rule that gives JAX's result, or None if there is none.
-        concerns: returns whether a node is affected.
+        exact_rule: the rule that gives JAX's result, or None if there is none.
+        affects: returns whether a node is affected.
         fails_verification: whether the difference exceeds rounding for a few ordinary numbers.
     """
 
@@ -167,7 +168,7 @@ class Lag:
     Arguments:
         versions: the versions that lack them.
         casts: by operator and unsupported dtype, the dtype to compute in instead.
-        newest: the newest opset that these versions load.
+        newest_opset: the newest opset that these versions load.
         lacks: tests for operators that these versions lack completely.
         model: rewrites the ONNX model in place where a conversion of dtypes is not enough.
     """
@@ -204,7 +205,7 @@ class Target:
         lags: kernels that older versions lack.
         opset: the default opset.
         opsets: the opsets that the runtime loads.
-        fixed: whether all sizes have to be static.
+        static_sizes_only: whether all sizes have to be static.
         dynamic_integers: whether integer products are as fast if the file computes their ranges at
             run time.
         forms: the supported forms of operations, where they are known.

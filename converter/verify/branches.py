@@ -123,7 +123,7 @@ class Probe:
     def _reduce_graph(self, graph: Graph, needed: set[int]) -> Graph:
         """Return the part of a graph that is needed to observe sides and promised bounds.
 
-        A node that is kept only because its sides are observed is added to ``self.unread``.
+        A node that is kept only because its sides are observed is added to ``self.unread_nodes``.
 
         Arguments:
             graph: the traced graph or a body in it.
@@ -278,7 +278,7 @@ class _Run:
     def _while(self, node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
         """Evaluate a while loop and record its number of iterations.
 
-        The observation becomes invalid if the loop does not end within ``rules.max_turns``
+        The observation becomes invalid if the loop does not end within ``rules.max_iterations``
         iterations.
 
         Arguments:

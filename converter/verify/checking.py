@@ -93,7 +93,7 @@ def check(
             with _translate_evaluation_errors(case.judge.name, case.judge.inputs):
                 comparisons = case.compare_run(actual)
             _record_comparisons(comparisons, case, level, verdict)
-            wrong_samples += any(comparison.judgement.wrong.any() for comparison in comparisons)
+            wrong_samples += any(comparison.judgement.is_wrong.any() for comparison in comparisons)
             if wrong_samples == MAX_WRONG_SAMPLES:
                 break
     if not verdict.passed:

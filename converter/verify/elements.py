@@ -45,10 +45,10 @@ class Judgement:
     An element that is in none of the masks is within the tolerance.
 
     Arguments:
-        wrong: elements whose difference rounding does not explain.
-        open: elements whose difference rounding could explain, without evidence that it does.
-        either: right elements for which rounding decides between a number and infinity or NaN, or
-            between two infinities. The file and JAX may have different ones.
+        is_wrong: elements whose difference rounding does not explain.
+        is_open: elements whose difference rounding could explain, without evidence that it does.
+        rounding_decides: right elements for which rounding decides between a number and infinity or
+            NaN, or between two infinities. The file and JAX may have different ones.
     """
 
     is_wrong: np.ndarray
@@ -138,14 +138,14 @@ class Judge:
             unexplained: mask of the elements to judge.
             tolerance: largest difference of each element that rounding explains.
         """
-        wrong, is_open, either = (np.zeros(unexplained.shape, bool) for _ in range(3))
+        wrong, is_open, rounding_decides = (np.zeros(unexplained.shape, bool) for _ in range(3))
         runs = [np.asarray(self.run(i)[output_index]) for i in range(MAX_PERTURBED_RUNS + 1)]
         evaluations = np.stack([result[unexplained] for result in runs])
         pair = np.asarray(actual)[unexplained], np.asarray(pack_complex(expected))[unexplained]
         if expected.dtype.kind in "biu":
             possible = [_is_perturbed_integer(numbers, evaluations) for numbers in pair]
             wrong[unexplained] = ~(possible[0] & possible[1])
-            return Judgement(wrong, is_open, either)
+            return Judgement(wrong, is_open, rounding_decides)
         truth, limits = None, tolerance[unexplained]
         if self._float64_outputs is not None:
             truth = self._float64_outputs[output_index][unexplained]
@@ -154,8 +154,8 @@ class Judge:
             rows = _row_rounding_error(expected, self._float64_outputs[output_index])[unexplained]
             limits = np.where(is_never_finite, np.maximum(limits, rows), limits)
         judged = _classify_unexplained(*pair, evaluations, truth, limits)
-        wrong[unexplained], is_open[unexplained], either[unexplained] = judged
-        return Judgement(wrong, is_open, either)
+        wrong[unexplained], is_open[unexplained], rounding_decides[unexplained] = judged
+        return Judgement(wrong, is_open, rounding_decides)
 
     def _perturbation_spread(
         self, run_index: int, output_index: int, expected: np.ndarray

@@ -141,7 +141,7 @@ def test_a_view_is_what_numpy_gives(choices):
             for axis, size in enumerate(chain.shape):
                 parts = ((0, size // 2), (size // 2, size)) if dims.is_static(size) else ()
                 for start, stop in parts:
-                    part = view.cut(axis, start, stop - start)
+                    part = view.slice_axis(axis, start, stop - start)
                     if part is not None and stop > start:
                         lines = np.take(wanted, range(start, stop), axis)
                         assert np.array_equal(taken(part, base, lines.shape), lines)

@@ -197,7 +197,9 @@ CASES: dict[str, Case] = {
     **{
         f"layout.norm_layout.emit_group_norm {has}": Case(
             grouped(False),
-            swept({ops.group_norm: partial(norm_layout.emit_group_norm, takes=lambda *_, h=has: h)}),
+            swept(
+                {ops.group_norm: partial(norm_layout.emit_group_norm, takes=lambda *_, h=has: h)}
+            ),
             prepare=[until("operands", target="standard")],
             units=64,
         )

@@ -33,7 +33,7 @@ class AdditiveMask:
     dtype: np.dtype
     coefficient: float = 1.0
 
-    def times(self, number: float) -> AdditiveMask:
+    def multiplied_by(self, number: float) -> AdditiveMask:
         """Return the mask for scores that are multiplied by a number after it is added."""
         return replace(self, coefficient=self.coefficient * number)
 
@@ -63,7 +63,7 @@ class FillMask:
     hidden: bool
     value: Value
 
-    def times(self, number: float) -> FillMask:
+    def multiplied_by(self, number: float) -> FillMask:
         """Return the mask for scores that are multiplied by a number after it is applied."""
         return replace(self, number=self.number * number).rounded(self.dtype)
 
@@ -113,9 +113,9 @@ class Scores:
     terms: tuple[ScoreTerm, ...] = ()
     cap: float | None = None
 
-    def times(self, factor: float) -> Scores:
+    def multiplied_by(self, factor: float) -> Scores:
         """Return the scores multiplied by a number, with their terms multiplied too."""
-        terms = tuple(t.times(factor) for t in self.terms)
+        terms = tuple(t.multiplied_by(factor) for t in self.terms)
         if self.cap is None:
             return replace(self, scale=self.scale * factor, terms=terms)
         return replace(self, cap=self.cap * factor, terms=terms)
@@ -145,7 +145,7 @@ class ScoreStep:
                 return "the scores are masked, or capped, before they are multiplied"
             return replace(scores, factors=(*scores.factors, self.factor))
         added = () if self.term is None else (self.term,)
-        scaled = scores.times(self.number)
+        scaled = scores.multiplied_by(self.number)
         return replace(scaled, terms=(*scaled.terms, *added))
 
 

@@ -99,7 +99,7 @@ def test_roundings_decide_between_a_number_and_none(name):
     verdict = checked(other, fn, x)
     assert verdict.passed, verdict
     assert verdict["output_0"].max_abs < np.inf
-    assert verdict.elements["output_0"].either == 2 * len(LEVELS)
+    assert verdict.elements["output_0"].rounding_decides == 2 * len(LEVELS)
     assert "roundings decide" in repr(verdict)
     assert not checked(lambda x: x * 0 + 0.5, fn, x).passed
 
